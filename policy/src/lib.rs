@@ -1,0 +1,2 @@
+//! Decides what a crawler may fetch.
+#![warn(missing_docs)]

@@ -1,0 +1,1 @@
+//! A forward proxy that makes crawlers obey robots.txt.
