@@ -1,1 +1,3 @@
 //! A forward proxy that makes crawlers obey robots.txt.
+
+pub mod egress;
