@@ -2,3 +2,9 @@
 
 pub mod config;
 pub mod egress;
+mod fault;
+mod intercept;
+pub mod metrics;
+mod proxy_status;
+mod stream;
+mod upstream;
