@@ -2,6 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use wayleave_policy::{Dialect, ProductToken};
 
 use super::{Config, Crawler, DEFAULT_FILE, LogFormat, Matching, Mistake};
@@ -266,10 +267,8 @@ fn each_mistake_is_found() {
     }
 }
 
-fn file_with(name: &str, content: &[u8]) -> PathBuf {
-    let dir = std::env::temp_dir().join(format!("wayleave-config-{}", std::process::id()));
-    fs::create_dir_all(&dir).expect("the temporary directory can be written to");
-    let path = dir.join(name);
+fn file_with(dir: &TempDir, name: &str, content: &[u8]) -> PathBuf {
+    let path = dir.path().join(name);
     fs::write(&path, content).expect("the temporary directory can be written to");
     path
 }
@@ -285,7 +284,8 @@ fn file_that_cannot_be_read_is_one_mistake() {
             .starts_with("/nowhere/config.toml: cannot be read: "),
         "{mistakes:?}"
     );
-    let path = file_with("latin1.toml", b"[proxy]\nname = \"\xe9\"\n");
+    let dir = TempDir::new().expect("there is room");
+    let path = file_with(&dir, "latin1.toml", b"[proxy]\nname = \"\xe9\"\n");
     let mistakes = Config::load(&path).expect_err("it is not UTF-8");
     assert_eq!(
         mistakes[0].to_string(),
@@ -295,17 +295,18 @@ fn file_that_cannot_be_read_is_one_mistake() {
 
 #[test]
 fn extra_roots_are_read_with_the_file() {
+    let dir = TempDir::new().expect("there is room");
     let key = rcgen::KeyPair::generate().expect("ring makes keys");
     let certificate = rcgen::CertificateParams::new(vec!["ca.test".to_owned()])
         .and_then(|params| params.self_signed(&key))
         .expect("the parameters are plain");
-    let root = file_with("root.pem", certificate.pem().as_bytes());
+    let root = file_with(&dir, "root.pem", certificate.pem().as_bytes());
     let text = format!("upstream.extra_roots = [{:?}]", root.display().to_string());
     let config = Config::from_toml("t.toml", &text).expect("it holds a certificate");
     let certificates: Vec<_> = config.upstream.extra_root_certificates().collect();
     assert_eq!(certificates, [certificate.der()]);
 
-    let empty = file_with("empty.pem", b"nothing\n");
+    let empty = file_with(&dir, "empty.pem", b"nothing\n");
     let text = format!(
         "upstream.extra_roots = [\n  {:?}]",
         empty.display().to_string()
