@@ -1,9 +1,12 @@
 //! A forward proxy that makes crawlers obey robots.txt.
 
+pub mod cli;
+pub mod config;
 pub mod egress;
 mod fault;
 mod intercept;
 pub mod metrics;
 mod proxy_status;
+pub mod server;
 mod stream;
 mod upstream;
