@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
 use crate::egress::Egress;
-use crate::fault::Fault;
+use crate::fault::{Fault, describe};
 use crate::metrics::{Metrics, OpenConnection};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
@@ -216,7 +216,7 @@ impl Upstream {
         self.open_http2(stream, key).await.map_err(|error| {
             Fault::new(
                 ErrorType::HttpProtocolError,
-                format!("HTTP/2 with {origin}: {error}"),
+                format!("HTTP/2 with {origin}: {}", describe(&error)),
             )
         })
     }

@@ -175,15 +175,14 @@ impl Flow {
         session: &mut ServerSession,
         refusal: &Refusal,
     ) -> Ending {
+        if refusal.closes {
+            session.set_keepalive(None);
+        }
         let sent = match Answer::new(&self.options.name, id, refusal) {
             Ok(answer) => answer.send(session).await,
             Err(error) => Err(error),
         };
         match sent {
-            Ok(()) if refusal.closes => {
-                session.set_keepalive(None);
-                Ending::Whole
-            }
             Ok(()) => Ending::Whole,
             Err(error) => {
                 tracing::debug!(%error, "an answer did not reach its client");
