@@ -31,6 +31,7 @@
 mod decision;
 mod dialect;
 mod host;
+pub mod lifecycle;
 mod origin;
 mod product_token;
 mod robots_txt;

@@ -2,6 +2,7 @@
 
 mod admin;
 pub mod cli;
+pub mod clock;
 pub mod config;
 pub mod crawlers;
 pub mod egress;
@@ -11,7 +12,7 @@ mod intercept;
 mod logging;
 pub mod metrics;
 mod proxy_status;
-mod robots;
+pub mod robots;
 pub mod server;
 mod stream;
 mod upstream;

@@ -14,8 +14,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wayleave_policy::lifecycle::Lifetimes;
 
 use crate::admin::Admin;
+use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::crawlers::{Crawler, Crawlers};
 use crate::egress::{self, Egress};
@@ -23,7 +25,7 @@ use crate::flow::{self, Flow, Listener};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::logging;
 use crate::metrics::Metrics;
-use crate::robots::{self, Robots};
+use crate::robots::{self, FetchOptions, HttpFetch, Robots};
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
@@ -64,7 +66,12 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         stopping: stopping.clone(),
     });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
-    let admin = Admin { metrics, stopping: stopping.clone() };
+    let robots = listener.flow.robots.clone();
+    let admin = Admin {
+        metrics,
+        robots,
+        stopping: stopping.clone(),
+    };
     let mut admin = tokio::spawn(axum::serve(admin_listener, admin.router()).into_future());
     for bound in listeners {
         let listener = Arc::clone(&listener);
@@ -111,12 +118,7 @@ fn build(
     .context("reading the system's DNS configuration")?;
     let egress = Arc::new(egress);
     let tls = tls_config(&config.upstream)?;
-    let (robots, refresh) = Robots::start(
-        robots_options(&config.robots),
-        &egress,
-        tls.clone(),
-        Arc::clone(metrics),
-    )?;
+    let (robots, refresh) = start_robots(&config.robots, &egress, &tls, metrics);
     let upstream = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
         response_timeout: config.upstream.response_timeout,
@@ -161,7 +163,9 @@ fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
     }
     for certificate in upstream.extra_root_certificates() {
-        roots.add(certificate.clone()).context("adding a certificate of upstream.extra_roots")?;
+        roots
+            .add(certificate.clone())
+            .context("adding a certificate of upstream.extra_roots")?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = ClientConfig::builder_with_provider(provider)
@@ -185,7 +189,11 @@ fn own_addresses(
     listeners: &[TcpListener],
     admin: &TcpListener,
 ) -> std::io::Result<Vec<SocketAddr>> {
-    listeners.iter().chain([admin]).map(TcpListener::local_addr).collect()
+    listeners
+        .iter()
+        .chain([admin])
+        .map(TcpListener::local_addr)
+        .collect()
 }
 
 /// Says on standard output where everything is, and the lines that a user pastes next.
@@ -202,7 +210,11 @@ fn announce(
         writeln!(text, "  proxy    http://{}", listener.local_addr()?)?;
     }
     writeln!(text, "  admin    http://{}", admin.local_addr()?)?;
-    writeln!(text, "  state    {}", std::path::absolute(state_dir)?.display())?;
+    writeln!(
+        text,
+        "  state    {}",
+        std::path::absolute(state_dir)?.display()
+    )?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
     let proxy = format!("http://{}", dialable(listeners[0].local_addr()?));
@@ -219,7 +231,9 @@ fn announce(
     writeln!(text, "  curl -i https://www.example.com/")?;
     // Nobody may be reading, and the proxy serves all the same.
     let mut output = std::io::stdout().lock();
-    let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
+    let _ = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
     Ok(())
 }
 
@@ -280,15 +294,29 @@ impl Stop {
     }
 }
 
-fn robots_options(robots: &config::Robots) -> robots::Options {
-    robots::Options {
+fn start_robots(
+    robots: &config::Robots,
+    egress: &Arc<Egress>,
+    tls: &ClientConfig,
+    metrics: &Arc<Metrics>,
+) -> (Robots, tokio::task::JoinHandle<()>) {
+    let clock = Clock::start();
+    let fetch = FetchOptions {
         user_agent: robots.user_agent.clone(),
-        fetch_timeout: robots.fetch_timeout,
+        timeout: robots.fetch_timeout,
         max_redirects: robots.max_redirects,
         max_size: robots.max_size,
-        max_age: robots.max_age,
-        max_stale: robots.max_stale,
-        error_ttl: robots.error_ttl,
+    };
+    let options = robots::Options {
+        lifetimes: Lifetimes {
+            max_age: robots.max_age,
+            max_stale: robots.max_stale,
+            error_ttl: robots.error_ttl,
+            ..Lifetimes::default()
+        },
+        fetch_timeout: robots::FetchTimeout(robots.fetch_timeout),
         ..robots::Options::default()
-    }
+    };
+    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch, clock);
+    Robots::start(fetch, &options, clock, Arc::clone(metrics))
 }

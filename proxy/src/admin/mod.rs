@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Metrics;
+use crate::robots::Robots;
 
 /// What the operators' listener shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) robots: Robots,
     /// Cancelled when the process was told to stop.
     pub(crate) stopping: CancellationToken,
 }
@@ -41,6 +43,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
+    admin.robots.observe();
     match admin.metrics.text() {
         Ok((content_type, text)) => ([(CONTENT_TYPE, content_type)], text).into_response(),
         Err(error) => {
