@@ -11,6 +11,7 @@ mod identify;
 mod record;
 mod refuse;
 mod relay;
+mod request;
 mod resolve;
 mod tunnel;
 
@@ -23,10 +24,11 @@ use tokio::io::AsyncWriteExt;
 use wayleave_policy::{Dialect, Target};
 
 pub(crate) use self::accept::Listener;
-use self::exchange::{Connection, DecisionId, Exchange, Identity, Outcome, Refusal, Request};
+use self::exchange::{Connection, DecisionId, Exchange, Identity, Outcome, Refusal};
 use self::head::Patience;
 use self::refuse::Answer;
 use self::relay::Broken;
+use self::request::Request;
 use crate::crawlers::Crawlers;
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
@@ -86,7 +88,7 @@ impl Flow {
         let name = &self.options.name;
         let request = match head {
             Some(head) => head.request(name),
-            None => accept::http2_request(session.req_header(), name),
+            None => Request::from_http2(session.req_header(), name),
         };
         let identity =
             identify::identify(&self.crawlers, self.options.dialect, connection, request);
@@ -219,7 +221,7 @@ impl Flow {
             outcome: Outcome::Refuse(refusal),
         };
         record::record(&self.metrics, &exchange);
-        accept::close_softly(stream).await;
+        refuse::close_softly(stream).await;
     }
 }
 
