@@ -21,7 +21,7 @@ use wayleave_policy::Origin;
 use super::exchange::{Connection, Refusal};
 use super::head::{Head, NoHead};
 use super::tunnel::Inside;
-use super::{Ending, Flow};
+use super::way::{Ending, Flow};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
 

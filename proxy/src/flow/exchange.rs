@@ -104,6 +104,14 @@ impl Refusal {
         }
     }
 
+    /// A request that comes back to the proxy it went through.
+    pub(crate) fn looped() -> Self {
+        let error = ErrorType::ProxyLoopDetected;
+        let details = "Via names this proxy: the request came back to it";
+        let status = error.recommended_status();
+        Self::new(status, error.phrase(), error, error.as_str(), details)
+    }
+
     pub(crate) fn new(
         status: u16,
         phrase: &'static str,
