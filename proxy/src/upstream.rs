@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
 use crate::egress::Egress;
-use crate::fault::Fault;
+use crate::fault::{Fault, describe};
 use crate::metrics::{Metrics, OpenConnection};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
@@ -39,13 +39,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// What upstream needs to know; part of `[upstream]`.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// For DNS, TCP and TLS together. Default 10 s.
-    pub connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// For the response's first byte, and between bytes. Default 60 s.
-    pub response_timeout: Duration,
+    pub(crate) response_timeout: Duration,
     /// Unused connections kept open, over all origins. Default 1,024.
-    pub idle_connections: usize,
+    pub(crate) idle_connections: usize,
 }
 
 impl Default for Options {
@@ -216,7 +216,7 @@ impl Upstream {
         self.open_http2(stream, key).await.map_err(|error| {
             Fault::new(
                 ErrorType::HttpProtocolError,
-                format!("HTTP/2 with {origin}: {error}"),
+                format!("HTTP/2 with {origin}: {}", describe(&error)),
             )
         })
     }

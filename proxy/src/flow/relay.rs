@@ -8,7 +8,7 @@ use pingora_error::{Error, ErrorType as PingoraError};
 use pingora_http::{RequestHeader, ResponseHeader};
 
 use super::fields;
-use crate::fault::Fault;
+use crate::fault::{Fault, describe};
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
@@ -215,7 +215,7 @@ fn client_broke(error: &Error, answered: bool) -> Broken {
             Broken::Gone
         }
         _ => Broken::Body {
-            details: error.to_string(),
+            details: describe(error),
             answered,
         },
     }
