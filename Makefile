@@ -23,11 +23,11 @@ $(VENV)/.installed: tests/clients/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
-$(NPM)/.installed: tests/clients/package.json
+$(NPM)/.installed: tests/clients/package.json tests/clients/package-lock.json
 	.ci/install-debian
 	mkdir -p $(NPM)
-	cp $< $(NPM)/package.json
-	PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 npm install --prefix $(NPM) --no-audit --no-fund --loglevel=error
+	cp $^ $(NPM)/
+	npm ci --prefix $(NPM) --no-audit --no-fund --loglevel=error
 	touch $@
 
 # Functions over 60 lines are found by clippy (clippy.toml).

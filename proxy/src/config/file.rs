@@ -344,7 +344,9 @@ fn token(node: &Node<'_>) -> Parsed<ProductToken> {
 
 fn label(name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if name.len() <= 64 && name.bytes().all(is_plain) {
+    if name == "asserted" {
+        Err("\"asserted\" is the label of requests that match no crawler".to_owned())
+    } else if name.len() <= 64 && name.bytes().all(is_plain) {
         Ok(())
     } else {
         Err(format!(
