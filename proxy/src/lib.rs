@@ -9,6 +9,7 @@ pub mod egress;
 mod fault;
 mod flow;
 mod intercept;
+mod listeners;
 mod logging;
 pub mod metrics;
 mod proxy_status;
