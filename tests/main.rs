@@ -1,0 +1,6 @@
+//! The target `integration`, owned by proxy/Cargo.toml: wayleave from the outside, by topic.
+
+#![allow(unreachable_pub, reason = "nothing can be reached from outside a test binary; pub marks what topics may use")]
+
+mod harness;
+mod selftest;
