@@ -25,7 +25,9 @@ pub struct NameServer {
 impl NameServer {
     pub fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback has free ports");
-        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("the timeout is not zero");
+        socket
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .expect("the timeout is not zero");
         let server = Self {
             address: socket.local_addr().expect("a bound socket has an address"),
             answers: Arc::default(),
@@ -35,10 +37,17 @@ impl NameServer {
         std::thread::spawn(move || {
             let mut query = [0; 1500];
             while !stop.load(std::sync::atomic::Ordering::SeqCst) {
-                let Ok((length, client)) = socket.recv_from(&mut query) else { continue };
-                let answers = answers.lock().expect("no test panics while it scripts names").clone();
+                let Ok((length, client)) = socket.recv_from(&mut query) else {
+                    continue;
+                };
+                let answers = answers
+                    .lock()
+                    .expect("no test panics while it scripts names")
+                    .clone();
                 if let Some(message) = answer(&query[..length], &answers) {
-                    socket.send_to(&message, client).expect("loopback takes datagrams");
+                    socket
+                        .send_to(&message, client)
+                        .expect("loopback takes datagrams");
                 }
             }
         });
@@ -47,7 +56,10 @@ impl NameServer {
 
     /// Changes what is said about `name` from now on.
     pub fn say(&self, name: &str, answer: Answer) {
-        self.answers.lock().expect("the server's thread does not panic").insert(name.to_owned(), answer);
+        self.answers
+            .lock()
+            .expect("the server's thread does not panic")
+            .insert(name.to_owned(), answer);
     }
 }
 

@@ -5,6 +5,7 @@ pub mod client;
 pub mod dns;
 pub mod h2_client;
 pub mod origin;
+pub mod refusal;
 pub mod response;
 pub mod tls;
 pub mod tools;
@@ -37,7 +38,10 @@ pub fn runtime() -> &'static Runtime {
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let started = Instant::now();
     while !condition() {
-        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain: {what}");
+        assert!(
+            started.elapsed() < DEADLINE,
+            "waited {DEADLINE:?} in vain: {what}"
+        );
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -48,8 +51,13 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().expect("P-256 keys can be generated");
-        let certificate = params.self_signed(&key).expect("the parameters are complete");
-        Self { pem: certificate.pem(), issuer: Issuer::new(params, key) }
+        let certificate = params
+            .self_signed(&key)
+            .expect("the parameters are complete");
+        Self {
+            pem: certificate.pem(),
+            issuer: Issuer::new(params, key),
+        }
     }
 }
 
@@ -62,13 +70,24 @@ pub fn server_config(host: &str, certificate: Certificate, protocols: &[&str]) -
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .expect("the key belongs to the certificate");
-    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
     config
 }
 
-fn leaf(host: &str, certificate: Certificate) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
-    let name = if certificate == Certificate::OtherName { "other.invalid" } else { host };
-    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("host names and addresses are valid");
+fn leaf(
+    host: &str,
+    certificate: Certificate,
+) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let name = if certificate == Certificate::OtherName {
+        "other.invalid"
+    } else {
+        host
+    };
+    let mut params =
+        CertificateParams::new(vec![name.to_owned()]).expect("host names and addresses are valid");
     params.distinguished_name.push(DnType::CommonName, "origin");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     match certificate {
@@ -86,20 +105,28 @@ fn leaf(host: &str, certificate: Certificate) -> (Vec<CertificateDer<'static>>, 
         _ => params.signed_by(&key, &Authority::trusted().issuer),
     };
     let key = PrivateKeyDer::try_from(key.serialize_der()).expect("rcgen writes PKCS #8");
-    (vec![made.expect("the parameters are complete").der().clone()], key)
+    (
+        vec![made.expect("the parameters are complete").der().clone()],
+        key,
+    )
 }
 
 /// TLS settings of a client that trusts the CA in `ca_pem` and nothing else.
 pub fn client_config(ca_pem: &[u8], protocols: &[&str]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca_pem) {
-        roots.add(certificate.expect("the CA file holds PEM")).expect("the CA's certificate can be parsed");
+        roots
+            .add(certificate.expect("the CA file holds PEM"))
+            .expect("the CA's certificate can be parsed");
     }
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring speaks TLS 1.2 and 1.3")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
     Arc::new(config)
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 /// The top of the project.
 pub fn project() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the project")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package lies in the project")
 }
 
 fn installed(variable: &str, default: &str) -> PathBuf {
@@ -19,7 +21,11 @@ fn installed(variable: &str, default: &str) -> PathBuf {
 #[track_caller]
 pub fn python() -> PathBuf {
     let python = installed("WAYLEAVE_TEST_VENV", "target/venv").join("bin/python");
-    assert!(python.exists(), "{} is missing: `make test` installs what the tests need", python.display());
+    assert!(
+        python.exists(),
+        "{} is missing: `make test` installs what the tests need",
+        python.display()
+    );
     python
 }
 
@@ -27,7 +33,11 @@ pub fn python() -> PathBuf {
 #[track_caller]
 pub fn node_modules() -> PathBuf {
     let modules = installed("WAYLEAVE_TEST_NPM", "target/npm").join("node_modules");
-    assert!(modules.exists(), "{} is missing: `make test` installs what the tests need", modules.display());
+    assert!(
+        modules.exists(),
+        "{} is missing: `make test` installs what the tests need",
+        modules.display()
+    );
     modules
 }
 
@@ -35,7 +45,9 @@ pub fn node_modules() -> PathBuf {
 #[track_caller]
 pub fn program(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
+    let found = std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file());
     found.unwrap_or_else(|| panic!("`{name}` is missing: `make test` installs what the tests need"))
 }
 
@@ -43,9 +55,19 @@ pub fn program(name: &str) -> PathBuf {
 pub fn clean(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
-        command.env_remove(name).env_remove(name.to_ascii_lowercase());
+        command
+            .env_remove(name)
+            .env_remove(name.to_ascii_lowercase());
     }
-    for name in ["SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS"] {
+    for name in [
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "NODE_OPTIONS",
+        "JAVA_TOOL_OPTIONS",
+    ] {
         command.env_remove(name);
     }
     command
@@ -77,14 +99,19 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
         if started.elapsed() > limit {
             child.kill().expect("a child can be killed");
             child.wait().expect("a killed child can be waited for");
-            let output = String::from_utf8_lossy(&stderr.join().expect("reading does not panic")).into_owned();
+            let output = String::from_utf8_lossy(&stderr.join().expect("reading does not panic"))
+                .into_owned();
             panic!("{shown} did not end within {limit:?}: {output}");
         }
         std::thread::park_timeout(Duration::from_millis(5));
     };
     writer.join().expect("writing does not panic");
     let join = |reader: JoinHandle<Vec<u8>>| reader.join().expect("reading does not panic");
-    Output { status, stdout: join(stdout), stderr: join(stderr) }
+    Output {
+        status,
+        stdout: join(stdout),
+        stderr: join(stderr),
+    }
 }
 
 /// Runs a program that must succeed, and returns its standard output.
@@ -92,7 +119,11 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
 pub fn output_of(command: &mut Command, input: &[u8], limit: Duration) -> String {
     let output = run(command, input, limit);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} ended with {}:\n{stderr}", output.status);
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}:\n{stderr}",
+        output.status
+    );
     String::from_utf8(output.stdout).expect("the output is text")
 }
 

@@ -22,9 +22,14 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_wayleave");
 pub fn command() -> Command {
     let mut command = Command::new(BINARY);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
-        command.env_remove(name).env_remove(name.to_ascii_lowercase());
+        command
+            .env_remove(name)
+            .env_remove(name.to_ascii_lowercase());
     }
-    command.env_remove("RUST_LOG").env_remove("STATE_DIRECTORY").env_remove("NOTIFY_SOCKET");
+    command
+        .env_remove("RUST_LOG")
+        .env_remove("STATE_DIRECTORY")
+        .env_remove("NOTIFY_SOCKET");
     command
 }
 
@@ -39,8 +44,12 @@ impl Settings {
     /// Free ports, state in `dir`, dialling of 127.0.0.1 only, and the test CA as a further root.
     fn new(dir: &Path) -> Self {
         let roots = dir.join("origins.pem");
-        std::fs::write(&roots, &Authority::trusted().pem).expect("the temporary directory can be written");
-        let settings = Self { keys: BTreeMap::new(), tables: String::new() };
+        std::fs::write(&roots, &Authority::trusted().pem)
+            .expect("the temporary directory can be written");
+        let settings = Self {
+            keys: BTreeMap::new(),
+            tables: String::new(),
+        };
         settings
             .set("proxy.listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", r#""127.0.0.1:0""#)
@@ -62,7 +71,8 @@ impl Settings {
 
     /// Maps the ports 80 and 443 of `host` to an origin.
     pub fn resolve_to(self, host: &str, origin: &Origin) -> Self {
-        self.resolve(&format!("{host}:80"), origin.http).resolve(&format!("{host}:443"), origin.https)
+        self.resolve(&format!("{host}:80"), origin.http)
+            .resolve(&format!("{host}:443"), origin.https)
     }
 
     /// Appends text such as a `[[crawler]]` table.
@@ -112,19 +122,33 @@ impl Wayleave {
         let file = dir.path().join("config.toml");
         std::fs::write(&file, settings.to_toml()).expect("the temporary directory can be written");
         let mut command = command();
-        command.arg("serve").arg("--config").arg(&file).current_dir(dir.path());
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(&file)
+            .current_dir(dir.path());
         Self::spawn(command, dir, settings)
     }
 
     #[track_caller]
     fn spawn(mut command: Command, dir: TempDir, settings: Settings) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary can be started");
         let output = Output::default();
         collect(child.stdout.take().expect("piped"), &output);
         collect(child.stderr.take().expect("piped"), &output);
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut started = Self { proxy: unknown, admin: unknown, dir, settings, child, output };
+        let mut started = Self {
+            proxy: unknown,
+            admin: unknown,
+            dir,
+            settings,
+            child,
+            output,
+        };
         started.learn_ports();
         started
     }
@@ -136,16 +160,23 @@ impl Wayleave {
                 panic!("wayleave ended at start with {status}");
             }
             let text = self.log();
-            let Some((proxy, admin)) = address(&text, "proxy").zip(address(&text, "admin")) else { return false };
+            let Some((proxy, admin)) = address(&text, "proxy").zip(address(&text, "admin")) else {
+                return false;
+            };
             (self.proxy, self.admin) = (proxy, admin);
             true
         });
-        eventually("/readyz answers 200", || self.admin_get("/readyz").status == 200);
+        eventually("/readyz answers 200", || {
+            self.admin_get("/readyz").status == 200
+        });
     }
 
     /// Everything printed so far, both streams.
     pub fn log(&self) -> String {
-        self.output.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.output
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
     }
 
     pub fn pid(&self) -> u32 {
@@ -177,7 +208,9 @@ impl Wayleave {
         let answer = wire.connect_tunnel(authority);
         assert_eq!(answer.status, 200, "CONNECT {authority}: {answer:?}");
         let host = super::origin::host_of(authority);
-        wire.start_tls(&host, &self.ca_pem(), &["http/1.1"]).expect("the leaf is trusted through the CA").wire
+        wire.start_tls(&host, &self.ca_pem(), &["http/1.1"])
+            .expect("the leaf is trusted through the CA")
+            .wire
     }
 
     #[track_caller]
@@ -198,15 +231,24 @@ impl Wayleave {
             "https" => self.tunnel(&with_port(authority, 443)),
             _ => self.connect(),
         };
-        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let path = if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            format!("/{path}")
+        };
         wire.send(ask.bytes(if scheme == "https" { &path } else { &ask.url }));
-        wire.try_response(ask.method == "HEAD").expect("an answer can be read").expect("an answer comes")
+        wire.try_response(ask.method == "HEAD")
+            .expect("an answer can be read")
+            .expect("an answer comes")
     }
 
     #[track_caller]
     pub fn admin_get(&self, path: &str) -> Response {
         let mut wire = Wire::connect(self.admin);
-        wire.send(format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin));
+        wire.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.admin
+        ));
         wire.response()
     }
 
@@ -214,22 +256,37 @@ impl Wayleave {
     #[track_caller]
     pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let text = self.admin_get("/metrics").text();
-        let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+        let samples = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.rsplit_once(' '));
         let fits = |series: &str| {
             let (metric, rest) = series.split_once('{').unwrap_or((series, ""));
-            metric == name && labels.iter().all(|(label, value)| rest.contains(&format!("{label}=\"{value}\"")))
+            metric == name
+                && labels
+                    .iter()
+                    .all(|(label, value)| rest.contains(&format!("{label}=\"{value}\"")))
         };
-        samples.filter(|(series, _)| fits(series)).map(|(_, value)| value.parse::<f64>().expect("a sample is a number")).sum()
+        samples
+            .filter(|(series, _)| fits(series))
+            .map(|(_, value)| value.parse::<f64>().expect("a sample is a number"))
+            .sum()
     }
 
     /// Sends `signal` (`TERM`, `INT`, `HUP`) to the process.
     pub fn signal(&self, signal: &str) {
-        let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", self.pid())]).status().expect("sh can be started");
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -{signal} {}", self.pid())])
+            .status()
+            .expect("sh can be started");
         assert!(sent.success(), "kill -{signal} failed");
     }
 
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("the child can be asked").is_none()
+        self.child
+            .try_wait()
+            .expect("the child can be asked")
+            .is_none()
     }
 
     /// Waits for the process to end by itself.
@@ -246,14 +303,26 @@ impl Wayleave {
         let status = self.wait();
         assert_eq!(status.code(), Some(0), "SIGTERM ends it well");
         let empty = tempfile::tempdir().expect("a temporary directory can be made");
-        (std::mem::replace(&mut self.dir, empty), self.settings.clone())
+        (
+            std::mem::replace(&mut self.dir, empty),
+            self.settings.clone(),
+        )
     }
 
     /// Kibibytes of one line of /proc/PID/status, such as `VmHWM` (the most that was resident) or `VmRSS`.
     pub fn memory_kib(&self, line: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("Linux tells");
-        let value = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).expect("the line exists");
-        value.trim().trim_end_matches(" kB").trim().parse().expect("a number of kB")
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("Linux tells");
+        let value = status
+            .lines()
+            .find_map(|text| text.strip_prefix(line)?.strip_prefix(':'))
+            .expect("the line exists");
+        value
+            .trim()
+            .trim_end_matches(" kB")
+            .trim()
+            .parse()
+            .expect("a number of kB")
     }
 }
 
@@ -263,20 +332,34 @@ impl Drop for Wayleave {
         let _gone = self.child.kill();
         let _status = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("---- wayleave's configuration and output ----\n{}----\n{}", self.settings.to_toml(), self.log());
+            eprintln!(
+                "---- wayleave's configuration and output ----\n{}----\n{}",
+                self.settings.to_toml(),
+                self.log()
+            );
         }
     }
 }
 
 pub fn with_port(authority: &str, port: u16) -> String {
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
-    if has_port { authority.to_owned() } else { format!("{authority}:{port}") }
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| {
+        !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if has_port {
+        authority.to_owned()
+    } else {
+        format!("{authority}:{port}")
+    }
 }
 
 /// Finds `LABEL   http://ADDRESS` at the start of a line.
 fn address(text: &str, label: &str) -> Option<SocketAddr> {
     text.lines().find_map(|line| {
-        let rest = line.trim_start().strip_prefix(label)?.trim_start().strip_prefix("http://")?;
+        let rest = line
+            .trim_start()
+            .strip_prefix(label)?
+            .trim_start()
+            .strip_prefix("http://")?;
         rest.split(['/', ' ']).next()?.parse().ok()
     })
 }
@@ -285,7 +368,9 @@ fn collect(stream: impl Read + Send + 'static, output: &Output) {
     let output = Arc::clone(output);
     std::thread::spawn(move || {
         for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
-            let mut text = output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut text = output
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             text.push_str(&String::from_utf8_lossy(&line));
             text.push('\n');
         }

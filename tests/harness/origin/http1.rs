@@ -14,7 +14,9 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
     while let Some(request) = read_head(&mut stream, connection).await? {
         let path = request.target.clone();
         let reply = connection.shared.site(&request.host()).reply(&path);
-        let wants_continue = request.header("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
+        let wants_continue = request
+            .header("expect")
+            .is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
         if wants_continue && !reply.early {
             stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
@@ -23,7 +25,9 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
         }
         let last = reply.early
             || matches!(reply.framing, Framing::UntilClose | Framing::Raw)
-            || request.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+            || request
+                .header("connection")
+                .is_some_and(|value| value.eq_ignore_ascii_case("close"))
             || request.version == "HTTP/1.0";
         if !send_reply(&mut stream, &request, &reply).await? || last {
             break;
@@ -32,7 +36,10 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
     stream.shutdown().await
 }
 
-async fn read_head<T: Transport>(stream: &mut BufReader<T>, connection: &Connection) -> io::Result<Option<Arc<Request>>> {
+async fn read_head<T: Transport>(
+    stream: &mut BufReader<T>,
+    connection: &Connection,
+) -> io::Result<Option<Arc<Request>>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read_until(b'\n', &mut head).await? == 0 {
@@ -42,15 +49,29 @@ async fn read_head<T: Transport>(stream: &mut BufReader<T>, connection: &Connect
     let mut fields = [httparse::EMPTY_HEADER; 200];
     let mut parsed = httparse::Request::new(&mut fields);
     let status = parsed.parse(&head).map_err(io::Error::other)?;
-    assert!(status.is_complete(), "a head that ends in an empty line is complete");
+    assert!(
+        status.is_complete(),
+        "a head that ends in an empty line is complete"
+    );
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let headers: Vec<_> = parsed.headers.iter().map(|field| (field.name.to_owned(), text(field.value))).collect();
-    let host = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, value)| value.clone());
+    let headers: Vec<_> = parsed
+        .headers
+        .iter()
+        .map(|field| (field.name.to_owned(), text(field.value)))
+        .collect();
+    let host = headers
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("host"))
+        .map(|(_, value)| value.clone());
     Ok(Some(connection.shared.received(Request {
         connection: connection.number,
         scheme: connection.scheme,
         sni: connection.sni.clone(),
-        version: if parsed.version == Some(0) { "HTTP/1.0" } else { "HTTP/1.1" },
+        version: if parsed.version == Some(0) {
+            "HTTP/1.0"
+        } else {
+            "HTTP/1.1"
+        },
         method: parsed.method.unwrap_or_default().to_owned(),
         target: parsed.path.unwrap_or_default().to_owned(),
         authority: host.unwrap_or_default(),
@@ -59,12 +80,20 @@ async fn read_head<T: Transport>(stream: &mut BufReader<T>, connection: &Connect
     })))
 }
 
-async fn read_body<T: Transport>(stream: &mut BufReader<T>, request: &Request, shared: &Shared) -> io::Result<()> {
+async fn read_body<T: Transport>(
+    stream: &mut BufReader<T>,
+    request: &Request,
+    shared: &Shared,
+) -> io::Result<()> {
     let mut trailers = Vec::new();
-    if request.header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+    if request
+        .header("transfer-encoding")
+        .is_some_and(|value| value.eq_ignore_ascii_case("chunked"))
+    {
         loop {
             let line = read_line(stream).await?;
-            let size = u64::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16).map_err(io::Error::other)?;
+            let size = u64::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)
+                .map_err(io::Error::other)?;
             if size == 0 {
                 break;
             }
@@ -73,7 +102,9 @@ async fn read_body<T: Transport>(stream: &mut BufReader<T>, request: &Request, s
         }
         loop {
             let line = read_line(stream).await?;
-            let Some((name, value)) = line.split_once(':') else { break };
+            let Some((name, value)) = line.split_once(':') else {
+                break;
+            };
             trailers.push((name.to_owned(), value.trim().to_owned()));
         }
     } else if let Some(length) = request.header("content-length") {
@@ -92,7 +123,12 @@ async fn read_line<T: Transport>(stream: &mut BufReader<T>) -> io::Result<String
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-async fn read_counted<T: Transport>(stream: &mut BufReader<T>, length: u64, request: &Request, shared: &Shared) -> io::Result<()> {
+async fn read_counted<T: Transport>(
+    stream: &mut BufReader<T>,
+    length: u64,
+    request: &Request,
+    shared: &Shared,
+) -> io::Result<()> {
     let mut left = length;
     let mut buffer = vec![0; 65_536];
     while left > 0 {
@@ -108,8 +144,13 @@ async fn read_counted<T: Transport>(stream: &mut BufReader<T>, length: u64, requ
 }
 
 /// Sends the answer; false when the connection must not be used again.
-async fn send_reply<T: Transport>(stream: &mut BufReader<T>, request: &Request, reply: &Reply) -> io::Result<bool> {
-    let bodiless = request.method == "HEAD" || matches!(reply.status, 204 | 304) || reply.status == 101;
+async fn send_reply<T: Transport>(
+    stream: &mut BufReader<T>,
+    request: &Request,
+    reply: &Reply,
+) -> io::Result<bool> {
+    let bodiless =
+        request.method == "HEAD" || matches!(reply.status, 204 | 304) || reply.status == 101;
     if reply.framing != Framing::Raw {
         stream.write_all(head(reply).as_bytes()).await?;
     }
@@ -139,7 +180,9 @@ async fn send_reply<T: Transport>(stream: &mut BufReader<T>, request: &Request, 
     if reply.framing == Framing::Chunked && !bodiless {
         stream.write_all(b"0\r\n").await?;
         for (name, value) in &reply.trailers {
-            stream.write_all(format!("{name}: {value}\r\n").as_bytes()).await?;
+            stream
+                .write_all(format!("{name}: {value}\r\n").as_bytes())
+                .await?;
         }
         stream.write_all(b"\r\n").await?;
     }
@@ -162,16 +205,26 @@ fn head(reply: &Reply) -> String {
     head + "\r\n"
 }
 
-async fn send_chunk<T: Transport>(stream: &mut BufReader<T>, framing: Framing, bytes: &[u8]) -> io::Result<()> {
+async fn send_chunk<T: Transport>(
+    stream: &mut BufReader<T>,
+    framing: Framing,
+    bytes: &[u8],
+) -> io::Result<()> {
     if framing == Framing::Chunked && !bytes.is_empty() {
-        stream.write_all(format!("{:x}\r\n", bytes.len()).as_bytes()).await?;
+        stream
+            .write_all(format!("{:x}\r\n", bytes.len()).as_bytes())
+            .await?;
         stream.write_all(bytes).await?;
         return stream.write_all(b"\r\n").await;
     }
     stream.write_all(bytes).await
 }
 
-async fn send_pattern<T: Transport>(stream: &mut BufReader<T>, framing: Framing, length: u64) -> io::Result<()> {
+async fn send_pattern<T: Transport>(
+    stream: &mut BufReader<T>,
+    framing: Framing,
+    length: u64,
+) -> io::Result<()> {
     for (from, to) in pattern_pieces(length) {
         let piece: Vec<u8> = (from..to).map(pattern_byte).collect();
         send_chunk(stream, framing, &piece).await?;

@@ -11,7 +11,9 @@ use super::wire::{Connection, HANG};
 use super::{Body, Request};
 
 pub async fn serve(stream: TlsStream<TcpStream>, connection: &Connection) -> io::Result<()> {
-    let mut session = h2::server::handshake(stream).await.map_err(io::Error::other)?;
+    let mut session = h2::server::handshake(stream)
+        .await
+        .map_err(io::Error::other)?;
     while let Some(accepted) = session.accept().await {
         let (request, respond) = accepted.map_err(io::Error::other)?;
         let connection = connection.clone();
@@ -33,12 +35,27 @@ async fn answer_http2(
         sni: connection.sni.clone(),
         version: "HTTP/2",
         method: parts.method.to_string(),
-        target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
-        authority: parts.uri.authority().map(ToString::to_string).unwrap_or_default(),
-        headers: parts.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect(),
+        target: parts
+            .uri
+            .path_and_query()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        authority: parts
+            .uri
+            .authority()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        headers: parts
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect(),
         body: Body::default().into(),
     });
-    let reply = connection.shared.site(&request.host()).reply(&request.target);
+    let reply = connection
+        .shared
+        .site(&request.host())
+        .reply(&request.target);
     if !reply.early {
         while let Some(data) = body.data().await {
             let data = data?;
@@ -46,13 +63,20 @@ async fn answer_http2(
             body.flow_control().release_capacity(data.len())?;
         }
         let trailers = body.trailers().await?.unwrap_or_default();
-        let trailers = trailers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+        let trailers = trailers
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
         connection.shared.body_ended(&request, trailers);
     }
     send_http2_reply(&request, &reply, &mut respond).await
 }
 
-async fn send_http2_reply(request: &Request, reply: &Reply, respond: &mut h2::server::SendResponse<Bytes>) -> Result<(), h2::Error> {
+async fn send_http2_reply(
+    request: &Request,
+    reply: &Reply,
+    respond: &mut h2::server::SendResponse<Bytes>,
+) -> Result<(), h2::Error> {
     let mut head = http::Response::builder().status(reply.status.max(200));
     for (name, value) in &reply.headers {
         head = head.header(name.to_ascii_lowercase(), value);
@@ -79,7 +103,11 @@ async fn send_http2_reply(request: &Request, reply: &Reply, respond: &mut h2::se
             Step::Bytes(bytes) => send_data(&mut stream, bytes).await?,
             Step::Pattern(length) => {
                 for (from, to) in pattern_pieces(*length) {
-                    send_data(&mut stream, &(from..to).map(pattern_byte).collect::<Vec<_>>()).await?;
+                    send_data(
+                        &mut stream,
+                        &(from..to).map(pattern_byte).collect::<Vec<_>>(),
+                    )
+                    .await?;
                 }
             }
             Step::Wait(gate) => gate.passed().await,
@@ -104,7 +132,10 @@ async fn send_http2_reply(request: &Request, reply: &Reply, respond: &mut h2::se
 async fn send_data(stream: &mut h2::SendStream<Bytes>, mut bytes: &[u8]) -> Result<(), h2::Error> {
     while !bytes.is_empty() {
         stream.reserve_capacity(bytes.len());
-        let Some(granted) = std::future::poll_fn(|context| stream.poll_capacity(context)).await else { return Ok(()) };
+        let Some(granted) = std::future::poll_fn(|context| stream.poll_capacity(context)).await
+        else {
+            return Ok(());
+        };
         let granted = granted?.min(bytes.len());
         stream.send_data(Bytes::copy_from_slice(&bytes[..granted]), false)?;
         bytes = &bytes[granted..];

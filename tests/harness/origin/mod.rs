@@ -56,11 +56,17 @@ impl Request {
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     pub fn body(&self) -> Body {
-        self.body.lock().expect("no test panics while it holds a body").clone()
+        self.body
+            .lock()
+            .expect("no test panics while it holds a body")
+            .clone()
     }
 }
 
@@ -89,7 +95,10 @@ impl Site {
             return page.clone();
         }
         if path == "/robots.txt" {
-            return self.robots.clone().unwrap_or_else(|| Reply::new(404).body("no robots.txt here"));
+            return self
+                .robots
+                .clone()
+                .unwrap_or_else(|| Reply::new(404).body("no robots.txt here"));
         }
         Reply::html(format!("<!doctype html><title>page</title><p>{path}"))
     }
@@ -114,7 +123,11 @@ pub struct Shared {
 impl Shared {
     pub fn site(&self, host: &str) -> Site {
         let sites = lock(&self.sites);
-        sites.get(host).or_else(|| sites.get("*")).cloned().unwrap_or_default()
+        sites
+            .get(host)
+            .or_else(|| sites.get("*"))
+            .cloned()
+            .unwrap_or_default()
     }
 
     pub fn connected(&self) -> usize {
@@ -134,10 +147,15 @@ impl Shared {
     pub fn body_grew(&self, request: &Request, bytes: &[u8]) {
         let mut body = lock(&request.body);
         let from = body.length;
-        let fits = bytes.iter().zip(from..).all(|(byte, offset)| *byte == reply::pattern_byte(offset));
+        let fits = bytes
+            .iter()
+            .zip(from..)
+            .all(|(byte, offset)| *byte == reply::pattern_byte(offset));
         body.off_pattern |= !fits;
         body.length += bytes.len() as u64;
-        let room = 65_536_usize.saturating_sub(body.start.len()).min(bytes.len());
+        let room = 65_536_usize
+            .saturating_sub(body.start.len())
+            .min(bytes.len());
         body.start.extend_from_slice(&bytes[..room]);
         drop(body);
         self.notify();
@@ -159,7 +177,9 @@ impl Shared {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A handle on a running origin; its ports close when the last handle is gone.
@@ -186,12 +206,20 @@ impl Origin {
         });
         let http = Self::listen(address, "http", &shared);
         let https = Self::listen(address, "https", &shared);
-        Self { http, https, shared }
+        Self {
+            http,
+            https,
+            shared,
+        }
     }
 
     fn listen(address: &str, scheme: &'static str, shared: &Arc<Shared>) -> SocketAddr {
-        let listener = runtime().block_on(TcpListener::bind((address, 0))).expect("loopback has free ports");
-        let bound = listener.local_addr().expect("a bound socket has an address");
+        let listener = runtime()
+            .block_on(TcpListener::bind((address, 0)))
+            .expect("loopback has free ports");
+        let bound = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let shared = Arc::clone(shared);
         runtime().spawn(async move {
             loop {
@@ -215,19 +243,27 @@ impl Origin {
         self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.closing.notify_waiters();
         for address in [self.http, self.https] {
-            super::eventually("the origin's ports close", || std::net::TcpStream::connect(address).is_err());
+            super::eventually("the origin's ports close", || {
+                std::net::TcpStream::connect(address).is_err()
+            });
         }
     }
 
     /// Changes what `host` answers from now on; `"*"` stands for every host without a script of its own.
     pub fn site(&self, host: &str) -> SiteHandle<'_> {
         lock(&self.shared.sites).entry(host.to_owned()).or_default();
-        SiteHandle { origin: self, host: host.to_owned() }
+        SiteHandle {
+            origin: self,
+            host: host.to_owned(),
+        }
     }
 
     /// All requests so far as `METHOD scheme://authority/target`, in order of arrival.
     pub fn seen(&self) -> Vec<String> {
-        self.requests().iter().map(|request| line(request)).collect()
+        self.requests()
+            .iter()
+            .map(|request| line(request))
+            .collect()
     }
 
     pub fn requests(&self) -> Vec<Arc<Request>> {
@@ -239,7 +275,12 @@ impl Origin {
     pub fn only_request(&self) -> Arc<Request> {
         let mut requests = self.requests();
         requests.retain(|request| request.target != "/robots.txt");
-        assert_eq!(requests.len(), 1, "one request beside robots.txt was expected: {:?}", self.seen());
+        assert_eq!(
+            requests.len(),
+            1,
+            "one request beside robots.txt was expected: {:?}",
+            self.seen()
+        );
         requests.remove(0)
     }
 
@@ -255,16 +296,33 @@ impl Origin {
         let mut arrived = lock(&self.shared.arrived);
         while !condition(&arrived) {
             let left = DEADLINE.saturating_sub(started.elapsed());
-            assert!(!left.is_zero(), "the origin waited {DEADLINE:?} in vain: {what}; arrived: {:?}", arrived.requests);
-            arrived = self.shared.changed.wait_timeout(arrived, left).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            assert!(
+                !left.is_zero(),
+                "the origin waited {DEADLINE:?} in vain: {what}; arrived: {:?}",
+                arrived.requests
+            );
+            arrived = self
+                .shared
+                .changed
+                .wait_timeout(arrived, left)
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .0;
         }
     }
 
     /// Waits until a request for `target` has arrived, and returns it.
     #[track_caller]
     pub fn wait_for_target(&self, target: &str) -> Arc<Request> {
-        self.wait_for(&format!("a request for {target}"), |arrived| arrived.requests.iter().any(|request| request.target == target));
-        self.requests().into_iter().find(|request| request.target == target).expect("it was there a moment ago")
+        self.wait_for(&format!("a request for {target}"), |arrived| {
+            arrived
+                .requests
+                .iter()
+                .any(|request| request.target == target)
+        });
+        self.requests()
+            .into_iter()
+            .find(|request| request.target == target)
+            .expect("it was there a moment ago")
     }
 }
 
@@ -276,7 +334,10 @@ impl Drop for Origin {
 }
 
 fn line(request: &Request) -> String {
-    format!("{} {}://{}{}", request.method, request.scheme, request.authority, request.target)
+    format!(
+        "{} {}://{}{}",
+        request.method, request.scheme, request.authority, request.target
+    )
 }
 
 /// Scripts one host.
@@ -288,7 +349,11 @@ pub struct SiteHandle<'a> {
 
 impl SiteHandle<'_> {
     fn change(self, change: impl FnOnce(&mut Site)) -> Self {
-        change(lock(&self.origin.shared.sites).get_mut(&self.host).expect("made by Origin::site"));
+        change(
+            lock(&self.origin.shared.sites)
+                .get_mut(&self.host)
+                .expect("made by Origin::site"),
+        );
         self
     }
 

@@ -18,7 +18,11 @@ impl Gate {
     }
 
     pub async fn passed(&self) {
-        let _permit = self.0.acquire().await.expect("a gate's semaphore is never closed");
+        let _permit = self
+            .0
+            .acquire()
+            .await
+            .expect("a gate's semaphore is never closed");
     }
 }
 
@@ -87,11 +91,15 @@ impl Reply {
     }
 
     pub fn text(body: impl AsRef<[u8]>) -> Self {
-        Self::new(200).header("Content-Type", "text/plain").body(body)
+        Self::new(200)
+            .header("Content-Type", "text/plain")
+            .body(body)
     }
 
     pub fn html(body: impl AsRef<[u8]>) -> Self {
-        Self::new(200).header("Content-Type", "text/html; charset=utf-8").body(body)
+        Self::new(200)
+            .header("Content-Type", "text/html; charset=utf-8")
+            .body(body)
     }
 
     pub fn redirect(status: u16, location: &str) -> Self {
