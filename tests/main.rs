@@ -9,6 +9,7 @@ mod harness;
 
 mod admin;
 mod connect;
+mod crawl;
 mod faults;
 mod forward;
 mod refuse;
