@@ -1,2 +1,47 @@
-//! Decides what a crawler may fetch.
+//! Decides what a crawler may fetch: robots.txt in four dialects, as pure functions.
+//!
+//! Nothing here reads a clock, opens a socket or starts a task. Bytes and names go in, a
+//! [`Decision`] with its reason comes out:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};
+//!
+//! let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /private\n");
+//! let access = AccessResult::Successful(Arc::new(robots));
+//! let tokens = [ProductToken::new("ExampleBot")?];
+//!
+//! let decision = decide(&access, Dialect::Rfc9309, &tokens, "/private/diary?page=1");
+//! assert_eq!(decision.verdict(), Verdict::Disallow);
+//! assert_eq!(decision.line(), Some(2));
+//! assert_eq!(decision.rule().as_deref(), Some("Disallow: /private"));
+//! # Ok::<(), wayleave_policy::InvalidProductToken>(())
+//! ```
+//!
+//! # Layout
+//!
+//! - [`Origin`], [`Target`]: for what? A URI taken apart, its host in one spelling.
+//! - [`ProductToken`]: who? The name a crawler has in robots.txt.
+//! - [`RobotsTxt`]: the file, parsed once for every [`Dialect`].
+//! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
+//!   spelling of it, as a proxy must.
+
 #![warn(missing_docs)]
+
+mod decision;
+mod dialect;
+mod host;
+pub mod lifecycle;
+mod origin;
+mod product_token;
+mod robots_txt;
+mod spelling;
+mod target;
+mod user_agent;
+
+pub use decision::{AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_strictly};
+pub use dialect::{Dialect, UnknownDialect};
+pub use origin::{InvalidUri, Origin, Scheme};
+pub use product_token::{InvalidProductToken, ProductToken};
+pub use robots_txt::{CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan};
+pub use target::{Target, path_to_judge};

@@ -1,0 +1,311 @@
+//! Decisions: access result, crawler and path in; allow or disallow, and why, out.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::robots_txt::{Found, Path, RobotsTxt};
+use crate::spelling;
+use crate::{Dialect, ProductToken};
+
+/// What came of the last attempt to read an origin's robots.txt (RFC 9309 §2.3.1).
+#[derive(Clone, Debug)]
+pub enum AccessResult {
+    /// It was read; its rules decide.
+    Successful(Arc<RobotsTxt>),
+    /// The origin says that there is none: a status from 400 to 499 but 429. All is allowed, but
+    /// `koster1996` takes 401 and 403 as a restriction of the whole site.
+    Unavailable {
+        /// The HTTP status.
+        status: u16,
+    },
+    /// More redirects than are followed. Allowed as if unavailable (RFC 9309 §2.3.1.2), but
+    /// disallowed in `koster1996`, which follows redirects "until a resource can be found".
+    RedirectLost,
+    /// No answer that counts: a server error, 429, or no answer. All is disallowed.
+    Unreachable,
+    /// Unreachable for so long (30 days unless configured) that RFC 9309 §2.3.1.4 treats it as
+    /// unavailable; `koster1996` goes on to disallow.
+    LongUnreachable,
+}
+
+/// Whether a path may be fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// It may.
+    Allow,
+    /// It may not.
+    Disallow,
+}
+
+impl Verdict {
+    /// `allow` or `disallow`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Disallow => "disallow",
+        }
+    }
+
+    fn from_allow(allow: bool) -> Self {
+        if allow { Self::Allow } else { Self::Disallow }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a verdict rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A rule of the crawler's group.
+    Rule,
+    /// The crawler has a group, but no rule in it matches.
+    NoMatchingRule,
+    /// No group is for the crawler, not even `*`.
+    NoMatchingGroup,
+    /// The path is `/robots.txt`, which is always allowed (RFC 9309 §2.2.2).
+    RobotsTxtItself,
+    /// There is no robots.txt.
+    Unavailable,
+    /// Its redirects led nowhere.
+    RedirectLost,
+    /// It could not be reached.
+    Unreachable,
+}
+
+impl Reason {
+    /// The reason in kebab case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::NoMatchingRule => "no-matching-rule",
+            Self::NoMatchingGroup => "no-matching-group",
+            Self::RobotsTxtItself => "robots-txt-itself",
+            Self::Unavailable => "unavailable",
+            Self::RedirectLost => "redirect-lost",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A verdict and what it rests on. Cheap; borrows the file to name the rule when asked.
+#[derive(Clone, Copy)]
+pub struct Decision<'a> {
+    verdict: Verdict,
+    reason: Reason,
+    dialect: Dialect,
+    line: u32,
+    robots: Option<&'a RobotsTxt>,
+    tokens: &'a [ProductToken],
+}
+
+impl Decision<'_> {
+    /// Whether the path may be fetched.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// What the verdict rests on.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The dialect that gave the verdict; never `strictest`, but the one of the four it is from.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// The number of the deciding rule's line, from 1.
+    #[must_use]
+    pub fn line(&self) -> Option<u32> {
+        (self.line != 0).then_some(self.line)
+    }
+
+    /// The deciding rule, such as `Disallow: /private`.
+    #[must_use]
+    pub fn rule(&self) -> Option<String> {
+        self.robots?.rule_text(self.dialect, self.line()?)
+    }
+
+    /// The values of the user-agent lines of the group used, merged groups included.
+    #[must_use]
+    pub fn group(&self) -> Vec<String> {
+        let records = self
+            .robots
+            .and_then(|robots| robots.choose(self.dialect, self.tokens));
+        let agents = records.iter().flatten().flat_map(|record| &record.agents);
+        agents
+            .map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+            .collect()
+    }
+
+    /// All of the above as owned values, to keep or to send.
+    #[must_use]
+    pub fn explain(&self) -> Explanation {
+        Explanation {
+            verdict: self.verdict,
+            reason: self.reason,
+            dialect: self.dialect,
+            line: self.line(),
+            rule: self.rule(),
+            group: self.group(),
+        }
+    }
+}
+
+impl fmt::Debug for Decision<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.explain().fmt(f)
+    }
+}
+
+/// A [`Decision`] that borrows nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Whether the path may be fetched.
+    pub verdict: Verdict,
+    /// What the verdict rests on.
+    pub reason: Reason,
+    /// The dialect that gave the verdict.
+    pub dialect: Dialect,
+    /// The number of the deciding rule's line, from 1.
+    pub line: Option<u32>,
+    /// The deciding rule, such as `Disallow: /private`.
+    pub rule: Option<String>,
+    /// The values of the user-agent lines of the group used.
+    pub group: Vec<String>,
+}
+
+/// Judges a path, query included, as the dialect says.
+///
+/// `tokens` are the crawler's names in order of preference: the first that has a group counts.
+/// The path must start with `/`.
+#[must_use]
+pub fn decide<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &str,
+) -> Decision<'a> {
+    if dialect != Dialect::Strictest {
+        return decide_in_one(access, dialect, tokens, path);
+    }
+    let [first, others @ ..] = [
+        Dialect::Rfc9309,
+        Dialect::Google,
+        Dialect::Koster1996,
+        Dialect::Selfhtml,
+    ]
+    .map(|dialect| decide_in_one(access, dialect, tokens, path));
+    let mut decisions = std::iter::once(first).chain(others);
+    decisions
+        .find(|decision| decision.verdict == Verdict::Disallow)
+        .unwrap_or(first)
+}
+
+/// Judges a path as a proxy must: disallowed if any equivalent spelling of it is, namely as
+/// received, without dot segments, in normal percent-encoding, or both. `/robots.txt` is always
+/// allowed.
+#[must_use]
+pub fn decide_strictly<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &str,
+) -> Decision<'a> {
+    if path == "/robots.txt" {
+        return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
+    }
+    let received = decide(access, dialect, tokens, path);
+    let normalised = spelling::normalised(path);
+    let undotted = spelling::without_dot_segments(path);
+    let both = spelling::without_dot_segments(&normalised);
+    let mut decision = received;
+    let mut judged = [path, "", ""];
+    for (index, spelling) in [&*undotted, &*normalised, &*both].into_iter().enumerate() {
+        if decision.verdict == Verdict::Disallow {
+            break;
+        }
+        if judged.contains(&spelling) {
+            continue;
+        }
+        let other = decide(access, dialect, tokens, spelling);
+        if other.verdict == Verdict::Disallow {
+            decision = other;
+        }
+        if let Some(slot) = judged.get_mut(index + 1) {
+            *slot = spelling;
+        }
+    }
+    decision
+}
+
+fn decide_in_one<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &str,
+) -> Decision<'a> {
+    let simply = |verdict, reason| without_rule(verdict, reason, dialect, tokens);
+    // Google's parser knows no exception for its own file; the texts of the others do.
+    if path == "/robots.txt" && dialect != Dialect::Google {
+        return simply(Verdict::Allow, Reason::RobotsTxtItself);
+    }
+    let koster = dialect == Dialect::Koster1996;
+    match access {
+        AccessResult::Successful(robots) => {
+            let found = robots.find(dialect, tokens, &Path::new(path, dialect));
+            let robots = Some(&**robots);
+            match found {
+                Found::NoGroup => simply(Verdict::Allow, Reason::NoMatchingGroup),
+                Found::NoRule => Decision {
+                    robots,
+                    ..simply(Verdict::Allow, Reason::NoMatchingRule)
+                },
+                Found::Rule { number, allow } => Decision {
+                    robots,
+                    line: number,
+                    ..simply(Verdict::from_allow(allow), Reason::Rule)
+                },
+            }
+        }
+        AccessResult::Unavailable { status } => simply(
+            Verdict::from_allow(!(koster && matches!(status, 401 | 403))),
+            Reason::Unavailable,
+        ),
+        AccessResult::RedirectLost => simply(Verdict::from_allow(!koster), Reason::RedirectLost),
+        AccessResult::Unreachable => simply(Verdict::Disallow, Reason::Unreachable),
+        AccessResult::LongUnreachable => simply(Verdict::from_allow(!koster), Reason::Unreachable),
+    }
+}
+
+fn without_rule(
+    verdict: Verdict,
+    reason: Reason,
+    dialect: Dialect,
+    tokens: &[ProductToken],
+) -> Decision<'_> {
+    Decision {
+        verdict,
+        reason,
+        dialect,
+        line: 0,
+        robots: None,
+        tokens,
+    }
+}

@@ -1,0 +1,91 @@
+//! The ways of reading a robots.txt.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A way of reading robots.txt. The same parsed file answers in any of them.
+///
+/// Where they differ, and why, is listed in `docs/disagreements.md` of this crate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dialect {
+    /// RFC 9309, the standard.
+    #[default]
+    Rfc9309,
+    /// Google's published parser and documentation.
+    Google,
+    /// Martijn Koster's internet draft of 1996.
+    Koster1996,
+    /// The German reference SELFHTML: 1996, with prefixes of names, `*` and `$`.
+    Selfhtml,
+    /// Disallows what any of the other four disallows.
+    Strictest,
+}
+
+impl Dialect {
+    /// Every dialect, `strictest` last.
+    pub const ALL: [Self; 5] = [
+        Self::Rfc9309,
+        Self::Google,
+        Self::Koster1996,
+        Self::Selfhtml,
+        Self::Strictest,
+    ];
+
+    /// The spelling used in configuration and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rfc9309 => "rfc9309",
+            Self::Google => "google",
+            Self::Koster1996 => "koster1996",
+            Self::Selfhtml => "selfhtml",
+            Self::Strictest => "strictest",
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = UnknownDialect;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDialect> {
+        Self::ALL
+            .into_iter()
+            .find(|dialect| dialect.as_str() == name)
+            .ok_or_else(|| UnknownDialect(name.to_owned()))
+    }
+}
+
+/// The name of a dialect that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDialect(String);
+
+impl fmt::Display for UnknownDialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "unknown dialect {:?}: one of rfc9309, google, koster1996, selfhtml, strictest",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownDialect {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_reads_back() {
+        for dialect in Dialect::ALL {
+            assert_eq!(dialect.to_string().parse(), Ok(dialect));
+        }
+        assert!("RFC9309".parse::<Dialect>().is_err());
+    }
+}

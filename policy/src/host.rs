@@ -1,0 +1,120 @@
+//! One spelling for every host, as the WHATWG URL standard writes it.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use idna::AsciiDenyList;
+
+use crate::InvalidUri;
+
+/// The host in the spelling of the WHATWG URL standard's host parser: A-labels in lower case,
+/// IPv6 literals compressed and in brackets, every spelling of an IPv4 address as four decimals.
+///
+/// One trailing dot is taken off: `example.com.` names the same host in the DNS as
+/// `example.com`, and two entries for one host would be a way around the first. Empty labels and
+/// names too long for the DNS are refused, because nothing could ever be fetched from there.
+pub(crate) fn canonical(host: &str) -> Result<String, InvalidUri> {
+    let invalid = || InvalidUri::Host(host.to_owned());
+    if let Some(rest) = host.strip_prefix('[') {
+        let literal = rest.strip_suffix(']').ok_or_else(invalid)?;
+        return literal.parse().map(ipv6).map_err(|_| invalid());
+    }
+    let decoded = percent_decoded(host);
+    let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).map_err(|_| invalid())?;
+    let name = ascii.strip_suffix('.').unwrap_or(&ascii);
+    let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
+    if !labels_fit || name.len() > 253 {
+        return Err(invalid());
+    }
+    if ends_in_number(name) {
+        return ipv4(name)
+            .map(|address| address.to_string())
+            .ok_or_else(invalid);
+    }
+    Ok(name.to_owned())
+}
+
+fn percent_decoded(host: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(host.len());
+    let mut rest = host.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escape = if byte == b'%' {
+            crate::spelling::hex_pair(tail)
+        } else {
+            None
+        };
+        decoded.push(escape.unwrap_or(byte));
+        rest = if escape.is_some() { &tail[2..] } else { tail };
+    }
+    decoded
+}
+
+/// Compresses the first longest run of zeros; an embedded IPv4 address stays hexadecimal.
+fn ipv6(address: Ipv6Addr) -> String {
+    let segments = address.segments();
+    let (mut at, mut run) = (0, 1);
+    for start in 0..8 {
+        let zeros = segments[start..]
+            .iter()
+            .take_while(|&&segment| segment == 0)
+            .count();
+        if zeros > run {
+            (at, run) = (start, zeros);
+        }
+    }
+    let mut text = String::from("[");
+    let mut index = 0;
+    while index < 8 {
+        if run > 1 && index == at {
+            text.push_str(if index == 0 { "::" } else { ":" });
+            index += run;
+            continue;
+        }
+        let separator = if index == 7 { "" } else { ":" };
+        let _ = write!(text, "{:x}{separator}", segments[index]);
+        index += 1;
+    }
+    text.push(']');
+    text
+}
+
+/// Whether the last label makes this an IPv4 address or nothing (URL standard, §3.6).
+fn ends_in_number(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    last.bytes().all(|byte| byte.is_ascii_digit()) || ipv4_number(last).is_some()
+}
+
+/// Reads one to four numbers, decimal, octal or hexadecimal; the last fills what is left.
+fn ipv4(name: &str) -> Option<Ipv4Addr> {
+    let numbers: Vec<u64> = name.split('.').map(ipv4_number).collect::<Option<_>>()?;
+    let (&last, bytes) = numbers.split_last()?;
+    if bytes.len() > 3 || bytes.iter().any(|&byte| byte > 255) {
+        return None;
+    }
+    let room = 8 * (4 - bytes.len() as u32);
+    if last >> room != 0 {
+        return None;
+    }
+    let high = (0u32..)
+        .zip(bytes)
+        .map(|(place, &byte)| byte << (24 - 8 * place))
+        .sum::<u64>();
+    u32::try_from(high + last).ok().map(Ipv4Addr::from)
+}
+
+fn ipv4_number(text: &str) -> Option<u64> {
+    let (digits, radix) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    if digits.is_empty() {
+        return (radix == 16).then_some(0);
+    }
+    if digits.starts_with('+') {
+        return None;
+    }
+    // Saturates: anything this long is out of range whatever it is.
+    let all_digits = digits.chars().all(|c| c.is_digit(radix));
+    all_digits.then(|| u64::from_str_radix(digits, radix).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,231 @@
+//! Origin: scheme, host and port; where its robots.txt is.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::host;
+
+/// The schemes robots.txt is fetched over here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// `http`, port 80 unless given.
+    Http,
+    /// `https`, port 443 unless given.
+    Https,
+}
+
+impl Scheme {
+    /// `http` or `https`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// The port that need not be written.
+    #[must_use]
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = InvalidUri;
+
+    fn from_str(name: &str) -> Result<Self, InvalidUri> {
+        [Self::Http, Self::Https]
+            .into_iter()
+            .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
+            .ok_or_else(|| InvalidUri::UnsupportedScheme(name.to_ascii_lowercase()))
+    }
+}
+
+/// Scheme, host and port (RFC 9110 §4.3.1): what one robots.txt speaks for.
+///
+/// Two origins are equal if they lead to the same place: the host is kept in lower case, as
+/// A-labels, IP addresses in one spelling, without one trailing dot; a default port equals none.
+/// Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin {
+    host: Arc<str>,
+    port: u16,
+    scheme: Scheme,
+}
+
+impl Origin {
+    /// Reads `https://host` or `https://host:port`, with nothing after it but an optional `/`.
+    ///
+    /// # Errors
+    ///
+    /// For other schemes, a missing or impossible host or port, userinfo, a path, a query.
+    pub fn parse(uri: &str) -> Result<Self, InvalidUri> {
+        let (scheme, rest) = split_scheme(uri)?;
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        Self::from_authority(scheme, authority)
+    }
+
+    /// Reads the `host` or `host:port` of a `CONNECT` request or a `Host` field.
+    ///
+    /// # Errors
+    ///
+    /// If host or port is missing or impossible, or if there is userinfo: a name before an `@`
+    /// has no place in either field, and readers differ about which side is the host.
+    pub fn from_authority(scheme: Scheme, authority: &str) -> Result<Self, InvalidUri> {
+        if authority.contains('@') {
+            return Err(InvalidUri::UserInfo);
+        }
+        let (host, port) = split_port(authority)?;
+        if host.is_empty() {
+            return Err(InvalidUri::MissingHost);
+        }
+        Ok(Self {
+            host: host::canonical(host)?.into(),
+            port: port.unwrap_or(scheme.default_port()),
+            scheme,
+        })
+    }
+
+    /// The scheme.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The host: a name in lower case, `127.0.0.1`, or `[::1]`.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port, the scheme's own if none was given.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The value of a `Host` field: the port is left out if it is the scheme's own.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        if self.port == self.scheme.default_port() {
+            self.host.to_string()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Where this origin's robots.txt is (RFC 9309 §2.3).
+    #[must_use]
+    pub fn robots_txt_uri(&self) -> String {
+        format!("{self}/robots.txt")
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.host)?;
+        if self.port != self.scheme.default_port() {
+            write!(f, ":{}", self.port)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Origin({self})")
+    }
+}
+
+impl FromStr for Origin {
+    type Err = InvalidUri;
+
+    fn from_str(uri: &str) -> Result<Self, InvalidUri> {
+        Self::parse(uri)
+    }
+}
+
+/// `scheme://rest`, the scheme known.
+pub(crate) fn split_scheme(uri: &str) -> Result<(Scheme, &str), InvalidUri> {
+    let (scheme, rest) = uri.split_once(':').ok_or(InvalidUri::NotAbsolute)?;
+    let spelt_as_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    if !spelt_as_scheme {
+        return Err(InvalidUri::NotAbsolute);
+    }
+    let scheme = scheme.parse()?;
+    let rest = rest.strip_prefix("//").ok_or(InvalidUri::MissingHost)?;
+    Ok((scheme, rest))
+}
+
+fn split_port(authority: &str) -> Result<(&str, Option<u16>), InvalidUri> {
+    let after_literal = authority.find(']').map_or(0, |end| end + 1);
+    let Some(colon) = authority[after_literal..].find(':') else {
+        return Ok((authority, None));
+    };
+    let (host, port) = authority.split_at(after_literal + colon);
+    let digits = &port[1..];
+    if digits.is_empty() {
+        return Ok((host, None));
+    }
+    let number = match digits.bytes().all(|b| b.is_ascii_digit()) {
+        true => digits.parse().ok().filter(|&port: &u16| port != 0),
+        false => None,
+    };
+    match number {
+        Some(port) => Ok((host, Some(port))),
+        None => Err(InvalidUri::Port(digits.to_owned())),
+    }
+}
+
+/// Why a URI or authority names no place to fetch from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidUri {
+    /// There is no scheme.
+    NotAbsolute,
+    /// A scheme that is neither `http` nor `https`, in lower case.
+    UnsupportedScheme(String),
+    /// There is no host.
+    MissingHost,
+    /// A host that no URI can have, or no DNS can know.
+    Host(String),
+    /// A port that is no number from 1 to 65535.
+    Port(String),
+    /// A name before `@` where none may stand, or more than one `@`.
+    UserInfo,
+    /// White space, a control character or `\` where a URI can have none.
+    Character(char),
+    /// A path that does not start with `/`.
+    Path(String),
+}
+
+impl fmt::Display for InvalidUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAbsolute => f.write_str("no scheme: expected http:// or https://"),
+            Self::UnsupportedScheme(scheme) => write!(f, "unsupported scheme {scheme:?}"),
+            Self::MissingHost => f.write_str("no host"),
+            Self::Host(host) => write!(f, "invalid host {host:?}"),
+            Self::Port(port) => write!(f, "invalid port {port:?}"),
+            Self::UserInfo => f.write_str("userinfo is not allowed here"),
+            Self::Character(c) => write!(f, "invalid character {c:?}"),
+            Self::Path(path) => write!(f, "the path {path:?} does not start with '/'"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidUri {}

@@ -1,0 +1,156 @@
+//! What robots.txt says beside rules: delays, rates, times, hosts, parameters.
+
+use std::time::Duration;
+
+/// A line that is neither a rule nor a user-agent line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// The line's number, from 1.
+    pub line: u32,
+    /// The field as written.
+    pub name: String,
+    /// The value without white space around it and without a comment.
+    pub value: String,
+}
+
+impl Directive {
+    pub(crate) fn new(line: u32, name: &[u8], value: &[u8]) -> Self {
+        Self {
+            line,
+            name: String::from_utf8_lossy(name).into_owned(),
+            value: String::from_utf8_lossy(value).into_owned(),
+        }
+    }
+
+    pub(crate) fn is(&self, names: &[&str]) -> bool {
+        names
+            .iter()
+            .any(|name| self.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// `Clean-param: a&b /path`: parameters that do not change the pages below a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CleanParam {
+    /// The names of the parameters.
+    pub params: Vec<String>,
+    /// The pattern of the paths meant; `/` if none is given.
+    pub path: String,
+}
+
+impl CleanParam {
+    pub(crate) fn read(value: &str) -> Option<Self> {
+        let mut words = value.split_whitespace();
+        let params = words.next()?.split('&').filter(|name| !name.is_empty());
+        let params: Vec<String> = params.map(str::to_owned).collect();
+        let path = words.next().unwrap_or("/").to_owned();
+        (!params.is_empty()).then_some(Self { params, path })
+    }
+}
+
+/// `Request-rate: 1/10s 0600-0845`: so many requests in so much time, at some hours or all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestRate {
+    /// How many requests.
+    pub requests: u32,
+    /// In how much time.
+    pub within: Duration,
+    /// The hours at which this holds; always if none are given or readable.
+    pub at: Option<TimeSpan>,
+}
+
+impl RequestRate {
+    pub(crate) fn read(value: &str) -> Option<Self> {
+        let (rate, at) = match value.split_once(char::is_whitespace) {
+            Some((rate, at)) => (rate, TimeSpan::read(at.trim_start())),
+            None => (value, None),
+        };
+        let (requests, within) = rate.split_once('/')?;
+        let digits = within.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match within[digits.len()..].to_ascii_lowercase().as_str() {
+            "" | "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            "d" => 86_400,
+            _ => return None,
+        };
+        let seconds = digits.parse::<u64>().ok()?.checked_mul(unit)?;
+        let requests = requests.parse().ok()?;
+        (seconds > 0).then_some(Self {
+            requests,
+            within: Duration::from_secs(seconds),
+            at,
+        })
+    }
+}
+
+/// From one time of day to another, UTC; over midnight if it ends before it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeSpan {
+    /// The first minute.
+    pub from: TimeOfDay,
+    /// The last minute.
+    pub to: TimeOfDay,
+}
+
+impl TimeSpan {
+    pub(crate) fn read(value: &str) -> Option<Self> {
+        let (from, to) = value.split_once(['-', ' '])?;
+        Some(Self {
+            from: TimeOfDay::read(from.trim())?,
+            to: TimeOfDay::read(to.trim())?,
+        })
+    }
+}
+
+/// A minute of a day, UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimeOfDay {
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+}
+
+impl TimeOfDay {
+    /// Reads `0715`, `07:15` or `07.15`.
+    fn read(text: &str) -> Option<Self> {
+        let digits: String = text.chars().filter(|c| !matches!(c, ':' | '.')).collect();
+        if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let (hour, minute) = (digits[..2].parse().ok()?, digits[2..].parse().ok()?);
+        (hour < 24 && minute < 60).then_some(Self { hour, minute })
+    }
+}
+
+/// A number of seconds, whole or decimal. Negative, infinite or over 136 years is no delay.
+pub(crate) fn seconds(value: &str) -> Option<Duration> {
+    let number = value
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds: f64 = value.parse().ok().filter(|_| number)?;
+    (seconds <= f64::from(u32::MAX)).then(|| Duration::from_secs_f64(seconds))
+}
+
+/// Whether a value could be a host name with an optional port, as Yandex asks.
+pub(crate) fn is_host(value: &str) -> bool {
+    let host = value
+        .strip_prefix("https://")
+        .or(value.strip_prefix("http://"))
+        .unwrap_or(value);
+    let (name, port) = host.split_once(':').unwrap_or((host, "80"));
+    let label_fits = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.chars().all(|c| c.is_alphanumeric() || c == '-')
+    };
+    let is_address = name
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    port.parse::<u16>().is_ok_and(|port| port != 0)
+        && name.contains('.')
+        && !is_address
+        && name.split('.').all(label_fits)
+}

@@ -1,0 +1,127 @@
+//! A line of robots.txt: what its field is, to each reader.
+
+use memchr::memchr;
+
+/// Google's parser keeps this many octets of a line (8 × 2,083, less one for its terminator).
+const GOOGLE_LINE_BYTES: usize = 16_663;
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    UserAgent,
+    Allow,
+    Disallow,
+    Other,
+}
+
+/// A field and its value, both without white space around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Statement<'a> {
+    pub(crate) field: Field,
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+}
+
+/// Cuts a file into lines that end in CR, LF or both, numbered from 1.
+pub(crate) fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let mut rest = Some(body);
+    let mut number = 0;
+    std::iter::from_fn(move || {
+        let text = rest?;
+        number += 1;
+        let Some(end) = memchr::memchr2(b'\n', b'\r', text) else {
+            rest = None;
+            return Some((number, text));
+        };
+        let ending = if text[end..].starts_with(b"\r\n") {
+            2
+        } else {
+            1
+        };
+        rest = Some(&text[end + ending..]);
+        Some((number, &text[..end]))
+    })
+}
+
+/// Reads a line as RFC 9309 and the older texts do: the field is spelt exactly, the colon is there.
+pub(crate) fn statement(line: &[u8]) -> Option<Statement<'_>> {
+    let line = without_comment(line);
+    let colon = memchr(b':', line)?;
+    let name = line[..colon].trim_ascii();
+    let value = line[colon + 1..].trim_ascii();
+    (!name.is_empty()).then(|| Statement {
+        field: exact_field(name),
+        name,
+        value,
+    })
+}
+
+/// Reads a line as Google's parser does: typing errors and a missing colon are forgiven, a NUL
+/// ends the line, and so does octet 16,663.
+pub(crate) fn google_statement(line: &[u8]) -> Option<Statement<'_>> {
+    let line = &line[..line.len().min(GOOGLE_LINE_BYTES)];
+    let line = without_comment(&line[..memchr(0, line).unwrap_or(line.len())]).trim_ascii();
+    let (name, value) = match memchr(b':', line) {
+        Some(colon) => (&line[..colon], &line[colon + 1..]),
+        None => two_words(line)?,
+    };
+    let (name, value) = (name.trim_ascii(), value.trim_ascii());
+    (!name.is_empty()).then(|| Statement {
+        field: google_field(name),
+        name,
+        value,
+    })
+}
+
+/// Whether a line is blank, which ends a record for the texts before RFC 9309; comments do not.
+pub(crate) fn is_blank(line: &[u8]) -> bool {
+    line.trim_ascii().is_empty()
+}
+
+fn without_comment(line: &[u8]) -> &[u8] {
+    &line[..memchr(b'#', line).unwrap_or(line.len())]
+}
+
+fn two_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let end = line.iter().position(is_space)?;
+    let value = &line[end..];
+    let value = &value[value.iter().position(|byte| !is_space(byte))?..];
+    (!value.iter().any(is_space)).then_some((&line[..end], value))
+}
+
+fn exact_field(name: &[u8]) -> Field {
+    let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+    match name.len() {
+        10 if is(b"user-agent") => Field::UserAgent,
+        8 if is(b"disallow") => Field::Disallow,
+        5 if is(b"allow") => Field::Allow,
+        _ => Field::Other,
+    }
+}
+
+/// Google's parser takes any field that starts with a known name or a known misspelling.
+fn google_field(name: &[u8]) -> Field {
+    const USER_AGENT: [&[u8]; 3] = [b"user-agent", b"useragent", b"user agent"];
+    const DISALLOW: [&[u8]; 6] = [
+        b"disallow",
+        b"dissallow",
+        b"dissalow",
+        b"disalow",
+        b"diasllow",
+        b"disallaw",
+    ];
+    let starts = |known: &&[u8]| {
+        name.get(..known.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(known))
+    };
+    if USER_AGENT.iter().any(starts) {
+        Field::UserAgent
+    } else if starts(&&b"allow"[..]) {
+        Field::Allow
+    } else if DISALLOW.iter().any(starts) {
+        Field::Disallow
+    } else {
+        Field::Other
+    }
+}

@@ -1,0 +1,166 @@
+//! The spellings one path can have.
+//!
+//! RFC 3986 §6.2.2 names two rewritings that leave a URI the same: percent-encoding in one form,
+//! and dot segments removed. Dialects compare paths in one of the forms below; the proxy judges
+//! all of them.
+
+use std::borrow::Cow;
+
+/// What an octet of a path is to RFC 3986.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Octet {
+    /// Means the same with and without percent-encoding (§2.3).
+    Unreserved,
+    /// Means itself raw, and something else percent-encoded (§2.2).
+    Reserved,
+    /// May only stand percent-encoded.
+    Other,
+}
+
+const fn classify(byte: u8) -> Octet {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => Octet::Unreserved,
+        b':' | b'/' | b'?' | b'#' | b'[' | b']' | b'@' => Octet::Reserved,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => {
+            Octet::Reserved
+        }
+        _ => Octet::Other,
+    }
+}
+
+/// For each octet whether it stands for itself in every form; `%`, `*` and `$` never do.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let special = matches!(byte as u8, b'*' | b'$');
+        plain[byte] = !special && !matches!(classify(byte as u8), Octet::Other);
+        byte += 1;
+    }
+    plain
+};
+
+/// The value of the two hexadecimal digits `text` starts with.
+pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (&high, &low) = (text.first()?, text.get(1)?);
+    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+}
+
+/// Splits off the first octet, escaped or not: (value, was it escaped, the rest).
+fn split_octet(text: &[u8]) -> Option<(u8, bool, &[u8])> {
+    let (&byte, rest) = text.split_first()?;
+    if byte == b'%'
+        && let Some(value) = hex_pair(rest)
+    {
+        return Some((value, true, &rest[2..]));
+    }
+    Some((byte, false, rest))
+}
+
+fn push_escape(text: &mut Vec<u8>, value: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |nibble: u8| DIGITS[usize::from(nibble)];
+    text.extend([b'%', digit(value >> 4), digit(value & 15)]);
+}
+
+/// Appends `text` in the one form of RFC 9309 §2.2.2: unreserved octets raw, escapes in upper
+/// case, everything that may not stand raw escaped. A `%` that escapes nothing becomes `%25`.
+pub(crate) fn push_normalised(form: &mut Vec<u8>, mut text: &[u8]) {
+    while let Some((value, escaped, rest)) = split_octet(text) {
+        match classify(value) {
+            Octet::Unreserved => form.push(value),
+            Octet::Reserved if !escaped => form.push(value),
+            Octet::Reserved | Octet::Other => push_escape(form, value),
+        }
+        text = rest;
+    }
+}
+
+/// Appends `text` with `*` and `$` escaped besides: the form in which literal octets compare, so
+/// that `%2A` and `%24` in a pattern mean the octet (RFC 9309 §2.2.3).
+pub(crate) fn push_literal(form: &mut Vec<u8>, mut text: &[u8]) {
+    while let Some((value, escaped, rest)) = split_octet(text) {
+        match classify(value) {
+            Octet::Unreserved => form.push(value),
+            Octet::Reserved if !escaped && !matches!(value, b'*' | b'$') => form.push(value),
+            Octet::Reserved | Octet::Other => push_escape(form, value),
+        }
+        text = rest;
+    }
+}
+
+/// Appends `text` as Google's parser rewrites patterns: escapes in upper case, octets outside
+/// ASCII escaped, nothing else.
+pub(crate) fn push_google(form: &mut Vec<u8>, mut text: &[u8]) {
+    while let Some((value, escaped, rest)) = split_octet(text) {
+        if escaped || value >= 0x80 {
+            push_escape(form, value);
+        } else {
+            form.push(value);
+        }
+        text = rest;
+    }
+}
+
+/// Appends `text` as the draft of 1996 compares it: every escape decoded but `%2F`.
+pub(crate) fn push_decoded(form: &mut Vec<u8>, mut text: &[u8]) {
+    while let Some((value, escaped, rest)) = split_octet(text) {
+        if escaped && value == b'/' {
+            form.extend(b"%2F");
+        } else {
+            form.push(value);
+        }
+        text = rest;
+    }
+}
+
+/// The path in the one percent-encoding of RFC 9309; borrowed if it is so spelt already.
+pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
+    let already = path
+        .bytes()
+        .all(|byte| PLAIN[usize::from(byte)] || matches!(byte, b'*' | b'$'));
+    if already {
+        return Cow::Borrowed(path);
+    }
+    let mut form = Vec::with_capacity(path.len() + 16);
+    push_normalised(&mut form, path.as_bytes());
+    let form = String::from_utf8(form).expect("the normal form is ASCII");
+    if form == path {
+        Cow::Borrowed(path)
+    } else {
+        Cow::Owned(form)
+    }
+}
+
+/// The path without dot segments (RFC 3986 §5.2.4), its query untouched; borrowed if it has none.
+pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
+    let end = path.find('?').unwrap_or(path.len());
+    let (segments, query) = path.split_at(end);
+    let is_dots = |segment: &str| matches!(segment, "." | "..");
+    if !segments.contains("/.") || !segments.split('/').any(is_dots) {
+        return Cow::Borrowed(path);
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut last = "";
+    for segment in segments.split('/').skip(1) {
+        match segment {
+            "." => {}
+            ".." => {
+                kept.pop();
+            }
+            _ => kept.push(segment),
+        }
+        last = segment;
+    }
+    let mut form = String::with_capacity(path.len());
+    for segment in &kept {
+        form.push('/');
+        form.push_str(segment);
+    }
+    if is_dots(last) || kept.is_empty() {
+        form.push('/');
+    }
+    form.push_str(query);
+    Cow::Owned(form)
+}

@@ -1,0 +1,130 @@
+//! Target: the origin and the path a request is for.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::origin::split_scheme;
+use crate::{Dialect, InvalidUri, Origin};
+
+/// The origin and path-and-query of one request (RFC 9110 §7.1).
+///
+/// The path is kept octet for octet as it will be sent, so what is judged is what is fetched.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    origin: Origin,
+    path: Box<str>,
+}
+
+impl Target {
+    /// Reads an absolute URI: the request target a proxy receives.
+    ///
+    /// The fragment is taken off and userinfo dropped, for neither is ever sent. An empty path
+    /// becomes `/`.
+    ///
+    /// # Errors
+    ///
+    /// For other schemes than `http` and `https`, an impossible host or port, more than one
+    /// `@` before the path, and characters that no request line may hold.
+    pub fn parse(uri: &str) -> Result<Self, InvalidUri> {
+        let (scheme, rest) = split_scheme(uri)?;
+        let (authority, path) = split_authority(rest);
+        let host = match authority.split_once('@') {
+            Some((_, host)) if host.contains('@') => return Err(InvalidUri::UserInfo),
+            Some((_, host)) => host,
+            None => authority,
+        };
+        if let Some(c) = authority.chars().find(|&c| c == '\\' || is_unsendable(c)) {
+            return Err(InvalidUri::Character(c));
+        }
+        Self::new(Origin::from_authority(scheme, host)?, path)
+    }
+
+    /// Joins an origin and the origin-form target of a request inside a tunnel.
+    ///
+    /// # Errors
+    ///
+    /// If the path starts with neither `/` nor `?`, or holds characters that no request line may.
+    pub fn new(origin: Origin, path_and_query: &str) -> Result<Self, InvalidUri> {
+        let path = path_and_query.split('#').next().unwrap_or_default();
+        if let Some(c) = path.chars().find(|&c| is_unsendable(c)) {
+            return Err(InvalidUri::Character(c));
+        }
+        let path: Box<str> = match path.as_bytes().first() {
+            Some(b'/') => path.into(),
+            None | Some(b'?') => format!("/{path}").into(),
+            Some(_) => return Err(InvalidUri::Path(path.to_owned())),
+        };
+        Ok(Self { origin, path })
+    }
+
+    /// Whom the request goes to.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Path and query as they will be sent; starts with `/`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin, self.path)
+    }
+}
+
+fn split_authority(rest: &str) -> (&str, &str) {
+    rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()))
+}
+
+fn is_unsendable(c: char) -> bool {
+    c.is_ascii_control() || c == ' '
+}
+
+/// The path and query that a dialect judges when it is asked about a whole URL or a bare path.
+///
+/// Unlike [`Target::parse`] this never fails, since a question about an odd URL deserves an
+/// answer too. For `google` it follows Google's parser, which reads `//h/x` and `h/x` as the path
+/// `/x`; the others take what starts with `/` as a path.
+#[must_use]
+pub fn path_to_judge(url: &str, dialect: Dialect) -> Cow<'_, str> {
+    let url_without_fragment = || url.split('#').next().unwrap_or_default();
+    let path = if dialect == Dialect::Google {
+        google_path(url)
+    } else if url.starts_with('/') {
+        url_without_fragment()
+    } else if let Some((_, rest)) = url_without_fragment()
+        .split_once("://")
+        .filter(|(scheme, _)| scheme.bytes().all(|b| b.is_ascii_alphanumeric()))
+    {
+        split_authority(rest).1
+    } else {
+        url_without_fragment()
+    };
+    match path.as_bytes().first() {
+        Some(b'/') => Cow::Borrowed(path),
+        _ => Cow::Owned(format!("/{path}")),
+    }
+}
+
+/// What follows scheme and authority in Google's eyes, from the first `/`, `?` or `;`.
+fn google_path(url: &str) -> &str {
+    let delimiters = ['/', '?', ';'];
+    let start = if url.starts_with("//") { 2 } else { 0 };
+    let after = |at: usize, found: Option<usize>| found.map(|index| at + index);
+    let first_delimiter = after(start, url[start..].find(delimiters));
+    let scheme_end = after(start, url[start..].find("://"))
+        .filter(|&end| first_delimiter.is_none_or(|delimiter| delimiter >= end))
+        .map_or(start, |end| end + 3);
+    let Some(path_start) = after(scheme_end, url[scheme_end..].find(delimiters)) else {
+        return "/";
+    };
+    match after(start, url[start..].find('#')) {
+        Some(hash) if hash < path_start => "/",
+        Some(hash) => &url[path_start..hash],
+        None => &url[path_start..],
+    }
+}
