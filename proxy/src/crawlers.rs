@@ -58,6 +58,12 @@ impl Crawlers {
         }
     }
 
+    /// The crawler with this name.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Crawler>> {
+        let mut crawlers = self.crawlers.iter();
+        crawlers.find(|crawler| crawler.name == name).cloned()
+    }
+
     /// The crawler behind a request from `client` with this `User-Agent`, if one is configured.
     pub(crate) fn find(&self, client: IpAddr, user_agent: &[u8]) -> Option<&Arc<Crawler>> {
         self.crawlers

@@ -58,6 +58,7 @@ pub struct Metrics {
     client_connections: IntGauge,
     upstream_connections: IntGaugeVec,
     leaf_certificates: IntCounterVec,
+    decisions_dropped: IntCounter,
     panics: IntCounter,
 }
 
@@ -121,6 +122,7 @@ impl Metrics {
                 LEAF_CERTIFICATES,
                 &["result"],
             )?,
+            decisions_dropped: counter(&registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
             panics: counter(&registry, "panics_total", PANICS)?,
             registry,
         };
@@ -224,6 +226,11 @@ impl Metrics {
         self.leaf_certificates.with_label_values(&[result]).inc();
     }
 
+    /// Counts decisions that are missing in the log.
+    pub(crate) fn decisions_dropped(&self, count: u64) {
+        self.decisions_dropped.inc_by(count);
+    }
+
     /// Counts a task that ended in a panic.
     pub(crate) fn panic(&self) {
         self.panics.inc();
@@ -265,6 +272,7 @@ const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
+const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 
 fn histogram(

@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_policy::lifecycle::Lifetimes;
 
-use crate::admin::Admin;
+use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::crawlers::{Crawler, Crawlers};
+use crate::decisions::{Decisions, JournalOptions};
 use crate::egress::{self, Egress};
 use crate::flow::{self, Flow, Listener};
 use crate::intercept::{CertificateAuthority, Interceptor};
@@ -55,7 +56,11 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let (listeners, admin_listener) = listen(config).await?;
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
-    let (flow, mut refresh) = build(config, &metrics, Arc::clone(&authority), own)?;
+    let decisions = Arc::new(Decisions::start(
+        journal(&config.log),
+        Arc::clone(&metrics),
+    )?);
+    let (flow, mut refresh) = build(config, &metrics, &decisions, Arc::clone(&authority), own)?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -66,13 +71,15 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         stopping: stopping.clone(),
     });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
-    let robots = listener.flow.robots.clone();
     let admin = Admin {
         metrics,
-        robots,
+        flow: Arc::clone(&listener.flow),
+        decisions: Arc::clone(&decisions),
+        certificate_pem: authority.certificate_pem().into(),
+        proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
-    let mut admin = tokio::spawn(axum::serve(admin_listener, admin.router()).into_future());
+    let mut admin = tokio::spawn(axum::serve(admin_listener, admin::router(admin)).into_future());
     for bound in listeners {
         let listener = Arc::clone(&listener);
         tasks.spawn(async move { listener.run(bound).await });
@@ -87,6 +94,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
+    decisions.close();
     ended
 }
 
@@ -106,6 +114,7 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
 fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
+    decisions: &Arc<Decisions>,
     authority: Arc<CertificateAuthority>,
     own_listeners: Vec<SocketAddr>,
 ) -> anyhow::Result<(Flow, tokio::task::JoinHandle<()>)> {
@@ -135,9 +144,19 @@ fn build(
         robots,
         upstream: Upstream::new(upstream, egress, &tls, Arc::clone(metrics)),
         interceptor: Interceptor::new(authority)?,
+        decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
     };
     Ok((flow, refresh))
+}
+
+fn journal(log: &config::Log) -> Option<JournalOptions> {
+    log.decisions.clone().map(|path| JournalOptions {
+        path,
+        max_size_bytes: log.decisions_max_size,
+        max_age: log.decisions_max_age,
+        keep: log.decisions_keep,
+    })
 }
 
 fn crawlers(configured: &[config::Crawler]) -> Crawlers {

@@ -69,7 +69,7 @@ fn config(root: &mut Section<'_>) -> Config {
         upstream: root.section("upstream", upstream),
         dns: root.section("dns", dns),
         crawlers: crawlers(root, robots.dialect),
-        log: root.section("log", log),
+        log: root.section("log", |section| log(section, &state.dir)),
         proxy,
         admin,
         robots,
@@ -419,10 +419,32 @@ fn politeness(section: &mut Section<'_>) {
     section.later("max_concurrent_per_origin", integer(0, 1_000_000_000), &0);
 }
 
-fn log(section: &mut Section<'_>) -> Log {
+fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
     let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-    section.later("decisions", string, &"");
+    let default = Log::default();
+    let at_least = |size: &ByteSize| match *size < ByteSize::kib(64) {
+        true => Err("is less than 64KiB".to_owned()),
+        false => Ok(()),
+    };
+    let max_size = section.optional("decisions_max_size", checked(size, at_least));
+    let decisions = section.value("decisions", optional_path, Some("decisions.jsonl".into()));
     Log {
-        format: section.value("format", one_of(&formats), Log::default().format),
+        format: section.value("format", one_of(&formats), default.format),
+        decisions: decisions.map(|file| state_dir.join(file)),
+        decisions_max_size: max_size.map_or(default.decisions_max_size, |size| size.as_u64()),
+        decisions_max_age: section.value(
+            "decisions_max_age",
+            positive_duration,
+            default.decisions_max_age,
+        ),
+        decisions_keep: section.value("decisions_keep", duration, default.decisions_keep),
+    }
+}
+
+/// A path, or none if it is empty.
+fn optional_path(node: &Node<'_>) -> Parsed<Option<PathBuf>> {
+    match string(node)? {
+        "" => Ok(None),
+        _ => path(node).map(Some),
     }
 }

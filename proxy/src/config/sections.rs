@@ -220,11 +220,31 @@ pub struct Matching {
     pub addresses: Vec<IpNet>,
 }
 
-/// How events are written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// How events and decisions are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     /// For people or for programs.
     pub format: LogFormat,
+    /// The decision log's file, already joined to [`State::dir`]; none: decisions are only events.
+    pub decisions: Option<PathBuf>,
+    /// A file of decisions this large is rotated away, in bytes.
+    pub decisions_max_size: u64,
+    /// A file of decisions this old is rotated away.
+    pub decisions_max_age: Duration,
+    /// Files of decisions that were rotated away longer ago are deleted.
+    pub decisions_keep: Duration,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::default(),
+            decisions: Some(State::default().dir.join("decisions.jsonl")),
+            decisions_max_size: 100 << 20,
+            decisions_max_age: Duration::from_hours(24),
+            decisions_keep: Duration::from_hours(30 * 24),
+        }
+    }
 }
 
 /// The form of a log event.

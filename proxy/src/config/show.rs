@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::sections::{Config, Crawler, LogFormat};
+use super::sections::{Config, Crawler, Log, LogFormat};
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
 impl Display for Config {
@@ -55,7 +55,7 @@ impl Display for Config {
         writeln!(f, "user_agent = {}", text(&robots.user_agent))?;
         writeln!(f, "fetch_timeout = {}", time(robots.fetch_timeout))?;
         writeln!(f, "max_redirects = {}", robots.max_redirects)?;
-        writeln!(f, "max_size = {}", size(robots.max_size))?;
+        writeln!(f, "max_size = {}", size(robots.max_size as u64))?;
         writeln!(f, "max_age = {}", time(robots.max_age))?;
         writeln!(f, "max_stale = {}", time(robots.max_stale))?;
         writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
@@ -63,11 +63,7 @@ impl Display for Config {
         for crawler in crawlers {
             show_crawler(f, crawler)?;
         }
-        let format = match log.format {
-            LogFormat::Text => "text",
-            LogFormat::Json => "json",
-        };
-        writeln!(f, "\n[log]\nformat = \"{format}\"")
+        show_log(f, log)
     }
 }
 
@@ -87,6 +83,19 @@ fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
     writeln!(f, "match = {{ {} }}", conditions.join(", "))
 }
 
+fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {
+    let format = match log.format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
+    writeln!(f, "\n[log]\nformat = \"{format}\"")?;
+    let decisions = log.decisions.as_deref().map_or(text(""), path);
+    writeln!(f, "decisions = {decisions}")?;
+    writeln!(f, "decisions_max_size = {}", size(log.decisions_max_size))?;
+    writeln!(f, "decisions_max_age = {}", time(log.decisions_max_age))?;
+    writeln!(f, "decisions_keep = {}", time(log.decisions_keep))
+}
+
 fn text(value: impl Display) -> String {
     toml::Value::String(value.to_string()).to_string()
 }
@@ -101,9 +110,8 @@ fn time(value: Duration) -> String {
 }
 
 /// In the largest unit that keeps the number whole, since a rounded one would not be what is used.
-fn size(bytes: usize) -> String {
+fn size(bytes: u64) -> String {
     let units = [(ByteSize::mib(1), "MiB"), (ByteSize::kib(1), "KiB")];
-    let bytes = bytes as u64;
     let unit = units
         .iter()
         .find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));

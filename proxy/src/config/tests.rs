@@ -121,6 +121,10 @@ robots.max_age = "1h"
 robots.max_stale = "2h"
 robots.error_ttl = "5s"
 log.format = "json"
+log.decisions = "audit/d.jsonl"
+log.decisions_max_size = "1MiB"
+log.decisions_max_age = "1h"
+log.decisions_keep = "7d"
 [[crawler]]
 name = "news"
 tokens = ["Googlebot-News", "Googlebot"]
@@ -187,6 +191,11 @@ fn robots_and_log_are_read() {
     assert_eq!(config.robots.max_stale, Duration::from_hours(2));
     assert_eq!(config.robots.error_ttl, Duration::from_secs(5));
     assert_eq!(config.log.format, LogFormat::Json);
+    let decisions = Path::new("/var/lib/wayleave/audit/d.jsonl");
+    assert_eq!(config.log.decisions.as_deref(), Some(decisions));
+    assert_eq!(config.log.decisions_max_size, 1 << 20);
+    assert_eq!(config.log.decisions_max_age, Duration::from_hours(1));
+    assert_eq!(config.log.decisions_keep, Duration::from_hours(7 * 24));
 }
 
 #[test]

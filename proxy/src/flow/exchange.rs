@@ -1,15 +1,14 @@
 //! What is known of one exchange: a request and what became of it.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use uuid::Uuid;
 use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
 
 use crate::crawlers::Crawler;
+use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
 use crate::proxy_status::ErrorType;
 
@@ -181,27 +180,21 @@ impl Outcome {
 pub(crate) struct Exchange {
     pub(crate) id: DecisionId,
     pub(crate) started: Instant,
+    pub(crate) started_at: SystemTime,
     pub(crate) client: IpAddr,
     pub(crate) method: String,
     /// The target if it was understood, else the request target as received.
     pub(crate) url: String,
     pub(crate) identity: Option<Identity>,
+    pub(crate) facts: Facts,
     pub(crate) outcome: Outcome,
 }
 
-/// What a decision is known by, in the answer and in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DecisionId(Uuid);
-
-impl DecisionId {
-    /// Version 7: ordered by time.
-    pub(crate) fn new() -> Self {
-        Self(Uuid::now_v7())
-    }
-}
-
-impl fmt::Display for DecisionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.simple().fmt(f)
-    }
+/// What deciding found out, whatever became of the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) origin: Option<Origin>,
+    /// What robots.txt says, if it was asked.
+    pub(crate) finding: Option<Finding>,
+    pub(crate) decided_in: Duration,
 }

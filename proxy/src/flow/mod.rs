@@ -3,7 +3,7 @@
 //! ```text
 //!  accept ── tunnel        a connection: HTTP/1, or CONNECT and what speaks inside
 //!       │
-//!      way                 the steps in their order
+//!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
 //!  identify  resolve  consult  forward ── relay  refuse  record
 //!       │
@@ -17,6 +17,7 @@ mod fields;
 mod forward;
 mod head;
 mod identify;
+mod preview;
 mod record;
 mod refuse;
 mod relay;
@@ -26,4 +27,5 @@ mod tunnel;
 mod way;
 
 pub(crate) use self::accept::Listener;
+pub(crate) use self::preview::Question;
 pub(crate) use self::way::{Flow, Options};

@@ -11,7 +11,8 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::exchange::{DecisionId, Refusal};
+use super::exchange::Refusal;
+use crate::decisions::DecisionId;
 use crate::proxy_status;
 use crate::stream::Stream;
 

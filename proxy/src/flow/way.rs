@@ -2,19 +2,20 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use pingora_core::protocols::http::ServerSession;
 use tokio::io::AsyncWriteExt;
 use wayleave_policy::{Dialect, Target};
 
-use super::exchange::{Connection, DecisionId, Exchange, Identity, Outcome, Refusal};
+use super::exchange::{Connection, Exchange, Facts, Identity, Outcome, Refusal};
 use super::head::{Head, Patience};
 use super::refuse::{self, Answer};
 use super::relay::Broken;
 use super::request::Request;
 use super::{consult, forward, identify, record, resolve};
 use crate::crawlers::Crawlers;
+use crate::decisions::{DecisionId, Decisions};
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
 use crate::proxy_status::ErrorType;
@@ -42,6 +43,7 @@ pub(crate) struct Flow {
     pub(crate) robots: Robots,
     pub(crate) upstream: Upstream,
     pub(crate) interceptor: Interceptor,
+    pub(crate) decisions: Arc<Decisions>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -69,7 +71,7 @@ impl Flow {
         head: Option<&Head>,
         session: &mut ServerSession,
     ) -> Ending {
-        let (id, started) = (DecisionId::new(), Instant::now());
+        let (id, started, started_at) = self.begin();
         let name = &self.options.name;
         let request = match head {
             Some(head) => head.request(name),
@@ -79,7 +81,7 @@ impl Flow {
             identify::identify(&self.crawlers, self.options.dialect, connection, request);
         let method = request.method.to_owned();
         let mut url = request.target.to_owned();
-        let judged = self.judge(connection, &identity, request, &mut url).await;
+        let (facts, judged) = self.judge(connection, &identity, request, &mut url).await;
         let (outcome, ending) = match judged {
             Ok((target, reason)) => self.forward(id, session, &target, reason).await,
             Err(refusal) => {
@@ -92,14 +94,22 @@ impl Flow {
         let exchange = Exchange {
             id,
             started,
+            started_at,
             client,
             method,
             url,
             identity,
+            facts,
             outcome,
         };
-        record::record(&self.metrics, &exchange);
+        record::record(&self.metrics, &self.decisions, exchange);
         ending
+    }
+
+    /// An exchange begins.
+    fn begin(&self) -> (DecisionId, Instant, SystemTime) {
+        let now = self.robots.clock().now();
+        (DecisionId::new(), Instant::now(), now)
     }
 
     /// The target and why it may be fetched, or why not. `url` becomes the target's spelling.
@@ -109,16 +119,34 @@ impl Flow {
         identity: &Identity,
         request: Request<'_>,
         url: &mut String,
-    ) -> Result<(Target, &'static str), Refusal> {
+    ) -> (Facts, Result<(Target, &'static str), Refusal>) {
         if request.is_loop {
-            return Err(Refusal::looped());
+            return (Facts::default(), Err(Refusal::looped()));
         }
-        let target = resolve::resolve(connection, request)?;
+        let target = match resolve::resolve(connection, request) {
+            Ok(target) => target,
+            Err(refusal) => return (Facts::default(), Err(refusal)),
+        };
         *url = target.to_string();
+        let (facts, decided) = self.decide(identity, &target).await;
+        self.metrics.decision(facts.decided_in);
+        (facts, decided.map(|reason| (target, reason)))
+    }
+
+    /// Why the target may be fetched, or why not.
+    pub(super) async fn decide(
+        &self,
+        identity: &Identity,
+        target: &Target,
+    ) -> (Facts, Result<&'static str, Refusal>) {
         let started = Instant::now();
-        let reason = consult::consult(&self.robots, identity, &target).await;
-        self.metrics.decision(started.elapsed());
-        Ok((target, reason?))
+        let consulted = consult::consult(&self.robots, identity, target).await;
+        let facts = Facts {
+            origin: Some(target.origin().clone()),
+            finding: consulted.finding,
+            decided_in: started.elapsed(),
+        };
+        (facts, consulted.reason)
     }
 
     async fn forward(
@@ -186,7 +214,7 @@ impl Flow {
         request: Option<Request<'_>>,
         refusal: Refusal,
     ) {
-        let (id, started) = (DecisionId::new(), Instant::now());
+        let (id, started, started_at) = self.begin();
         let answer = Answer::new(&self.options.name, id, &refusal);
         if let Ok(bytes) = answer.and_then(Answer::into_last_bytes) {
             // A client that left needs no answer.
@@ -199,13 +227,15 @@ impl Flow {
         let exchange = Exchange {
             id,
             started,
+            started_at,
             client: connection.client,
             method: method.to_owned(),
             url: url.to_owned(),
             identity,
+            facts: Facts::default(),
             outcome: Outcome::Refuse(refusal),
         };
-        record::record(&self.metrics, &exchange);
+        record::record(&self.metrics, &self.decisions, exchange);
         refuse::close_softly(stream).await;
     }
 }
