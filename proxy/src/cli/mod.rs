@@ -5,7 +5,9 @@
 
 mod ca;
 mod config;
+mod decision;
 mod env;
+mod operator;
 mod serve;
 mod source;
 mod terminal;
@@ -37,6 +39,8 @@ enum Command {
     /// Make the interception CA, or show its certificate
     #[command(subcommand)]
     Ca(ca::Command),
+    /// Say why a request was refused or forwarded, as a running proxy remembers it
+    Decision(decision::Arguments),
     /// Print what makes a client use the proxy, ready to paste or `eval`
     Env(env::Arguments),
 }
@@ -50,6 +54,7 @@ pub fn run() -> ExitCode {
         Command::Serve => serve::run(config),
         Command::Config(command) => config::run(command, config),
         Command::Ca(command) => ca::run(command, config),
+        Command::Decision(arguments) => decision::run(&arguments, config),
         Command::Env(arguments) => env::run(&arguments, config),
     }
 }
