@@ -10,6 +10,7 @@ mod harness;
 mod admin;
 mod connect;
 mod crawl;
+mod decisions;
 mod faults;
 mod forward;
 mod refuse;
