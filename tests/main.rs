@@ -13,6 +13,7 @@ mod crawl;
 mod decisions;
 mod faults;
 mod forward;
+mod identify;
 mod refuse;
 mod robots;
 mod selftest;

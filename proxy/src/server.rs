@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +20,7 @@ use wayleave_policy::lifecycle::Lifetimes;
 use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::crawlers::{Crawler, Crawlers};
+use crate::crawlers::Crawlers;
 use crate::decisions::{Decisions, JournalOptions};
 use crate::egress::{self, Egress};
 use crate::flow::{self, Flow, Listener};
@@ -134,15 +135,17 @@ fn build(
         idle_connections: config.upstream.idle_connections,
     };
     let flow = Flow {
-        options: flow::Options {
-            name: config.proxy.name.clone(),
-            dialect: config.robots.dialect,
-            header_timeout: config.proxy.header_timeout,
-            idle_timeout: config.proxy.idle_timeout,
-        },
-        crawlers: crawlers(&config.crawlers),
+        settings: ArcSwap::from_pointee(flow::Settings {
+            configuration: 1,
+            options: flow::Options {
+                name: config.proxy.name.clone(),
+                header_timeout: config.proxy.header_timeout,
+                idle_timeout: config.proxy.idle_timeout,
+            },
+            crawlers: Crawlers::new(config.crawlers.clone()),
+            upstream: Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics))),
+        }),
         robots,
-        upstream: Upstream::new(upstream, egress, &tls, Arc::clone(metrics)),
         interceptor: Interceptor::new(authority)?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
@@ -157,17 +160,6 @@ fn journal(log: &config::Log) -> Option<JournalOptions> {
         max_age: log.decisions_max_age,
         keep: log.decisions_keep,
     })
-}
-
-fn crawlers(configured: &[config::Crawler]) -> Crawlers {
-    let crawlers = configured.iter().map(|crawler| Crawler {
-        name: crawler.name.clone(),
-        tokens: crawler.tokens.clone(),
-        user_agent: crawler.matching.user_agent.clone(),
-        addresses: crawler.matching.addresses.clone(),
-        dialect: crawler.dialect,
-    });
-    Crawlers::new(crawlers.collect())
 }
 
 /// How origins' certificates are checked: by the system's roots and the configured ones.

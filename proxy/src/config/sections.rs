@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use rustls::pki_types::CertificateDer;
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_policy::Dialect;
 
+use crate::crawlers;
 use crate::egress::Override;
 
 /// Everything the proxy was told, checked and ready for use.
@@ -29,8 +30,8 @@ pub struct Config {
     pub robots: Robots,
     /// `[state]`: what outlives the process.
     pub state: State,
-    /// `[[crawler]]`, in the order of the file; the first that matches a request is used.
-    pub crawlers: Vec<Crawler>,
+    /// `[[crawler]]`, in the order of the file, and what `[proxy]` says of who is no known crawler.
+    pub crawlers: crawlers::Options,
     /// `[log]`.
     pub log: Log,
 }
@@ -196,28 +197,6 @@ impl Default for State {
             dir: PathBuf::from("wayleave-state"),
         }
     }
-}
-
-/// One crawler that the organisation knows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Crawler {
-    /// Its label in metrics and logs: letters, digits, `-`, `_` and `.`; no two crawlers have the same.
-    pub name: String,
-    /// Its product tokens in order of preference; at least one.
-    pub tokens: Vec<ProductToken>,
-    /// Which requests are its; all that is given must match.
-    pub matching: Matching,
-    /// How robots.txt is read for it: its own dialect, or [`Robots::dialect`].
-    pub dialect: Dialect,
-}
-
-/// Which requests come from a crawler. With nothing given, all do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Matching {
-    /// Text that `User-Agent` contains, ignoring ASCII case.
-    pub user_agent: Option<String>,
-    /// Networks of the client's address; empty means any.
-    pub addresses: Vec<IpNet>,
 }
 
 /// How events and decisions are written.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::sections::{Config, Crawler, Log, LogFormat};
+use super::sections::{Config, Log, LogFormat};
+use crate::crawlers::Crawler;
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
 impl Display for Config {
@@ -29,6 +30,8 @@ impl Display for Config {
         writeln!(f, "shutdown_grace = {}", time(proxy.shutdown_grace))?;
         writeln!(f, "max_connections = {}", proxy.max_connections)?;
         writeln!(f, "name = {}", text(&proxy.name))?;
+        writeln!(f, "require_crawler = {}", crawlers.require_crawler)?;
+        writeln!(f, "mode = {}", text(crawlers.mode.as_str()))?;
         writeln!(f, "\n[admin]")?;
         writeln!(f, "listen = {}", text(admin.listen))?;
         writeln!(f, "\n[https]\nmode = \"intercept\"")?;
@@ -60,7 +63,7 @@ impl Display for Config {
         writeln!(f, "max_stale = {}", time(robots.max_stale))?;
         writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
         writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
-        for crawler in crawlers {
+        for crawler in &crawlers.crawlers {
             show_crawler(f, crawler)?;
         }
         show_log(f, log)
@@ -72,13 +75,21 @@ fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
     writeln!(f, "name = {}", text(&crawler.name))?;
     writeln!(f, "tokens = {}", list(&crawler.tokens))?;
     writeln!(f, "dialect = {}", text(crawler.dialect))?;
-    writeln!(f, "mode = \"enforce\"")?;
+    writeln!(f, "mode = {}", text(crawler.mode.as_str()))?;
+    let must_contain_token = crawler.user_agent_must_contain_token;
+    writeln!(f, "user_agent_must_contain_token = {must_contain_token}")?;
+    if let Some(account) = &crawler.username {
+        writeln!(f, "password_hash = {}", text(&account.password_hash))?;
+    }
     let mut conditions = Vec::new();
-    if let Some(user_agent) = &crawler.matching.user_agent {
+    if let Some(account) = &crawler.username {
+        conditions.push(format!("username = {}", text(&account.username)));
+    }
+    if let Some(user_agent) = &crawler.user_agent {
         conditions.push(format!("user_agent = {}", text(user_agent)));
     }
-    if !crawler.matching.addresses.is_empty() {
-        conditions.push(format!("addresses = {}", list(&crawler.matching.addresses)));
+    if !crawler.addresses.is_empty() {
+        conditions.push(format!("addresses = {}", list(&crawler.addresses)));
     }
     writeln!(f, "match = {{ {} }}", conditions.join(", "))
 }

@@ -87,6 +87,13 @@ pub(crate) struct Decision {
     /// What robots.txt said, if it was asked.
     #[serde(flatten)]
     pub(crate) finding: Option<Finding>,
+    /// What would have been answered, if a refusal was only observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) would_be: Option<u16>,
+    /// `enforce` or `observe`.
+    pub(crate) mode: Word,
+    /// Which configuration decided, counted from 1 at the start of the process.
+    pub(crate) configuration: u64,
     /// Why it was refused or failed, as a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) details: Option<String>,

@@ -176,6 +176,7 @@ fn announce(decision: &Decision) {
         outcome = &*decision.outcome,
         reason = &*decision.reason,
         status = decision.status,
+        would_be = decision.would_be,
         crawler = &*decision.crawler,
         identity = &*decision.identity,
         token = decision.tokens.first(),

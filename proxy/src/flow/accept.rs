@@ -60,6 +60,7 @@ impl Listener {
         let open = self.flow.metrics.client_connection();
         let connection = Connection {
             client,
+            username: None,
             tunnel: None,
         };
         // A client that left already is found out when it is read from.
@@ -110,6 +111,7 @@ enum After {
         stream: Stream,
         ahead: BytesMut,
         origin: Origin,
+        username: Option<Arc<str>>,
     },
 }
 
@@ -120,15 +122,16 @@ impl Serving {
             stream,
             ahead,
             origin,
+            username,
         } = after
         else {
             return;
         };
-        let Some(inside) = self
-            .flow
-            .enter(stream, ahead, connection.client, origin)
-            .await
-        else {
+        let connection = Connection {
+            username,
+            ..connection
+        };
+        let Some(inside) = self.flow.enter(stream, ahead, &connection, origin).await else {
             return;
         };
         let Inside {
@@ -172,7 +175,7 @@ impl Serving {
             let session = session(
                 stream,
                 head.for_session(&ahead),
-                self.flow.options.idle_timeout,
+                self.flow.settings().options.idle_timeout,
             );
             match self.exchange(session, connection, &head).await {
                 Some(next) => (stream, ahead) = next,
@@ -189,13 +192,14 @@ impl Serving {
         head: &Head,
     ) -> After {
         match self.flow.judge_connect(connection, head).await {
-            Ok(origin) => After::Tunnel {
+            Ok((origin, username)) => After::Tunnel {
                 stream,
                 ahead,
                 origin,
+                username,
             },
             Err(refusal) => {
-                let request = head.request(&self.flow.options.name);
+                let request = head.request(&self.flow.settings().options.name);
                 self.flow
                     .refuse_unread(connection, stream, Some(request), refusal)
                     .await;
@@ -248,7 +252,7 @@ impl Serving {
         while malformed < MALFORMED_STREAMS {
             let accepting = Http2Session::from_h2_conn(&mut http2, Arc::clone(&digest));
             let accepted = tokio::select! {
-                accepted = timeout(self.flow.options.idle_timeout, accepting) => accepted,
+                accepted = timeout(self.flow.settings().options.idle_timeout, accepting) => accepted,
                 () = self.stopping.cancelled(), if !is_ending => {
                     http2.graceful_shutdown();
                     is_ending = true;
@@ -277,7 +281,7 @@ impl Serving {
         let flow = Arc::clone(&self.flow);
         self.tasks.spawn(async move {
             let mut session = ServerSession::new_http2(session);
-            session.set_write_timeout(Some(flow.options.idle_timeout));
+            session.set_write_timeout(Some(flow.settings().options.idle_timeout));
             let ending = flow.exchange(&connection, None, &mut session).await;
             if ending == Ending::Whole {
                 // A client that left needs no end.

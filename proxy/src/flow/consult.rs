@@ -78,6 +78,7 @@ fn refusal(
         explanation,
     };
     Refusal {
+        is_policy: true,
         ruling: Some(Box::new(ruling)),
         ..Refusal::new(
             403,
@@ -107,6 +108,7 @@ fn unreached(target: &Target, snapshot: &Snapshot, now: SystemTime) -> Refusal {
 fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
     let robots_url = target.origin().robots_txt_uri();
     Refusal {
+        is_policy: true,
         retry_after: Some(retry_after),
         ..Refusal::new(
             503,

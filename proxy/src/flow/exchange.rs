@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
+use wayleave_policy::{Dialect, Explanation, Origin, ProductToken, Target};
 
-use crate::crawlers::Crawler;
+use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
 use crate::proxy_status::ErrorType;
@@ -19,6 +19,8 @@ pub(crate) const ASSERTED: &str = "asserted";
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) client: IpAddr,
+    /// Who proved this name when the tunnel was asked for.
+    pub(crate) username: Option<Arc<str>>,
     pub(crate) tunnel: Option<Tunnel>,
 }
 
@@ -37,12 +39,21 @@ pub(crate) enum Identity {
     Known(Arc<Crawler>),
     /// A client whose name is its own word.
     Asserted {
-        tokens: Vec<ProductToken>,
+        claim: Arc<Claim>,
         dialect: Dialect,
+        mode: Mode,
     },
 }
 
 impl Identity {
+    /// The crawler that the configuration knows, if it is one.
+    pub(crate) fn crawler(&self) -> Option<&Crawler> {
+        match self {
+            Self::Known(crawler) => Some(crawler),
+            Self::Asserted { .. } => None,
+        }
+    }
+
     pub(crate) fn label(&self) -> &str {
         match self {
             Self::Known(crawler) => &crawler.name,
@@ -53,7 +64,7 @@ impl Identity {
     pub(crate) fn tokens(&self) -> &[ProductToken] {
         match self {
             Self::Known(crawler) => &crawler.tokens,
-            Self::Asserted { tokens, .. } => tokens,
+            Self::Asserted { claim, .. } => &claim.tokens,
         }
     }
 
@@ -61,6 +72,13 @@ impl Identity {
         match self {
             Self::Known(crawler) => crawler.dialect,
             Self::Asserted { dialect, .. } => *dialect,
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self {
+            Self::Known(crawler) => crawler.mode,
+            Self::Asserted { mode, .. } => *mode,
         }
     }
 }
@@ -77,6 +95,9 @@ pub(crate) struct Refusal {
     pub(crate) details: Cow<'static, str>,
     pub(crate) ruling: Option<Box<Ruling>>,
     pub(crate) retry_after: Option<Duration>,
+    /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
+    /// forwarded.
+    pub(crate) is_policy: bool,
     /// The rest of the connection cannot be trusted to be what it seems.
     pub(crate) closes: bool,
 }
@@ -103,6 +124,19 @@ impl Refusal {
         }
     }
 
+    /// Whether this only counts as what would have been refused.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal if it stands.
+    pub(crate) fn tolerated(self, mode: Mode) -> Result<Self, Self> {
+        if self.is_policy && mode == Mode::Observe {
+            Ok(self)
+        } else {
+            Err(self)
+        }
+    }
+
     /// A request that comes back to the proxy it went through.
     pub(crate) fn looped() -> Self {
         let error = ErrorType::ProxyLoopDetected;
@@ -126,6 +160,7 @@ impl Refusal {
             details: details.into(),
             ruling: None,
             retry_after: None,
+            is_policy: false,
             closes: false,
         }
     }
@@ -144,6 +179,8 @@ impl From<Fault> for Refusal {
 pub(crate) enum Outcome {
     /// The origin's response reached the client whole.
     Forward { status: u16, reason: &'static str },
+    /// The same, though it would have been refused if that were not only observed.
+    Observe { status: u16, refusal: Refusal },
     /// Nothing of it left this proxy.
     Refuse(Refusal),
     /// It was allowed, but the origin or the way to it failed; or the client left.
@@ -155,6 +192,7 @@ impl Outcome {
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Forward { .. } => "forwarded",
+            Self::Observe { .. } => "observed",
             Self::Refuse(_) => "refused",
             Self::Fail(_) => "failed",
         }
@@ -163,16 +201,27 @@ impl Outcome {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Forward { reason, .. } => reason,
-            Self::Refuse(refusal) | Self::Fail(refusal) => refusal.reason,
+            Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
+                refusal.reason
+            }
         }
     }
 
     pub(crate) fn status(&self) -> u16 {
         match self {
-            Self::Forward { status, .. } => *status,
+            Self::Forward { status, .. } | Self::Observe { status, .. } => *status,
             Self::Refuse(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }
+}
+
+/// Leave to go on to the origin.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    pub(crate) target: Target,
+    pub(crate) reason: &'static str,
+    /// Why it would have been refused if that were not only observed.
+    pub(crate) observed: Option<Refusal>,
 }
 
 /// One request, from its head to the end of its response.
@@ -186,6 +235,8 @@ pub(crate) struct Exchange {
     /// The target if it was understood, else the request target as received.
     pub(crate) url: String,
     pub(crate) identity: Option<Identity>,
+    /// Which configuration it met, counted from 1.
+    pub(crate) configuration: u64,
     pub(crate) facts: Facts,
     pub(crate) outcome: Outcome,
 }

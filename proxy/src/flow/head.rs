@@ -146,6 +146,7 @@ impl Head {
                 .next()
                 .and_then(|host| str::from_utf8(host).ok()),
             user_agent: self.values("user-agent").next().unwrap_or_default(),
+            credentials: self.values("proxy-authorization").next(),
             is_loop: fields::passed_by(self.values("via"), name),
         }
     }

@@ -5,9 +5,9 @@
 //!       │
 //!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
-//!  identify  resolve  consult  forward ── relay  refuse  record
+//!  identify  judge ─ resolve, consult  forward ── relay  refuse  record
 //!       │
-//!  head  request  exchange  fields         what they hand each other
+//!  head  request  exchange  fields  settings     what they hand each other, and go by
 //! ```
 
 mod accept;
@@ -17,15 +17,18 @@ mod fields;
 mod forward;
 mod head;
 mod identify;
+mod judge;
 mod preview;
 mod record;
 mod refuse;
 mod relay;
 mod request;
 mod resolve;
+mod settings;
 mod tunnel;
 mod way;
 
 pub(crate) use self::accept::Listener;
 pub(crate) use self::preview::Question;
-pub(crate) use self::way::{Flow, Options};
+pub(crate) use self::settings::{Options, Settings};
+pub(crate) use self::way::Flow;

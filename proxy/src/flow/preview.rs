@@ -8,7 +8,7 @@ use wayleave_policy::Target;
 
 use super::exchange::{Connection, Exchange, Identity, Outcome};
 use super::request::Request;
-use super::way::Flow;
+use super::way::{Flow, passed};
 use super::{identify, record};
 use crate::decisions::{Decision, DecisionId};
 
@@ -34,6 +34,7 @@ impl Flow {
     pub(crate) async fn preview(&self, question: &Question) -> Result<Decision, String> {
         let connection = Connection {
             client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            username: None,
             tunnel: None,
         };
         let request = Request {
@@ -42,22 +43,28 @@ impl Flow {
             scheme: None,
             authority: None,
             user_agent: question.user_agent.as_bytes(),
+            credentials: None,
             is_loop: false,
         };
-        let identity = match &question.crawler {
-            None => identify::identify(&self.crawlers, self.options.dialect, &connection, request),
+        let settings = self.settings();
+        let crawlers = &settings.crawlers;
+        let (identity, objection) = match &question.crawler {
+            None => {
+                let identity = identify::recognise(crawlers, &connection, None, request);
+                let objection = identify::object(crawlers, &identity, request);
+                (identity, objection)
+            }
             Some(name) => {
-                let crawler = self.crawlers.named(name);
-                Identity::Known(crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?)
+                let crawler = crawlers.named(name);
+                let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
+                (Identity::Known(crawler), None)
             }
         };
         let target = Target::parse(&question.url).map_err(|error| format!("url: {error}"))?;
-        let (facts, judged) = self.decide(&identity, &target).await;
+        let url = target.to_string();
+        let (facts, judged) = self.decide(&identity, objection, target).await;
         let outcome = match judged {
-            Ok(reason) => Outcome::Forward {
-                status: 200,
-                reason,
-            },
+            Ok(passage) => passed(passage, 200),
             Err(refusal) => Outcome::Refuse(refusal),
         };
         let exchange = Exchange {
@@ -66,8 +73,9 @@ impl Flow {
             started_at: self.robots.clock().now(),
             client: connection.client,
             method: request.method.to_owned(),
-            url: target.to_string(),
+            url,
             identity: Some(identity),
+            configuration: settings.configuration,
             facts,
             outcome,
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::exchange::{ASSERTED, Exchange, Identity, Outcome, Refusal};
+use super::exchange::{ASSERTED, Exchange, Identity, Outcome};
 use crate::decisions::{Decision, Decisions, Word};
 use crate::metrics::Metrics;
 
@@ -23,12 +23,18 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> Decision {
     };
     let tokens = exchange.identity.as_ref().map(Identity::tokens);
     let tokens = tokens.unwrap_or_default().iter().map(ToString::to_string);
-    let details = match &exchange.outcome {
+    let refusal = match &exchange.outcome {
         Outcome::Forward { .. } => None,
-        Outcome::Refuse(Refusal { details, .. }) | Outcome::Fail(Refusal { details, .. }) => {
-            Some(details.clone().into_owned())
+        Outcome::Observe { refusal, .. } | Outcome::Refuse(refusal) | Outcome::Fail(refusal) => {
+            Some(refusal)
         }
     };
+    let details = refusal.map(|refusal| refusal.details.clone().into_owned());
+    let would_be = match &exchange.outcome {
+        Outcome::Observe { refusal, .. } => Some(refusal.status),
+        _ => None,
+    };
+    let mode = exchange.identity.as_ref().map(Identity::mode);
     Decision {
         id: exchange.id,
         at: exchange.started_at,
@@ -43,6 +49,9 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> Decision {
         url: exchange.url,
         origin: exchange.facts.origin.map(|origin| origin.to_string()),
         finding: exchange.facts.finding,
+        would_be,
+        mode: mode.unwrap_or_default().as_str().into(),
+        configuration: exchange.configuration,
         details,
         decided_us: micros(exchange.facts.decided_in),
         took_us: micros(took),

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, SERVER};
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, PROXY_AUTHENTICATE, SERVER,
+};
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::Error;
 use pingora_http::ResponseHeader;
@@ -59,6 +61,10 @@ impl Answer {
         header.insert_header(CACHE_CONTROL, "no-store")?;
         let status = proxy_status::field_value(name, refusal.error, &refusal.details);
         header.insert_header("Proxy-Status", status)?;
+        if refusal.status == 407 {
+            let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
+            header.insert_header(PROXY_AUTHENTICATE, challenge)?;
+        }
         if let Some(retry_after) = refusal.retry_after {
             header.insert_header("Retry-After", whole_seconds(retry_after))?;
         }

@@ -16,6 +16,8 @@ pub(crate) struct Request<'a> {
     /// `Host`, or HTTP/2's `:authority`.
     pub(crate) authority: Option<&'a str>,
     pub(crate) user_agent: &'a [u8],
+    /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
+    pub(crate) credentials: Option<&'a [u8]>,
     /// `Via` names this proxy: the request goes round in a loop.
     pub(crate) is_loop: bool,
 }
@@ -40,6 +42,7 @@ impl<'a> Request<'a> {
                 .headers
                 .get(USER_AGENT)
                 .map_or(b"", HeaderValue::as_bytes),
+            credentials: None,
             is_loop: fields::passed_by(via, name),
         }
     }

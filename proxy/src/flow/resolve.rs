@@ -120,6 +120,7 @@ mod tests {
             target,
             authority,
             user_agent: b"",
+            credentials: None,
             scheme: None,
             is_loop: false,
         }
@@ -128,6 +129,7 @@ mod tests {
     fn plain() -> Connection {
         Connection {
             client: [127, 0, 0, 1].into(),
+            username: None,
             tunnel: None,
         }
     }

@@ -2,46 +2,30 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
+use arc_swap::ArcSwap;
 use pingora_core::protocols::http::ServerSession;
 use tokio::io::AsyncWriteExt;
-use wayleave_policy::{Dialect, Target};
 
-use super::exchange::{Connection, Exchange, Facts, Identity, Outcome, Refusal};
+use super::exchange::{Connection, Exchange, Facts, Outcome, Passage, Refusal};
 use super::head::{Head, Patience};
 use super::refuse::{self, Answer};
 use super::relay::Broken;
 use super::request::Request;
-use super::{consult, forward, identify, record, resolve};
-use crate::crawlers::Crawlers;
+use super::settings::Settings;
+use super::{forward, identify, record};
 use crate::decisions::{DecisionId, Decisions};
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 use crate::stream::Stream;
-use crate::upstream::Upstream;
-
-/// What the way of a request needs to know; part of `[proxy]` and `[robots]`.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    /// The pseudonym in `Via` and `Proxy-Status`. Default `wayleave`.
-    pub(crate) name: String,
-    /// How robots.txt is read for crawlers that the configuration does not know.
-    pub(crate) dialect: Dialect,
-    /// How long a client may take for a request's head. Default 10 s.
-    pub(crate) header_timeout: Duration,
-    /// How long a connection may be silent between requests. Default 60 s.
-    pub(crate) idle_timeout: Duration,
-}
 
 /// Everything that a request meets on its way.
 pub(crate) struct Flow {
-    pub(crate) options: Options,
-    pub(crate) crawlers: Crawlers,
+    pub(crate) settings: ArcSwap<Settings>,
     pub(crate) robots: Robots,
-    pub(crate) upstream: Upstream,
     pub(crate) interceptor: Interceptor,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) metrics: Arc<Metrics>,
@@ -57,10 +41,16 @@ pub(super) enum Ending {
 }
 
 impl Flow {
+    /// What holds now. An exchange asks once and goes by that to its end.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
     pub(super) fn patience(&self) -> Patience {
+        let settings = self.settings();
         Patience {
-            idle: self.options.idle_timeout,
-            head: self.options.header_timeout,
+            idle: settings.options.idle_timeout,
+            head: settings.options.header_timeout,
         }
     }
 
@@ -72,33 +62,35 @@ impl Flow {
         session: &mut ServerSession,
     ) -> Ending {
         let (id, started, started_at) = self.begin();
-        let name = &self.options.name;
+        let settings = self.settings();
+        let name = &settings.options.name;
         let request = match head {
             Some(head) => head.request(name),
             None => Request::from_http2(session.req_header(), name),
         };
-        let identity =
-            identify::identify(&self.crawlers, self.options.dialect, connection, request);
+        let mut identified =
+            identify::identify(&settings.crawlers, &self.metrics, connection, request).await;
         let method = request.method.to_owned();
         let mut url = request.target.to_owned();
-        let (facts, judged) = self.judge(connection, &identity, request, &mut url).await;
+        let (facts, judged) = self
+            .judge(connection, &mut identified, request, &mut url)
+            .await;
         let (outcome, ending) = match judged {
-            Ok((target, reason)) => self.forward(id, session, &target, reason).await,
+            Ok(passage) => self.forward(&settings, id, session, passage).await,
             Err(refusal) => {
-                let ending = self.answer(id, session, &refusal).await;
+                let ending = answer(name, id, session, &refusal).await;
                 (Outcome::Refuse(refusal), ending)
             }
         };
-        let identity = Some(identity);
-        let client = connection.client;
         let exchange = Exchange {
             id,
             started,
             started_at,
-            client,
+            client: connection.client,
             method,
             url,
-            identity,
+            identity: Some(identified.identity),
+            configuration: settings.configuration,
             facts,
             outcome,
         };
@@ -112,53 +104,17 @@ impl Flow {
         (DecisionId::new(), Instant::now(), now)
     }
 
-    /// The target and why it may be fetched, or why not. `url` becomes the target's spelling.
-    async fn judge(
-        &self,
-        connection: &Connection,
-        identity: &Identity,
-        request: Request<'_>,
-        url: &mut String,
-    ) -> (Facts, Result<(Target, &'static str), Refusal>) {
-        if request.is_loop {
-            return (Facts::default(), Err(Refusal::looped()));
-        }
-        let target = match resolve::resolve(connection, request) {
-            Ok(target) => target,
-            Err(refusal) => return (Facts::default(), Err(refusal)),
-        };
-        *url = target.to_string();
-        let (facts, decided) = self.decide(identity, &target).await;
-        self.metrics.decision(facts.decided_in);
-        (facts, decided.map(|reason| (target, reason)))
-    }
-
-    /// Why the target may be fetched, or why not.
-    pub(super) async fn decide(
-        &self,
-        identity: &Identity,
-        target: &Target,
-    ) -> (Facts, Result<&'static str, Refusal>) {
-        let started = Instant::now();
-        let consulted = consult::consult(&self.robots, identity, target).await;
-        let facts = Facts {
-            origin: Some(target.origin().clone()),
-            finding: consulted.finding,
-            decided_in: started.elapsed(),
-        };
-        (facts, consulted.reason)
-    }
-
     async fn forward(
         &self,
+        settings: &Settings,
         id: DecisionId,
         session: &mut ServerSession,
-        target: &Target,
-        reason: &'static str,
+        passage: Passage,
     ) -> (Outcome, Ending) {
-        let forwarded = forward::forward(&self.upstream, &self.options.name, session, target).await;
+        let name = &settings.options.name;
+        let forwarded = forward::forward(&settings.upstream, name, session, &passage.target).await;
         let (refusal, answered) = match forwarded {
-            Ok(status) => return (Outcome::Forward { status, reason }, Ending::Whole),
+            Ok(status) => return (passed(passage, status), Ending::Whole),
             Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
             Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
             Err(Broken::Gone) => {
@@ -179,31 +135,9 @@ impl Flow {
         let ending = if answered {
             Ending::CutOff
         } else {
-            self.answer(id, session, &refusal).await
+            answer(name, id, session, &refusal).await
         };
         (Outcome::Fail(refusal), ending)
-    }
-
-    async fn answer(
-        &self,
-        id: DecisionId,
-        session: &mut ServerSession,
-        refusal: &Refusal,
-    ) -> Ending {
-        if refusal.closes {
-            session.set_keepalive(None);
-        }
-        let sent = match Answer::new(&self.options.name, id, refusal) {
-            Ok(answer) => answer.send(session).await,
-            Err(error) => Err(error),
-        };
-        match sent {
-            Ok(()) => Ending::Whole,
-            Err(error) => {
-                tracing::debug!(%error, "an answer did not reach its client");
-                Ending::CutOff
-            }
-        }
     }
 
     /// Answers what no session took, and closes the connection.
@@ -215,14 +149,16 @@ impl Flow {
         refusal: Refusal,
     ) {
         let (id, started, started_at) = self.begin();
-        let answer = Answer::new(&self.options.name, id, &refusal);
+        let settings = self.settings();
+        let answer = Answer::new(&settings.options.name, id, &refusal);
         if let Ok(bytes) = answer.and_then(Answer::into_last_bytes) {
             // A client that left needs no answer.
             let _ = stream.write_all(&bytes).await;
         }
         let (method, url) = request.map_or(("-", "-"), |request| (request.method, request.target));
         let identity = request.map(|request| {
-            identify::identify(&self.crawlers, self.options.dialect, connection, request)
+            let username = connection.username.as_deref();
+            identify::recognise(&settings.crawlers, connection, username, request)
         });
         let exchange = Exchange {
             id,
@@ -232,6 +168,7 @@ impl Flow {
             method: method.to_owned(),
             url: url.to_owned(),
             identity,
+            configuration: settings.configuration,
             facts: Facts::default(),
             outcome: Outcome::Refuse(refusal),
         };
@@ -243,7 +180,40 @@ impl Flow {
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flow")
-            .field("options", &self.options)
+            .field("options", &self.settings().options)
             .finish_non_exhaustive()
+    }
+}
+
+/// What became of a request that reached its origin.
+pub(super) fn passed(passage: Passage, status: u16) -> Outcome {
+    match passage.observed {
+        Some(refusal) => Outcome::Observe { status, refusal },
+        None => Outcome::Forward {
+            status,
+            reason: passage.reason,
+        },
+    }
+}
+
+async fn answer(
+    name: &str,
+    id: DecisionId,
+    session: &mut ServerSession,
+    refusal: &Refusal,
+) -> Ending {
+    if refusal.closes {
+        session.set_keepalive(None);
+    }
+    let sent = match Answer::new(name, id, refusal) {
+        Ok(answer) => answer.send(session).await,
+        Err(error) => Err(error),
+    };
+    match sent {
+        Ok(()) => Ending::Whole,
+        Err(error) => {
+            tracing::debug!(%error, "an answer did not reach its client");
+            Ending::CutOff
+        }
     }
 }
