@@ -8,13 +8,18 @@
 mod harness;
 
 mod admin;
+mod cli;
+mod clients;
+mod config;
 mod connect;
 mod crawl;
 mod decisions;
 mod faults;
 mod forward;
 mod identify;
+mod readme;
 mod refuse;
 mod robots;
 mod selftest;
 mod shutdown;
+mod systemd;

@@ -35,6 +35,7 @@ mod decisions;
 pub mod egress;
 mod fault;
 mod flow;
+mod http1;
 mod intercept;
 mod listeners;
 mod logging;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use wayleave_policy::{Dialect, Explanation, Origin, ProductToken, Target};
+use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
 
 use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
@@ -93,20 +93,16 @@ pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     /// Why, as a sentence for people.
     pub(crate) details: Cow<'static, str>,
-    pub(crate) ruling: Option<Box<Ruling>>,
+    /// The robots.txt that the answer rests on, or that could not be had.
+    pub(crate) robots_url: Option<String>,
+    /// The rule that the answer rests on.
+    pub(crate) explanation: Option<Box<Explanation>>,
     pub(crate) retry_after: Option<Duration>,
     /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
     /// forwarded.
     pub(crate) is_policy: bool,
     /// The rest of the connection cannot be trusted to be what it seems.
     pub(crate) closes: bool,
-}
-
-/// What robots.txt said, for a refusal that rests on it.
-#[derive(Clone, Debug)]
-pub(crate) struct Ruling {
-    pub(crate) robots_url: String,
-    pub(crate) explanation: Explanation,
 }
 
 impl Refusal {
@@ -158,7 +154,8 @@ impl Refusal {
             error,
             reason,
             details: details.into(),
-            ruling: None,
+            robots_url: None,
+            explanation: None,
             retry_after: None,
             is_policy: false,
             closes: false,
@@ -213,15 +210,6 @@ impl Outcome {
             Self::Refuse(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }
-}
-
-/// Leave to go on to the origin.
-#[derive(Debug)]
-pub(crate) struct Passage {
-    pub(crate) target: Target,
-    pub(crate) reason: &'static str,
-    /// Why it would have been refused if that were not only observed.
-    pub(crate) observed: Option<Refusal>,
 }
 
 /// One request, from its head to the end of its response.

@@ -20,7 +20,7 @@ pub(super) async fn identify(
     crawlers: &Crawlers,
     metrics: &Metrics,
     connection: &Connection,
-    request: Request<'_>,
+    request: &Request<'_>,
 ) -> Identified {
     let (username, objection) = match prove(crawlers, connection, request).await {
         Ok(username) => (username, None),
@@ -48,7 +48,7 @@ pub(super) async fn identify(
 pub(super) async fn admit(
     crawlers: &Crawlers,
     connection: &Connection,
-    request: Request<'_>,
+    request: &Request<'_>,
 ) -> Result<Option<Arc<str>>, Refusal> {
     let username = prove(crawlers, connection, request).await?;
     let must_prove = crawlers.require_crawler && !crawlers.may_be_known(connection.client);
@@ -62,7 +62,7 @@ pub(super) async fn admit(
 async fn prove(
     crawlers: &Crawlers,
     connection: &Connection,
-    request: Request<'_>,
+    request: &Request<'_>,
 ) -> Result<Option<Arc<str>>, Refusal> {
     if connection.tunnel.is_some() {
         return Ok(connection.username.clone());
@@ -87,7 +87,7 @@ pub(super) fn recognise(
     crawlers: &Crawlers,
     connection: &Connection,
     username: Option<&str>,
-    request: Request<'_>,
+    request: &Request<'_>,
 ) -> Identity {
     match crawlers.find(connection.client, username, request.user_agent) {
         Some(crawler) => Identity::Known(Arc::clone(crawler)),
@@ -103,7 +103,7 @@ pub(super) fn recognise(
 pub(super) fn object(
     crawlers: &Crawlers,
     identity: &Identity,
-    request: Request<'_>,
+    request: &Request<'_>,
 ) -> Option<Refusal> {
     let crawler = identity.crawler();
     if crawler.is_none() && crawlers.require_crawler {

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use wayleave_policy::Target;
-
-use super::exchange::{Connection, Facts, Identity, Passage, Refusal};
+use super::consult;
+use super::exchange::{Connection, Facts, Identity, Refusal};
 use super::identify::Identified;
-use super::request::Request;
+use super::passage::Passage;
+use super::request::{Received, Request};
+use super::resolve::{self, Resolved};
 use super::way::Flow;
-use super::{consult, resolve};
 
 impl Flow {
     /// Leave for a request to go on, or why it has none. `url` becomes the target's spelling.
@@ -16,34 +16,38 @@ impl Flow {
         &self,
         connection: &Connection,
         identified: &mut Identified,
-        request: Request<'_>,
+        received: &Received,
+        request: &Request<'_>,
         url: &mut String,
     ) -> (Facts, Result<Passage, Refusal>) {
+        if let Err(refusal) = received.check() {
+            return (Facts::default(), Err(refusal));
+        }
         if request.is_loop {
             return (Facts::default(), Err(Refusal::looped()));
         }
-        let target = match resolve::resolve(connection, request) {
-            Ok(target) => target,
+        let resolved = match resolve::resolve(connection, request) {
+            Ok(resolved) => resolved,
             Err(refusal) => return (Facts::default(), Err(refusal)),
         };
-        *url = target.to_string();
+        *url = resolved.target.to_string();
         let objection = identified.objection.take();
-        let (facts, judged) = self.decide(&identified.identity, objection, target).await;
+        let (facts, judged) = self.decide(&identified.identity, objection, resolved).await;
         self.metrics.decision(facts.decided_in);
         (facts, judged)
     }
 
-    /// Leave for a request to go on to `target`, unless `objection` or what follows stands against it.
+    /// Leave for a request to go on to its target, unless `objection` or what follows stands against it.
     pub(super) async fn decide(
         &self,
         identity: &Identity,
         objection: Option<Refusal>,
-        target: Target,
+        resolved: Resolved,
     ) -> (Facts, Result<Passage, Refusal>) {
         let started = Instant::now();
         let mode = identity.mode();
         let mut facts = Facts {
-            origin: Some(target.origin().clone()),
+            origin: Some(resolved.target.origin().clone()),
             ..Facts::default()
         };
         let mut observed = None;
@@ -53,7 +57,7 @@ impl Flow {
                 Err(refusal) => return (facts, Err(refusal)),
             }
         }
-        let consulted = consult::consult(&self.robots, identity, &target).await;
+        let consulted = consult::consult(&self.robots, identity, &resolved.target).await;
         facts.finding = consulted.finding;
         let reason = match consulted.reason {
             Ok(reason) => reason,
@@ -64,7 +68,7 @@ impl Flow {
         };
         facts.decided_in = started.elapsed();
         let passage = Passage {
-            target,
+            resolved,
             reason,
             observed,
         };

@@ -7,17 +7,18 @@
 //!       │
 //!  identify  judge ─ resolve, consult  forward ── relay  refuse  record
 //!       │
-//!  head  request  exchange  fields  settings     what they hand each other, and go by
+//!  request  client  exchange  fields  settings     what they hand each other, and go by
 //! ```
 
 mod accept;
+mod client;
 mod consult;
 mod exchange;
 mod fields;
 mod forward;
-mod head;
 mod identify;
 mod judge;
+mod passage;
 mod preview;
 mod record;
 mod refuse;

@@ -4,12 +4,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use wayleave_policy::Target;
 
 use super::exchange::{Connection, Exchange, Identity, Outcome};
 use super::request::Request;
 use super::way::{Flow, passed};
-use super::{identify, record};
+use super::{identify, record, resolve};
 use crate::decisions::{Decision, DecisionId};
 
 /// A request to think about.
@@ -39,7 +38,7 @@ impl Flow {
         };
         let request = Request {
             method: question.method.as_deref().unwrap_or("GET"),
-            target: &question.url,
+            target: question.url.as_str().into(),
             scheme: None,
             authority: None,
             user_agent: question.user_agent.as_bytes(),
@@ -50,8 +49,8 @@ impl Flow {
         let crawlers = &settings.crawlers;
         let (identity, objection) = match &question.crawler {
             None => {
-                let identity = identify::recognise(crawlers, &connection, None, request);
-                let objection = identify::object(crawlers, &identity, request);
+                let identity = identify::recognise(crawlers, &connection, None, &request);
+                let objection = identify::object(crawlers, &identity, &request);
                 (identity, objection)
             }
             Some(name) => {
@@ -60,9 +59,10 @@ impl Flow {
                 (Identity::Known(crawler), None)
             }
         };
-        let target = Target::parse(&question.url).map_err(|error| format!("url: {error}"))?;
-        let url = target.to_string();
-        let (facts, judged) = self.decide(&identity, objection, target).await;
+        let resolved = resolve::resolve(&connection, &request);
+        let resolved = resolved.map_err(|refusal| refusal.details.into_owned())?;
+        let url = resolved.target.to_string();
+        let (facts, judged) = self.decide(&identity, objection, resolved).await;
         let outcome = match judged {
             Ok(passage) => passed(passage, 200),
             Err(refusal) => Outcome::Refuse(refusal),

@@ -10,11 +10,12 @@ use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
 use super::exchange::{Connection, Refusal, Tunnel};
-use super::head::Head;
+use super::request::Received;
 use super::way::Flow;
 use super::{identify, resolve};
 use crate::egress::EgressError;
 use crate::fault::Fault;
+use crate::http1::Framing;
 use crate::intercept;
 use crate::stream::{Stream, Transport};
 
@@ -31,27 +32,27 @@ pub(super) struct Inside {
 }
 
 impl Flow {
-    /// The origin of the tunnel that `head` asks for, if it may be one, and the user name that was proved.
+    /// The origin of the tunnel that `head` asks for, if it may be one.
     pub(super) async fn judge_connect(
         &self,
         connection: &Connection,
-        head: &Head,
+        received: &Received,
     ) -> Result<(Origin, Option<Arc<str>>), Refusal> {
-        let request = head.request(&self.settings().options.name);
+        let settings = self.settings();
+        let request = received.request(&settings.options.name);
         if connection.tunnel.is_some() {
             return Err(Refusal::malformed("CONNECT inside a tunnel"));
         }
         if request.is_loop {
             return Err(Refusal::looped());
         }
-        if head.has_body() {
+        if received.framing() != Framing::Length(0) {
             return Err(Refusal::malformed("CONNECT with a body"));
         }
-        let origin = resolve::resolve_connect(request.target, Scheme::Https)?;
-        let username = identify::admit(&self.settings().crawlers, connection, request).await?;
+        let origin = resolve::resolve_connect(&request.target, Scheme::Https)?;
+        let username = identify::admit(&settings.crawlers, connection, &request).await?;
         // Whatever else is wrong with the name is told inside, where clients show the answer.
-        match self
-            .settings()
+        match settings
             .upstream
             .egress()
             .addresses(origin.host(), origin.port())

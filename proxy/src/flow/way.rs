@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
-use pingora_core::protocols::http::ServerSession;
-use tokio::io::AsyncWriteExt;
+use bytes::BytesMut;
 
-use super::exchange::{Connection, Exchange, Facts, Outcome, Passage, Refusal};
-use super::head::{Head, Patience};
-use super::refuse::{self, Answer};
+use super::client::{Client, Gone};
+use super::exchange::{Connection, Exchange, Facts, Outcome, Refusal};
+use super::passage::Passage;
 use super::relay::Broken;
-use super::request::Request;
+use super::request::Received;
 use super::settings::Settings;
-use super::{forward, identify, record};
+use super::{forward, identify, record, refuse};
 use crate::decisions::{DecisionId, Decisions};
+use crate::http1::Framing;
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
 use crate::proxy_status::ErrorType;
@@ -36,6 +36,8 @@ pub(crate) struct Flow {
 pub(super) enum Ending {
     /// The next request, if both sides want one.
     Whole,
+    /// Nothing, but the client has its answer.
+    Closed,
     /// Nothing: the client must see that the response is cut off.
     CutOff,
 }
@@ -46,39 +48,27 @@ impl Flow {
         self.settings.load_full()
     }
 
-    pub(super) fn patience(&self) -> Patience {
-        let settings = self.settings();
-        Patience {
-            idle: settings.options.idle_timeout,
-            head: settings.options.header_timeout,
-        }
-    }
-
-    /// Takes one request whose head was read all the way.
+    /// Takes one request whose head was read.
     pub(super) async fn exchange(
         &self,
         connection: &Connection,
-        head: Option<&Head>,
-        session: &mut ServerSession,
+        received: &Received,
+        client: &mut Client,
     ) -> Ending {
         let (id, started, started_at) = self.begin();
         let settings = self.settings();
         let name = &settings.options.name;
-        let request = match head {
-            Some(head) => head.request(name),
-            None => Request::from_http2(session.req_header(), name),
-        };
+        let request = received.request(name);
         let mut identified =
-            identify::identify(&settings.crawlers, &self.metrics, connection, request).await;
-        let method = request.method.to_owned();
-        let mut url = request.target.to_owned();
+            identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
+        let mut url = request.target.clone().into_owned();
         let (facts, judged) = self
-            .judge(connection, &mut identified, request, &mut url)
+            .judge(connection, &mut identified, received, &request, &mut url)
             .await;
         let (outcome, ending) = match judged {
-            Ok(passage) => self.forward(&settings, id, session, passage).await,
+            Ok(passage) => self.forward(&settings, id, received, client, passage).await,
             Err(refusal) => {
-                let ending = answer(name, id, session, &refusal).await;
+                let ending = answer(name, id, received, client, &refusal).await;
                 (Outcome::Refuse(refusal), ending)
             }
         };
@@ -87,7 +77,7 @@ impl Flow {
             started,
             started_at,
             client: connection.client,
-            method,
+            method: received.method().to_owned(),
             url,
             identity: Some(identified.identity),
             configuration: settings.configuration,
@@ -108,11 +98,14 @@ impl Flow {
         &self,
         settings: &Settings,
         id: DecisionId,
-        session: &mut ServerSession,
+        received: &Received,
+        client: &mut Client,
         passage: Passage,
     ) -> (Outcome, Ending) {
         let name = &settings.options.name;
-        let forwarded = forward::forward(&settings.upstream, name, session, &passage.target).await;
+        let (target, path) = (&passage.resolved.target, passage.resolved.path());
+        let forwarded =
+            forward::forward(&settings.upstream, name, received, client, target, path).await;
         let (refusal, answered) = match forwarded {
             Ok(status) => return (passed(passage, status), Ending::Whole),
             Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
@@ -135,31 +128,36 @@ impl Flow {
         let ending = if answered {
             Ending::CutOff
         } else {
-            answer(name, id, session, &refusal).await
+            answer(name, id, received, client, &refusal).await
         };
         (Outcome::Fail(refusal), ending)
     }
 
-    /// Answers what no session took, and closes the connection.
-    pub(super) async fn refuse_unread(
+    /// Answers a client whose connection ends here: there is no request, or it is for a tunnel.
+    pub(super) async fn turn_away(
         &self,
         connection: &Connection,
-        mut stream: Stream,
-        request: Option<Request<'_>>,
+        stream: Stream,
+        received: Option<&Received>,
         refusal: Refusal,
     ) {
         let (id, started, started_at) = self.begin();
         let settings = self.settings();
-        let answer = Answer::new(&settings.options.name, id, &refusal);
-        if let Ok(bytes) = answer.and_then(Answer::into_last_bytes) {
-            // A client that left needs no answer.
-            let _ = stream.write_all(&bytes).await;
-        }
-        let (method, url) = request.map_or(("-", "-"), |request| (request.method, request.target));
-        let identity = request.map(|request| {
-            let username = connection.username.as_deref();
-            identify::recognise(&settings.crawlers, connection, username, request)
-        });
+        let patience = settings.options.idle_timeout;
+        let mut client =
+            Client::http1(stream, BytesMut::new(), Framing::Length(0), false, patience);
+        let name = &settings.options.name;
+        let answered = refuse::refuse(&mut client, name, id, &refusal, false).await;
+        let request = received.map(|received| received.request(name));
+        let (method, url, identity) = match &request {
+            None => ("-", "-", None),
+            Some(request) => {
+                let username = connection.username.as_deref();
+                let identity =
+                    identify::recognise(&settings.crawlers, connection, username, request);
+                (request.method, &*request.target, Some(identity))
+            }
+        };
         let exchange = Exchange {
             id,
             started,
@@ -173,7 +171,9 @@ impl Flow {
             outcome: Outcome::Refuse(refusal),
         };
         record::record(&self.metrics, &self.decisions, exchange);
-        refuse::close_softly(stream).await;
+        if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
+            refuse::close_softly(stream).await;
+        }
     }
 }
 
@@ -199,21 +199,18 @@ pub(super) fn passed(passage: Passage, status: u16) -> Outcome {
 async fn answer(
     name: &str,
     id: DecisionId,
-    session: &mut ServerSession,
+    received: &Received,
+    client: &mut Client,
     refusal: &Refusal,
 ) -> Ending {
-    if refusal.closes {
-        session.set_keepalive(None);
+    if received.expects_continue() {
+        // Its body comes only when it is asked for, which it is not.
+        client.answer.close_afterwards();
     }
-    let sent = match Answer::new(name, id, refusal) {
-        Ok(answer) => answer.send(session).await,
-        Err(error) => Err(error),
-    };
-    match sent {
+    let is_head = received.method() == "HEAD";
+    match refuse::refuse(client, name, id, refusal, is_head).await {
+        Ok(()) if refusal.closes => Ending::Closed,
         Ok(()) => Ending::Whole,
-        Err(error) => {
-            tracing::debug!(%error, "an answer did not reach its client");
-            Ending::CutOff
-        }
+        Err(Gone) => Ending::CutOff,
     }
 }
