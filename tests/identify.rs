@@ -217,7 +217,10 @@ fn what_is_only_observed_is_forwarded_counted_and_logged() {
             .contains(&"GET http://shop.test/news".to_owned()),
         "it was forwarded"
     );
-    let listed = proxy.admin_get("/v1/decisions?outcome=observed").json();
+    let listed = || proxy.admin_get("/v1/decisions?outcome=observed").json();
+    let count = || listed()["decisions"].as_array().map_or(0, Vec::len);
+    eventually("all are recorded", || count() == 4);
+    let listed = listed();
     let observed = listed["decisions"].as_array().expect("an array");
     let told: Vec<_> = observed
         .iter()

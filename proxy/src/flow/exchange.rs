@@ -204,6 +204,16 @@ impl Outcome {
         }
     }
 
+    /// Why it was refused or failed, or would have been refused.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Forward { .. } => None,
+            Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
+                Some(refusal)
+            }
+        }
+    }
+
     pub(crate) fn status(&self) -> u16 {
         match self {
             Self::Forward { status, .. } | Self::Observe { status, .. } => *status,

@@ -79,6 +79,6 @@ impl Flow {
             facts,
             outcome,
         };
-        Ok(record::decision(exchange, Duration::ZERO))
+        Ok(record::decision(exchange, Duration::ZERO).0)
     }
 }

@@ -6,36 +6,33 @@ use super::exchange::{ASSERTED, Exchange, Identity, Outcome};
 use crate::decisions::{Decision, Decisions, Word};
 use crate::metrics::Metrics;
 
-/// Notes what became of an exchange.
-pub(super) fn record(metrics: &Metrics, decisions: &Decisions, exchange: Exchange) {
+/// Notes what became of an exchange, and returns that.
+pub(super) fn record(metrics: &Metrics, decisions: &Decisions, exchange: Exchange) -> Outcome {
     let outcome = &exchange.outcome;
     let crawler = exchange.identity.as_ref().map_or(ASSERTED, Identity::label);
     let took = exchange.started.elapsed();
     metrics.request(crawler, outcome.label(), outcome.reason(), took);
-    decisions.record(decision(exchange, took));
+    let (decision, outcome) = decision(exchange, took);
+    decisions.record(decision);
+    outcome
 }
 
-/// The decision of an exchange that ended.
-pub(super) fn decision(exchange: Exchange, took: Duration) -> Decision {
+/// The decision of an exchange that ended, and what became of it.
+pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome) {
     let (crawler, identity) = match &exchange.identity {
         Some(Identity::Known(crawler)) => (Word::Owned(crawler.name.clone()), "known"),
         _ => (Word::Borrowed(ASSERTED), ASSERTED),
     };
     let tokens = exchange.identity.as_ref().map(Identity::tokens);
     let tokens = tokens.unwrap_or_default().iter().map(ToString::to_string);
-    let refusal = match &exchange.outcome {
-        Outcome::Forward { .. } => None,
-        Outcome::Observe { refusal, .. } | Outcome::Refuse(refusal) | Outcome::Fail(refusal) => {
-            Some(refusal)
-        }
-    };
+    let refusal = exchange.outcome.refusal();
     let details = refusal.map(|refusal| refusal.details.clone().into_owned());
     let would_be = match &exchange.outcome {
         Outcome::Observe { refusal, .. } => Some(refusal.status),
         _ => None,
     };
     let mode = exchange.identity.as_ref().map(Identity::mode);
-    Decision {
+    let decision = Decision {
         id: exchange.id,
         at: exchange.started_at,
         outcome: exchange.outcome.label().into(),
@@ -55,7 +52,8 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> Decision {
         details,
         decided_us: micros(exchange.facts.decided_in),
         took_us: micros(took),
-    }
+    };
+    (decision, exchange.outcome)
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -65,72 +65,39 @@ impl Flow {
         let (facts, judged) = self
             .judge(connection, &mut identified, received, &request, &mut url)
             .await;
-        let (outcome, ending) = match judged {
-            Ok(passage) => self.forward(&settings, id, received, client, passage).await,
-            Err(refusal) => {
-                let ending = answer(name, id, received, client, &refusal).await;
-                (Outcome::Refuse(refusal), ending)
+        let record = |outcome| {
+            let exchange = Exchange {
+                id,
+                started,
+                started_at,
+                client: connection.client,
+                method: received.method().to_owned(),
+                url,
+                identity: Some(identified.identity),
+                configuration: settings.configuration,
+                facts,
+                outcome,
+            };
+            record::record(&self.metrics, &self.decisions, exchange)
+        };
+        match judged {
+            Ok(passage) => {
+                let (outcome, ending) = forward(&settings, id, received, client, passage).await;
+                record(outcome);
+                ending
             }
-        };
-        let exchange = Exchange {
-            id,
-            started,
-            started_at,
-            client: connection.client,
-            method: received.method().to_owned(),
-            url,
-            identity: Some(identified.identity),
-            configuration: settings.configuration,
-            facts,
-            outcome,
-        };
-        record::record(&self.metrics, &self.decisions, exchange);
-        ending
+            // Recorded first: who has the answer in hand may ask about it.
+            Err(refusal) => match record(Outcome::Refuse(refusal)).refusal() {
+                Some(refusal) => answer(name, id, received, client, refusal).await,
+                None => Ending::CutOff,
+            },
+        }
     }
 
     /// An exchange begins.
     fn begin(&self) -> (DecisionId, Instant, SystemTime) {
         let now = self.robots.clock().now();
         (DecisionId::new(), Instant::now(), now)
-    }
-
-    async fn forward(
-        &self,
-        settings: &Settings,
-        id: DecisionId,
-        received: &Received,
-        client: &mut Client,
-        passage: Passage,
-    ) -> (Outcome, Ending) {
-        let name = &settings.options.name;
-        let (target, path) = (&passage.resolved.target, passage.resolved.path());
-        let forwarded =
-            forward::forward(&settings.upstream, name, received, client, target, path).await;
-        let (refusal, answered) = match forwarded {
-            Ok(status) => return (passed(passage, status), Ending::Whole),
-            Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
-            Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
-            Err(Broken::Gone) => {
-                let error = ErrorType::ConnectionTerminated;
-                let details = "the client left before the response was complete";
-                (
-                    Refusal::new(
-                        499,
-                        "Client closed request",
-                        error,
-                        "client-closed",
-                        details,
-                    ),
-                    true,
-                )
-            }
-        };
-        let ending = if answered {
-            Ending::CutOff
-        } else {
-            answer(name, id, received, client, &refusal).await
-        };
-        (Outcome::Fail(refusal), ending)
     }
 
     /// Answers a client whose connection ends here: there is no request, or it is for a tunnel.
@@ -147,7 +114,6 @@ impl Flow {
         let mut client =
             Client::http1(stream, BytesMut::new(), Framing::Length(0), false, patience);
         let name = &settings.options.name;
-        let answered = refuse::refuse(&mut client, name, id, &refusal, false).await;
         let request = received.map(|received| received.request(name));
         let (method, url, identity) = match &request {
             None => ("-", "-", None),
@@ -158,6 +124,7 @@ impl Flow {
                 (request.method, &*request.target, Some(identity))
             }
         };
+        let answered = refuse::refuse(&mut client, name, id, &refusal, false).await;
         let exchange = Exchange {
             id,
             started,
@@ -213,4 +180,42 @@ async fn answer(
         Ok(()) => Ending::Whole,
         Err(Gone) => Ending::CutOff,
     }
+}
+
+async fn forward(
+    settings: &Settings,
+    id: DecisionId,
+    received: &Received,
+    client: &mut Client,
+    passage: Passage,
+) -> (Outcome, Ending) {
+    let name = &settings.options.name;
+    let (target, path) = (&passage.resolved.target, passage.resolved.path());
+    let forwarded =
+        forward::forward(&settings.upstream, name, received, client, target, path).await;
+    let (refusal, answered) = match forwarded {
+        Ok(status) => return (passed(passage, status), Ending::Whole),
+        Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
+        Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
+        Err(Broken::Gone) => {
+            let error = ErrorType::ConnectionTerminated;
+            let details = "the client left before the response was complete";
+            (
+                Refusal::new(
+                    499,
+                    "Client closed request",
+                    error,
+                    "client-closed",
+                    details,
+                ),
+                true,
+            )
+        }
+    };
+    let ending = if answered {
+        Ending::CutOff
+    } else {
+        answer(name, id, received, client, &refusal).await
+    };
+    (Outcome::Fail(refusal), ending)
 }
