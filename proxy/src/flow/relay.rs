@@ -286,7 +286,7 @@ impl Download<'_> {
         loop {
             let part = tokio::select! {
                 biased;
-                part = self.part() => part?,
+                part = self.part() => part,
                 // Nothing more is at hand: what waits for company leaves.
                 flushed = client.flush(), if client.holds_back() => {
                     flushed?;
@@ -294,8 +294,13 @@ impl Download<'_> {
                 }
             };
             match part {
-                Some(part) => client.part(part).await?,
-                None => return Ok(()),
+                Ok(Some(part)) => client.part(part).await?,
+                Ok(None) => return Ok(()),
+                Err(broken) => {
+                    // What came so far is the client's, cut off as it is.
+                    client.flush().await?;
+                    return Err(broken);
+                }
             }
         }
     }
