@@ -28,17 +28,31 @@ const fn classify(byte: u8) -> Octet {
     }
 }
 
-/// For each octet whether it stands for itself in every form; `%`, `*` and `$` never do.
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
+/// For each octet 0 if it stands for itself in every form, else 1; `%`, `*` and `$` never do.
+static TRAITS: [u8; 256] = {
+    let mut traits = [0; 256];
     let mut byte = 0;
     while byte < 256 {
         let special = matches!(byte as u8, b'*' | b'$');
-        plain[byte] = !special && !matches!(classify(byte as u8), Octet::Other);
+        if special || matches!(classify(byte as u8), Octet::Other) {
+            traits[byte] = 1;
+        }
         byte += 1;
     }
-    plain
+    traits
 };
+
+/// Zero if a path or pattern is spelt the same in every form and holds no special octet.
+#[inline]
+pub(crate) fn traits(text: &[u8]) -> u8 {
+    text.iter()
+        .fold(0, |traits, &byte| traits | TRAITS[usize::from(byte)])
+}
+
+/// Whether an octet stands for itself in every form.
+pub(crate) fn is_plain(byte: u8) -> bool {
+    TRAITS[usize::from(byte)] == 0
+}
 
 /// The value of the two hexadecimal digits `text` starts with.
 pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
@@ -65,26 +79,41 @@ fn push_escape(text: &mut Vec<u8>, value: u8) {
 }
 
 /// Appends `text` in the one form of RFC 9309 §2.2.2: unreserved octets raw, escapes in upper
-/// case, everything that may not stand raw escaped. A `%` that escapes nothing becomes `%25`.
-pub(crate) fn push_normalised(form: &mut Vec<u8>, mut text: &[u8]) {
-    while let Some((value, escaped, rest)) = split_octet(text) {
-        match classify(value) {
-            Octet::Unreserved => form.push(value),
-            Octet::Reserved if !escaped => form.push(value),
-            Octet::Reserved | Octet::Other => push_escape(form, value),
-        }
-        text = rest;
-    }
+/// case, everything that may not stand raw escaped.
+///
+/// A `%` that escapes nothing stays, so that a pattern such as `/*%` finds it; what would make
+/// an escape of it by being decoded stays escaped, so that the form has but one spelling.
+pub(crate) fn push_normalised(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, |_| false);
 }
 
 /// Appends `text` with `*` and `$` escaped besides: the form in which literal octets compare, so
 /// that `%2A` and `%24` in a pattern mean the octet (RFC 9309 §2.2.3).
-pub(crate) fn push_literal(form: &mut Vec<u8>, mut text: &[u8]) {
+pub(crate) fn push_literal(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, |byte| matches!(byte, b'*' | b'$'));
+}
+
+fn push_form(form: &mut Vec<u8>, mut text: &[u8], escapes_too: fn(u8) -> bool) {
+    // The octets since the last `%` that escapes nothing.
+    let mut since_stray = usize::MAX;
     while let Some((value, escaped, rest)) = split_octet(text) {
+        let would_escape = since_stray < 2 && value.is_ascii_hexdigit();
+        since_stray = since_stray.saturating_add(1);
         match classify(value) {
+            Octet::Unreserved if escaped && would_escape => {
+                push_escape(form, value);
+                since_stray = usize::MAX;
+            }
             Octet::Unreserved => form.push(value),
-            Octet::Reserved if !escaped && !matches!(value, b'*' | b'$') => form.push(value),
-            Octet::Reserved | Octet::Other => push_escape(form, value),
+            Octet::Reserved if !escaped && !escapes_too(value) => form.push(value),
+            Octet::Other if !escaped && value == b'%' => {
+                form.push(value);
+                since_stray = 0;
+            }
+            Octet::Reserved | Octet::Other => {
+                push_escape(form, value);
+                since_stray = usize::MAX;
+            }
         }
         text = rest;
     }
@@ -119,7 +148,7 @@ pub(crate) fn push_decoded(form: &mut Vec<u8>, mut text: &[u8]) {
 pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
     let already = path
         .bytes()
-        .all(|byte| PLAIN[usize::from(byte)] || matches!(byte, b'*' | b'$'));
+        .all(|byte| is_plain(byte) || matches!(byte, b'*' | b'$'));
     if already {
         return Cow::Borrowed(path);
     }

@@ -1,6 +1,26 @@
 //! Whether a user-agent line means a crawler.
 
+use super::line::is_space;
 use crate::{Dialect, ProductToken};
+
+/// The hash of every line that starts with `*`.
+const EVERYONE: u32 = 0;
+
+/// The lines that mean every crawler not named elsewhere.
+pub(crate) const EVERYONE_HASH: u32 = EVERYONE;
+
+/// A hash of what all ways of comparing names but substrings and prefixes agree on: the letters,
+/// `_` and `-` a name starts with, in lower case. Equal names have equal hashes.
+pub(crate) fn hash_of_value(value: &[u8]) -> u32 {
+    if value.first() == Some(&b'*') {
+        return EVERYONE;
+    }
+    let letters = value.iter().take_while(|&&byte| is_letter(byte));
+    let hash = letters.fold(0x811C_9DC5_u32, |hash, byte| {
+        (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193)
+    });
+    hash | 1
+}
 
 /// Whether the line means every crawler not named elsewhere.
 pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
@@ -14,6 +34,9 @@ pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
 /// How well a line names the crawler: `None` if it does not, else the more the better.
 pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Option<usize> {
     let name = token.folded();
+    if is_everyone(value, dialect) {
+        return None;
+    }
     match dialect {
         Dialect::Google => google(value).eq_ignore_ascii_case(name).then_some(1),
         _ if name.is_empty() || name == b"*" => None,
@@ -21,11 +44,9 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
         Dialect::Koster1996 => contains(value, without_version(name)).then_some(1),
         Dialect::Selfhtml => {
             let value = without_version(value);
-            let is_prefix = !value.is_empty()
-                && name
-                    .get(..value.len())
-                    .is_some_and(|start| start.eq_ignore_ascii_case(value));
-            is_prefix.then_some(value.len())
+            let start = name.get(..value.len());
+            let is_prefix = start.is_some_and(|start| start.eq_ignore_ascii_case(value));
+            (is_prefix && !value.is_empty()).then_some(value.len())
         }
     }
 }
@@ -38,30 +59,26 @@ fn names(value: &[u8], name: &[u8]) -> bool {
     };
     let ends = rest
         .first()
-        .is_none_or(|&b| !(b.is_ascii_alphanumeric() || b"_-".contains(&b)));
+        .is_none_or(|&byte| !(is_letter(byte) || byte.is_ascii_digit()));
     ends && start.eq_ignore_ascii_case(name)
 }
 
 /// What Google's parser keeps of a value: it stops at the first octet outside `[A-Za-z_-]`.
 fn google(value: &[u8]) -> &[u8] {
-    let end = value
-        .iter()
-        .position(|b| !(b.is_ascii_alphabetic() || b"_-".contains(b)));
+    let end = value.iter().position(|&byte| !is_letter(byte));
     &value[..end.unwrap_or(value.len())]
 }
 
+fn is_letter(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-')
+}
+
 fn contains(value: &[u8], name: &[u8]) -> bool {
-    !name.is_empty()
-        && value
-            .windows(name.len())
-            .any(|window| window.eq_ignore_ascii_case(name))
+    let is_name = |window: &[u8]| window.eq_ignore_ascii_case(name);
+    !name.is_empty() && value.windows(name.len()).any(is_name)
 }
 
 fn without_version(name: &[u8]) -> &[u8] {
     let end = name.iter().position(|&byte| byte == b'/');
     name[..end.unwrap_or(name.len())].trim_ascii_end()
-}
-
-fn is_space(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0B
 }

@@ -2,55 +2,72 @@
 
 mod agent;
 mod beside;
+mod index;
 mod line;
+mod parse;
 mod pattern;
-mod record;
+mod rules;
+mod stream;
 
 use std::time::Duration;
 
-use crate::{Dialect, ProductToken};
-
+pub(crate) use agent::hash_of_value;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use pattern::Path;
-pub(crate) use record::Found;
-use record::Record;
+pub(crate) use rules::{Choice, Found, Match, Reader};
+
+use crate::{Dialect, ProductToken};
+use index::Indexes;
+use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, RUN, events};
 
 /// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
 /// that Google reads.
 const DEFAULT_LIMIT_BYTES: usize = 500 * 1024;
 
+/// No file is read further than this, whatever limit is given: offsets have four octets, and a
+/// statement takes at most a few octets more than its line.
+const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
+
 /// A parsed robots.txt. Any [`Dialect`] can be asked of it; it never changes.
+///
+/// Kept are the statements, not the bytes: comments, prose and markup are gone.
 #[derive(Clone, Debug, Default)]
 pub struct RobotsTxt {
-    lines: Box<[Line]>,
+    stream: Box<[u8]>,
+    agents: Box<[Agent]>,
+    indexes: Indexes,
 }
 
-#[derive(Clone, Debug)]
-struct Line {
-    number: u32,
-    blank: bool,
-    exact: Option<Statement>,
-    google: Option<Statement>,
+/// Where a user-agent line is in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agent {
+    hash: u32,
+    offset: u32,
 }
 
-#[derive(Clone, Debug)]
-struct Statement {
-    field: line::Field,
-    name: Box<[u8]>,
-    value: Box<[u8]>,
-}
+impl Agent {
+    const LARGE: u32 = 1 << 31;
 
-impl Statement {
-    fn from_line(statement: line::Statement<'_>) -> Self {
-        Self {
-            field: statement.field,
-            name: statement.name.into(),
-            value: statement.value.into(),
-        }
+    fn new(offset: usize, hash: u32) -> Self {
+        let offset = u32::try_from(offset).expect("the limit is below 2 GiB");
+        Self { hash, offset }
     }
 
-    fn heap_bytes(&self) -> usize {
-        self.name.len() + self.value.len()
+    fn hash(self) -> u32 {
+        self.hash
+    }
+
+    fn offset(self) -> usize {
+        (self.offset & !Self::LARGE) as usize
+    }
+
+    /// Whether the group has so many rules that an index pays.
+    fn is_large(self) -> bool {
+        self.offset & Self::LARGE != 0
+    }
+
+    fn mark_large(&mut self) {
+        self.offset |= Self::LARGE;
     }
 }
 
@@ -62,48 +79,25 @@ impl RobotsTxt {
         Self::parse_with_limit(body, DEFAULT_LIMIT_BYTES)
     }
 
-    /// Reads a file's first `limit_bytes`; a line cut by the limit counts as far as it goes.
+    /// Reads a file's first `limit_bytes`, at most 256 MiB; a line cut by the limit counts as far
+    /// as it goes.
     #[must_use]
     pub fn parse_with_limit(body: &[u8], limit_bytes: usize) -> Self {
-        const BOM: &[u8] = b"\xEF\xBB\xBF";
-        let body = &body[..body.len().min(limit_bytes)];
-        // Google's parser skips a part of a byte order mark too; for the others it is text.
-        let partial_bom = BOM
-            .iter()
-            .zip(body)
-            .take_while(|(bom, byte)| bom == byte)
-            .count();
-        let body = body.strip_prefix(BOM).unwrap_or(body);
-        let partial_bom = if partial_bom == BOM.len() {
-            0
-        } else {
-            partial_bom
-        };
-        let lines = line::lines(body)
-            .map(|(number, text)| Line {
-                number,
-                blank: line::is_blank(text),
-                exact: line::statement(text).map(Statement::from_line),
-                google: line::google_statement(if number == 1 {
-                    &text[partial_bom..]
-                } else {
-                    text
-                })
-                .map(Statement::from_line),
-            })
-            .filter(|line| line.blank || line.exact.is_some() || line.google.is_some())
-            .collect();
-        Self { lines }
+        parse::parse(&body[..body.len().min(limit_bytes).min(MAX_LIMIT_BYTES)])
     }
 
-    /// The bytes this file occupies beside itself.
+    fn new(stream: Box<[u8]>, agents: Box<[Agent]>) -> Self {
+        Self {
+            stream,
+            agents,
+            indexes: Indexes::default(),
+        }
+    }
+
+    /// The bytes this file occupies on the heap, indexes built by decisions so far included.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let texts = self
-            .lines
-            .iter()
-            .flat_map(|line| [&line.exact, &line.google]);
-        size_of_val(&*self.lines) + texts.flatten().map(Statement::heap_bytes).sum::<usize>()
+        self.stream.len() + size_of_val(&*self.agents) + self.indexes.heap_bytes()
     }
 
     /// The sitemaps named anywhere in the file, in its order, as written.
@@ -153,27 +147,46 @@ impl RobotsTxt {
             .collect()
     }
 
-    /// Every line that is neither a rule nor a user-agent line, in the file's order.
+    /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
+    /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        self.lines.iter().filter_map(|line| {
-            let statement = line.exact.as_ref()?;
-            (statement.field == line::Field::Other)
-                .then(|| Directive::new(line.number, &statement.name, &statement.value))
-        })
+        let numbered = events(&self.stream, 0).scan(0, |line, event| {
+            *line += event.lines();
+            Some((*line, event))
+        });
+        numbered
+            .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .map(|(line, event)| directive(line, &event))
     }
 
-    /// The other lines of the group chosen for a crawler. A line between user-agent lines counts
-    /// for the crawlers named before it.
-    pub fn group_directives<'a>(
-        &'a self,
+    /// The directives of the group chosen for a crawler. One between user-agent lines counts for
+    /// the crawlers named before it. `strictest` chooses as `rfc9309` does.
+    #[must_use = "iterators do nothing unless they are used"]
+    pub fn group_directives(
+        &self,
         dialect: Dialect,
-        tokens: &'a [ProductToken],
-    ) -> impl Iterator<Item = Directive> + 'a {
-        self.choose(dialect, tokens)
-            .unwrap_or_default()
-            .into_iter()
-            .flat_map(|record| record.others)
-            .map(|(number, name, value)| Directive::new(number, name, value))
+        tokens: &[ProductToken],
+    ) -> impl Iterator<Item = Directive> + '_ {
+        let reader = Reader::new(dialect);
+        let mut directives: Vec<Directive> = Vec::new();
+        for agent in self.choose(reader, tokens) {
+            // A second line that names the crawler in the same group adds nothing.
+            let last = directives.last().map_or(0, |directive| directive.line);
+            let mut line = 0;
+            for event in reader.group(&self.stream, agent) {
+                line = if event.kind() == AGENT {
+                    event.agent().0
+                } else {
+                    self.line(event.offset)
+                };
+                let open = !reader.takes_first || event.tag & RECORD != 0;
+                if event.kind() == OTHER && event.tag & EXACT != 0 && open && line > last {
+                    directives.push(directive(line, &event));
+                }
+            }
+            debug_assert!(line > 0);
+        }
+        directives.into_iter()
     }
 
     fn directives_named<'a>(
@@ -183,40 +196,82 @@ impl RobotsTxt {
         self.directives().filter(|directive| directive.is(names))
     }
 
-    /// The records for a crawler: those of the first of its names that has any, else those of
-    /// `*`. Each holds what counts for this crawler only.
-    pub(crate) fn choose(
-        &self,
-        dialect: Dialect,
-        tokens: &[ProductToken],
-    ) -> Option<Vec<Record<'_>>> {
-        record::choose(record::records(&self.lines, dialect), dialect, tokens)
+    /// The user-agent lines by which the groups for a crawler are chosen: those of the first of
+    /// its names that has any, else those of `*`.
+    fn choose(&self, reader: Reader, tokens: &[ProductToken]) -> Vec<Agent> {
+        let names = tokens.iter().map(Choice::Named).chain([Choice::Everyone]);
+        names
+            .map(|choice| self.chosen_agents(reader, choice).collect::<Vec<_>>())
+            .find(|agents| !agents.is_empty())
+            .unwrap_or_default()
     }
 
-    /// The rule that decides about a path.
-    pub(crate) fn find(&self, dialect: Dialect, tokens: &[ProductToken], path: &Path) -> Found {
-        match self.choose(dialect, tokens) {
-            None => Found::NoGroup,
-            Some(records) => record::decide(&records, dialect, path),
+    /// The values of all user-agent lines of the groups chosen for a crawler.
+    pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
+        let reader = Reader::new(dialect);
+        let chosen = self.choose(reader, tokens);
+        let mut names = Vec::new();
+        let mut group = Vec::new();
+        let mut is_chosen = false;
+        for event in events(&self.stream, 0) {
+            if event.kind() == RUN && event.tag & reader.ends != 0 {
+                names.append(&mut if is_chosen {
+                    std::mem::take(&mut group)
+                } else {
+                    Vec::new()
+                });
+                group.clear();
+                is_chosen = false;
+            } else if event.kind() == AGENT && event.tag & reader.sees != 0 {
+                is_chosen |= chosen.iter().any(|agent| agent.offset() == event.offset);
+                group.push(String::from_utf8_lossy(event.agent().1).into_owned());
+            }
         }
+        if is_chosen {
+            names.append(&mut group);
+        }
+        names
     }
 
-    /// The text of a line as the dialect reads it.
-    pub(crate) fn rule_text(&self, dialect: Dialect, number: u32) -> Option<String> {
-        let line = self.lines.iter().find(|line| line.number == number)?;
-        let statement = match dialect {
-            Dialect::Google => line.google.as_ref()?,
-            _ => line.exact.as_ref()?,
-        };
-        let name = if statement.field == line::Field::Allow {
-            "Allow"
+    /// The number of the line whose event is at an offset.
+    pub(crate) fn line(&self, offset: usize) -> u32 {
+        let after = self
+            .agents
+            .partition_point(|agent| agent.offset() <= offset);
+        let start = after
+            .checked_sub(1)
+            .map_or(0, |agent| self.agents[agent].offset());
+        let mut line = 0;
+        for event in events(&self.stream, start) {
+            line += event.lines();
+            if event.kind() == AGENT {
+                line = event.agent().0;
+            }
+            if event.offset >= offset {
+                break;
+            }
+        }
+        line
+    }
+
+    /// The rule whose event is at an offset, as `Disallow: /private`.
+    pub(crate) fn rule_text(&self, offset: usize) -> Option<String> {
+        let event = events(&self.stream, offset).next().filter(Event::is_rule)?;
+        let name = if event.kind() == ALLOW {
+            "Allow:"
         } else {
-            "Disallow"
+            "Disallow:"
         };
+        let (value, _) = event.rule();
         Some(
-            format!("{name}: {}", String::from_utf8_lossy(&statement.value))
+            format!("{name} {}", String::from_utf8_lossy(value))
                 .trim_end()
                 .to_owned(),
         )
     }
+}
+
+fn directive(line: u32, event: &Event<'_>) -> Directive {
+    let (name, value) = event.other();
+    Directive::new(line, name, value)
 }
