@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::robots_txt::hash_of_value;
+use crate::robots_txt::tag_of_value;
 use crate::user_agent;
 
 /// The name by which a crawler finds its group (RFC 9309 §2.2.1, "product token").
@@ -15,7 +15,7 @@ use crate::user_agent;
 pub struct ProductToken {
     text: Box<str>,
     folded: Box<str>,
-    hash: u32,
+    tag: u8,
 }
 
 impl ProductToken {
@@ -71,15 +71,15 @@ impl ProductToken {
     }
 
     /// What user-agent lines that name this crawler have in common.
-    pub(crate) fn hash(&self) -> u32 {
-        self.hash
+    pub(crate) fn tag(&self) -> u8 {
+        self.tag
     }
 
     fn from_checked(name: &str) -> Self {
         let folded = name.to_ascii_lowercase();
         Self {
             text: name.into(),
-            hash: hash_of_value(folded.as_bytes()),
+            tag: tag_of_value(folded.as_bytes()),
             folded: folded.into(),
         }
     }

@@ -28,30 +28,93 @@ const fn classify(byte: u8) -> Octet {
     }
 }
 
-/// For each octet 0 if it stands for itself in every form, else 1; `%`, `*` and `$` never do.
-static TRAITS: [u8; 256] = {
+/// What matters of an octet to those who read paths and lines.
+pub(crate) static TRAITS: [u8; 256] = {
     let mut traits = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let special = matches!(byte as u8, b'*' | b'$');
-        if special || matches!(classify(byte as u8), Octet::Other) {
-            traits[byte] = 1;
-        }
+        traits[byte] = traits_of(byte as u8);
         byte += 1;
     }
     traits
 };
 
-/// Zero if a path or pattern is spelt the same in every form and holds no special octet.
+const STAR: u8 = 1;
+const DOLLAR: u8 = 2;
+/// May only stand percent-encoded, or starts an escape.
+const UNUSUAL: u8 = 4;
+pub(crate) const NUL: u8 = 8;
+/// Ends the value of a line: a line end, or `#`.
+pub(crate) const ENDS_VALUE: u8 = 16;
+/// May stand in the name of a directive: letters, digits, `-`, `_` and white space.
+pub(crate) const IN_NAME: u8 = 32;
+/// An octet with none of these is spelt the same in every form.
+const NOT_PLAIN: u8 = STAR | DOLLAR | UNUSUAL | NUL | ENDS_VALUE;
+
+const fn traits_of(byte: u8) -> u8 {
+    let special = match byte {
+        b'*' => STAR,
+        b'$' => DOLLAR,
+        0 => NUL | UNUSUAL,
+        b'\n' | b'\r' | b'#' => ENDS_VALUE,
+        _ if matches!(classify(byte), Octet::Other) => UNUSUAL,
+        _ => 0,
+    };
+    let in_name =
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b' ' | b'\t' | 0x0B | 0x0C);
+    if in_name { special | IN_NAME } else { special }
+}
+
+/// The traits of all octets of a text.
 #[inline]
 pub(crate) fn traits(text: &[u8]) -> u8 {
     text.iter()
         .fold(0, |traits, &byte| traits | TRAITS[usize::from(byte)])
 }
 
+/// Whether a path is spelt the same in every form and holds no special octet.
+///
+/// Every decision asks this about its path, so whole blocks are judged by comparisons the
+/// compiler turns into vectors; the rest goes through the table.
+#[inline]
+pub(crate) fn all_plain(text: &[u8]) -> bool {
+    const BLOCK: usize = 16;
+    let Some(last) = text.last_chunk::<BLOCK>() else {
+        return traits(text) & NOT_PLAIN == 0;
+    };
+    let (blocks, _) = text.as_chunks::<BLOCK>();
+    let mut unusual = [0; BLOCK];
+    for block in blocks.iter().chain([last]) {
+        for (unusual, &byte) in unusual.iter_mut().zip(block) {
+            *unusual |= not_plain(byte);
+        }
+    }
+    u128::from_le_bytes(unusual) == 0
+}
+
+/// What `TRAITS` says about being plain, without the table.
+#[inline]
+const fn not_plain(byte: u8) -> u8 {
+    let outside = byte.wrapping_sub(b'!') >= b'~' - b'!' + 1;
+    let quote_to_percent = byte.wrapping_sub(b'"') < 4;
+    let braces = byte.wrapping_sub(b'{') < 3;
+    let angle = byte & 0xFD == b'<';
+    let backslash_or_caret = byte & 0xFD == b'\\';
+    let others = byte == b'*' || byte == b'`';
+    (outside | quote_to_percent | braces | angle | backslash_or_caret | others) as u8
+}
+
 /// Whether an octet stands for itself in every form.
+#[inline]
 pub(crate) fn is_plain(byte: u8) -> bool {
-    TRAITS[usize::from(byte)] == 0
+    TRAITS[usize::from(byte)] & NOT_PLAIN == 0
+}
+
+/// Whether a value with these traits is plain but for `*`, and `$` at its end.
+pub(crate) fn is_wild(value: &[u8], traits: u8) -> bool {
+    let body = &value[..value.len().saturating_sub(1)];
+    traits & (NOT_PLAIN & !STAR & !DOLLAR) == 0
+        && (traits & DOLLAR == 0 || memchr::memchr(b'$', body).is_none())
 }
 
 /// The value of the two hexadecimal digits `text` starts with.
@@ -192,4 +255,17 @@ pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
     }
     form.push_str(query);
     Cow::Owned(form)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_octets_are_the_same_by_table_and_by_comparison() {
+        for byte in 0..=u8::MAX {
+            assert_eq!(not_plain(byte) == 0, is_plain(byte), "{byte:#x}");
+            assert_eq!(all_plain(&[byte; 40]), is_plain(byte), "{byte:#x}");
+        }
+    }
 }

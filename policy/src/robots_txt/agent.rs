@@ -3,15 +3,12 @@
 use super::line::is_space;
 use crate::{Dialect, ProductToken};
 
-/// The hash of every line that starts with `*`.
-const EVERYONE: u32 = 0;
-
-/// The lines that mean every crawler not named elsewhere.
-pub(crate) const EVERYONE_HASH: u32 = EVERYONE;
+/// The tag of all values that start with `*`.
+pub(crate) const EVERYONE: u8 = 0;
 
 /// A hash of what all ways of comparing names but substrings and prefixes agree on: the letters,
-/// `_` and `-` a name starts with, in lower case. Equal names have equal hashes.
-pub(crate) fn hash_of_value(value: &[u8]) -> u32 {
+/// `_` and `-` a name starts with, in lower case. Equal names have equal tags.
+pub(crate) fn tag_of_value(value: &[u8]) -> u8 {
     if value.first() == Some(&b'*') {
         return EVERYONE;
     }
@@ -19,7 +16,7 @@ pub(crate) fn hash_of_value(value: &[u8]) -> u32 {
     let hash = letters.fold(0x811C_9DC5_u32, |hash, byte| {
         (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193)
     });
-    hash | 1
+    u8::try_from(hash % 255).map_or(1, |hash| hash + 1)
 }
 
 /// Whether the line means every crawler not named elsewhere.

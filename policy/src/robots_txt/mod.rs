@@ -11,7 +11,7 @@ mod stream;
 
 use std::time::Duration;
 
-pub(crate) use agent::hash_of_value;
+pub(crate) use agent::tag_of_value;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use pattern::Path;
 pub(crate) use rules::{Choice, Found, Match, Reader};
@@ -34,40 +34,34 @@ const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 #[derive(Clone, Debug, Default)]
 pub struct RobotsTxt {
     stream: Box<[u8]>,
+    /// A tag for each user-agent line: what to look at first.
+    tags: Box<[u8]>,
     agents: Box<[Agent]>,
     indexes: Indexes,
 }
 
 /// Where a user-agent line is in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agent {
-    hash: u32,
-    offset: u32,
-}
+pub(crate) struct Agent(u32);
 
 impl Agent {
     const LARGE: u32 = 1 << 31;
 
-    fn new(offset: usize, hash: u32) -> Self {
-        let offset = u32::try_from(offset).expect("the limit is below 2 GiB");
-        Self { hash, offset }
-    }
-
-    fn hash(self) -> u32 {
-        self.hash
+    fn new(offset: usize) -> Self {
+        Self(u32::try_from(offset).expect("the limit is below 2 GiB"))
     }
 
     fn offset(self) -> usize {
-        (self.offset & !Self::LARGE) as usize
+        (self.0 & !Self::LARGE) as usize
     }
 
     /// Whether the group has so many rules that an index pays.
     fn is_large(self) -> bool {
-        self.offset & Self::LARGE != 0
+        self.0 & Self::LARGE != 0
     }
 
     fn mark_large(&mut self) {
-        self.offset |= Self::LARGE;
+        self.0 |= Self::LARGE;
     }
 }
 
@@ -86,10 +80,11 @@ impl RobotsTxt {
         parse::parse(&body[..body.len().min(limit_bytes).min(MAX_LIMIT_BYTES)])
     }
 
-    fn new(stream: Box<[u8]>, agents: Box<[Agent]>) -> Self {
+    fn new(stream: Box<[u8]>, tags: Vec<u8>, agents: Vec<Agent>) -> Self {
         Self {
             stream,
-            agents,
+            tags: tags.into(),
+            agents: agents.into(),
             indexes: Indexes::default(),
         }
     }
@@ -97,7 +92,7 @@ impl RobotsTxt {
     /// The bytes this file occupies on the heap, indexes built by decisions so far included.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.stream.len() + size_of_val(&*self.agents) + self.indexes.heap_bytes()
+        self.stream.len() + self.tags.len() + size_of_val(&*self.agents) + self.indexes.heap_bytes()
     }
 
     /// The sitemaps named anywhere in the file, in its order, as written.
@@ -201,7 +196,7 @@ impl RobotsTxt {
     fn choose(&self, reader: Reader, tokens: &[ProductToken]) -> Vec<Agent> {
         let names = tokens.iter().map(Choice::Named).chain([Choice::Everyone]);
         names
-            .map(|choice| self.chosen_agents(reader, choice).collect::<Vec<_>>())
+            .map(|choice| self.chosen_agents(reader, choice))
             .find(|agents| !agents.is_empty())
             .unwrap_or_default()
     }

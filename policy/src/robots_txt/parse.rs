@@ -3,9 +3,10 @@
 use memchr::{memchr, memchr2, memchr3};
 
 use super::agent;
-use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, is_space, trim};
-use super::stream::{EXACT, GOOGLE, RECORD, RuleToWrite, Writer};
+use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
+use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Scanned, Writer};
 use super::{Agent, RobotsTxt};
+use crate::spelling;
 
 /// Groups with more rules, or more with `*`, get an index when first asked.
 const FEW_RULES: u32 = 32;
@@ -39,8 +40,11 @@ struct Parser<'a> {
     body: &'a [u8],
     at: usize,
     line: u32,
+    /// The white space before the field being read.
+    lead: usize,
     writer: Writer,
     agents: Vec<Agent>,
+    tags: Vec<u8>,
     /// Offset of the run being written.
     run: Option<usize>,
     run_has_rules: bool,
@@ -63,8 +67,10 @@ impl<'a> Parser<'a> {
             body,
             at: 0,
             line: 0,
+            lead: 0,
             writer: Writer::with_capacity((body.len() / 2).min(32 * 1024) + 32),
             agents: Vec::new(),
+            tags: Vec::new(),
             run: None,
             run_has_rules: false,
             exact_rules: false,
@@ -80,47 +86,120 @@ impl<'a> Parser<'a> {
 
     fn finish(mut self) -> RobotsTxt {
         self.end_group();
-        RobotsTxt::new(self.writer.finish(), self.agents.into_boxed_slice())
+        RobotsTxt::new(self.writer.finish(), self.tags, self.agents)
     }
 
-    /// Reads the line at `at` and steps behind it. Fields spelt as usual are told apart by their
-    /// first eight octets; everything else takes the long way.
+    /// Reads the line at `at` and steps behind it. Most lines are told apart by their first octets;
+    /// the few that might be a misspelt field take the long way.
     #[inline]
     fn read_line(&mut self) {
+        let start = self.at;
+        while let Some(b' ' | b'\t') = self.body.get(self.at) {
+            self.at += 1;
+        }
+        self.lead = self.at - start;
+        let text = &self.body[self.at..];
+        match text.first() {
+            None | Some(b'\n' | b'\r') => self.end_record(),
+            Some(byte) if byte.is_ascii_alphabetic() => return self.read_field(text),
+            Some(0x0B | 0x0C) => return self.read_any_field(text),
+            // A comment, or nothing that could be a field's name to any reader.
+            Some(_) => {}
+        }
+        self.step_behind_line();
+    }
+
+    #[inline]
+    fn read_field(&mut self, text: &'a [u8]) {
         const LOWER: u64 = 0x2020_2020_2020_2020;
         const DISALLOW: u64 = u64::from_le_bytes(*b"disallow");
         const USER_AGE: u64 = u64::from_le_bytes(*b"user-age");
         const ALLOW: u64 = u64::from_le_bytes(*b"allow\0\0\0");
-        let text = &self.body[self.at..];
         let Some(head) = text.first_chunk::<12>() else {
-            return self.read_any_line();
+            return self.read_any_field(text);
         };
         let folded = u64::from_le_bytes(*head.first_chunk().expect("12 > 8")) | LOWER;
-        let (field, name) = if folded == DISALLOW && head[8] == b':' {
-            (Field::Disallow, 8)
+        if folded == DISALLOW && head[8] == b':' {
+            self.read_rule(Field::Disallow, text, 9);
         } else if folded & 0xFF_FFFF_FFFF == ALLOW && head[5] == b':' {
-            (Field::Allow, 5)
+            self.read_rule(Field::Allow, text, 6);
         } else if folded == USER_AGE && head[4] == b'-' && is_agent_end(&head[8..11]) {
-            (Field::UserAgent, 10)
+            self.read_agent(text, 11);
+        } else if matches!(
+            &folded.to_le_bytes()[..3],
+            b"use" | b"all" | b"dis" | b"dia"
+        ) {
+            self.read_any_field(text);
         } else {
-            return self.read_any_line();
-        };
-        let value = &text[name + 1..];
-        let end = memchr3(b'\n', b'\r', b'#', value).unwrap_or(value.len());
-        if name + 1 + end > GOOGLE_LINE_BYTES {
-            return self.read_any_line();
+            self.read_directive(text);
         }
-        let after = &value[end..];
-        let value = trim(&value[..end]);
-        if memchr(0, value).is_some() {
-            return self.read_any_line();
+    }
+
+    #[inline]
+    fn read_rule(&mut self, field: Field, text: &'a [u8], colon_end: usize) {
+        let mut start = colon_end;
+        while let Some(b' ' | b'\t') = text.get(start) {
+            start += 1;
         }
-        self.at = self.body.len() - after.len();
+        let mut end = start;
+        while let Some(&byte) = text.get(end)
+            && spelling::is_plain(byte)
+        {
+            end += 1;
+        }
+        let plain = end - start;
+        let mut traits = 0;
+        while let Some(&byte) = text.get(end) {
+            let more = spelling::TRAITS[usize::from(byte)];
+            if more & spelling::ENDS_VALUE != 0 {
+                break;
+            }
+            traits |= more;
+            end += 1;
+        }
+        if traits & spelling::NUL != 0 || self.lead + end > GOOGLE_LINE_BYTES {
+            return self.read_any_field(text);
+        }
+        self.at += end;
         self.step_behind_line();
-        match field {
-            Field::UserAgent => self.push_agent(EXACT | GOOGLE, value),
-            _ => self.push_rule(field, EXACT | GOOGLE, value),
+        self.push_rule(
+            field,
+            EXACT | GOOGLE,
+            Scanned {
+                value: &text[start..end],
+                plain,
+                traits,
+            },
+        );
+    }
+
+    fn read_agent(&mut self, text: &'a [u8], colon_end: usize) {
+        let value = &text[colon_end..];
+        let end = memchr3(b'\n', b'\r', b'#', value).unwrap_or(value.len());
+        if self.lead + colon_end + end > GOOGLE_LINE_BYTES || memchr(0, &value[..end]).is_some() {
+            return self.read_any_field(text);
         }
+        self.at += colon_end + end;
+        self.step_behind_line();
+        self.push_agent(EXACT | GOOGLE, trim(&value[..end]));
+    }
+
+    /// A field that no reader takes for a rule or a user-agent line.
+    fn read_directive(&mut self, text: &'a [u8]) {
+        let is_name = |byte: u8| spelling::TRAITS[usize::from(byte)] & spelling::IN_NAME != 0;
+        let name_end = text
+            .iter()
+            .take(NAME_BYTES + 8)
+            .position(|&byte| !is_name(byte));
+        if let Some(colon) = name_end.filter(|&end| text[end] == b':') {
+            let name = trim(&text[..colon]);
+            let value = &text[colon + 1..];
+            let value = &value[..memchr3(b'\n', b'\r', b'#', value).unwrap_or(value.len())];
+            if name.len() <= NAME_BYTES {
+                self.push_other(EXACT | GOOGLE, name, trim(value));
+            }
+        }
+        self.step_behind_line();
     }
 
     /// Steps behind the end of the line which `at` stands in or at.
@@ -139,21 +218,16 @@ impl<'a> Parser<'a> {
         };
     }
 
-    fn read_any_line(&mut self) {
-        let text = &self.body[self.at..];
-        let first = text.iter().position(|&byte| !matches!(byte, b' ' | b'\t'));
-        match first.map(|first| text[first]) {
-            None | Some(b'\n' | b'\r') => self.end_record(),
-            Some(b'#') => {}
-            Some(_) => {
-                let line = &text[..memchr2(b'\n', b'\r', text).unwrap_or(text.len())];
-                let (exact, google) = (line::statement(line), line::google_statement(line));
-                if trim(line).is_empty() {
-                    self.end_record();
-                }
-                self.push_statements(exact, google);
-            }
+    /// Reads a line as each reader does, letter by letter.
+    #[cold]
+    fn read_any_field(&mut self, text: &'a [u8]) {
+        let line = &text[..memchr2(b'\n', b'\r', text).unwrap_or(text.len())];
+        if trim(line).is_empty() {
+            self.end_record();
         }
+        // The white space before the field counts for the length Google's parser keeps.
+        let google_line = &self.body[self.at - self.lead..self.at + line.len()];
+        self.push_statements(line::statement(line), line::google_statement(google_line));
         self.step_behind_line();
     }
 
@@ -185,16 +259,19 @@ impl<'a> Parser<'a> {
         match statement.field {
             Field::UserAgent => self.push_agent(seen_by, statement.value),
             Field::Allow | Field::Disallow => {
-                self.push_rule(statement.field, seen_by, statement.value);
+                self.push_rule(statement.field, seen_by, Scanned::new(statement.value));
             }
             Field::Other if is_directive(statement.name) => {
-                let open = if self.record_open { RECORD } else { 0 };
-                let tag = seen_by | open;
-                self.writer
-                    .push_other(tag, self.line, statement.name, statement.value);
+                self.push_other(seen_by, statement.name, statement.value);
             }
             Field::Other => {}
         }
+    }
+
+    fn push_other(&mut self, seen_by: u8, name: &[u8], value: &[u8]) {
+        let open = if self.record_open { RECORD } else { 0 };
+        self.writer
+            .push_other(seen_by | open, self.line, name, value);
     }
 
     fn push_agent(&mut self, seen_by: u8, value: &[u8]) {
@@ -219,12 +296,12 @@ impl<'a> Parser<'a> {
             self.google_rules = false;
         }
         let offset = self.writer.push_agent(seen_by, self.line, value);
-        self.agents
-            .push(Agent::new(offset, agent::hash_of_value(value)));
+        self.agents.push(Agent::new(offset));
+        self.tags.push(agent::tag_of_value(value));
     }
 
     #[inline]
-    fn push_rule(&mut self, field: Field, seen_by: u8, value: &[u8]) {
+    fn push_rule(&mut self, field: Field, seen_by: u8, value: Scanned<'_>) {
         // Rules before any user-agent line are for nobody (RFC 9309 §2.2.1).
         if self.agents.is_empty() {
             return;
@@ -234,7 +311,7 @@ impl<'a> Parser<'a> {
         }
         let rule = RuleToWrite::new(field, seen_by, value);
         self.group_rules += 1;
-        self.group_wild_rules += u32::from(rule.form != super::stream::PLAIN);
+        self.group_wild_rules += u32::from(rule.form != PLAIN);
         self.writer.push_rule(&rule, self.line);
         self.run_has_rules = true;
         let exact = seen_by & EXACT != 0;
@@ -279,9 +356,8 @@ fn is_agent_end(text: &[u8]) -> bool {
 
 /// Whether a field's name could be a directive's; scripts and markup are full of colons.
 fn is_directive(name: &[u8]) -> bool {
+    let in_name = |&byte: &u8| spelling::TRAITS[usize::from(byte)] & spelling::IN_NAME != 0;
     name.len() <= NAME_BYTES
         && name.first().is_some_and(u8::is_ascii_alphabetic)
-        && name
-            .iter()
-            .all(|&b| b.is_ascii_alphanumeric() || b"-_ ".contains(&b) || is_space(b))
+        && name.iter().all(in_name)
 }

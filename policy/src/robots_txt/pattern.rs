@@ -21,7 +21,7 @@ impl<'a> Path<'a> {
         let octets = match dialect {
             Dialect::Google => Cow::Borrowed(path),
             Dialect::Rfc9309 | Dialect::Strictest => {
-                rewritten(path, spelling::traits(path) == 0, spelling::push_literal)
+                rewritten(path, spelling::all_plain(path), spelling::push_literal)
             }
             // "The path portion of the URL", says the draft of 1996 (§3.2.2): no query.
             Dialect::Koster1996 => {
@@ -145,9 +145,9 @@ impl Pattern {
         self.octets
     }
 
-    /// The pattern as plain octets that a path starts with, if it is that simple.
-    pub(crate) fn as_prefix(&self) -> Option<&[u8]> {
-        (self.stars.is_empty() && !self.anchored).then_some(&self.literals)
+    /// Whether the pattern matches just what starts with its only part.
+    pub(crate) fn is_prefix(&self) -> bool {
+        self.stars.is_empty() && !self.anchored
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {

@@ -97,39 +97,60 @@ impl RobotsTxt {
     }
 
     fn find_for(&self, reader: Reader, choice: Choice<'_>, path: &Path<'_>) -> Found {
-        let mut found = Found::NoGroup;
-        let mut best = None;
-        for agent in self.chosen_agents(reader, choice) {
-            found = Found::NoRule;
-            let rule = if agent.is_large() {
-                self.index(reader, agent).find(path)
-            } else {
-                find_in_group(&self.stream, reader, agent, path)
+        if reader.takes_first {
+            return match self.best_agent(reader, choice) {
+                Some(agent) => self
+                    .find_in(reader, agent, path)
+                    .map_or(Found::NoRule, Found::Rule),
+                None => Found::NoGroup,
             };
-            best = rule.map(|rule| rule.or(best)).or(best);
+        }
+        let mut found = Found::NoGroup;
+        let mut best: Option<Match> = None;
+        let mut next = 0;
+        while let Some(agent) = self.next_agent(reader, choice, &mut next) {
+            found = Found::NoRule;
+            if let Some(rule) = self.find_in(reader, agent, path)
+                && rule.beats(best.as_ref())
+            {
+                best = Some(rule);
+            }
         }
         best.map_or(found, Found::Rule)
     }
 
+    fn find_in(&self, reader: Reader, agent: Agent, path: &Path<'_>) -> Option<Match> {
+        if agent.is_large() {
+            self.index(reader, agent).find(path)
+        } else {
+            find_in_group(&self.stream, reader, agent, path)
+        }
+    }
+
     /// The user-agent lines by which groups are chosen: every one that names the crawler where
     /// groups merge, the first of the best where they do not.
-    pub(crate) fn chosen_agents<'a>(
-        &'a self,
-        reader: Reader,
-        choice: Choice<'a>,
-    ) -> impl Iterator<Item = Agent> + 'a {
-        let best = reader.takes_first.then(|| self.best_agent(reader, choice));
-        let hash = match choice {
-            Choice::Named(token) => token.hash(),
-            Choice::Everyone => agent::EVERYONE_HASH,
+    pub(crate) fn chosen_agents(&self, reader: Reader, choice: Choice<'_>) -> Vec<Agent> {
+        if reader.takes_first {
+            return self.best_agent(reader, choice).into_iter().collect();
+        }
+        let mut next = 0;
+        std::iter::from_fn(|| self.next_agent(reader, choice, &mut next)).collect()
+    }
+
+    /// The next user-agent line that names the crawler, where names are compared as a whole.
+    fn next_agent(&self, reader: Reader, choice: Choice<'_>, next: &mut usize) -> Option<Agent> {
+        let tag = match choice {
+            Choice::Named(token) => token.tag(),
+            Choice::Everyone => agent::EVERYONE,
         };
-        let agents: &[Agent] = if best.is_some() { &[] } else { &self.agents };
-        agents
-            .iter()
-            .filter(move |agent| agent.hash() == hash)
-            .filter(move |agent| self.agent_rank(reader, choice, **agent).is_some())
-            .copied()
-            .chain(best.flatten())
+        loop {
+            let index = *next + position(tag, self.tags.get(*next..)?)?;
+            *next = index + 1;
+            let agent = self.agents[index];
+            if self.agent_rank(reader, choice, agent).is_some() {
+                return Some(agent);
+            }
+        }
     }
 
     fn best_agent(&self, reader: Reader, choice: Choice<'_>) -> Option<Agent> {
@@ -161,6 +182,15 @@ impl RobotsTxt {
             .get_or_insert_with((agent.offset(), reader.dialect), || {
                 Index::new(reader.dialect, reader.group(&self.stream, agent))
             })
+    }
+}
+
+fn position(tag: u8, tags: &[u8]) -> Option<usize> {
+    const FEW: usize = 16;
+    if tags.len() <= FEW {
+        tags.iter().position(|&other| other == tag)
+    } else {
+        memchr::memchr(tag, tags)
     }
 }
 

@@ -11,7 +11,10 @@
 //!
 //! [`Index`]: super::index::Index
 
-use super::line::Field;
+use memchr::memrchr;
+
+use super::line::{Field, trim};
+use crate::spelling;
 
 /// Begins a stretch of user-agent lines and rules; its flags say for whom a new group begins.
 pub(crate) const RUN: u8 = 0;
@@ -244,50 +247,64 @@ pub(crate) struct RuleToWrite<'a> {
 impl<'a> RuleToWrite<'a> {
     /// Classifies a value by what it holds.
     #[inline]
-    pub(crate) fn new(field: Field, seen_by: u8, value: &'a [u8]) -> Self {
+    pub(crate) fn new(field: Field, seen_by: u8, scanned: Scanned<'a>) -> Self {
+        let trimmed = trim(scanned.value);
+        let cut = trimmed.len() < scanned.value.len();
+        let Scanned {
+            value,
+            plain,
+            traits,
+        } = if cut { Scanned::new(trimmed) } else { scanned };
         let allow = field == Field::Allow;
-        let traits = crate::spelling::traits(value);
-        let (form, plain) = if traits == 0 && !(allow && means_directory(value)) {
-            (PLAIN, value.len())
+        let directory = allow && means_directory(value);
+        let form = if directory {
+            SPECIAL
+        } else if plain == value.len() {
+            PLAIN
+        } else if spelling::is_wild(value, traits) {
+            WILD
         } else {
-            form_of(allow, value)
+            SPECIAL
+        };
+        // `…/index.html` also means `…/`: only what stands before the name is sure.
+        let sure = if directory {
+            memrchr(b'/', value).map_or(0, |at| at + 1)
+        } else {
+            plain
         };
         Self {
             allow,
             seen_by,
             form,
-            plain,
+            plain: plain.min(sure),
             value,
         }
     }
 }
 
-/// The form of a value that is not plain, and how much of its start is.
-#[cold]
-fn form_of(allow: bool, value: &[u8]) -> (u8, usize) {
-    let plain = value
-        .iter()
-        .position(|&byte| !crate::spelling::is_plain(byte));
-    let plain = plain.unwrap_or(value.len());
-    let body = value.strip_suffix(b"$").unwrap_or(value);
-    let wild = body
-        .iter()
-        .all(|&byte| byte == b'*' || crate::spelling::is_plain(byte));
-    let form = if wild && !(allow && means_directory(value)) {
-        WILD
-    } else {
-        SPECIAL
-    };
-    let plain = if allow && means_directory(value) {
-        // `…/index.html` also means `…/`: only what stands before the name is sure.
-        plain.min(memchr::memrchr(b'/', value).map_or(0, |slash| slash + 1))
-    } else {
-        plain
-    };
-    (form, plain)
+/// A rule's value, white space behind it perhaps included, with what was seen while reading it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scanned<'a> {
+    pub(crate) value: &'a [u8],
+    /// How many octets of its start are plain.
+    pub(crate) plain: usize,
+    /// The traits of the octets after those.
+    pub(crate) traits: u8,
+}
+
+impl<'a> Scanned<'a> {
+    pub(crate) fn new(value: &'a [u8]) -> Self {
+        let plain = value.iter().position(|&byte| !spelling::is_plain(byte));
+        let plain = plain.unwrap_or(value.len());
+        Self {
+            value,
+            plain,
+            traits: spelling::traits(&value[plain..]),
+        }
+    }
 }
 
 /// Whether Google's parser takes an allow rule to mean a directory too: `…/index.htm…`.
 pub(crate) fn means_directory(value: &[u8]) -> bool {
-    memchr::memrchr(b'/', value).is_some_and(|slash| value[slash..].starts_with(b"/index.htm"))
+    memrchr(b'/', value).is_some_and(|slash| value[slash..].starts_with(b"/index.htm"))
 }
