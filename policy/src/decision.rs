@@ -107,7 +107,7 @@ pub struct Decision<'a> {
     reason: Reason,
     dialect: Dialect,
     /// Where the deciding rule is.
-    offset: Option<u32>,
+    rule: Option<Match>,
     robots: Option<&'a RobotsTxt>,
     tokens: &'a [ProductToken],
 }
@@ -134,13 +134,13 @@ impl Decision<'_> {
     /// The number of the deciding rule's line, from 1.
     #[must_use]
     pub fn line(&self) -> Option<u32> {
-        Some(self.robots?.line(self.offset? as usize))
+        Some(self.robots?.line(self.rule?.offset()))
     }
 
     /// The deciding rule, such as `Disallow: /private`.
     #[must_use]
     pub fn rule(&self) -> Option<String> {
-        self.robots?.rule_text(self.offset? as usize)
+        self.robots?.rule_text(self.rule?.offset())
     }
 
     /// The values of the user-agent lines of the group used, merged groups included.
@@ -273,17 +273,14 @@ fn decide_in_one<'a>(
                     robots,
                     ..simply(Verdict::Allow, Reason::NoMatchingRule)
                 },
-                Found::Rule(Match {
-                    octets,
-                    allow,
-                    offset,
-                }) => {
+                Found::Rule(rule) => {
                     // To Google's parser an empty value matches, but decides nothing.
-                    let decides = octets > 0 || dialect != Dialect::Google;
+                    let decides = rule.octets() > 0 || dialect != Dialect::Google;
+                    let verdict = Verdict::from_allow(rule.is_allow() || !decides);
                     Decision {
                         robots,
-                        offset: Some(offset),
-                        ..simply(Verdict::from_allow(allow || !decides), Reason::Rule)
+                        rule: Some(rule),
+                        ..simply(verdict, Reason::Rule)
                     }
                 }
             }
@@ -308,7 +305,7 @@ fn without_rule(
         verdict,
         reason,
         dialect,
-        offset: None,
+        rule: None,
         robots: None,
         tokens,
     }

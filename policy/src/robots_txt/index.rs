@@ -143,11 +143,7 @@ impl Entry {
                 .into_iter()
                 .flatten()
             {
-                let rule = Match {
-                    octets: pattern.octets(),
-                    allow,
-                    offset: small(event.offset),
-                };
+                let rule = Match::new(pattern.octets(), allow, event.offset);
                 let prefix = pattern.parts().next().unwrap_or_default().to_vec();
                 let wild = (!pattern.is_prefix()).then_some(pattern);
                 entries.push(Self { prefix, wild, rule });
@@ -356,10 +352,6 @@ fn small(number: usize) -> u32 {
 }
 
 /// Sorts what decides first to the front.
-fn decides(takes_first: bool, rule: Match) -> (Reverse<u32>, bool, u32) {
-    if takes_first {
-        (Reverse(0), false, rule.offset)
-    } else {
-        (Reverse(rule.octets), !rule.allow, rule.offset)
-    }
+fn decides(takes_first: bool, rule: Match) -> Reverse<(u64, Match)> {
+    Reverse((if takes_first { rule.early() } else { 0 }, rule))
 }

@@ -169,7 +169,7 @@ impl Pattern {
     }
 
     pub(crate) fn matches(&self, path: &Path<'_>) -> bool {
-        matches(self.parts(), self.stars.len(), self.anchored, path.octets())
+        matches(self.parts(), self.anchored, path.octets())
     }
 }
 
@@ -185,36 +185,31 @@ pub(crate) fn matches_wild(value: &[u8], path: &[u8]) -> bool {
         [body @ .., b'$'] => (body, true),
         body => (body, false),
     };
-    let stars = memchr::memchr_iter(b'*', body).count();
-    matches(body.split(|&byte| byte == b'*'), stars, anchored, path)
+    matches(body.split(|&byte| byte == b'*'), anchored, path)
 }
 
 /// Matches parts between stars from left to right, each at its first place, the last one at the
 /// end if anchored. The first place is always good enough, since more of the path is left for
 /// what follows; so each octet of the path is passed once.
-fn matches<'a>(
-    mut parts: impl Iterator<Item = &'a [u8]>,
-    stars: usize,
-    anchored: bool,
-    path: &[u8],
-) -> bool {
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = path.strip_prefix(first) else {
+fn matches<'a>(mut parts: impl Iterator<Item = &'a [u8]>, anchored: bool, path: &[u8]) -> bool {
+    let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else {
         return false;
     };
-    if stars == 0 {
+    let Some(mut part) = parts.next() else {
         return !anchored || rest.is_empty();
-    }
-    for (index, part) in parts.enumerate() {
-        if anchored && index + 1 == stars {
-            return rest.ends_with(part);
-        }
+    };
+    for next in parts {
         match find(rest, part) {
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
         }
+        part = next;
     }
-    true
+    if anchored {
+        rest.ends_with(part)
+    } else {
+        find(rest, part).is_some()
+    }
 }
 
 /// Where `part` first is. Preparing a proper searcher costs more than most searches here.

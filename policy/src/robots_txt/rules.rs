@@ -1,7 +1,9 @@
 //! The rule that decides: one pass over the rules of a crawler's groups.
 
+use std::num::NonZeroU64;
+
 use super::index::Index;
-use super::pattern::{Path, Pattern, head_mask, matches_wild};
+use super::pattern::{Path, Pattern, matches_wild};
 use super::stream::{ALLOW, DISALLOW, EXACT, Event, GOOGLE, PLAIN, RECORD, RUN, WILD, events};
 use super::{Agent, RobotsTxt, agent};
 use crate::{Dialect, ProductToken};
@@ -14,27 +16,38 @@ pub(crate) enum Found {
     Rule(Match),
 }
 
-/// A rule that matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Match {
-    /// How specific it is; zero where order decides.
-    pub(crate) octets: u32,
-    pub(crate) allow: bool,
-    /// Where its event is; rules compare by it as they stand in the file.
-    pub(crate) offset: u32,
-}
+/// A rule that matches, as a number that is the greater the sooner the rule decides: the octets
+/// of its pattern, whether it allows, and that it stands early in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Match(NonZeroU64);
 
 impl Match {
-    /// Most octets first; allow before disallow; the earlier line before the later.
-    pub(crate) fn beats(&self, other: Option<&Self>) -> bool {
-        let rank = |rule: &Self| (rule.octets, rule.allow, u32::MAX - rule.offset);
-        other.is_none_or(|other| rank(self) > rank(other))
+    const ALLOW: u64 = 1 << 32;
+    const EARLY: u64 = Self::ALLOW - 1;
+
+    /// Takes the octets of the pattern, zero where order decides, and the offset of the event.
+    pub(crate) fn new(octets: u32, allow: bool, offset: usize) -> Self {
+        let allow = if allow { Self::ALLOW } else { 0 };
+        let early = Self::EARLY - offset as u64;
+        let number = u64::from(octets) << 33 | allow | early;
+        Self(NonZeroU64::new(number).expect("offsets are far below 4 GiB"))
     }
 
-    fn or(self, other: Option<Self>) -> Self {
-        other
-            .filter(|other| other.beats(Some(&self)))
-            .unwrap_or(self)
+    pub(crate) fn octets(self) -> u32 {
+        (self.0.get() >> 33) as u32
+    }
+
+    pub(crate) fn is_allow(self) -> bool {
+        self.0.get() & Self::ALLOW != 0
+    }
+
+    pub(crate) fn offset(self) -> usize {
+        (Self::EARLY - self.early()) as usize
+    }
+
+    /// Where this rule stands among those of which the first decides: the greater the earlier.
+    pub(crate) fn early(self) -> u64 {
+        self.0.get() & Self::EARLY
     }
 }
 
@@ -110,11 +123,7 @@ impl RobotsTxt {
         let mut next = 0;
         while let Some(agent) = self.next_agent(reader, choice, &mut next) {
             found = Found::NoRule;
-            if let Some(rule) = self.find_in(reader, agent, path)
-                && rule.beats(best.as_ref())
-            {
-                best = Some(rule);
-            }
+            best = best.max(self.find_in(reader, agent, path));
         }
         best.map_or(found, Found::Rule)
     }
@@ -195,23 +204,18 @@ fn position(tag: u8, tags: &[u8]) -> Option<usize> {
 }
 
 fn find_in_group(stream: &[u8], reader: Reader, agent: Agent, path: &Path<'_>) -> Option<Match> {
-    let mut best: Option<Match> = None;
+    let mut best = None;
     for event in events(stream, agent.offset()) {
         match event.kind() {
             ALLOW | DISALLOW if event.tag & reader.sees != 0 => {
-                let (value, plain) = event.rule();
-                if (super::pattern::head(value) ^ path.head()) & head_mask(plain) != 0 {
+                if !event.may_match(stream, path.head()) {
                     continue;
                 }
-                let Some(rule) = match_rule(&event, value, reader.dialect, path) else {
-                    continue;
-                };
-                if reader.takes_first {
-                    return Some(rule);
+                let rule = match_rule(&event, reader.dialect, path);
+                if rule.is_some() && reader.takes_first {
+                    return rule;
                 }
-                if rule.beats(best.as_ref()) {
-                    best = Some(rule);
-                }
+                best = best.max(rule);
             }
             RUN if event.tag & reader.ends != 0 => break,
             _ => {}
@@ -220,31 +224,34 @@ fn find_in_group(stream: &[u8], reader: Reader, agent: Agent, path: &Path<'_>) -
     best
 }
 
-fn match_rule(event: &Event<'_>, value: &[u8], dialect: Dialect, path: &Path<'_>) -> Option<Match> {
-    let octets = u32::try_from(value.len()).expect("the limit is below 4 GiB");
+fn match_rule(event: &Event<'_>, dialect: Dialect, path: &Path<'_>) -> Option<Match> {
+    let (value, _) = event.rule();
+    let allow = event.kind() == ALLOW;
+    let takes_first = matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml);
     let octets = match event.form() {
         // An empty value is no rule, but to Google's parser one that decides nothing.
-        PLAIN if octets == 0 && dialect != Dialect::Google => None,
-        PLAIN => path.octets().starts_with(value).then_some(octets),
+        PLAIN if value.is_empty() && dialect != Dialect::Google => None,
+        PLAIN => path.octets().starts_with(value).then_some(value.len()),
         WILD if dialect != Dialect::Koster1996 => {
-            matches_wild(value, path.octets()).then_some(octets)
+            matches_wild(value, path.octets()).then_some(value.len())
         }
-        _ => match_special(event.kind() == ALLOW, value, dialect, path),
+        _ => match_special(allow, value, dialect, path),
     };
-    let takes_first = matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml);
-    octets.map(|octets| Match {
-        octets: if takes_first { 0 } else { octets },
-        allow: event.kind() == ALLOW,
-        offset: u32::try_from(event.offset).expect("the limit is below 4 GiB"),
-    })
+    let octets = octets?;
+    let octets = if takes_first {
+        0
+    } else {
+        u32::try_from(octets).expect("far below 4 GiB")
+    };
+    Some(Match::new(octets, allow, event.offset))
 }
 
 #[cold]
-fn match_special(allow: bool, value: &[u8], dialect: Dialect, path: &Path<'_>) -> Option<u32> {
+fn match_special(allow: bool, value: &[u8], dialect: Dialect, path: &Path<'_>) -> Option<usize> {
     let pattern = Pattern::new(value, dialect);
     if pattern.matches(path) {
-        return Some(pattern.octets());
+        return Some(pattern.octets() as usize);
     }
     let directory = Pattern::of_directory(value).filter(|_| allow && dialect == Dialect::Google)?;
-    directory.matches(path).then(|| directory.octets())
+    directory.matches(path).then(|| directory.octets() as usize)
 }

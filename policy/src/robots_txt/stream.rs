@@ -14,6 +14,7 @@
 use memchr::memrchr;
 
 use super::line::{Field, trim};
+use super::pattern::head_mask;
 use crate::spelling;
 
 /// Begins a stretch of user-agent lines and rules; its flags say for whom a new group begins.
@@ -59,6 +60,8 @@ pub(crate) struct Event<'a> {
     pub(crate) distance: u32,
     pub(crate) payload: &'a [u8],
     pub(crate) offset: usize,
+    /// Where the payload is.
+    start: usize,
 }
 
 impl<'a> Event<'a> {
@@ -80,6 +83,21 @@ impl<'a> Event<'a> {
             [plain, value @ ..] if self.form() != PLAIN => (value, usize::from(*plain)),
             value => (value, value.len()),
         }
+    }
+
+    /// Whether a path with this head could match the rule: the plain start of its value agrees.
+    #[inline]
+    pub(crate) fn may_match(&self, stream: &[u8], path_head: u64) -> bool {
+        let short = self.payload.first().copied().map_or(0, usize::from);
+        let (start, plain) = match self.form() {
+            PLAIN => (self.start, self.payload.len()),
+            _ => (self.start + 1, short),
+        };
+        // The padding makes eight octets, and the mask takes off what is not the value's.
+        let head = stream[start..]
+            .first_chunk()
+            .map_or(0, |head| u64::from_le_bytes(*head));
+        (head ^ path_head) & head_mask(plain) == 0
     }
 
     /// A user-agent line's number and value.
@@ -140,6 +158,7 @@ impl<'a> Iterator for Events<'a> {
             distance: u32::from(distance),
             payload: &self.stream[start..self.offset],
             offset,
+            start,
         })
     }
 }
