@@ -9,6 +9,7 @@ mod pattern;
 mod rules;
 mod stream;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 pub(crate) use agent::tag_of_value;
@@ -16,7 +17,7 @@ pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use pattern::Path;
 pub(crate) use rules::{Choice, Found, Match, Reader};
 
-use crate::{Dialect, ProductToken};
+use crate::{Dialect, Origin, ProductToken};
 use index::Indexes;
 use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, RUN, events};
 
@@ -95,10 +96,31 @@ impl RobotsTxt {
         self.stream.len() + self.tags.len() + size_of_val(&*self.agents) + self.indexes.heap_bytes()
     }
 
-    /// The sitemaps named anywhere in the file, in its order, as written.
+    /// The sitemaps named anywhere in the file, in its order, as written, each once. A value that
+    /// is not UTF-8 names none.
     pub fn sitemaps(&self) -> impl Iterator<Item = String> + '_ {
+        let mut seen = HashSet::new();
         self.directives_named(&["sitemap", "site-map", "site map"])
             .map(|directive| directive.value)
+            .filter(move |value| !value.contains('\u{FFFD}') && seen.insert(value.clone()))
+    }
+
+    /// The sitemaps as absolute URIs: a value without a scheme is taken as a path on this origin,
+    /// as crawlers do although the sitemap protocol asks for the whole URI.
+    pub fn absolute_sitemaps(&self, origin: &Origin) -> impl Iterator<Item = String> + '_ {
+        let origin = origin.to_string();
+        self.sitemaps().map(move |value| {
+            let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
+            let has_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+            match value.strip_prefix('/') {
+                _ if has_scheme => value,
+                Some(path) => format!("{origin}/{path}"),
+                None => format!("{origin}/{value}"),
+            }
+        })
     }
 
     /// The preferred host (`Host`, Yandex): the first value that could be a host name.
