@@ -25,12 +25,14 @@
 //! - [`RobotsTxt`]: the file, parsed once for every [`Dialect`].
 //! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
 //!   spelling of it, as a proxy must.
+//! - [`lint`] says what is wrong with a file, or read differently by different dialects.
 
 #![warn(missing_docs)]
 
 mod decision;
 mod dialect;
 mod host;
+mod lint;
 mod origin;
 mod product_token;
 mod robots_txt;
@@ -40,6 +42,7 @@ mod user_agent;
 
 pub use decision::{AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_strictly};
 pub use dialect::{Dialect, UnknownDialect};
+pub use lint::{Finding, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan};

@@ -95,7 +95,7 @@ pub(crate) fn all_plain(text: &[u8]) -> bool {
 /// What `TRAITS` says about being plain, without the table.
 #[inline]
 const fn not_plain(byte: u8) -> u8 {
-    let outside = byte.wrapping_sub(b'!') >= b'~' - b'!' + 1;
+    let outside = byte.wrapping_sub(b'!') > b'~' - b'!';
     let quote_to_percent = byte.wrapping_sub(b'"') < 4;
     let braces = byte.wrapping_sub(b'{') < 3;
     let angle = byte & 0xFD == b'<';

@@ -1,6 +1,6 @@
 //! A line of robots.txt: what its field is, to each reader.
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 /// Google's parser keeps this many octets of a line (8 × 2,083, less one for its terminator).
 pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
@@ -20,6 +20,27 @@ pub(crate) struct Statement<'a> {
     pub(crate) field: Field,
     pub(crate) name: &'a [u8],
     pub(crate) value: &'a [u8],
+}
+
+/// Cuts a file into lines that end in CR, LF or both, numbered from 1.
+pub(crate) fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let mut rest = body;
+    let mut number = 0;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        number += 1;
+        let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (line, after) = rest.split_at(end);
+        let ending = if after.starts_with(b"\r\n") {
+            2
+        } else {
+            after.len().min(1)
+        };
+        rest = &after[ending..];
+        Some((number, line))
+    })
 }
 
 /// Reads a line as RFC 9309 and the older texts do: the field is spelt exactly, the colon is

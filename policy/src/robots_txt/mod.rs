@@ -13,7 +13,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 pub(crate) use agent::tag_of_value;
+pub(crate) use beside::seconds;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
+pub(crate) use line::{
+    Field, GOOGLE_LINE_BYTES, Statement, google_statement, lines as numbered_lines,
+    statement as exact_statement,
+};
 pub(crate) use pattern::Path;
 pub(crate) use rules::{Choice, Found, Match, Reader};
 
@@ -23,7 +28,7 @@ use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, RUN, events};
 
 /// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
 /// that Google reads.
-const DEFAULT_LIMIT_BYTES: usize = 500 * 1024;
+pub(crate) const DEFAULT_LIMIT_BYTES: usize = 500 * 1024;
 
 /// No file is read further than this, whatever limit is given: offsets have four octets, and a
 /// statement takes at most a few octets more than its line.
@@ -143,7 +148,7 @@ impl RobotsTxt {
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
         self.group_directives(dialect, tokens)
             .filter(|directive| directive.is(&["crawl-delay", "crawldelay", "crawl delay"]))
-            .find_map(|directive| beside::seconds(&directive.value))
+            .find_map(|directive| seconds(&directive.value))
     }
 
     /// How many requests in how much time a crawler may make, and when (`Request-rate`).
