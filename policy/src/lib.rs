@@ -32,7 +32,9 @@
 mod decision;
 mod dialect;
 mod host;
+pub mod lifecycle;
 mod lint;
+mod name_tag;
 mod origin;
 mod product_token;
 mod robots_txt;

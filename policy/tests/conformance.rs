@@ -120,6 +120,16 @@ fn statements(case: &Case) -> impl Iterator<Item = Judged> {
     if let Some(host) = &case.host {
         expect("host", format!("{:?}", robots.host()), format!("{host:?}"));
     }
+    statements_of_group(case, &robots, &mut expect);
+    judged.into_iter()
+}
+
+fn statements_of_group(
+    case: &Case,
+    robots: &RobotsTxt,
+    expect: &mut impl FnMut(&str, String, String),
+) {
+    let (dialect, tokens) = (Dialect::Rfc9309, case.tokens());
     if let Some((rates, only_first)) = case.expected_rates() {
         let found = robots.request_rates(dialect, &tokens);
         let found: Vec<_> = found
@@ -146,14 +156,13 @@ fn statements(case: &Case) -> impl Iterator<Item = Judged> {
         expect("clean_param", format!("{found:?}"), format!("{expected:?}"));
     }
     for (name, expected) in case.directives() {
-        let found: Vec<String> = directives(&robots, &name, case);
+        let found: Vec<String> = directives(robots, &name, case);
         expect(&name, format!("{found:?}"), format!("{expected:?}"));
     }
     for (name, expected) in case.first_directives() {
-        let found = directives(&robots, &name, case).into_iter().next();
+        let found = directives(robots, &name, case).into_iter().next();
         expect(&name, format!("{found:?}"), format!("{expected:?}"));
     }
-    judged.into_iter()
 }
 
 /// The values of a directive: of the crawler's group, or of the file where it speaks to all.

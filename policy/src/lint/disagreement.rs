@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Findings;
+use super::finding::Findings;
 use super::statement::Line;
 use crate::robots_txt::Field;
 use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};

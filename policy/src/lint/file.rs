@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr_iter};
 
-use super::Findings;
+use super::finding::Findings;
 use crate::robots_txt::{DEFAULT_LIMIT_BYTES, GOOGLE_LINE_BYTES, numbered_lines};
 
 pub(super) fn check(body: &[u8], findings: &mut Findings) {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::finding::{Findings, show};
 use super::statement::Line;
-use super::{Findings, show};
 use crate::robots_txt::Field;
 
 /// A group while it is being read.

@@ -1,6 +1,6 @@
 //! What is wrong with single statements: unknown names, misspellings, values out of place.
 
-use super::{Findings, show};
+use super::finding::{Findings, show};
 use crate::robots_txt::{Field, Statement, exact_statement, google_statement, numbered_lines};
 
 /// Directives in use beside rules, in lower case.

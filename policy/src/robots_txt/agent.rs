@@ -1,22 +1,32 @@
-//! Whether a user-agent line means a crawler.
+//! User-agent lines: where they are, and whether one means a crawler.
 
 use super::line::is_space;
+use crate::name_tag::is_letter;
 use crate::{Dialect, ProductToken};
 
-/// The tag of all values that start with `*`.
-pub(crate) const EVERYONE: u8 = 0;
+/// Where a user-agent line is in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agent(u32);
 
-/// A hash of what all ways of comparing names but substrings and prefixes agree on: the letters,
-/// `_` and `-` a name starts with, in lower case. Equal names have equal tags.
-pub(crate) fn tag_of_value(value: &[u8]) -> u8 {
-    if value.first() == Some(&b'*') {
-        return EVERYONE;
+impl Agent {
+    const LARGE: u32 = 1 << 31;
+
+    pub(crate) fn new(offset: usize) -> Self {
+        Self(u32::try_from(offset).expect("the limit is below 2 GiB"))
     }
-    let letters = value.iter().take_while(|&&byte| is_letter(byte));
-    let hash = letters.fold(0x811C_9DC5_u32, |hash, byte| {
-        (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193)
-    });
-    u8::try_from(hash % 255).map_or(1, |hash| hash + 1)
+
+    pub(crate) fn offset(self) -> usize {
+        (self.0 & !Self::LARGE) as usize
+    }
+
+    /// Whether the group has so many rules that an index pays.
+    pub(crate) fn is_large(self) -> bool {
+        self.0 & Self::LARGE != 0
+    }
+
+    pub(crate) fn mark_large(&mut self) {
+        self.0 |= Self::LARGE;
+    }
 }
 
 /// Whether the line means every crawler not named elsewhere.
@@ -64,10 +74,6 @@ fn names(value: &[u8], name: &[u8]) -> bool {
 fn google(value: &[u8]) -> &[u8] {
     let end = value.iter().position(|&byte| !is_letter(byte));
     &value[..end.unwrap_or(value.len())]
-}
-
-fn is_letter(byte: u8) -> bool {
-    byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-')
 }
 
 fn contains(value: &[u8], name: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! An index of a large group's rules for one dialect, built when first asked.
+//! An index of the rules of large groups for one dialect, built when first asked.
 //!
 //! What stands before the first `*` of a rule, or all of it, is its prefix. The prefixes are
 //! sorted, each knowing the longest other one it starts with, so one binary search finds all
@@ -9,58 +9,68 @@
 use std::cmp::Reverse;
 use std::sync::OnceLock;
 
+use super::found::Match;
 use super::pattern::{Path, Pattern, head};
-use super::rules::Match;
 use super::stream::{ALLOW, Event};
 use crate::Dialect;
 
-/// All indexes built so far. Large groups are few, so they hang on one chain.
+/// More indexes are not kept for one file. Each stands for a name under which a large group is
+/// asked for, and those are few unless somebody makes them up.
+const MAX_INDEXES: usize = 32;
+
+/// All indexes built so far, on one chain.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Indexes(OnceLock<Box<Link>>);
+pub(super) struct Indexes(OnceLock<Box<Link>>);
 
 #[derive(Clone, Debug)]
 struct Link {
-    key: (usize, Dialect),
+    dialect: Dialect,
+    name: Box<[u8]>,
     index: Index,
     next: Indexes,
 }
 
 impl Indexes {
-    pub(crate) fn get_or_insert_with(
+    /// The index for the groups that a dialect chooses for a name, in lower case; `None` if there
+    /// is no room for it.
+    pub(super) fn find_or_build(
         &self,
-        key: (usize, Dialect),
+        dialect: Dialect,
+        name: &[u8],
         build: impl Fn() -> Index,
-    ) -> &Index {
+    ) -> Option<&Index> {
         let mut links = self;
-        loop {
+        for _ in 0..MAX_INDEXES {
             let link = links.0.get_or_init(|| {
                 Box::new(Link {
-                    key,
+                    dialect,
+                    name: name.into(),
                     index: build(),
                     next: Self::default(),
                 })
             });
-            if link.key == key {
-                return &link.index;
+            if link.dialect == dialect && *link.name == *name {
+                return Some(&link.index);
             }
             links = &link.next;
         }
+        None
     }
 
-    pub(crate) fn heap_bytes(&self) -> usize {
+    pub(super) fn heap_bytes(&self) -> usize {
         let mut sum = 0;
         let mut links = self;
         while let Some(link) = links.0.get() {
-            sum += size_of::<Link>() + link.index.heap_bytes();
+            sum += size_of::<Link>() + link.name.len() + link.index.heap_bytes();
             links = &link.next;
         }
         sum
     }
 }
 
-/// The rules of one group as one dialect reads them.
+/// The rules of some groups as one dialect reads them.
 #[derive(Clone, Debug)]
-pub(crate) struct Index {
+pub(super) struct Index {
     takes_first: bool,
     /// The texts of all prefixes.
     texts: Box<[u8]>,
@@ -154,7 +164,7 @@ impl Entry {
 }
 
 impl Index {
-    pub(crate) fn new<'a>(dialect: Dialect, events: impl Iterator<Item = Event<'a>>) -> Self {
+    pub(super) fn new<'a>(dialect: Dialect, events: impl Iterator<Item = Event<'a>>) -> Self {
         let takes_first = matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml);
         let mut entries = Entry::all(dialect, events);
         entries.sort_by(|one, other| {
@@ -180,7 +190,7 @@ impl Index {
     }
 
     /// The rule of this group that decides about a path.
-    pub(crate) fn find(&self, path: &Path<'_>) -> Option<Match> {
+    pub(super) fn find(&self, path: &Path<'_>) -> Option<Match> {
         let longest = self.longest_prefix(path)?;
         let mut best = longest.literal;
         let mut has = None;

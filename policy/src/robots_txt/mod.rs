@@ -2,6 +2,9 @@
 
 mod agent;
 mod beside;
+mod choose;
+mod compiled;
+mod found;
 mod index;
 mod line;
 mod parse;
@@ -12,19 +15,20 @@ mod stream;
 use std::collections::HashSet;
 use std::time::Duration;
 
-pub(crate) use agent::tag_of_value;
 pub(crate) use beside::seconds;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
+pub(crate) use choose::Reader;
+use compiled::Compiled;
+pub(crate) use found::{Found, Match};
 pub(crate) use line::{
     Field, GOOGLE_LINE_BYTES, Statement, google_statement, lines as numbered_lines,
     statement as exact_statement,
 };
 pub(crate) use pattern::Path;
-pub(crate) use rules::{Choice, Found, Match, Reader};
 
 use crate::{Dialect, Origin, ProductToken};
-use index::Indexes;
-use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, RUN, events};
+use agent::Agent;
+use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, events};
 
 /// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
 /// that Google reads.
@@ -38,38 +42,7 @@ const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 ///
 /// Kept are the statements, not the bytes: comments, prose and markup are gone.
 #[derive(Clone, Debug, Default)]
-pub struct RobotsTxt {
-    stream: Box<[u8]>,
-    /// A tag for each user-agent line: what to look at first.
-    tags: Box<[u8]>,
-    agents: Box<[Agent]>,
-    indexes: Indexes,
-}
-
-/// Where a user-agent line is in the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agent(u32);
-
-impl Agent {
-    const LARGE: u32 = 1 << 31;
-
-    fn new(offset: usize) -> Self {
-        Self(u32::try_from(offset).expect("the limit is below 2 GiB"))
-    }
-
-    fn offset(self) -> usize {
-        (self.0 & !Self::LARGE) as usize
-    }
-
-    /// Whether the group has so many rules that an index pays.
-    fn is_large(self) -> bool {
-        self.0 & Self::LARGE != 0
-    }
-
-    fn mark_large(&mut self) {
-        self.0 |= Self::LARGE;
-    }
-}
+pub struct RobotsTxt(Compiled);
 
 impl RobotsTxt {
     /// Reads a file's first 500 KiB (RFC 9309 §2.5). Whatever the bytes are, this succeeds:
@@ -83,22 +56,15 @@ impl RobotsTxt {
     /// as it goes.
     #[must_use]
     pub fn parse_with_limit(body: &[u8], limit_bytes: usize) -> Self {
-        parse::parse(&body[..body.len().min(limit_bytes).min(MAX_LIMIT_BYTES)])
-    }
-
-    fn new(stream: Box<[u8]>, tags: Vec<u8>, agents: Vec<Agent>) -> Self {
-        Self {
-            stream,
-            tags: tags.into(),
-            agents: agents.into(),
-            indexes: Indexes::default(),
-        }
+        Self(parse::parse(
+            &body[..body.len().min(limit_bytes).min(MAX_LIMIT_BYTES)],
+        ))
     }
 
     /// The bytes this file occupies on the heap, indexes built by decisions so far included.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.stream.len() + self.tags.len() + size_of_val(&*self.agents) + self.indexes.heap_bytes()
+        self.0.heap_bytes()
     }
 
     /// The sitemaps named anywhere in the file, in its order, as written, each once. A value that
@@ -172,7 +138,7 @@ impl RobotsTxt {
     /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
     /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        let numbered = events(&self.stream, 0).scan(0, |line, event| {
+        let numbered = events(&self.0.stream, 0).scan(0, |line, event| {
             *line += event.lines();
             Some((*line, event))
         });
@@ -181,34 +147,28 @@ impl RobotsTxt {
             .map(|(line, event)| directive(line, &event))
     }
 
-    /// The directives of the group chosen for a crawler. One between user-agent lines counts for
+    /// The directives of the groups chosen for a crawler. One between user-agent lines counts for
     /// the crawlers named before it. `strictest` chooses as `rfc9309` does.
-    #[must_use = "iterators do nothing unless they are used"]
-    pub fn group_directives(
-        &self,
+    pub fn group_directives<'a>(
+        &'a self,
         dialect: Dialect,
-        tokens: &[ProductToken],
-    ) -> impl Iterator<Item = Directive> + '_ {
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = Directive> + 'a {
         let reader = Reader::new(dialect);
-        let mut directives: Vec<Directive> = Vec::new();
-        for agent in self.choose(reader, tokens) {
-            // A second line that names the crawler in the same group adds nothing.
-            let last = directives.last().map_or(0, |directive| directive.line);
-            let mut line = 0;
-            for event in reader.group(&self.stream, agent) {
-                line = if event.kind() == AGENT {
-                    event.agent().0
-                } else {
-                    self.line(event.offset)
-                };
-                let open = !reader.takes_first || event.tag & RECORD != 0;
-                if event.kind() == OTHER && event.tag & EXACT != 0 && open && line > last {
-                    directives.push(directive(line, &event));
-                }
-            }
-            debug_assert!(line > 0);
-        }
-        directives.into_iter()
+        let choice = self.0.choice(reader, tokens).into_iter();
+        let events = choice.flat_map(move |choice| self.0.chosen_events(reader, choice));
+        let numbered = events.scan(0, |line, event| {
+            *line = if event.kind() == AGENT {
+                event.agent().0
+            } else {
+                *line + event.lines()
+            };
+            Some((*line, event))
+        });
+        numbered
+            .filter(move |(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .filter(move |(_, event)| !reader.takes_first || event.tag & RECORD != 0)
+            .map(|(line, event)| directive(line, &event))
     }
 
     fn directives_named<'a>(
@@ -218,53 +178,44 @@ impl RobotsTxt {
         self.directives().filter(|directive| directive.is(names))
     }
 
-    /// The user-agent lines by which the groups for a crawler are chosen: those of the first of
-    /// its names that has any, else those of `*`.
-    fn choose(&self, reader: Reader, tokens: &[ProductToken]) -> Vec<Agent> {
-        let names = tokens.iter().map(Choice::Named).chain([Choice::Everyone]);
-        names
-            .map(|choice| self.chosen_agents(reader, choice))
-            .find(|agents| !agents.is_empty())
-            .unwrap_or_default()
+    /// The rule that decides about a path.
+    pub(crate) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
+        self.0.find(reader, tokens, path)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.
     pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
         let reader = Reader::new(dialect);
-        let chosen = self.choose(reader, tokens);
+        let choice = self.0.choice(reader, tokens).into_iter();
+        let chosen = choice.flat_map(|choice| self.0.chosen_agents(reader, choice));
+        let mut chosen = chosen.map(Agent::offset).peekable();
         let mut names = Vec::new();
-        let mut group = Vec::new();
-        let mut is_chosen = false;
-        for event in events(&self.stream, 0) {
-            if event.kind() == RUN && event.tag & reader.ends != 0 {
-                names.append(&mut if is_chosen {
-                    std::mem::take(&mut group)
-                } else {
-                    Vec::new()
-                });
-                group.clear();
-                is_chosen = false;
+        // Where the group being read begins among the names, and whether it is chosen.
+        let (mut start, mut is_chosen) = (0, false);
+        for event in events(&self.0.stream, 0) {
+            if reader.ends_at(&event) {
+                names.truncate(if is_chosen { names.len() } else { start });
+                (start, is_chosen) = (names.len(), false);
             } else if event.kind() == AGENT && event.tag & reader.sees != 0 {
-                is_chosen |= chosen.iter().any(|agent| agent.offset() == event.offset);
-                group.push(String::from_utf8_lossy(event.agent().1).into_owned());
+                is_chosen |= chosen.next_if_eq(&event.offset).is_some();
+                names.push(String::from_utf8_lossy(event.agent().1).into_owned());
             }
         }
-        if is_chosen {
-            names.append(&mut group);
-        }
+        names.truncate(if is_chosen { names.len() } else { start });
         names
     }
 
     /// The number of the line whose event is at an offset.
     pub(crate) fn line(&self, offset: usize) -> u32 {
         let after = self
+            .0
             .agents
             .partition_point(|agent| agent.offset() <= offset);
         let start = after
             .checked_sub(1)
-            .map_or(0, |agent| self.agents[agent].offset());
+            .map_or(0, |agent| self.0.agents[agent].offset());
         let mut line = 0;
-        for event in events(&self.stream, start) {
+        for event in events(&self.0.stream, start) {
             line += event.lines();
             if event.kind() == AGENT {
                 line = event.agent().0;
@@ -278,7 +229,9 @@ impl RobotsTxt {
 
     /// The rule whose event is at an offset, as `Disallow: /private`.
     pub(crate) fn rule_text(&self, offset: usize) -> Option<String> {
-        let event = events(&self.stream, offset).next().filter(Event::is_rule)?;
+        let event = events(&self.0.stream, offset)
+            .next()
+            .filter(Event::is_rule)?;
         let name = if event.kind() == ALLOW {
             "Allow:"
         } else {

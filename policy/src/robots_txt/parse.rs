@@ -2,11 +2,11 @@
 
 use memchr::{memchr, memchr2, memchr3};
 
-use super::agent;
+use super::agent::Agent;
+use super::compiled::Compiled;
 use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
 use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Scanned, Writer};
-use super::{Agent, RobotsTxt};
-use crate::spelling;
+use crate::{name_tag, spelling};
 
 /// Groups with more rules, or more with `*`, get an index when first asked.
 const FEW_RULES: u32 = 32;
@@ -15,7 +15,7 @@ const FEW_WILD_RULES: u32 = 4;
 /// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
 const NAME_BYTES: usize = 40;
 
-pub(crate) fn parse(body: &[u8]) -> RobotsTxt {
+pub(crate) fn parse(body: &[u8]) -> Compiled {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
     let mut parser = Parser::new(body);
     let bom = BOM
@@ -84,9 +84,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn finish(mut self) -> RobotsTxt {
+    fn finish(mut self) -> Compiled {
         self.end_group();
-        RobotsTxt::new(self.writer.finish(), self.tags, self.agents)
+        Compiled::new(self.writer.finish(), self.tags, self.agents)
     }
 
     /// Reads the line at `at` and steps behind it. Most lines are told apart by their first octets;
@@ -297,7 +297,7 @@ impl<'a> Parser<'a> {
         }
         let offset = self.writer.push_agent(seen_by, self.line, value);
         self.agents.push(Agent::new(offset));
-        self.tags.push(agent::tag_of_value(value));
+        self.tags.push(name_tag::tag_of_value(value));
     }
 
     #[inline]

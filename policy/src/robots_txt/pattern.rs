@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memmem};
 
-use super::stream::means_directory;
 use crate::{Dialect, spelling};
 
 /// A path in the form in which a dialect compares it.
@@ -92,7 +91,7 @@ pub(crate) struct Pattern {
     /// Where each part but the last ends.
     stars: Vec<u32>,
     anchored: bool,
-    octets: u32,
+    octets: usize,
 }
 
 impl Pattern {
@@ -141,7 +140,7 @@ impl Pattern {
 
     /// How specific the pattern is: its octets in the dialect's form. Zero where the order of
     /// rules decides instead.
-    pub(crate) fn octets(&self) -> u32 {
+    pub(crate) fn octets(&self) -> usize {
         self.octets
     }
 
@@ -173,10 +172,10 @@ impl Pattern {
     }
 }
 
-fn octets_of(value: &[u8], push: Rewrite) -> u32 {
+fn octets_of(value: &[u8], push: Rewrite) -> usize {
     let mut form = Vec::with_capacity(value.len());
     push(&mut form, value);
-    u32::try_from(form.len()).expect("shorter than a file")
+    form.len()
 }
 
 /// Whether a value that is plain but for `*` and a last `$` matches.
@@ -223,4 +222,9 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     }
     let starts = text.get(..=text.len().checked_sub(part.len())?)?;
     memchr::memchr_iter(first, starts).find(|&at| text[at + 1..].starts_with(others))
+}
+
+/// Whether Google's parser takes an allow rule to mean a directory too: `…/index.htm…`.
+pub(crate) fn means_directory(value: &[u8]) -> bool {
+    memchr::memrchr(b'/', value).is_some_and(|slash| value[slash..].starts_with(b"/index.htm"))
 }

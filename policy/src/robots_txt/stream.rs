@@ -14,7 +14,7 @@
 use memchr::memrchr;
 
 use super::line::{Field, trim};
-use super::pattern::head_mask;
+use super::pattern::{head_mask, means_directory};
 use crate::spelling;
 
 /// Begins a stretch of user-agent lines and rules; its flags say for whom a new group begins.
@@ -321,9 +321,4 @@ impl<'a> Scanned<'a> {
             traits: spelling::traits(&value[plain..]),
         }
     }
-}
-
-/// Whether Google's parser takes an allow rule to mean a directory too: `…/index.htm…`.
-pub(crate) fn means_directory(value: &[u8]) -> bool {
-    memrchr(b'/', value).is_some_and(|slash| value[slash..].starts_with(b"/index.htm"))
 }

@@ -1,0 +1,250 @@
+//! `Lifetimes`: how long an answer serves, and when to try again.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, SystemTime};
+
+use super::outcome::Fields;
+use crate::Origin;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long answers serve; part of `[robots]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// An answer is fresh at most this long, and this long if the origin does not say. Default: 24 h,
+    /// the most RFC 9309 §2.4 lets a cached version be used.
+    pub max_age: Duration,
+    /// An answer that is no longer fresh goes on to decide this long while the origin is unreachable;
+    /// after as long without any answer, an unreachable origin counts as unavailable. Default: 30 days,
+    /// the example of RFC 9309 §2.3.1.4.
+    pub max_stale: Duration,
+    /// The first failure is believed this long; each further one twice as long. Default: 60 s.
+    pub error_ttl: Duration,
+    /// What failures in a row and `Retry-After` are at most believed. Default: 1 h, so that an origin
+    /// which recovers is not missed for long; never below `error_ttl`.
+    pub max_backoff: Duration,
+    /// How long an answer is fresh whose origin wants it not cached at all: long enough that not every
+    /// request costs a second one. Default: 60 s.
+    pub uncacheable_age: Duration,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Self {
+            max_age: DAY,
+            max_stale: 30 * DAY,
+            error_ttl: MINUTE,
+            max_backoff: HOUR,
+            uncacheable_age: MINUTE,
+        }
+    }
+}
+
+impl Lifetimes {
+    /// How long an answer with these fields is fresh from `now` on (RFC 9111 §4.2.1, as a shared cache).
+    pub(super) fn fresh_for(&self, fields: Option<&Fields>, now: SystemTime) -> Duration {
+        let said = fields.and_then(|fields| stated_lifetime(fields, now));
+        let lifetime = match said {
+            None => self.max_age,
+            Some(Duration::ZERO) => self.uncacheable_age,
+            Some(lifetime) => lifetime,
+        };
+        lifetime.min(self.max_age)
+    }
+
+    /// How long after its `failures`th failure in a row an origin is left alone, spread by up to a tenth
+    /// either way so that origins that failed together are not tried together.
+    pub(super) fn backoff(
+        &self,
+        origin: &Origin,
+        failures: u32,
+        asked: Option<Duration>,
+    ) -> Duration {
+        let doublings = failures.saturating_sub(1).min(16);
+        let grown = self.error_ttl.saturating_mul(1 << doublings);
+        let longest = self.max_backoff.max(self.error_ttl);
+        let spread = jittered(grown.min(longest), origin, failures);
+        spread.max(asked.unwrap_or_default().min(longest))
+    }
+
+    /// How long after its fetch an answer that is fresh for `lifetime` is fetched again if it is in use:
+    /// early enough that no request meets it stale.
+    pub(super) fn refresh_after(&self, origin: &Origin, lifetime: Duration) -> Duration {
+        jittered(lifetime.mul_f64(0.85), origin, 0)
+    }
+}
+
+/// `span`, between nine and eleven tenths of it: always the same for one origin and round.
+fn jittered(span: Duration, origin: &Origin, round: u32) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (origin, round).hash(&mut hasher);
+    let tenth_either_way = (hasher.finish() % 2001) as f64 / 10_000.0;
+    span.mul_f64(0.9 + tenth_either_way)
+}
+
+/// What the origin says; zero if it wants no caching or the time has passed, `None` if it says nothing.
+fn stated_lifetime(fields: &Fields, now: SystemTime) -> Option<Duration> {
+    let directives = CacheControl::read(fields.cache_control.as_deref().unwrap_or_default());
+    if directives.forbids {
+        return Some(Duration::ZERO);
+    }
+    if let Some(seconds) = directives.shared_max_age.or(directives.max_age) {
+        let age = fields.age.as_deref().and_then(delta_seconds).unwrap_or(0);
+        return Some(Duration::from_secs(seconds.saturating_sub(age)));
+    }
+    let expires_at = fields.expires_at?;
+    Some(expires_at.duration_since(now).unwrap_or_default())
+}
+
+/// The directives of `Cache-Control` that bear on a shared cache (RFC 9111 §5.2.2).
+#[derive(Default)]
+struct CacheControl {
+    forbids: bool,
+    max_age: Option<u64>,
+    shared_max_age: Option<u64>,
+}
+
+impl CacheControl {
+    fn read(value: &str) -> Self {
+        let mut found = Self::default();
+        for directive in value.split(',') {
+            let (name, argument) = directive.split_once('=').unwrap_or((directive, ""));
+            let argument = argument.trim().trim_matches('"');
+            match name.trim().to_ascii_lowercase().as_str() {
+                // With a field name, they speak of that field only.
+                "no-store" | "no-cache" | "private" if argument.is_empty() => found.forbids = true,
+                // An age that cannot be read is no age: RFC 9111 §4.2.1 has such a response be stale.
+                "max-age" => found.max_age = Some(delta_seconds(argument).unwrap_or(0)),
+                "s-maxage" => found.shared_max_age = Some(delta_seconds(argument).unwrap_or(0)),
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+/// RFC 9111 §1.2.2: digits only; what overflows is as long as can be said.
+fn delta_seconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::from(u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(name: &str) -> Origin {
+        Origin::parse(&format!("https://{name}.example")).expect("an origin")
+    }
+
+    fn fields(cache_control: &str, age: &str, expires_in: Option<i64>) -> Fields {
+        Fields {
+            cache_control: (!cache_control.is_empty()).then(|| cache_control.into()),
+            age: (!age.is_empty()).then(|| age.into()),
+            expires_at: expires_in.map(|seconds| match u64::try_from(seconds) {
+                Ok(seconds) => now() + Duration::from_secs(seconds),
+                Err(_) => SystemTime::UNIX_EPOCH,
+            }),
+            ..Fields::default()
+        }
+    }
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    }
+
+    #[test]
+    fn the_origin_shortens_the_lifetime_but_never_lengthens_it() {
+        let cases = [
+            ("", "", None, 86_400),
+            ("max-age=600", "", None, 600),
+            ("max-age=1", "", None, 1),
+            ("Public, Max-Age=600", "", None, 600),
+            ("max-age=\"600\"", "", None, 600),
+            ("max-age=604800", "", None, 86_400),
+            ("max-age=99999999999999999999999", "", None, 86_400),
+            ("max-age=600", "200", None, 400),
+            ("max-age=600", "900", None, 60),
+            ("max-age=600, s-maxage=300", "", None, 300),
+            ("max-age=600", "", Some(30), 600),
+            ("", "", Some(30), 30),
+            ("", "", Some(-1), 60),
+            ("", "", Some(31_536_000), 86_400),
+            ("no-cache", "", Some(30), 60),
+            ("no-store", "", None, 60),
+            ("private", "", None, 60),
+            ("private=\"x\", max-age=5", "", None, 5),
+            ("max-age=0", "", None, 60),
+            ("max-age=soon", "", None, 60),
+            ("must-revalidate", "", None, 86_400),
+        ];
+        for (cache_control, age, expires_in, seconds) in cases {
+            let fields = fields(cache_control, age, expires_in);
+            assert_eq!(
+                Lifetimes::default().fresh_for(Some(&fields), now()),
+                Duration::from_secs(seconds),
+                "{cache_control:?} {age:?} {expires_in:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_uncacheable_answer_lives_no_longer_than_max_age() {
+        let lifetimes = Lifetimes {
+            max_age: Duration::from_secs(2),
+            ..Lifetimes::default()
+        };
+        let fields = fields("no-store", "", None);
+        assert_eq!(
+            lifetimes.fresh_for(Some(&fields), now()),
+            Duration::from_secs(2)
+        );
+    }
+
+    #[test]
+    fn failures_in_a_row_are_believed_longer_up_to_a_bound() {
+        let lifetimes = Lifetimes::default();
+        let host = origin("a");
+        let expected = [60, 120, 240, 480, 960, 1920, 3600, 3600];
+        for (failures, seconds) in (1..).zip(expected) {
+            let backoff = lifetimes.backoff(&host, failures, None).as_secs_f64();
+            let seconds = f64::from(seconds);
+            assert!(
+                (seconds * 0.9..=seconds * 1.1).contains(&backoff),
+                "{failures}: {backoff}"
+            );
+        }
+        let endless = lifetimes.backoff(&host, u32::MAX, None);
+        assert!(endless <= lifetimes.max_backoff.mul_f64(1.1));
+    }
+
+    #[test]
+    fn origins_that_failed_together_are_tried_apart() {
+        let lifetimes = Lifetimes::default();
+        let of = |name: &str| lifetimes.backoff(&origin(name), 1, None);
+        let mut all: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(of).to_vec();
+        all.dedup();
+        assert!(all.len() > 1, "{all:?}");
+        assert_eq!(of("a"), of("a"));
+    }
+
+    #[test]
+    fn retry_after_is_waited_for_within_bounds() {
+        let lifetimes = Lifetimes::default();
+        let wait = |seconds| lifetimes.backoff(&origin("a"), 1, Some(Duration::from_secs(seconds)));
+        assert_eq!(wait(900), Duration::from_secs(900));
+        assert_eq!(wait(86_400), HOUR);
+        assert!(wait(1) >= Duration::from_secs(54));
+    }
+
+    #[test]
+    fn an_answer_in_use_is_fetched_again_before_it_is_stale() {
+        for name in ["a", "b", "c", "d", "e"] {
+            let after = Lifetimes::default().refresh_after(&origin(name), DAY);
+            assert!(after < DAY && after > DAY / 2, "{after:?}");
+        }
+    }
+}

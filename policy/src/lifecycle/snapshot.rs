@@ -1,0 +1,299 @@
+//! `Snapshot`: what is known of one origin at one moment, never to change.
+
+use std::time::{Duration, SystemTime};
+
+use super::entry::{Entry, Failing};
+use super::lifetime::Lifetimes;
+use super::outcome::{Facts, FetchErrorKind};
+use crate::{AccessResult, Origin};
+
+/// What is known of one origin's robots.txt: its last answer with the compiled rules, and whether the origin could be
+/// reached since. Times go in as arguments; nothing here changes.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    answer: Option<Answer>,
+    failure: Option<Failure>,
+}
+
+/// The last thing the origin said.
+#[derive(Clone, Debug)]
+struct Answer {
+    access: AccessResult,
+    fetched_at: Moment,
+    fresh_until: Moment,
+    usable_until: Moment,
+}
+
+/// That it could not be reached, in every attempt since the answer.
+#[derive(Clone, Debug)]
+struct Failure {
+    first_at: Moment,
+    last_at: Moment,
+    retry_at: Moment,
+    /// From here on an origin without an answer counts as unavailable.
+    given_up_at: Moment,
+    count: u32,
+    status: Option<u16>,
+    kind: Option<FetchErrorKind>,
+}
+
+impl Answer {
+    fn new(facts: &Facts, access: AccessResult, lifetimes: &Lifetimes) -> Self {
+        let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
+        let fetched_at = Moment::from(facts.fetched_at);
+        let fresh_until = fetched_at.after(fresh_for);
+        Self {
+            access,
+            fetched_at,
+            fresh_until,
+            usable_until: fresh_until.after(lifetimes.max_stale),
+        }
+    }
+}
+
+impl Failure {
+    fn new(
+        origin: &Origin,
+        failing: &Failing,
+        answer: Option<&Answer>,
+        lifetimes: &Lifetimes,
+    ) -> Self {
+        let outcome = &failing.last.outcome;
+        let last_at = failing.last.fetched_at;
+        let asked = outcome.fields().and_then(|fields| fields.retry_at);
+        let asked = asked.and_then(|at| at.duration_since(last_at).ok());
+        let first_at = Moment::from(failing.since);
+        let without_answer_since =
+            answer.map_or(first_at, |answer| answer.usable_until.max(first_at));
+        Self {
+            first_at,
+            last_at: last_at.into(),
+            retry_at: Moment::from(last_at).after(lifetimes.backoff(origin, failing.count, asked)),
+            given_up_at: without_answer_since.after(lifetimes.max_stale),
+            count: failing.count,
+            status: outcome.status(),
+            kind: outcome.error().map(|error| error.kind),
+        }
+    }
+}
+
+/// Milliseconds since the epoch: half the size of `SystemTime`, and there are millions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment(u64);
+
+impl From<SystemTime> for Moment {
+    fn from(time: SystemTime) -> Self {
+        let since_epoch = time
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        Self(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Moment> for SystemTime {
+    fn from(moment: Moment) -> Self {
+        Self::UNIX_EPOCH + Duration::from_millis(moment.0)
+    }
+}
+
+impl Moment {
+    fn after(self, span: Duration) -> Self {
+        let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+
+    fn until(self, later: Self) -> Duration {
+        Duration::from_millis(later.0.saturating_sub(self.0))
+    }
+}
+
+/// How good what is known is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// The origin's rules, within their lifetime.
+    Fresh,
+    /// The origin's rules, past their lifetime.
+    Stale,
+    /// The origin says that it has no rules, or its redirects led nowhere.
+    Unavailable,
+    /// No answer, or none that still counts.
+    Unreachable,
+}
+
+impl State {
+    /// Every state.
+    pub const ALL: [Self; 4] = [
+        Self::Fresh,
+        Self::Stale,
+        Self::Unavailable,
+        Self::Unreachable,
+    ];
+
+    /// The state in lower case, as metrics label it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Stale => "stale",
+            Self::Unavailable => "unavailable",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+/// Whether someone who needs an origin's robots.txt now may go by the snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Yes.
+    AtOnce,
+    /// Yes, but another attempt to reach the origin is due beside it.
+    AtOnceAndRefetch,
+    /// No: fetch first. If that fails, the snapshot it leaves says what then.
+    AfterRefetch,
+}
+
+impl Snapshot {
+    /// What follows from an entry. The body is parsed here, unless `parsed` is a snapshot of an entry with the same.
+    pub(super) fn of(
+        origin: &Origin,
+        entry: &Entry,
+        parsed: Option<&Self>,
+        lifetimes: &Lifetimes,
+    ) -> Self {
+        let parsed = parsed.and_then(|parsed| parsed.answer.as_ref());
+        let answer = entry.answer.as_ref().map(|facts| {
+            let access = parsed.map_or_else(|| facts.access(), |parsed| parsed.access.clone());
+            Answer::new(facts, access, lifetimes)
+        });
+        let failure = entry
+            .failing
+            .as_ref()
+            .map(|failing| Failure::new(origin, failing, answer.as_ref(), lifetimes));
+        Self { answer, failure }
+    }
+
+    /// What the origin's robots.txt is taken to say at `now`. The dialect of who asks is applied by
+    /// [`decide`](crate::decide).
+    ///
+    /// Fresh or stale, an answer decides until it is too old to be used at all; whether it may be used without asking
+    /// again says [`usable`](Self::usable).
+    #[must_use]
+    pub fn access(&self, now: SystemTime) -> &AccessResult {
+        let now = Moment::from(now);
+        match (&self.answer, &self.failure) {
+            (Some(answer), _) if now < answer.usable_until => &answer.access,
+            (_, Some(failure)) if now >= failure.given_up_at => &AccessResult::LongUnreachable,
+            _ => &AccessResult::Unreachable,
+        }
+    }
+
+    /// Whether the snapshot may be gone by at `now`.
+    ///
+    /// RFC 9309 §2.4 lets an answer be used past its lifetime only while the origin is unreachable: so a stale one
+    /// waits for a fetch, unless the last fetch failed.
+    #[must_use]
+    pub fn usable(&self, now: SystemTime) -> Use {
+        if self.is_fresh(now) {
+            return Use::AtOnce;
+        }
+        let now = Moment::from(now);
+        let Some(failure) = &self.failure else {
+            return Use::AfterRefetch;
+        };
+        // A failure from the future is one from before the clock was set back.
+        if failure.last_at <= now && now < failure.retry_at {
+            return Use::AtOnce;
+        }
+        match &self.answer {
+            Some(answer) if now < answer.usable_until => Use::AtOnceAndRefetch,
+            _ => Use::AfterRefetch,
+        }
+    }
+
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        let now = Moment::from(now);
+        self.answer.as_ref().is_some_and(|answer| {
+            // An answer from the future is one from before the clock was set back: of unknown age.
+            answer.fetched_at <= now && now < answer.fresh_until
+        })
+    }
+
+    /// How good what is known is at `now`.
+    #[must_use]
+    pub fn state(&self, now: SystemTime) -> State {
+        match self.access(now) {
+            AccessResult::Successful(_) if self.is_fresh(now) => State::Fresh,
+            AccessResult::Successful(_) => State::Stale,
+            AccessResult::Unavailable { .. } | AccessResult::RedirectLost => State::Unavailable,
+            AccessResult::Unreachable | AccessResult::LongUnreachable => State::Unreachable,
+        }
+    }
+
+    /// How long until the origin is tried again, if it could not be reached; at least a second.
+    #[must_use]
+    pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
+        let failure = self.failure.as_ref()?;
+        let wait = Moment::from(now).until(failure.retry_at);
+        Some(wait.max(Duration::from_secs(1)))
+    }
+
+    /// From when on the snapshot is not worth keeping. One that has given up on an origin goes on to say so for as long
+    /// again: for a crawler that comes once a month, the wait must not start over each time.
+    pub(super) fn last_use(&self, lifetimes: &Lifetimes) -> SystemTime {
+        let usable_until = self.answer.as_ref().map(|answer| answer.usable_until);
+        let failure = self.failure.as_ref();
+        let given_up_until = failure.map(|failure| failure.given_up_at.after(lifetimes.max_stale));
+        let last = usable_until.max(given_up_until);
+        last.map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
+    }
+
+    /// When the last answer came or was confirmed.
+    #[must_use]
+    pub fn fetched_at(&self) -> Option<SystemTime> {
+        self.answer.as_ref().map(|answer| answer.fetched_at.into())
+    }
+
+    /// Until when the last answer is fresh.
+    #[must_use]
+    pub fn fresh_until(&self) -> Option<SystemTime> {
+        self.answer.as_ref().map(|answer| answer.fresh_until.into())
+    }
+
+    /// Until when the last answer decides if the origin stays unreachable.
+    #[must_use]
+    pub fn usable_until(&self) -> Option<SystemTime> {
+        self.answer
+            .as_ref()
+            .map(|answer| answer.usable_until.into())
+    }
+
+    /// When the origin was first found unreachable, if it has been in every attempt since.
+    #[must_use]
+    pub fn unreachable_since(&self) -> Option<SystemTime> {
+        self.failure.as_ref().map(|failure| failure.first_at.into())
+    }
+
+    /// How many attempts failed since the last answer.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failure.as_ref().map_or(0, |failure| failure.count)
+    }
+
+    /// When an unreachable origin is tried again.
+    #[must_use]
+    pub fn retry_at(&self) -> Option<SystemTime> {
+        self.failure.as_ref().map(|failure| failure.retry_at.into())
+    }
+
+    /// Why the last attempt failed, if it failed without a response.
+    #[must_use]
+    pub fn error_kind(&self) -> Option<FetchErrorKind> {
+        self.failure.as_ref()?.kind
+    }
+
+    /// The status that made the last attempt a failure, if there was a response.
+    #[must_use]
+    pub fn error_status(&self) -> Option<u16> {
+        self.failure.as_ref()?.status
+    }
+}

@@ -1,0 +1,583 @@
+use std::time::Duration;
+
+use super::*;
+use crate::{AccessResult, Dialect, ProductToken, Verdict, decide};
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
+const OTHER_RULES: &[u8] = b"User-agent: *\nDisallow: /\n";
+
+fn origin() -> Origin {
+    Origin::parse("https://shop.example").expect("an origin")
+}
+
+/// `seconds` after the first moment of every test.
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
+}
+
+fn response(status: u16, body: &[u8], fields: Fields) -> FetchOutcome {
+    FetchOutcome {
+        redirects: Vec::new(),
+        uri: origin().robots_txt_uri(),
+        ending: Ending::Response(Response {
+            status,
+            fields,
+            body: Body {
+                bytes: body.into(),
+                is_cut: false,
+            },
+        }),
+    }
+}
+
+fn ending(ending: Ending) -> FetchOutcome {
+    FetchOutcome {
+        ending,
+        ..response(200, b"", Fields::default())
+    }
+}
+
+fn status(status: u16) -> FetchOutcome {
+    response(status, RULES, Fields::default())
+}
+
+fn timeout() -> FetchOutcome {
+    FetchOutcome::failed(origin().robots_txt_uri(), FetchErrorKind::Timeout, "")
+}
+
+fn tagged(body: &[u8]) -> FetchOutcome {
+    let fields = Fields {
+        etag: Some("\"v1\"".into()),
+        ..Fields::default()
+    };
+    response(200, body, fields)
+}
+
+/// What a crawler may do with `/` and `/private`, by dialect; `+` allow, `-` disallow.
+fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
+    let tokens = [ProductToken::new("ExampleBot").expect("a token")];
+    let verdict = |path| match decide(access, dialect, &tokens, path).verdict() {
+        Verdict::Allow => '+',
+        Verdict::Disallow => '-',
+    };
+    ["/", "/private"].map(verdict).iter().collect()
+}
+
+/// What happens in a step of a scenario.
+enum Event {
+    /// Someone wants the origin; whether a fetch starts.
+    Wanted(bool),
+    /// The fetch under way ends.
+    Fetched(FetchOutcome),
+    /// `due` is asked while the entry was or was not in use; whether a fetch starts.
+    Due(bool, bool),
+    /// Time passes.
+    Nothing,
+}
+use Event::{Due as DueEvent, Fetched, Nothing, Wanted};
+
+/// A moment, what happens, and what holds then: state, use, and verdicts in rfc9309, google, koster1996, selfhtml and
+/// strictest.
+type Step = (u64, Event, Option<(State, Use, [&'static str; 5])>);
+
+const BY_RULES: [&str; 5] = ["+-"; 5];
+const ALLOWED: [&str; 5] = ["++"; 5];
+const DISALLOWED: [&str; 5] = ["--"; 5];
+const ALLOWED_BUT_KOSTER: [&str; 5] = ["++", "++", "--", "++", "--"];
+
+fn run(name: &str, steps: Vec<Step>) {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    for (seconds, event, expected) in steps {
+        let now = at(seconds);
+        let step = format!("{name} at {seconds}");
+        match event {
+            Wanted(starts) => assert_eq!(cache.wanted(&host, now).is_some(), starts, "{step}"),
+            Fetched(outcome) => {
+                cache.fetched(&host, outcome, now);
+            }
+            DueEvent(in_use, starts) => {
+                let due = cache.due(now, |_| in_use);
+                assert_eq!(!due.refetch.is_empty(), starts, "{step}");
+            }
+            Nothing => {}
+        }
+        let snapshot = cache.snapshot(&host);
+        let found = snapshot.as_ref().map(|snapshot| {
+            let access = snapshot.access(now);
+            let by_dialect = [
+                Dialect::Rfc9309,
+                Dialect::Google,
+                Dialect::Koster1996,
+                Dialect::Selfhtml,
+                Dialect::Strictest,
+            ]
+            .map(|dialect| verdicts(access, dialect));
+            (snapshot.state(now), snapshot.usable(now), by_dialect)
+        });
+        let expected = expected
+            .map(|(state, usable, by_dialect)| (state, usable, by_dialect.map(str::to_owned)));
+        assert_eq!(found, expected, "{step}");
+    }
+}
+
+fn fresh() -> Option<(State, Use, [&'static str; 5])> {
+    Some((State::Fresh, Use::AtOnce, BY_RULES))
+}
+
+fn stale(usable: Use) -> Option<(State, Use, [&'static str; 5])> {
+    Some((State::Stale, usable, BY_RULES))
+}
+
+fn unreachable(usable: Use) -> Option<(State, Use, [&'static str; 5])> {
+    Some((State::Unreachable, usable, DISALLOWED))
+}
+
+#[test]
+fn an_absent_entry_is_fetched_once_however_many_want_it() {
+    run(
+        "absent",
+        vec![
+            (0, Wanted(true), None),
+            (0, Wanted(false), None),
+            (1, Wanted(false), None),
+            (2, Fetched(status(200)), fresh()),
+            (3, Wanted(false), fresh()),
+        ],
+    );
+}
+
+#[test]
+fn an_answer_is_fresh_for_a_day_and_then_fetched_first() {
+    run(
+        "fresh to stale",
+        vec![
+            (0, Wanted(true), None),
+            (0, Fetched(status(200)), fresh()),
+            (DAY - 1, Wanted(false), fresh()),
+            (DAY, Nothing, stale(Use::AfterRefetch)),
+            (DAY, Wanted(true), stale(Use::AfterRefetch)),
+            (DAY + 1, Wanted(false), stale(Use::AfterRefetch)),
+            (DAY + 2, Fetched(status(200)), fresh()),
+            (2 * DAY + 1, Wanted(false), fresh()),
+        ],
+    );
+}
+
+#[test]
+fn an_answer_in_use_is_fetched_again_while_it_is_fresh() {
+    run(
+        "in use",
+        vec![
+            (0, Wanted(true), None),
+            (0, Fetched(status(200)), fresh()),
+            (DAY / 2, DueEvent(true, false), fresh()),
+            (DAY - HOUR, DueEvent(true, true), fresh()),
+            (DAY - HOUR, Wanted(false), fresh()),
+            (DAY - HOUR, Fetched(status(200)), fresh()),
+            (2 * DAY - HOUR - 1, Nothing, fresh()),
+        ],
+    );
+}
+
+#[test]
+fn an_answer_not_in_use_turns_stale_and_is_at_last_forgotten() {
+    run(
+        "not in use",
+        vec![
+            (0, Wanted(true), None),
+            (0, Fetched(status(200)), fresh()),
+            (DAY - HOUR, DueEvent(false, false), fresh()),
+            (2 * DAY, DueEvent(false, false), stale(Use::AfterRefetch)),
+            (
+                31 * DAY - 1,
+                DueEvent(false, false),
+                stale(Use::AfterRefetch),
+            ),
+            (31 * DAY, DueEvent(false, false), None),
+            (31 * DAY, Wanted(true), None),
+        ],
+    );
+}
+
+#[test]
+fn a_stale_answer_decides_while_the_origin_is_unreachable() {
+    run(
+        "stale while unreachable",
+        vec![
+            (0, Wanted(true), None),
+            (0, Fetched(status(200)), fresh()),
+            (DAY, Wanted(true), stale(Use::AfterRefetch)),
+            (DAY, Fetched(status(503)), stale(Use::AtOnce)),
+            (DAY + 30, Wanted(false), stale(Use::AtOnce)),
+            (DAY + 90, Nothing, stale(Use::AtOnceAndRefetch)),
+            (DAY + 90, Wanted(true), stale(Use::AtOnceAndRefetch)),
+            (DAY + 90, Fetched(timeout()), stale(Use::AtOnce)),
+            (DAY + 180, Wanted(false), stale(Use::AtOnce)),
+            (31 * DAY - 1, Wanted(true), stale(Use::AtOnceAndRefetch)),
+            (31 * DAY, Nothing, unreachable(Use::AfterRefetch)),
+            (31 * DAY, Fetched(timeout()), unreachable(Use::AtOnce)),
+            (
+                31 * DAY + HOUR,
+                Wanted(true),
+                unreachable(Use::AfterRefetch),
+            ),
+            (31 * DAY + HOUR, Fetched(status(200)), fresh()),
+        ],
+    );
+}
+
+#[test]
+fn a_fresh_answer_decides_when_its_early_refetch_fails() {
+    run(
+        "early refetch fails",
+        vec![
+            (0, Wanted(true), None),
+            (0, Fetched(status(200)), fresh()),
+            (DAY - HOUR, DueEvent(true, true), fresh()),
+            (DAY - HOUR, Fetched(status(500)), fresh()),
+            (DAY - HOUR + 120, Wanted(false), fresh()),
+            (DAY, Wanted(true), stale(Use::AtOnceAndRefetch)),
+        ],
+    );
+}
+
+#[test]
+fn an_origin_never_reached_is_disallowed_and_after_thirty_days_unavailable() {
+    let given_up = |usable| Some((State::Unreachable, usable, ALLOWED_BUT_KOSTER));
+    for failure in [
+        status(429),
+        status(500),
+        status(503),
+        status(599),
+        timeout(),
+    ] {
+        run(
+            "never reached",
+            vec![
+                (0, Wanted(true), None),
+                (0, Fetched(failure.clone()), unreachable(Use::AtOnce)),
+                (30, Wanted(false), unreachable(Use::AtOnce)),
+                (90, Wanted(true), unreachable(Use::AfterRefetch)),
+                (90, Fetched(failure.clone()), unreachable(Use::AtOnce)),
+                (30 * DAY - 1, Nothing, unreachable(Use::AfterRefetch)),
+                (30 * DAY, Wanted(true), given_up(Use::AfterRefetch)),
+                (30 * DAY, Fetched(failure), given_up(Use::AtOnce)),
+                (31 * DAY, Wanted(true), given_up(Use::AfterRefetch)),
+                (31 * DAY, Fetched(status(200)), fresh()),
+            ],
+        );
+    }
+}
+
+#[test]
+fn without_any_copy_for_thirty_days_an_origin_counts_as_unavailable() {
+    let given_up = Some((State::Unreachable, Use::AfterRefetch, ALLOWED_BUT_KOSTER));
+    run(
+        "copy lapsed",
+        vec![
+            (0, Wanted(true), None),
+            (0, Fetched(status(200)), fresh()),
+            (DAY, Wanted(true), stale(Use::AfterRefetch)),
+            (DAY, Fetched(timeout()), stale(Use::AtOnce)),
+            (61 * DAY - 1, Nothing, unreachable(Use::AfterRefetch)),
+            (61 * DAY, Nothing, given_up),
+        ],
+    );
+}
+
+#[test]
+fn access_results_follow_the_status() {
+    let unavailable = |by_dialect| Some((State::Unavailable, Use::AtOnce, by_dialect));
+    let cases = [
+        (status(200), fresh()),
+        (status(206), fresh()),
+        (status(299), fresh()),
+        (
+            response(204, b"", Fields::default()),
+            Some((State::Fresh, Use::AtOnce, ALLOWED)),
+        ),
+        (status(400), unavailable(ALLOWED)),
+        (status(401), unavailable(ALLOWED_BUT_KOSTER)),
+        (status(403), unavailable(ALLOWED_BUT_KOSTER)),
+        (status(404), unavailable(ALLOWED)),
+        (status(410), unavailable(ALLOWED)),
+        (status(451), unavailable(ALLOWED)),
+        (status(499), unavailable(ALLOWED)),
+        (status(429), unreachable(Use::AtOnce)),
+        (status(500), unreachable(Use::AtOnce)),
+        (status(600), unreachable(Use::AtOnce)),
+        (status(999), unreachable(Use::AtOnce)),
+        (status(300), unreachable(Use::AtOnce)),
+        (status(304), unreachable(Use::AtOnce)),
+        (status(305), unreachable(Use::AtOnce)),
+        (
+            ending(Ending::RedirectLost(301)),
+            unavailable(ALLOWED_BUT_KOSTER),
+        ),
+    ];
+    for (outcome, expected) in cases {
+        let name = format!("{:?}", outcome.status());
+        run(
+            &name,
+            vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)],
+        );
+    }
+    for kind in FetchErrorKind::ALL {
+        let outcome = FetchOutcome::failed(origin().robots_txt_uri(), kind, "");
+        let expected = unreachable(Use::AtOnce);
+        run(
+            kind.as_str(),
+            vec![(0, Wanted(true), None), (0, Fetched(outcome), expected)],
+        );
+    }
+}
+
+#[test]
+fn an_unavailable_answer_lives_and_serves_like_rules() {
+    let none = |usable| Some((State::Unavailable, usable, ALLOWED));
+    run(
+        "unavailable",
+        vec![
+            (0, Wanted(true), None),
+            (0, Fetched(status(404)), none(Use::AtOnce)),
+            (DAY - 1, Wanted(false), none(Use::AtOnce)),
+            (DAY, Wanted(true), none(Use::AfterRefetch)),
+            (DAY, Fetched(timeout()), none(Use::AtOnce)),
+            (31 * DAY, Nothing, unreachable(Use::AfterRefetch)),
+        ],
+    );
+}
+
+#[test]
+fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    cache.wanted(&host, at(0));
+    let first = cache.fetched(&host, tagged(RULES), at(0));
+    let request = cache.wanted(&host, at(DAY)).expect("stale");
+    let validators = request.validators.expect("an etag was given");
+    assert_eq!(validators.etag.as_deref(), Some("\"v1\""));
+    assert_eq!(validators.uri, host.robots_txt_uri());
+
+    let fields = Fields {
+        cache_control: Some("max-age=600".into()),
+        ..Fields::default()
+    };
+    let again = cache.fetched(&host, ending(Ending::NotModified(fields)), at(DAY));
+    assert_eq!(again.state(at(DAY + 599)), State::Fresh);
+    assert_eq!(again.state(at(DAY + 600)), State::Stale);
+    let (AccessResult::Successful(before), AccessResult::Successful(after)) =
+        (first.access(at(0)), again.access(at(DAY)))
+    else {
+        panic!("both have rules");
+    };
+    assert!(Arc::ptr_eq(before, after), "the body was parsed again");
+    let answer = cache.entry(&host).and_then(|entry| entry.answer.clone());
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.outcome.status(), Some(200));
+    assert_eq!(
+        answer.validators().expect("kept").etag.as_deref(),
+        Some("\"v1\"")
+    );
+}
+
+#[test]
+fn a_304_ends_unreachability() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    cache.wanted(&host, at(0));
+    cache.fetched(&host, tagged(RULES), at(0));
+    cache.wanted(&host, at(DAY));
+    cache.fetched(&host, timeout(), at(DAY));
+    let request = cache.wanted(&host, at(DAY + 90)).expect("retried");
+    assert!(request.validators.is_some());
+    let not_modified = ending(Ending::NotModified(Fields::default()));
+    let snapshot = cache.fetched(&host, not_modified, at(DAY + 90));
+    assert_eq!(snapshot.state(at(DAY + 91)), State::Fresh);
+    assert_eq!(snapshot.unreachable_since(), None);
+}
+
+#[test]
+fn a_304_for_a_forgotten_copy_is_a_failure() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    cache.wanted(&host, at(0));
+    cache.fetched(&host, tagged(RULES), at(0));
+    cache.wanted(&host, at(DAY));
+    assert!(cache.forget(&host));
+    assert!(cache.is_fetching(&host), "the fetch goes on");
+    assert_eq!(cache.wanted(&host, at(DAY)), None);
+    let not_modified = ending(Ending::NotModified(Fields::default()));
+    let snapshot = cache.fetched(&host, not_modified, at(DAY));
+    assert_eq!(snapshot.state(at(DAY)), State::Unreachable);
+    assert_eq!(snapshot.error_kind(), Some(FetchErrorKind::Internal));
+}
+
+#[test]
+fn new_rules_replace_old_ones() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    cache.wanted(&host, at(0));
+    let old = cache.fetched(&host, status(200), at(0));
+    cache.refetch(&host).expect("none under way");
+    let new = cache.fetched(&host, response(200, OTHER_RULES, Fields::default()), at(5));
+    assert_eq!(verdicts(old.access(at(6)), Dialect::Rfc9309), "+-");
+    assert_eq!(verdicts(new.access(at(6)), Dialect::Rfc9309), "--");
+    cache.refetch(&host).expect("none under way");
+    let gone = cache.fetched(&host, status(404), at(7));
+    assert_eq!(verdicts(gone.access(at(8)), Dialect::Rfc9309), "++");
+}
+
+#[test]
+fn rules_that_come_with_a_status_of_failure_do_not_count() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    cache.wanted(&host, at(0));
+    let snapshot = cache.fetched(&host, response(500, b"", Fields::default()), at(0));
+    assert_eq!(snapshot.error_status(), Some(500));
+    assert_eq!(snapshot.failures(), 1);
+    assert_eq!(snapshot.fetched_at(), None);
+}
+
+#[test]
+fn retry_after_holds_the_next_attempt_back() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    let fields = Fields {
+        retry_at: Some(at(1000)),
+        ..Fields::default()
+    };
+    cache.wanted(&host, at(0));
+    let snapshot = cache.fetched(&host, response(503, b"", fields), at(0));
+    assert_eq!(snapshot.retry_after(at(0)), Some(Duration::from_secs(1000)));
+    assert_eq!(snapshot.retry_after(at(5000)), Some(Duration::from_secs(1)));
+    assert_eq!(cache.wanted(&host, at(999)), None);
+    assert!(cache.wanted(&host, at(1000)).is_some());
+}
+
+#[test]
+fn failures_in_a_row_are_counted_from_the_first() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    for (round, seconds) in [(1, 0), (2, 100), (3, 400)] {
+        assert!(cache.wanted(&host, at(seconds)).is_some(), "{round}");
+        let snapshot = cache.fetched(&host, timeout(), at(seconds));
+        assert_eq!(snapshot.failures(), round);
+        assert_eq!(snapshot.unreachable_since(), Some(at(0)));
+    }
+}
+
+#[test]
+fn what_was_known_before_a_restart_is_known_again() {
+    let mut before = Cache::new(Lifetimes::default());
+    let host = origin();
+    before.wanted(&host, at(0));
+    before.fetched(&host, timeout(), at(0));
+    let entry = before.entry(&host).expect("known");
+
+    let mut after = Cache::new(Lifetimes::default());
+    let snapshot = after.restored(&host, (*entry).clone());
+    assert_eq!(snapshot.unreachable_since(), Some(at(0)));
+    assert_eq!(
+        snapshot.retry_at(),
+        before.snapshot(&host).and_then(|s| s.retry_at())
+    );
+    assert_eq!(after.wanted(&host, at(30)), None, "the back-off goes on");
+    assert_eq!(snapshot.state(at(30 * DAY - 1)), State::Unreachable);
+    assert_eq!(
+        verdicts(snapshot.access(at(30 * DAY)), Dialect::Rfc9309),
+        "++"
+    );
+
+    let stranger = Entry::default().after(status(200), at(60));
+    let kept = after.restored(&host, stranger);
+    assert_eq!(
+        kept.state(at(60)),
+        State::Unreachable,
+        "what is known stays"
+    );
+}
+
+#[test]
+fn a_clock_set_back_makes_nothing_fresh_for_longer() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    cache.wanted(&host, at(10 * DAY));
+    cache.fetched(&host, status(200), at(10 * DAY));
+    let snapshot = cache.snapshot(&host).expect("known");
+    assert_eq!(snapshot.usable(at(9 * DAY)), Use::AfterRefetch);
+    assert!(cache.wanted(&host, at(9 * DAY)).is_some());
+    let snapshot = cache.fetched(&host, timeout(), at(9 * DAY));
+    assert_eq!(
+        verdicts(snapshot.access(at(9 * DAY)), Dialect::Rfc9309),
+        "+-"
+    );
+
+    let snapshot = cache.fetched(&host, timeout(), at(2 * DAY));
+    assert_eq!(snapshot.unreachable_since(), Some(at(2 * DAY)));
+    assert_eq!(
+        snapshot.usable(at(DAY)),
+        Use::AtOnceAndRefetch,
+        "the back-off is not of this time"
+    );
+    assert_eq!(cache.due(at(0), |_| true), Due::default());
+}
+
+#[test]
+fn a_clock_set_back_does_not_prolong_a_back_off() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let host = origin();
+    cache.wanted(&host, at(10 * DAY));
+    cache.fetched(&host, timeout(), at(10 * DAY));
+    assert!(cache.wanted(&host, at(0)).is_some());
+}
+
+#[test]
+fn due_times_come_in_order_and_only_once() {
+    let mut cache = Cache::new(Lifetimes::default());
+    let hosts = ["a", "b", "c"].map(|name| {
+        let host = Origin::parse(&format!("https://{name}.example")).expect("an origin");
+        cache.wanted(&host, at(0));
+        cache.fetched(&host, status(200), at(0));
+        host
+    });
+    let first = cache.next_due().expect("three are due");
+    assert!(first > at(DAY / 2) && first < at(DAY));
+    assert_eq!(
+        cache.due(first - Duration::from_millis(1), |_| true),
+        Due::default()
+    );
+    let due = cache.due(at(DAY), |_| true);
+    let mut refetched: Vec<_> = due.refetch.iter().map(|request| &request.origin).collect();
+    refetched.sort();
+    assert_eq!(refetched, hosts.iter().collect::<Vec<_>>());
+    assert_eq!(cache.due(at(DAY), |_| true), Due::default());
+    assert_eq!(cache.next_due(), None);
+    assert!(cache.forget(&hosts[0]) && !cache.forget(&hosts[0]));
+}
+
+#[test]
+fn pages_for_people_are_seen() {
+    let typed = |content_type: &str, body: &[u8]| {
+        let fields = Fields {
+            content_type: Some(content_type.into()),
+            ..Fields::default()
+        };
+        response(200, body, fields).looks_like_a_page()
+    };
+    assert!(typed("text/html; charset=utf-8", RULES));
+    assert!(typed("application/xhtml+xml", RULES));
+    assert!(typed(
+        "text/plain",
+        b"\r\n <!DOCTYPE HTML><title>wait</title>"
+    ));
+    assert!(typed("text/plain", b"<html lang=en>"));
+    assert!(!typed("text/plain", RULES));
+    assert!(!typed("text/plain", b"<!"));
+    assert!(!status(404).looks_like_a_page());
+}

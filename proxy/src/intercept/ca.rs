@@ -1,0 +1,272 @@
+//! The organisation's CA: loaded, or made at the first start; mints a leaf for a host.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail, ensure};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+};
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use time::OffsetDateTime;
+
+const CERTIFICATE_FILE: &str = "ca.crt";
+const KEY_FILE: &str = "ca.key";
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Clients' clocks run late by a little; nobody's by more than this.
+const BACKDATED: Duration = DAY;
+const CA_LIFETIME: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+/// Browsers refuse leaves that live longer than 398 days; short ones need no revocation.
+pub(crate) const LEAF_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// A certificate authority that clients were told to trust.
+pub(crate) struct CertificateAuthority {
+    issuer: Issuer<'static, KeyPair>,
+    chain: Vec<CertificateDer<'static>>,
+    pem: String,
+    path: PathBuf,
+}
+
+impl CertificateAuthority {
+    /// Loads the CA in `dir`, or makes one there if neither of its files exists.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if only one of the two files exists, if they cannot be read, written or
+    /// understood, or if the key is not the certificate's.
+    pub(crate) fn load_or_create(dir: &Path) -> anyhow::Result<Self> {
+        let certificate = dir.join(CERTIFICATE_FILE);
+        let key = dir.join(KEY_FILE);
+        match (certificate.exists(), key.exists()) {
+            (true, true) => {}
+            (false, false) => create(dir, &certificate, &key)?,
+            (true, false) => bail!("{} is missing beside {CERTIFICATE_FILE}", key.display()),
+            (false, true) => bail!("{} is missing beside {KEY_FILE}", certificate.display()),
+        }
+        Self::load(dir)
+    }
+
+    /// Loads the CA in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// As [`CertificateAuthority::load_or_create`]; a missing file is an error.
+    pub(crate) fn load(dir: &Path) -> anyhow::Result<Self> {
+        let path = dir.join(CERTIFICATE_FILE);
+        let key_path = dir.join(KEY_FILE);
+        let pem = read(&path)?;
+        let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .with_context(|| format!("{} is not PEM", path.display()))?;
+        let first = chain
+            .first()
+            .with_context(|| format!("{} holds no certificate", path.display()))?;
+        let key_pem = read(&key_path)?;
+        let private_key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
+            .with_context(|| format!("{} holds no private key", key_path.display()))?;
+        let signing_key = any_supported_type(&private_key).with_context(|| {
+            format!("{} holds a key of an unsupported type", key_path.display())
+        })?;
+        CertifiedKey::new(chain.clone(), signing_key)
+            .keys_match()
+            .with_context(|| {
+                format!(
+                    "{} is not the key of {}",
+                    key_path.display(),
+                    path.display()
+                )
+            })?;
+        let key = KeyPair::try_from(&private_key)
+            .with_context(|| format!("{} holds a key that cannot sign", key_path.display()))?;
+        let issuer = Issuer::from_ca_cert_der(first, key)
+            .with_context(|| format!("{} is no CA certificate", path.display()))?;
+        ensure!(
+            issuer.key_usages().is_empty()
+                || issuer.key_usages().contains(&KeyUsagePurpose::KeyCertSign),
+            "{} may not sign certificates (key usage)",
+            path.display()
+        );
+        Ok(Self {
+            issuer,
+            chain,
+            pem,
+            path,
+        })
+    }
+
+    /// The certificate (and its chain, if it has one) in PEM, as clients import it.
+    #[must_use]
+    pub(crate) fn certificate_pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Where the certificate lies.
+    #[must_use]
+    pub(crate) fn certificate_path(&self) -> &Path {
+        &self.path
+    }
+
+    /// SHA-256 of the certificate, as `AB:CD:…`.
+    #[must_use]
+    pub(crate) fn fingerprint(&self) -> String {
+        let digest = ring::digest::digest(&ring::digest::SHA256, &self.chain[0]);
+        let pairs: Vec<String> = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        pairs.join(":")
+    }
+
+    /// A certificate for `host` (a name, or an IP address without brackets) and `key`, with the
+    /// chain to present. Valid from a day before `now` for [`LEAF_LIFETIME`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `host` cannot be a name in a certificate.
+    pub(crate) fn mint(
+        &self,
+        host: &str,
+        key: &KeyPair,
+        now: SystemTime,
+    ) -> Result<Vec<CertificateDer<'static>>, rcgen::Error> {
+        let mut params = CertificateParams::new([host.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        // X.520 bounds a common name to 64 characters; the name that counts is the alternative one.
+        if host.len() <= 64 {
+            params.distinguished_name.push(DnType::CommonName, host);
+        }
+        params.not_before = OffsetDateTime::from(now - BACKDATED);
+        params.not_after = OffsetDateTime::from(now + LEAF_LIFETIME);
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let leaf = params.signed_by(key, &self.issuer)?;
+        let mut chain = vec![leaf.der().clone()];
+        chain.extend(self.chain.iter().cloned());
+        Ok(chain)
+    }
+}
+
+impl std::fmt::Debug for CertificateAuthority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CertificateAuthority")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    // Two CAs of one name and different keys confuse clients that look issuers up by name.
+    let mark = ring::digest::digest(&ring::digest::SHA256, key.public_key_raw());
+    let mark: String = mark.as_ref()[..4]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("wayleave CA {mark}"));
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "wayleave");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let now = SystemTime::now();
+    params.not_before = OffsetDateTime::from(now - BACKDATED);
+    params.not_after = OffsetDateTime::from(now + CA_LIFETIME);
+    let made = params.self_signed(&key)?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .with_context(|| format!("making the directory {}", dir.display()))?;
+    write_new(key_path, 0o600, &key.serialize_pem())?;
+    write_new(certificate, 0o644, &made.pem())
+}
+
+fn write_new(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
+    let write = || {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(path)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn makes_a_ca_once_and_finds_it_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let ca_dir = dir.path().join("deep/ca");
+        let made = CertificateAuthority::load_or_create(&ca_dir).unwrap();
+        let found = CertificateAuthority::load_or_create(&ca_dir).unwrap();
+        assert_eq!(made.fingerprint(), found.fingerprint());
+        let mode = fs::metadata(ca_dir.join(KEY_FILE))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_lone_file_is_an_error_not_a_new_ca() {
+        let dir = tempfile::tempdir().unwrap();
+        CertificateAuthority::load_or_create(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(KEY_FILE)).unwrap();
+        let error = CertificateAuthority::load_or_create(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("ca.key is missing"), "{error}");
+    }
+
+    #[test]
+    fn a_foreign_key_is_an_error() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        CertificateAuthority::load_or_create(one.path()).unwrap();
+        CertificateAuthority::load_or_create(other.path()).unwrap();
+        fs::copy(other.path().join(KEY_FILE), one.path().join(KEY_FILE)).unwrap();
+        let error = CertificateAuthority::load(one.path()).unwrap_err();
+        assert!(error.to_string().contains("is not the key of"), "{error}");
+    }
+
+    #[test]
+    fn mints_for_names_and_addresses() {
+        let dir = tempfile::tempdir().unwrap();
+        let ca = CertificateAuthority::load_or_create(dir.path()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let long = format!("{}.test", "a".repeat(63));
+        for host in [
+            "shop.test",
+            "192.0.2.1",
+            "2001:db8::1",
+            "under_score.test",
+            &long,
+        ] {
+            let chain = ca.mint(host, &key, SystemTime::now()).unwrap();
+            assert_eq!(chain.len(), 2, "{host}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Ends TLS in the origin's place: one server configuration per host, its leaf minted from the CA.
+
+mod ca;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use quick_cache::sync::Cache;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSessions};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use rustls::{AlertDescription, ServerConfig};
+
+pub(crate) use self::ca::CertificateAuthority;
+use self::ca::LEAF_LIFETIME;
+
+/// Hosts whose leaf is kept; the least used go first. About 2 KiB each.
+const KEPT_LEAVES: usize = 10_000;
+const KEPT_SESSIONS: usize = 10_000;
+
+/// How a server configuration came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    /// It was at hand.
+    Hit,
+    /// Its certificate was minted now.
+    Minted,
+}
+
+impl Leaf {
+    /// The metric's label.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Minted => "minted",
+        }
+    }
+}
+
+/// Makes and keeps server configurations for intercepted hosts.
+///
+/// All leaves share one key, which lives as long as the process: a leaf says which host we stand in
+/// for, and only holders of the CA's key could make another.
+pub(crate) struct Interceptor {
+    authority: Arc<CertificateAuthority>,
+    key: KeyPair,
+    signing_key: Arc<dyn SigningKey>,
+    provider: Arc<CryptoProvider>,
+    sessions: Arc<dyn StoresServerSessions>,
+    ticketer: Arc<dyn ProducesTickets>,
+    kept: Cache<String, Kept>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    config: Arc<ServerConfig>,
+    replace_at: SystemTime,
+}
+
+impl Interceptor {
+    /// An interceptor that mints from `authority`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no key can be generated.
+    pub(crate) fn new(authority: Arc<CertificateAuthority>) -> anyhow::Result<Self> {
+        let key =
+            KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).context("generating the leaf key")?;
+        let private_key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        Ok(Self {
+            authority,
+            signing_key: rustls::crypto::ring::sign::any_ecdsa_type(&private_key)?,
+            key,
+            provider: Arc::new(rustls::crypto::ring::default_provider()),
+            sessions: ServerSessionMemoryCache::new(KEPT_SESSIONS),
+            ticketer: rustls::crypto::ring::Ticketer::new()?,
+            kept: Cache::new(KEPT_LEAVES),
+        })
+    }
+
+    /// The configuration that ends TLS for `host`: a name, or an IP address without brackets.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `host` cannot be named in a certificate.
+    pub(crate) fn server_config(
+        &self,
+        host: &str,
+        now: SystemTime,
+    ) -> anyhow::Result<(Arc<ServerConfig>, Leaf)> {
+        if let Some(kept) = self.kept.get(host) {
+            if now < kept.replace_at {
+                return Ok((kept.config, Leaf::Hit));
+            }
+            self.kept.remove(host);
+        }
+        let mut leaf = Leaf::Hit;
+        let kept = self.kept.get_or_insert_with(host, || {
+            leaf = Leaf::Minted;
+            self.mint(host, now)
+        })?;
+        Ok((kept.config, leaf))
+    }
+
+    fn mint(&self, host: &str, now: SystemTime) -> anyhow::Result<Kept> {
+        let chain = self
+            .authority
+            .mint(host, &self.key, now)
+            .with_context(|| format!("minting a certificate for {host}"))?;
+        let certified = CertifiedKey::new(chain, Arc::clone(&self.signing_key));
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.session_storage = Arc::clone(&self.sessions);
+        config.ticketer = Arc::clone(&self.ticketer);
+        Ok(Kept {
+            config: Arc::new(config),
+            replace_at: now + LEAF_LIFETIME / 2,
+        })
+    }
+}
+
+impl fmt::Debug for Interceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interceptor")
+            .field("authority", &self.authority)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a handshake failed because the client does not trust our CA.
+pub(crate) fn is_distrust(error: &std::io::Error) -> bool {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(
+        tls,
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::UnknownCA
+                | AlertDescription::BadCertificate
+                | AlertDescription::CertificateUnknown
+        ))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn interceptor() -> (tempfile::TempDir, Interceptor) {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = CertificateAuthority::load_or_create(dir.path()).unwrap();
+        (dir, Interceptor::new(Arc::new(authority)).unwrap())
+    }
+
+    #[test]
+    fn a_host_is_minted_once() {
+        let (_dir, interceptor) = interceptor();
+        let now = SystemTime::now();
+        let (first, minted) = interceptor.server_config("shop.test", now).unwrap();
+        let (second, hit) = interceptor.server_config("shop.test", now).unwrap();
+        assert_eq!((minted, hit), (Leaf::Minted, Leaf::Hit));
+        assert!(Arc::ptr_eq(&first, &second));
+    }
+
+    #[test]
+    fn a_leaf_is_replaced_long_before_it_expires() {
+        let (_dir, interceptor) = interceptor();
+        let now = SystemTime::now();
+        interceptor.server_config("shop.test", now).unwrap();
+        let later = now + LEAF_LIFETIME / 2 + Duration::from_secs(1);
+        let (_, leaf) = interceptor.server_config("shop.test", later).unwrap();
+        assert_eq!(leaf, Leaf::Minted);
+    }
+}

@@ -1,0 +1,371 @@
+//! Every metric: its name, labels and help.
+//!
+//! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
+//! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
+};
+
+/// From half a millisecond to a minute: a cached refusal to a slow origin.
+const REQUEST_SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+];
+/// From half a microsecond (a decision on known rules) to ten seconds (robots.txt fetched first).
+const DECISION_SECONDS: &[f64] = &[
+    5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
+];
+
+/// How a look-up of an origin's robots.txt went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// A usable copy was at hand.
+    Hit,
+    /// Nothing was known; this request started the fetch.
+    Miss,
+    /// Nothing was known; a fetch was under way already.
+    Joined,
+}
+
+impl Lookup {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Joined => "joined",
+        }
+    }
+}
+
+/// The process's metrics, gathered at `/metrics`.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    request_duration: HistogramVec,
+    decision_duration: Histogram,
+    robots_fetches: IntCounterVec,
+    robots_fetch_duration: Histogram,
+    robots_entries: IntGaugeVec,
+    robots_lookups: IntCounterVec,
+    snapshot_swaps: IntCounter,
+    client_connections: IntGauge,
+    upstream_connections: IntGaugeVec,
+    leaf_certificates: IntCounterVec,
+    panics: IntCounter,
+}
+
+impl Metrics {
+    /// All metrics, at zero.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if two metrics have one name: a mistake in this file.
+    pub fn new() -> anyhow::Result<Self> {
+        let registry = Registry::new();
+        let metrics = Self {
+            requests: counters(
+                &registry,
+                "requests_total",
+                REQUESTS,
+                &["crawler", "outcome", "reason"],
+            )?,
+            request_duration: histograms(
+                &registry,
+                "request_duration_seconds",
+                REQUEST_DURATION,
+                "outcome",
+            )?,
+            decision_duration: histogram(
+                &registry,
+                "decision_duration_seconds",
+                DECISION_DURATION,
+                DECISION_SECONDS,
+            )?,
+            robots_fetches: counters(
+                &registry,
+                "robots_fetches_total",
+                ROBOTS_FETCHES,
+                &["result"],
+            )?,
+            robots_fetch_duration: histogram(
+                &registry,
+                "robots_fetch_duration_seconds",
+                FETCH_DURATION,
+                REQUEST_SECONDS,
+            )?,
+            robots_entries: gauges(&registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
+            robots_lookups: counters(
+                &registry,
+                "robots_lookups_total",
+                ROBOTS_LOOKUPS,
+                &["result"],
+            )?,
+            snapshot_swaps: counter(&registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
+            client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
+            upstream_connections: gauges(
+                &registry,
+                "upstream_connections",
+                UPSTREAM_CONNECTIONS,
+                "reused",
+            )?,
+            leaf_certificates: counters(
+                &registry,
+                "leaf_certificates_total",
+                LEAF_CERTIFICATES,
+                &["result"],
+            )?,
+            panics: counter(&registry, "panics_total", PANICS)?,
+            registry,
+        };
+        metrics.register_process()?;
+        metrics.start_at_zero();
+        Ok(metrics)
+    }
+
+    fn register_process(&self) -> anyhow::Result<()> {
+        let opts = Opts::new("build_info", "The running version; always 1.")
+            .namespace("wayleave")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        registered(&self.registry, IntGauge::with_opts(opts)?)?.set(1);
+        #[cfg(target_os = "linux")]
+        self.registry
+            .register(Box::new(
+                prometheus::process_collector::ProcessCollector::for_self(),
+            ))
+            .context("registering the process metrics")?;
+        Ok(())
+    }
+
+    /// Series of closed label sets exist from the start, so that a rate over the first event is right.
+    fn start_at_zero(&self) {
+        for lookup in [Lookup::Hit, Lookup::Miss, Lookup::Joined] {
+            self.robots_lookups.with_label_values(&[lookup.as_str()]);
+        }
+        for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
+            self.robots_fetches.with_label_values(&[result]);
+        }
+        for state in ["fresh", "stale", "unavailable", "unreachable"] {
+            self.robots_entries.with_label_values(&[state]);
+        }
+        for reused in ["true", "false"] {
+            self.upstream_connections.with_label_values(&[reused]);
+        }
+        for result in ["hit", "minted", "failed", "untrusted"] {
+            self.leaf_certificates.with_label_values(&[result]);
+        }
+        for outcome in ["forwarded", "refused", "failed"] {
+            self.request_duration.with_label_values(&[outcome]);
+        }
+    }
+
+    /// Counts one finished exchange.
+    pub(crate) fn request(&self, crawler: &str, outcome: &str, reason: &str, took: Duration) {
+        self.requests
+            .with_label_values(&[crawler, outcome, reason])
+            .inc();
+        self.request_duration
+            .with_label_values(&[outcome])
+            .observe(took.as_secs_f64());
+    }
+
+    /// Notes how long a decision took.
+    pub(crate) fn decision(&self, took: Duration) {
+        self.decision_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts one fetch of robots.txt; `result` is one of the contract's four words.
+    pub(crate) fn robots_fetch(&self, result: &str, took: Duration) {
+        self.robots_fetches.with_label_values(&[result]).inc();
+        self.robots_fetch_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts one look-up of an origin's robots.txt.
+    pub(crate) fn robots_lookup(&self, lookup: Lookup) {
+        self.robots_lookups
+            .with_label_values(&[lookup.as_str()])
+            .inc();
+    }
+
+    /// Sets how many origins are in `state`: `fresh`, `stale`, `unavailable` or `unreachable`.
+    pub(crate) fn robots_entries(&self, state: &str, count: usize) {
+        self.robots_entries
+            .with_label_values(&[state])
+            .set(count.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Counts one origin's new snapshot.
+    pub(crate) fn snapshot_swap(&self) {
+        self.snapshot_swaps.inc();
+    }
+
+    /// Counts a client's connection as open until the guard is dropped.
+    pub(crate) fn client_connection(&self) -> OpenConnection {
+        self.client_connections.inc();
+        OpenConnection(self.client_connections.clone())
+    }
+
+    /// Counts a connection to an origin as serving a request until the guard is dropped.
+    pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
+        let reused = if reused { "true" } else { "false" };
+        let gauge = self.upstream_connections.with_label_values(&[reused]);
+        gauge.inc();
+        OpenConnection(gauge)
+    }
+
+    /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
+    pub(crate) fn leaf_certificate(&self, result: &str) {
+        self.leaf_certificates.with_label_values(&[result]).inc();
+    }
+
+    /// Counts a task that ended in a panic.
+    pub(crate) fn panic(&self) {
+        self.panics.inc();
+    }
+
+    /// All metrics in Prometheus' text format, with its content type.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a metric cannot be encoded.
+    pub fn text(&self) -> anyhow::Result<(String, String)> {
+        let encoder = TextEncoder::new();
+        let mut text = Vec::new();
+        encoder.encode(&self.registry.gather(), &mut text)?;
+        Ok((encoder.format_type().to_owned(), String::from_utf8(text)?))
+    }
+}
+
+/// Counts as open for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct OpenConnection(IntGauge);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+const REQUESTS: &str = "Requests by what became of them and why.";
+const REQUEST_DURATION: &str = "From a request's head to the end of its response.";
+const DECISION_DURATION: &str =
+    "From a known target to a decision, waiting for robots.txt included.";
+const ROBOTS_FETCHES: &str = "Fetches of robots.txt by their access result (RFC 9309, 2.3.1).";
+const FETCH_DURATION: &str = "One fetch of robots.txt, all redirects together.";
+const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
+const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests.";
+const SNAPSHOT_SWAPS: &str = "Snapshots of an origin's rules that replaced what was there.";
+const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
+const UPSTREAM_CONNECTIONS: &str =
+    "Connections to origins serving a request now, by whether they were reused.";
+const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
+const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
+
+fn histogram(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    buckets: &[f64],
+) -> anyhow::Result<Histogram> {
+    let opts = HistogramOpts::new(name, help)
+        .namespace("wayleave")
+        .buckets(buckets.to_vec());
+    registered(registry, Histogram::with_opts(opts)?)
+}
+
+fn histograms(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    label: &str,
+) -> anyhow::Result<HistogramVec> {
+    let opts = HistogramOpts::new(name, help)
+        .namespace("wayleave")
+        .buckets(REQUEST_SECONDS.to_vec());
+    registered(registry, HistogramVec::new(opts, &[label])?)
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, label: &str) -> anyhow::Result<IntGaugeVec> {
+    registered(
+        registry,
+        IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), &[label])?,
+    )
+}
+
+fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {
+    registered(
+        registry,
+        IntCounter::with_opts(Opts::new(name, help).namespace("wayleave"))?,
+    )
+}
+
+fn counters(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    labels: &[&str],
+) -> anyhow::Result<IntCounterVec> {
+    registered(
+        registry,
+        IntCounterVec::new(Opts::new(name, help).namespace("wayleave"), labels)?,
+    )
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
+    registered(
+        registry,
+        IntGauge::with_opts(Opts::new(name, help).namespace("wayleave"))?,
+    )
+}
+
+fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    collector: C,
+) -> anyhow::Result<C> {
+    registry
+        .register(Box::new(collector.clone()))
+        .context("registering a metric")?;
+    Ok(collector)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_series_exist_before_the_first_event() {
+        let (_, text) = Metrics::new().unwrap().text().unwrap();
+        assert!(
+            text.contains("wayleave_robots_lookups_total{result=\"joined\"} 0"),
+            "{text}"
+        );
+        assert!(text.contains("wayleave_build_info{version="), "{text}");
+    }
+
+    #[test]
+    fn a_connection_counts_while_it_is_open() {
+        let metrics = Metrics::new().unwrap();
+        let open = metrics.client_connection();
+        assert!(
+            metrics
+                .text()
+                .unwrap()
+                .1
+                .contains("wayleave_client_connections 1")
+        );
+        drop(open);
+        assert!(
+            metrics
+                .text()
+                .unwrap()
+                .1
+                .contains("wayleave_client_connections 0")
+        );
+    }
+}

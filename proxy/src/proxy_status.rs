@@ -1,0 +1,127 @@
+//! Why a proxy answered in the origin's place: RFC 9209's error types.
+
+/// An error type of RFC 9209, section 2.3, as far as wayleave uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorType {
+    DnsTimeout,
+    DnsError,
+    DestinationUnavailable,
+    DestinationIpProhibited,
+    DestinationIpUnroutable,
+    ConnectionRefused,
+    ConnectionTerminated,
+    ConnectionTimeout,
+    ConnectionWriteTimeout,
+    ConnectionLimitReached,
+    TlsProtocolError,
+    TlsCertificateError,
+    TlsAlertReceived,
+    HttpRequestError,
+    HttpRequestDenied,
+    HttpResponseIncomplete,
+    HttpResponseTimeout,
+    HttpProtocolError,
+    ProxyLoopDetected,
+}
+
+impl ErrorType {
+    /// The type's name in `Proxy-Status`.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::DnsTimeout => "dns_timeout",
+            Self::DnsError => "dns_error",
+            Self::DestinationUnavailable => "destination_unavailable",
+            Self::DestinationIpProhibited => "destination_ip_prohibited",
+            Self::DestinationIpUnroutable => "destination_ip_unroutable",
+            Self::ConnectionRefused => "connection_refused",
+            Self::ConnectionTerminated => "connection_terminated",
+            Self::ConnectionTimeout => "connection_timeout",
+            Self::ConnectionWriteTimeout => "connection_write_timeout",
+            Self::ConnectionLimitReached => "connection_limit_reached",
+            Self::TlsProtocolError => "tls_protocol_error",
+            Self::TlsCertificateError => "tls_certificate_error",
+            Self::TlsAlertReceived => "tls_alert_received",
+            Self::HttpRequestError => "http_request_error",
+            Self::HttpRequestDenied => "http_request_denied",
+            Self::HttpResponseIncomplete => "http_response_incomplete",
+            Self::HttpResponseTimeout => "http_response_timeout",
+            Self::HttpProtocolError => "http_protocol_error",
+            Self::ProxyLoopDetected => "proxy_loop_detected",
+        }
+    }
+
+    /// The status that RFC 9209 recommends for the type.
+    pub(crate) fn recommended_status(self) -> u16 {
+        match self {
+            Self::DnsTimeout
+            | Self::ConnectionTimeout
+            | Self::ConnectionWriteTimeout
+            | Self::HttpResponseTimeout => 504,
+            Self::DestinationUnavailable | Self::ConnectionLimitReached => 503,
+            Self::HttpRequestError => 400,
+            Self::HttpRequestDenied => 403,
+            _ => 502,
+        }
+    }
+
+    /// A reason phrase for answers of this type that have no phrase of their own.
+    pub(crate) fn phrase(self) -> &'static str {
+        match self {
+            Self::DnsTimeout => "DNS timeout",
+            Self::DnsError => "DNS error",
+            Self::DestinationUnavailable => "Destination unavailable",
+            Self::DestinationIpProhibited => "Prohibited address",
+            Self::DestinationIpUnroutable => "Address unroutable",
+            Self::ConnectionRefused => "Connection refused",
+            Self::ConnectionTerminated => "Connection terminated",
+            Self::ConnectionTimeout => "Connection timeout",
+            Self::ConnectionWriteTimeout => "Connection write timeout",
+            Self::ConnectionLimitReached => "Connection limit reached",
+            Self::TlsProtocolError => "TLS protocol error",
+            Self::TlsCertificateError => "TLS certificate error",
+            Self::TlsAlertReceived => "TLS alert received",
+            Self::HttpRequestError => "Bad request",
+            Self::HttpRequestDenied => "Request denied",
+            Self::HttpResponseIncomplete => "Response incomplete",
+            Self::HttpResponseTimeout => "Response timeout",
+            Self::HttpProtocolError => "HTTP protocol error",
+            Self::ProxyLoopDetected => "Proxy loop detected",
+        }
+    }
+}
+
+/// The value of `Proxy-Status`: `name; error=TYPE; details="…"` (RFC 9209 section 2; the details
+/// are a structured string, RFC 8941 section 3.3.3, so what is not printable ASCII becomes `?`).
+pub(crate) fn field_value(name: &str, error: ErrorType, details: &str) -> String {
+    let mut value = format!("{name}; error={}; details=\"", error.as_str());
+    for character in details.chars() {
+        match character {
+            '"' | '\\' => {
+                value.push('\\');
+                value.push(character);
+            }
+            ' '..='~' => value.push(character),
+            _ => value.push('?'),
+        }
+    }
+    value.push('"');
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn details_are_a_structured_string() {
+        let value = field_value(
+            "wayleave",
+            ErrorType::HttpRequestDenied,
+            "say \"no\"\\\n\u{e9}",
+        );
+        assert_eq!(
+            value,
+            r#"wayleave; error=http_request_denied; details="say \"no\"\\??""#
+        );
+    }
+}

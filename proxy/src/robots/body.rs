@@ -1,0 +1,90 @@
+//! Reading a body: decoded, and no more of it than is wanted.
+
+use std::io;
+
+use futures_util::TryStreamExt;
+use http::{HeaderMap, header};
+use http_body_util::BodyDataStream;
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio_util::io::StreamReader;
+use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
+
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
+
+/// How a body is coded (RFC 9110, 8.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Identity,
+    Gzip,
+    /// Never asked for, but some servers keep one coding for all.
+    Brotli,
+}
+
+impl Coding {
+    /// The one coding that the fields name.
+    ///
+    /// # Errors
+    ///
+    /// If it is one that cannot be undone here, or if there are several.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, FetchError> {
+        let mut coding = Self::Identity;
+        for value in headers.get_all(header::CONTENT_ENCODING) {
+            let text = value.to_str().unwrap_or("?");
+            for name in text.split(',').map(str::trim) {
+                let next = match name.to_ascii_lowercase().as_str() {
+                    "" | "identity" => continue,
+                    "gzip" | "x-gzip" => Self::Gzip,
+                    "br" => Self::Brotli,
+                    other => return Err(failure(format!("content coding {other}"))),
+                };
+                if coding != Self::Identity {
+                    return Err(failure("several content codings".to_owned()));
+                }
+                coding = next;
+            }
+        }
+        Ok(coding)
+    }
+}
+
+/// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Holds no more than that
+/// and the decoder's window, whatever comes.
+///
+/// # Errors
+///
+/// If the body breaks off or cannot be decoded before the limit is reached.
+pub(super) async fn read(
+    incoming: Incoming,
+    coding: Coding,
+    limit: usize,
+) -> Result<Body, FetchError> {
+    let chunks = BodyDataStream::new(incoming).map_err(io::Error::other);
+    let received = StreamReader::new(chunks);
+    let read = match coding {
+        Coding::Identity => read_some(received, limit).await,
+        Coding::Gzip => read_some(GzipDecoder::new(received), limit).await,
+        Coding::Brotli => read_some(BrotliDecoder::new(received), limit).await,
+    };
+    read.map_err(|error| failure(error.to_string()))
+}
+
+async fn read_some(body: impl AsyncRead, limit: usize) -> io::Result<Body> {
+    let mut bytes = Vec::new();
+    let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let body = std::pin::pin!(body);
+    body.take(one_more).read_to_end(&mut bytes).await?;
+    let is_cut = bytes.len() > limit;
+    bytes.truncate(limit);
+    Ok(Body {
+        bytes: bytes.into(),
+        is_cut,
+    })
+}
+
+fn failure(detail: String) -> FetchError {
+    FetchError {
+        kind: FetchErrorKind::Body,
+        detail,
+    }
+}

@@ -1,0 +1,209 @@
+//! Fetching robots.txt: the redirects, within one deadline.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use url::Url;
+use wayleave_policy::lifecycle::{
+    Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, Hop, Response, Validators,
+};
+
+use super::body::{self, Coding};
+use super::fields;
+use crate::clock::Clock;
+use crate::egress::Egress;
+
+/// A longer `Location` is not followed.
+const MAX_URI_BYTES: usize = 8 * 1024;
+/// How many bodies are decoded from brotli at a time: each may hold a window of 16 MiB.
+const MAX_BROTLI: usize = 8;
+
+/// Fetches robots.txt files: over HTTP, or in tests from a script.
+pub trait Fetch: Send + Sync + 'static {
+    /// Fetches one; always comes to an end, and in bounded time.
+    fn fetch(&self, request: FetchRequest) -> impl Future<Output = FetchOutcome> + Send;
+}
+
+/// How robots.txt is fetched; part of `[robots]`.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// The `User-Agent` field. Default: `wayleave/` and the version.
+    pub user_agent: String,
+    /// For one fetch from the first look-up to the last byte, all redirects together. Default: 10 s.
+    pub timeout: Duration,
+    /// Redirects followed; one more, and the file counts as unavailable. Default: 5 (RFC 9309, 2.3.1.2).
+    pub max_redirects: usize,
+    /// What is read of a body after decoding, in bytes. Default: 500 KiB (RFC 9309, 2.5).
+    pub max_size: usize,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self {
+            user_agent: concat!("wayleave/", env!("CARGO_PKG_VERSION")).to_owned(),
+            timeout: Duration::from_secs(10),
+            max_redirects: 5,
+            max_size: 500 * 1024,
+        }
+    }
+}
+
+/// Fetches over HTTP/1.1 and HTTP/2, each time on a connection of its own: an origin is asked once a day.
+pub struct HttpFetch {
+    pub(super) egress: Arc<Egress>,
+    pub(super) tls: TlsConnector,
+    pub(super) options: FetchOptions,
+    clock: Clock,
+    brotli: Semaphore,
+}
+
+impl std::fmt::Debug for HttpFetch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpFetch")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a fetch has got to.
+struct Way {
+    redirects: Vec<Hop>,
+    uri: String,
+}
+
+impl HttpFetch {
+    /// Fetches by `options` through `egress`, trusting whom `tls` trusts. The protocols that `tls` offers are replaced.
+    pub fn new(
+        egress: Arc<Egress>,
+        tls: &rustls::ClientConfig,
+        options: FetchOptions,
+        clock: Clock,
+    ) -> Self {
+        let mut tls = tls.clone();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Self {
+            egress,
+            tls: TlsConnector::from(Arc::new(tls)),
+            options,
+            clock,
+            brotli: Semaphore::new(MAX_BROTLI),
+        }
+    }
+
+    async fn follow(
+        &self,
+        way: &mut Way,
+        validators: Option<&Validators>,
+    ) -> Result<Ending, FetchError> {
+        loop {
+            let url = Url::parse(&way.uri).map_err(|error| bad_redirect(error.to_string()))?;
+            let validators = validators.filter(|validators| validators.uri == way.uri);
+            let exchange = self
+                .ask(&url, validators, !way.redirects.is_empty())
+                .await?;
+            let status = exchange.response.status();
+            if !is_redirect(status) {
+                return self.finish(exchange.response, validators.is_some()).await;
+            }
+            if way.redirects.len() >= self.options.max_redirects {
+                return Ok(Ending::RedirectLost(status.as_u16()));
+            }
+            let next = redirect_target(&url, exchange.response.headers())?;
+            let uri = std::mem::replace(&mut way.uri, next.into());
+            let status = status.as_u16();
+            way.redirects.push(Hop { uri, status });
+        }
+    }
+
+    /// Reads what counts of a response that is no redirect to follow.
+    async fn finish(
+        &self,
+        response: http::Response<hyper::body::Incoming>,
+        is_conditional: bool,
+    ) -> Result<Ending, FetchError> {
+        let (head, incoming) = response.into_parts();
+        let fields = fields::read(&head.headers, self.clock.now());
+        if head.status == StatusCode::NOT_MODIFIED && is_conditional {
+            return Ok(Ending::NotModified(fields));
+        }
+        // The bodies of other answers say nothing to a crawler.
+        let mut body = wayleave_policy::lifecycle::Body::default();
+        if head.status.is_success() {
+            let coding = Coding::of(&head.headers)?;
+            let _permit = match coding {
+                Coding::Brotli => self.brotli.acquire().await.ok(),
+                _ => None,
+            };
+            body = body::read(incoming, coding, self.options.max_size).await?;
+        }
+        let status = head.status.as_u16();
+        Ok(Ending::Response(Response {
+            status,
+            fields,
+            body,
+        }))
+    }
+}
+
+impl Fetch for HttpFetch {
+    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+        let mut way = Way {
+            redirects: Vec::new(),
+            uri: request.origin.robots_txt_uri(),
+        };
+        let follow = self.follow(&mut way, request.validators.as_ref());
+        let ending = match timeout(self.options.timeout, follow).await {
+            Ok(ending) => ending.unwrap_or_else(Ending::Failed),
+            Err(_) => Ending::Failed(FetchError {
+                kind: FetchErrorKind::Timeout,
+                detail: format!("not done within {:?}", self.options.timeout),
+            }),
+        };
+        FetchOutcome {
+            redirects: way.redirects,
+            uri: way.uri,
+            ending,
+        }
+    }
+}
+
+/// The redirects that name where to go on (RFC 9110, 15.4): 300 leaves the choice to people, 305 and 306 are no more.
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+fn redirect_target(from: &Url, headers: &HeaderMap) -> Result<Url, FetchError> {
+    let mut locations = headers.get_all(header::LOCATION).iter();
+    let (Some(location), None) = (locations.next(), locations.next()) else {
+        return Err(bad_redirect("not one Location field"));
+    };
+    let location = std::str::from_utf8(location.as_bytes())
+        .map_err(|_| bad_redirect("a Location that is not text"))?;
+    if location.len() > MAX_URI_BYTES {
+        return Err(bad_redirect("a Location that is too long"));
+    }
+    let mut target = from
+        .join(location)
+        .map_err(|error| bad_redirect(format!("Location: {error}")))?;
+    if !matches!(target.scheme(), "http" | "https") {
+        let scheme = target.scheme();
+        return Err(bad_redirect(format!("Location with scheme {scheme}")));
+    }
+    target.set_fragment(None);
+    // Neither fails for a URL with a host, which http and https ones have.
+    let _ = target.set_username("");
+    let _ = target.set_password(None);
+    Ok(target)
+}
+
+fn bad_redirect(detail: impl Into<String>) -> FetchError {
+    FetchError {
+        kind: FetchErrorKind::BadRedirect,
+        detail: detail.into(),
+    }
+}

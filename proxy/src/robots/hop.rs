@@ -1,0 +1,197 @@
+//! One request of a fetch: dial, agree on TLS, ask, and read the response's head.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::{Request, Response, Version, header};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::client::TlsStream;
+use url::Url;
+use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
+
+use super::fetch::HttpFetch;
+use crate::egress::{Egress, EgressError};
+
+/// The head of a response; interim responses and field sections beyond it end the fetch.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// What an HTTP/2 server may send ahead of our reading.
+const WINDOW_BYTES: u32 = 256 * 1024;
+
+/// A response whose body is still to be read.
+pub(super) struct Exchange {
+    pub(super) response: Response<Incoming>,
+    /// Moves the connection's bytes; dropped, it closes the connection.
+    _connection: JoinSet<()>,
+}
+
+impl HttpFetch {
+    /// Asks for `url` and reads the response's head. `is_redirected`: someone else than the crawler chose the host.
+    pub(super) async fn ask(
+        &self,
+        url: &Url,
+        validators: Option<&Validators>,
+        is_redirected: bool,
+    ) -> Result<Exchange, FetchError> {
+        let stream = self.dial(url, is_redirected).await?;
+        if url.scheme() == "http" {
+            return http1(stream, self.request(url, validators, Version::HTTP_11)?).await;
+        }
+        let stream = self.agree_on_tls(url, stream).await?;
+        let (_, session) = stream.get_ref();
+        match session.alpn_protocol() {
+            Some(b"h2") => http2(stream, self.request(url, validators, Version::HTTP_2)?).await,
+            _ => http1(stream, self.request(url, validators, Version::HTTP_11)?).await,
+        }
+    }
+
+    async fn dial(&self, url: &Url, is_redirected: bool) -> Result<TcpStream, FetchError> {
+        let port = url.port_or_known_default().unwrap_or_default();
+        let addresses = self
+            .egress
+            .addresses(host(url), port)
+            .await
+            .map_err(|error| egress_failure(&error, is_redirected))?;
+        let stream = Egress::dial(&addresses)
+            .await
+            .map_err(|error| failure(FetchErrorKind::Connect, &error))?;
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
+    }
+
+    async fn agree_on_tls(
+        &self,
+        url: &Url,
+        stream: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, FetchError> {
+        let host = host(url);
+        let name = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(v6) => v6.parse::<IpAddr>().map(ServerName::from).ok(),
+            None => ServerName::try_from(host.to_owned()).ok(),
+        };
+        let name = name.ok_or_else(|| failure(FetchErrorKind::Tls, "no name for a certificate"))?;
+        let agreed = self.tls.connect(name, stream).await;
+        agreed.map_err(|error| failure(FetchErrorKind::Tls, &error))
+    }
+
+    fn request(
+        &self,
+        url: &Url,
+        validators: Option<&Validators>,
+        version: Version,
+    ) -> Result<Request<Empty<Bytes>>, FetchError> {
+        let authority = match url.port() {
+            Some(port) => format!("{}:{port}", host(url)),
+            None => host(url).to_owned(),
+        };
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let request = Request::get(match version {
+            Version::HTTP_2 => format!("{}://{authority}{path}", url.scheme()),
+            _ => path.to_owned(),
+        });
+        let mut request = match version {
+            Version::HTTP_2 => request,
+            _ => request
+                .header(header::HOST, &authority)
+                .header(header::CONNECTION, "close"),
+        }
+        .header(header::USER_AGENT, &self.options.user_agent)
+        .header(header::ACCEPT, "text/plain, */*;q=0.5")
+        .header(header::ACCEPT_ENCODING, "gzip");
+        if let Some(etag) = validators.and_then(|v| v.etag.as_deref()) {
+            request = request.header(header::IF_NONE_MATCH, etag);
+        }
+        if let Some(date) = validators.and_then(|v| v.last_modified.as_deref()) {
+            request = request.header(header::IF_MODIFIED_SINCE, date);
+        }
+        request
+            .body(Empty::new())
+            .map_err(|error| failure(FetchErrorKind::Internal, &error))
+    }
+}
+
+/// A URL's host as egress takes it.
+fn host(url: &Url) -> &str {
+    let host = url.host_str().unwrap_or_default();
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+async fn http1<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MAX_HEAD_BYTES);
+    let handshake = builder.handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
+    let mut connecting = JoinSet::new();
+    connecting.spawn(async move {
+        // What goes wrong on the connection is told to whoever reads the response.
+        let _ = connection.await;
+    });
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| http_failure(&error))?;
+    Ok(Exchange {
+        response,
+        _connection: connecting,
+    })
+}
+
+async fn http2<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .max_header_list_size(MAX_HEAD_BYTES as u32);
+    let handshake = builder.handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
+    let mut connecting = JoinSet::new();
+    connecting.spawn(async move {
+        // As above.
+        let _ = connection.await;
+    });
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| http_failure(&error))?;
+    Ok(Exchange {
+        response,
+        _connection: connecting,
+    })
+}
+
+fn egress_failure(error: &EgressError, is_redirected: bool) -> FetchError {
+    let kind = match error {
+        EgressError::Prohibited { .. } if is_redirected => FetchErrorKind::RedirectProhibited,
+        EgressError::Prohibited { .. } => FetchErrorKind::Prohibited,
+        EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
+        EgressError::Dns { .. } => FetchErrorKind::Dns,
+    };
+    failure(kind, error)
+}
+
+/// hyper says the cause in the source of its errors only.
+fn http_failure(error: &hyper::Error) -> FetchError {
+    let detail = match std::error::Error::source(&error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    };
+    failure(FetchErrorKind::Http, detail)
+}
+
+fn failure(kind: FetchErrorKind, detail: impl Display) -> FetchError {
+    let detail = detail.to_string();
+    FetchError { kind, detail }
+}

@@ -1,0 +1,230 @@
+//! The byte stream under every HTTP session, on the client's side and on the origin's.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Buf, Bytes, BytesMut};
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::{
+    GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
+    TimingDigest, UniqueID, UniqueIDType,
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+/// A stream as pingora's sessions want it.
+pub(crate) type Stream = pingora_core::protocols::Stream;
+
+/// What is held back and sent in one go is at most this long: what a TLS record holds.
+const GATHER_BYTES: usize = 16 * 1024;
+
+/// Bytes to and from one peer. Holds the first small write after a flush, which is a head, until
+/// the next one, so that head and body leave in one system call (and, inside TLS, in one record);
+/// later writes pass at once, so that slow bodies stream. Can take back bytes read too far.
+///
+/// Has no buffer while idle; thousands of idle connections cost their sockets only.
+pub(crate) struct Transport<S> {
+    inner: S,
+    id: UniqueIDType,
+    read_ahead: Bytes,
+    gathered: BytesMut,
+    gathers: bool,
+    /// Nothing was written since the last flush.
+    is_flushed: bool,
+}
+
+impl<S> Transport<S> {
+    /// Wraps `inner`. `id` must be unique among the streams alive: the socket's descriptor.
+    pub(crate) fn new(inner: S, id: UniqueIDType) -> Self {
+        Self {
+            inner,
+            id,
+            read_ahead: Bytes::new(),
+            gathered: BytesMut::new(),
+            gathers: true,
+            is_flushed: true,
+        }
+    }
+
+    /// The same stream with `bytes` to be read before what the peer sends next.
+    pub(crate) fn with_read_ahead(mut self, bytes: Bytes) -> Self {
+        debug_assert!(self.read_ahead.is_empty(), "bytes put back twice");
+        self.read_ahead = bytes;
+        self
+    }
+
+    /// The same stream without gathering: for the layer under TLS, which gathers above.
+    pub(crate) fn ungathered(mut self) -> Self {
+        self.gathers = false;
+        self
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Transport<S> {
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.gathered.is_empty() {
+            let written = ready!(Pin::new(&mut self.inner).poll_write(cx, &self.gathered))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.gathered.advance(written);
+        }
+        self.gathered = BytesMut::new();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Transport<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.read_ahead.is_empty() {
+            let taken = self.read_ahead.len().min(buf.remaining());
+            buf.put_slice(&self.read_ahead.split_to(taken));
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let starts = std::mem::replace(&mut self.is_flushed, false);
+        if self.gathers && starts && bytes.len() < GATHER_BYTES {
+            self.gathered.extend_from_slice(bytes);
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        if !self.gathered.is_empty() && self.gathered.len() + bytes.len() <= GATHER_BYTES {
+            self.gathered.extend_from_slice(bytes);
+            // If the socket is full, the next write or flush goes on.
+            if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
+                return Poll::Ready(Err(error));
+            }
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        self.is_flushed = true;
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+impl<S> fmt::Debug for Transport<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl<S: AsyncWrite + Unpin + Send> Shutdown for Transport<S> {
+    async fn shutdown(&mut self) {
+        // The peer may be gone already, which is what a shutdown wants.
+        let _ = AsyncWriteExt::shutdown(self).await;
+    }
+}
+
+impl<S> UniqueID for Transport<S> {
+    fn id(&self) -> UniqueIDType {
+        self.id
+    }
+}
+
+impl<S> Ssl for Transport<S> {}
+impl<S> Peek for Transport<S> {}
+
+impl<S> GetTimingDigest for Transport<S> {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        Vec::new()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl<S> GetProxyDigest for Transport<S> {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        None
+    }
+}
+
+impl<S> GetSocketDigest for Transport<S> {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn a_head_waits_for_its_body_and_the_body_for_nothing() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut stream = Transport::new(near, 1);
+        let mut seen = [0; 16];
+        stream.write_all(b"head ").await.unwrap();
+        assert!(futures_util::poll!(Box::pin(far.read(&mut seen))).is_pending());
+        stream.write_all(b"body").await.unwrap();
+        let count = far.read(&mut seen).await.unwrap();
+        assert_eq!(&seen[..count], b"head body");
+        stream.write_all(b"more").await.unwrap();
+        let count = far.read(&mut seen).await.unwrap();
+        assert_eq!(&seen[..count], b"more");
+        stream.flush().await.unwrap();
+        stream.write_all(b"next head").await.unwrap();
+        assert!(futures_util::poll!(Box::pin(far.read(&mut seen))).is_pending());
+        stream.flush().await.unwrap();
+        let count = far.read(&mut seen).await.unwrap();
+        assert_eq!(&seen[..count], b"next head");
+    }
+
+    #[tokio::test]
+    async fn reads_what_was_put_back_first() {
+        let (near, mut far) = tokio::io::duplex(64);
+        far.write_all(b"second").await.unwrap();
+        let mut stream = Transport::new(near, 1).with_read_ahead(Bytes::from_static(b"first "));
+        let mut seen = [0; 12];
+        stream.read_exact(&mut seen).await.unwrap();
+        assert_eq!(&seen, b"first second");
+    }
+
+    #[tokio::test]
+    async fn a_large_write_follows_what_was_gathered() {
+        let (near, mut far) = tokio::io::duplex(4 * GATHER_BYTES);
+        let mut stream = Transport::new(near, 1);
+        let large = vec![b'x'; GATHER_BYTES];
+        stream.write_all(b"small").await.unwrap();
+        stream.write_all(&large).await.unwrap();
+        stream.flush().await.unwrap();
+        let mut seen = vec![0; 5 + GATHER_BYTES];
+        far.read_exact(&mut seen).await.unwrap();
+        assert!(seen.starts_with(b"smallx"));
+    }
+}

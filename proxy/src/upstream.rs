@@ -1,0 +1,328 @@
+//! Connections to origins: a pooled one if there is one, else a new one through the egress door.
+//!
+//! pingora keeps the pools; dialling and TLS are done here, because what a forward proxy needs is
+//! not pingora's: addresses checked and raced (RFC 8305), one TLS configuration for all origins so
+//! that sessions resume, and errors that say what failed. A connection belongs to an origin, not to
+//! an address: whoever asks for the same origin again needs no DNS.
+
+use std::fmt;
+use std::hash::BuildHasher;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use pingora_core::connectors::ConnectorOptions;
+use pingora_core::connectors::http::v2::{self, H2HandshakeSettings};
+use pingora_core::protocols::http::client::HttpSession;
+use pingora_core::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
+use pingora_core::upstreams::peer::Peer;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use wayleave_policy::{Origin, Scheme};
+
+use crate::egress::Egress;
+use crate::fault::{Fault, describe};
+use crate::metrics::{Metrics, OpenConnection};
+use crate::proxy_status::ErrorType;
+use crate::stream::{Stream, Transport};
+
+/// Streams that one HTTP/2 connection to an origin carries at a time.
+const STREAMS_PER_CONNECTION: usize = 100;
+/// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
+/// first avoids the race of sending into a closing connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
+
+/// What upstream needs to know; part of `[upstream]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// For DNS, TCP and TLS together. Default 10 s.
+    pub(crate) connect_timeout: Duration,
+    /// For the response's first byte, and between bytes. Default 60 s.
+    pub(crate) response_timeout: Duration,
+    /// Unused connections kept open, over all origins. Default 1,024.
+    pub(crate) idle_connections: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            response_timeout: Duration::from_secs(60),
+            idle_connections: 1024,
+        }
+    }
+}
+
+/// The HTTP version that a request prefers on the way to its origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Preference {
+    /// HTTP/1.1 only, as the client speaks it: no translation, and upgrades work.
+    Http1,
+    /// HTTP/2 if the origin takes it.
+    Http2,
+}
+
+/// A connection, or a stream of one, that serves one request.
+pub(crate) struct Session {
+    pub(crate) http: HttpSession,
+    /// Whether earlier requests used the connection: then it may have died unnoticed.
+    pub(crate) reused: bool,
+    key: PoolKey,
+    _open: OpenConnection,
+}
+
+/// Opens and keeps connections to origins.
+pub(crate) struct Upstream {
+    options: Options,
+    egress: Arc<Egress>,
+    http1: TlsConnector,
+    http2: TlsConnector,
+    pool: v2::Connector,
+    hasher: std::hash::RandomState,
+    metrics: Arc<Metrics>,
+}
+
+impl Upstream {
+    /// Connections through `egress`, with origins' certificates checked as `tls` says.
+    pub(crate) fn new(
+        options: Options,
+        egress: Arc<Egress>,
+        tls: &ClientConfig,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let speaking = |protocols: &[&[u8]]| {
+            let mut config = tls.clone();
+            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            TlsConnector::from(Arc::new(config))
+        };
+        Self {
+            http1: speaking(&[b"http/1.1"]),
+            http2: speaking(&[b"h2", b"http/1.1"]),
+            pool: v2::Connector::new(Some(ConnectorOptions::new(options.idle_connections))),
+            options,
+            egress,
+            hasher: std::hash::RandomState::new(),
+            metrics,
+        }
+    }
+
+    pub(crate) fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
+    /// A kept connection to `origin`, if one is free.
+    pub(crate) async fn reuse(&self, origin: &Origin, preference: Preference) -> Option<Session> {
+        let key = self.key(origin, preference);
+        if preference == Preference::Http2
+            && let Ok(Some(stream)) = self.pool.reused_http_session(&key).await
+        {
+            return Some(self.session(HttpSession::H2(stream), key, true));
+        }
+        let stream = self.pool.transport().reused_stream(&key).await?;
+        Some(self.session(HttpSession::H1(Http1Session::new(stream)), key, true))
+    }
+
+    /// A new connection to `origin`.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the name, the address, the connection or TLS.
+    pub(crate) async fn connect(
+        &self,
+        origin: &Origin,
+        preference: Preference,
+    ) -> Result<Session, Fault> {
+        let key = self.key(origin, preference);
+        let opening = self.open(origin, preference, &key);
+        let http = tokio::time::timeout(self.options.connect_timeout, opening)
+            .await
+            .map_err(|_| {
+                let details = format!("no connection to {origin} within the connect timeout");
+                Fault::new(ErrorType::ConnectionTimeout, details)
+            })??;
+        Ok(self.session(http, key, false))
+    }
+
+    /// Takes back a session whose response is complete, so that its connection serves again.
+    pub(crate) async fn release(&self, session: Session) {
+        let Session { http, key, .. } = session;
+        match http {
+            HttpSession::H1(mut http) => {
+                http.respect_keepalive();
+                if let Some(stream) = http.reuse().await {
+                    let transport = self.pool.transport();
+                    transport.release_stream(stream, key.reuse_hash(), Some(IDLE_TIMEOUT));
+                }
+            }
+            HttpSession::H2(http) => {
+                self.pool
+                    .release_http_session(http, &key, Some(IDLE_TIMEOUT));
+            }
+            HttpSession::Custom(()) => {}
+        }
+    }
+
+    fn session(&self, mut http: HttpSession, key: PoolKey, reused: bool) -> Session {
+        http.set_read_timeout(Some(self.options.response_timeout));
+        http.set_write_timeout(Some(self.options.response_timeout));
+        Session {
+            http,
+            reused,
+            key,
+            _open: self.metrics.upstream_connection(reused),
+        }
+    }
+
+    /// The hasher is keyed by chance: nobody can make two origins share a pool.
+    fn key(&self, origin: &Origin, preference: Preference) -> PoolKey {
+        PoolKey(self.hasher.hash_one((origin, preference)))
+    }
+
+    async fn open(
+        &self,
+        origin: &Origin,
+        preference: Preference,
+        key: &PoolKey,
+    ) -> Result<HttpSession, Fault> {
+        let addresses = self.egress.addresses(origin.host(), origin.port()).await?;
+        let tcp = Egress::dial(&addresses)
+            .await
+            .map_err(|error| connect_fault(origin, &error))?;
+        tcp.set_nodelay(true)
+            .map_err(|error| connect_fault(origin, &error))?;
+        if origin.scheme() == Scheme::Http {
+            return Ok(HttpSession::H1(Http1Session::new(transport(tcp))));
+        }
+        let connector = match preference {
+            Preference::Http1 => &self.http1,
+            Preference::Http2 => &self.http2,
+        };
+        let name = server_name(origin)?;
+        let descriptor = tcp.as_raw_fd();
+        let tls = connector
+            .connect(name, tcp)
+            .await
+            .map_err(|error| tls_fault(origin, &error))?;
+        let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+        let stream: Stream = Box::new(Transport::new(tls, descriptor));
+        if !speaks_http2 {
+            return Ok(HttpSession::H1(Http1Session::new(stream)));
+        }
+        self.open_http2(stream, key).await.map_err(|error| {
+            Fault::new(
+                ErrorType::HttpProtocolError,
+                format!("HTTP/2 with {origin}: {}", describe(&error)),
+            )
+        })
+    }
+
+    async fn open_http2(
+        &self,
+        stream: Stream,
+        key: &PoolKey,
+    ) -> Result<HttpSession, Box<pingora_error::Error>> {
+        let mut settings = H2HandshakeSettings::new();
+        settings.max_streams = STREAMS_PER_CONNECTION;
+        let connection = v2::handshake(stream, settings).await?;
+        let stream = connection.spawn_stream().await?.ok_or_else(|| {
+            pingora_error::Error::explain(
+                pingora_error::ErrorType::H2Error,
+                "the origin takes no streams",
+            )
+        })?;
+        if connection.more_streams_allowed() {
+            self.pool.in_use_pool().insert(key.reuse_hash(), connection);
+        }
+        Ok(HttpSession::H2(stream))
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+fn transport(tcp: TcpStream) -> Stream {
+    let descriptor = tcp.as_raw_fd();
+    Box::new(Transport::new(tcp, descriptor))
+}
+
+fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(host.to_owned()).map_err(|_| {
+        let details = format!("{host} cannot be a name in a certificate");
+        Fault::new(ErrorType::TlsCertificateError, details)
+    })
+}
+
+fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
+    let kind = match error.kind() {
+        io::ErrorKind::ConnectionRefused => ErrorType::ConnectionRefused,
+        io::ErrorKind::TimedOut => ErrorType::ConnectionTimeout,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable => ErrorType::DestinationIpUnroutable,
+        _ => ErrorType::ConnectionTerminated,
+    };
+    Fault::new(kind, format!("connecting to {origin}: {error}"))
+}
+
+fn tls_fault(origin: &Origin, error: &io::Error) -> Fault {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let kind = match tls {
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            ErrorType::TlsCertificateError
+        }
+        Some(rustls::Error::AlertReceived(_)) => ErrorType::TlsAlertReceived,
+        Some(_) => ErrorType::TlsProtocolError,
+        None => ErrorType::ConnectionTerminated,
+    };
+    Fault::new(kind, format!("TLS with {origin}: {error}"))
+}
+
+/// What pingora's pools know a connection by.
+#[derive(Clone, Debug)]
+struct PoolKey(u64);
+
+static NO_ADDRESS: LazyLock<PeerAddress> =
+    LazyLock::new(|| PeerAddress::Inet((Ipv4Addr::UNSPECIFIED, 0).into()));
+
+impl fmt::Display for PoolKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Peer for PoolKey {
+    /// Never dialled: pingora only keeps what was dialled here.
+    fn address(&self) -> &PeerAddress {
+        &NO_ADDRESS
+    }
+
+    fn tls(&self) -> bool {
+        false
+    }
+
+    fn sni(&self) -> &'static str {
+        ""
+    }
+
+    fn reuse_hash(&self) -> u64 {
+        self.0
+    }
+
+    /// The key names the origin; which of its addresses answered does not matter.
+    fn matches_fd<V: AsRawFd>(&self, _descriptor: V) -> bool {
+        true
+    }
+}
