@@ -209,7 +209,7 @@ impl Upstream {
             .await
             .map_err(|error| tls_fault(origin, &error))?;
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        let stream: Stream = Box::new(Transport::new(tls, descriptor));
+        let stream: Stream = Box::new(Transport::new(tls, descriptor).ungathered());
         if !speaks_http2 {
             return Ok(HttpSession::H1(Http1Session::new(stream)));
         }
@@ -252,7 +252,7 @@ impl fmt::Debug for Upstream {
 
 fn transport(tcp: TcpStream) -> Stream {
     let descriptor = tcp.as_raw_fd();
-    Box::new(Transport::new(tcp, descriptor))
+    Box::new(Transport::new(tcp, descriptor).ungathered())
 }
 
 fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
