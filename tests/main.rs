@@ -8,6 +8,7 @@
 mod harness;
 
 mod admin;
+mod check;
 mod connect;
 mod crawl;
 mod faults;
