@@ -16,7 +16,11 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn new(error: ErrorType, details: String) -> Self {
-        Self { error, details, stale_connection: false }
+        Self {
+            error,
+            details,
+            stale_connection: false,
+        }
     }
 }
 
@@ -36,14 +40,18 @@ impl From<Box<Error>> for Fault {
         let kind = match error.etype() {
             PingoraError::ReadTimedout => ErrorType::HttpResponseTimeout,
             PingoraError::WriteTimedout => ErrorType::ConnectionWriteTimeout,
-            PingoraError::ConnectionClosed
-            | PingoraError::ReadError
-            | PingoraError::WriteError => ErrorType::ConnectionTerminated,
-            PingoraError::PrematureBodyEnd => ErrorType::HttpResponseIncomplete,
+            PingoraError::ConnectionClosed | PingoraError::ReadError | PingoraError::WriteError => {
+                ErrorType::ConnectionTerminated
+            }
+            PingoraError::Custom("PrematureBodyEnd") => ErrorType::HttpResponseIncomplete,
             _ => ErrorType::HttpProtocolError,
         };
         let stale = error.retry() || is_closed(&error);
-        Self { error: kind, details: describe(&error), stale_connection: stale }
+        Self {
+            error: kind,
+            details: describe(&error),
+            stale_connection: stale,
+        }
     }
 }
 

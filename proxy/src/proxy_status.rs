@@ -122,7 +122,11 @@ mod tests {
 
     #[test]
     fn details_are_a_structured_string() {
-        let value = field_value("wayleave", ErrorType::HttpRequestDenied, "say \"no\"\\\n\u{e9}");
+        let value = field_value(
+            "wayleave",
+            ErrorType::HttpRequestDenied,
+            "say \"no\"\\\n\u{e9}",
+        );
         assert_eq!(
             value,
             r#"wayleave; error=http_request_denied; details="say \"no\"\\??""#

@@ -19,20 +19,22 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 /// A stream as pingora's sessions want it.
 pub(crate) type Stream = pingora_core::protocols::Stream;
 
-/// Small writes are gathered up to this many bytes, so that a head and a short body leave in one
-/// system call (and, inside TLS, in one record).
+/// What is held back and sent in one go is at most this long: what a TLS record holds.
 const GATHER_BYTES: usize = 16 * 1024;
 
-/// Bytes to and from one peer: gathers small writes until flushed, and can take back bytes that
-/// were read too far.
+/// Bytes to and from one peer. Holds the first small write after a flush, which is a head, until
+/// the next one, so that head and body leave in one system call (and, inside TLS, in one record);
+/// later writes pass at once, so that slow bodies stream. Can take back bytes read too far.
 ///
-/// Holds no buffer while idle; thousands of idle connections cost their sockets only.
+/// Has no buffer while idle; thousands of idle connections cost their sockets only.
 pub(crate) struct Transport<S> {
     inner: S,
     id: UniqueIDType,
     read_ahead: Bytes,
     gathered: BytesMut,
     gathers: bool,
+    /// Nothing was written since the last flush.
+    is_flushed: bool,
 }
 
 impl<S> Transport<S> {
@@ -44,6 +46,7 @@ impl<S> Transport<S> {
             read_ahead: Bytes::new(),
             gathered: BytesMut::new(),
             gathers: true,
+            is_flushed: true,
         }
     }
 
@@ -100,21 +103,26 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if !self.gathers {
-            return Pin::new(&mut self.inner).poll_write(cx, bytes);
+        let starts = std::mem::replace(&mut self.is_flushed, false);
+        if self.gathers && starts && bytes.len() < GATHER_BYTES {
+            self.gathered.extend_from_slice(bytes);
+            return Poll::Ready(Ok(bytes.len()));
         }
-        if self.gathered.len() + bytes.len() > GATHER_BYTES {
-            ready!(self.poll_drain(cx))?;
+        if !self.gathered.is_empty() && self.gathered.len() + bytes.len() <= GATHER_BYTES {
+            self.gathered.extend_from_slice(bytes);
+            // If the socket is full, the next write or flush goes on.
+            if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
+                return Poll::Ready(Err(error));
+            }
+            return Poll::Ready(Ok(bytes.len()));
         }
-        if bytes.len() >= GATHER_BYTES {
-            return Pin::new(&mut self.inner).poll_write(cx, bytes);
-        }
-        self.gathered.extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
+        ready!(self.poll_drain(cx))?;
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_drain(cx))?;
+        self.is_flushed = true;
         Pin::new(&mut self.inner).poll_flush(cx)
     }
 
@@ -181,16 +189,24 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
-    async fn gathers_small_writes_until_flushed() {
+    async fn a_head_waits_for_its_body_and_the_body_for_nothing() {
         let (near, mut far) = tokio::io::duplex(64);
         let mut stream = Transport::new(near, 1);
-        stream.write_all(b"head ").await.unwrap();
-        stream.write_all(b"body").await.unwrap();
         let mut seen = [0; 16];
+        stream.write_all(b"head ").await.unwrap();
+        assert!(futures_util::poll!(Box::pin(far.read(&mut seen))).is_pending());
+        stream.write_all(b"body").await.unwrap();
+        let count = far.read(&mut seen).await.unwrap();
+        assert_eq!(&seen[..count], b"head body");
+        stream.write_all(b"more").await.unwrap();
+        let count = far.read(&mut seen).await.unwrap();
+        assert_eq!(&seen[..count], b"more");
+        stream.flush().await.unwrap();
+        stream.write_all(b"next head").await.unwrap();
         assert!(futures_util::poll!(Box::pin(far.read(&mut seen))).is_pending());
         stream.flush().await.unwrap();
         let count = far.read(&mut seen).await.unwrap();
-        assert_eq!(&seen[..count], b"head body");
+        assert_eq!(&seen[..count], b"next head");
     }
 
     #[tokio::test]

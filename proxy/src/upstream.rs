@@ -160,7 +160,8 @@ impl Upstream {
                 }
             }
             HttpSession::H2(http) => {
-                self.pool.release_http_session(http, &key, Some(IDLE_TIMEOUT));
+                self.pool
+                    .release_http_session(http, &key, Some(IDLE_TIMEOUT));
             }
             HttpSession::Custom(()) => {}
         }
@@ -169,7 +170,12 @@ impl Upstream {
     fn session(&self, mut http: HttpSession, key: PoolKey, reused: bool) -> Session {
         http.set_read_timeout(Some(self.options.response_timeout));
         http.set_write_timeout(Some(self.options.response_timeout));
-        Session { http, reused, key, _open: self.metrics.upstream_connection(reused) }
+        Session {
+            http,
+            reused,
+            key,
+            _open: self.metrics.upstream_connection(reused),
+        }
     }
 
     /// The hasher is keyed by chance: nobody can make two origins share a pool.
@@ -184,8 +190,11 @@ impl Upstream {
         key: &PoolKey,
     ) -> Result<HttpSession, Fault> {
         let addresses = self.egress.addresses(origin.host(), origin.port()).await?;
-        let tcp = Egress::dial(&addresses).await.map_err(|error| connect_fault(origin, &error))?;
-        tcp.set_nodelay(true).map_err(|error| connect_fault(origin, &error))?;
+        let tcp = Egress::dial(&addresses)
+            .await
+            .map_err(|error| connect_fault(origin, &error))?;
+        tcp.set_nodelay(true)
+            .map_err(|error| connect_fault(origin, &error))?;
         if origin.scheme() == Scheme::Http {
             return Ok(HttpSession::H1(Http1Session::new(transport(tcp))));
         }
@@ -205,7 +214,10 @@ impl Upstream {
             return Ok(HttpSession::H1(Http1Session::new(stream)));
         }
         self.open_http2(stream, key).await.map_err(|error| {
-            Fault::new(ErrorType::HttpProtocolError, format!("HTTP/2 with {origin}: {error}"))
+            Fault::new(
+                ErrorType::HttpProtocolError,
+                format!("HTTP/2 with {origin}: {error}"),
+            )
         })
     }
 
@@ -232,7 +244,9 @@ impl Upstream {
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstream").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Upstream")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -262,7 +276,9 @@ fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
 }
 
 fn tls_fault(origin: &Origin, error: &io::Error) -> Fault {
-    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let kind = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             ErrorType::TlsCertificateError

@@ -70,6 +70,28 @@ impl Override {
             port,
         })
     }
+
+    /// What is overridden, in the one spelling of it: two lines with the same key contradict each other.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let host = match &self.key.host {
+            HostPattern::Exactly(host) => host.to_string(),
+            HostPattern::Under(suffix) => format!("*.{suffix}"),
+        };
+        match self.key.port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+
+    /// What is dialled instead: `address`, or `address:port`.
+    #[must_use]
+    pub fn value(&self) -> String {
+        match self.port {
+            Some(port) => SocketAddr::new(self.address, port).to_string(),
+            None => self.address.to_string(),
+        }
+    }
 }
 
 fn parse_key(key: &str) -> Option<Key> {

@@ -1,0 +1,40 @@
+//! `wayleave ca`: the authority that clients are told to trust.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::intercept::CertificateAuthority;
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum Command {
+    /// Make the CA unless there is one, and say where it is
+    Init,
+    /// Print the certificate (PEM) and its SHA-256 fingerprint
+    Show,
+}
+
+pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
+    let dir = match super::load_config(file) {
+        Ok((config, _)) => config.https.ca_dir,
+        Err(status) => return status,
+    };
+    let text = match command {
+        Command::Init => CertificateAuthority::load_or_create(&dir).map(|ca| {
+            let path = super::absolute(ca.certificate_path());
+            format!(
+                "certificate  {}\nSHA-256      {}\n",
+                path.display(),
+                ca.fingerprint()
+            )
+        }),
+        // Text before the first BEGIN line is a comment in PEM (RFC 7468 section 2), so the output is a usable file.
+        Command::Show => CertificateAuthority::load(&dir)
+            .map(|ca| format!("SHA-256 {}\n{}", ca.fingerprint(), ca.certificate_pem())),
+    };
+    match text {
+        Ok(text) => super::print(&text),
+        Err(error) => super::unusable(&format!("{error:#}")),
+    }
+}

@@ -1,0 +1,31 @@
+//! `wayleave config`: the configuration file, without running anything.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::config::DEFAULT_FILE;
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(super) enum Command {
+    /// Report every mistake in the file, or print what would be used
+    Check,
+    /// Print the commented default file
+    Default,
+}
+
+pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
+    match command {
+        Command::Check => check(file),
+        Command::Default => super::print(DEFAULT_FILE),
+    }
+}
+
+fn check(file: Option<&Path>) -> ExitCode {
+    match super::load_config(file) {
+        Ok((config, Some(file))) => super::print(&format!("# from {}\n{config}", file.display())),
+        Ok((config, None)) => super::print(&format!("# built-in defaults\n{config}")),
+        Err(status) => status,
+    }
+}

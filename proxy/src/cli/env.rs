@@ -1,0 +1,196 @@
+//! `wayleave env`: what makes a client use the proxy and trust its CA.
+//!
+//! Everything printed can be given to `eval` of a POSIX shell; what is no shell is a comment. Each client reads
+//! different variables, in different case, and finds its roots in its own way: what is known of that stands beside the
+//! lines it explains.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::Config;
+
+/// What is never asked of the proxy: it refuses internal addresses, and its own admin listener is one.
+const NO_PROXY: &str = "localhost,127.0.0.1,::1";
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Only what this client needs; without it, variables that suit most
+    #[arg(long, value_enum)]
+    client: Option<Client>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Client {
+    Curl,
+    Python,
+    Scrapy,
+    Node,
+    Java,
+    Go,
+    Wget,
+    Playwright,
+}
+
+impl Client {
+    fn template(self) -> &'static str {
+        match self {
+            Self::Curl => include_str!("clients/curl.sh"),
+            Self::Python => include_str!("clients/python.sh"),
+            Self::Scrapy => include_str!("clients/scrapy.sh"),
+            Self::Node => include_str!("clients/node.sh"),
+            Self::Java => include_str!("clients/java.sh"),
+            Self::Go => include_str!("clients/go.sh"),
+            Self::Wget => include_str!("clients/wget.sh"),
+            Self::Playwright => include_str!("clients/playwright.sh"),
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+    let config = match super::load_config(file) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    let Some(proxy) = address_to_dial(&config) else {
+        return super::unusable(
+            "every port in proxy.listen is 0: the system chooses one when the proxy starts, and \
+             `wayleave serve` prints it",
+        );
+    };
+    let certificate = super::absolute(&config.https.ca_dir).join("ca.crt");
+    if !certificate.exists() {
+        super::complain(&format!(
+            "wayleave: {} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`\n",
+            certificate.display()
+        ));
+    }
+    let certificate = certificate.display().to_string();
+    super::print(&lines(arguments.client, proxy, &certificate))
+}
+
+/// The first listener whose port is known, as a client on this machine dials it.
+fn address_to_dial(config: &Config) -> Option<SocketAddr> {
+    let listen = config
+        .proxy
+        .listen
+        .iter()
+        .find(|address| address.port() != 0)?;
+    let ip = match listen.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    Some(SocketAddr::new(ip, listen.port()))
+}
+
+/// The lines for `client` (or for most, without one), one proxy and one CA certificate.
+fn lines(client: Option<Client>, proxy: SocketAddr, certificate: &str) -> String {
+    let template = client.map_or(include_str!("clients/general.sh"), Client::template);
+    // The certificate last: its path is the only value that could hold what looks like a place to fill.
+    template
+        .replace("@URL@", &quoted(&format!("http://{proxy}")))
+        .replace("@HOST@", &proxy.ip().to_string())
+        .replace("@PORT@", &proxy.port().to_string())
+        .replace("@NO_PROXY@", NO_PROXY)
+        .replace("@CERTIFICATE@", &quoted(certificate))
+}
+
+/// One word of a POSIX shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,=@%+".contains(&byte);
+    if text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use clap::ValueEnum;
+
+    use super::{Client, address_to_dial, lines};
+    use crate::config::Config;
+
+    fn example(client: Option<Client>) -> String {
+        let proxy = "[::1]:3128".parse().expect("an address");
+        lines(client, proxy, "/var/lib/it's here/ca.crt")
+    }
+
+    fn shell(arguments: &[&str]) -> String {
+        let output = Command::new("sh")
+            .args(arguments)
+            .output()
+            .expect("there is a shell");
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success() && complaint.is_empty(),
+            "{arguments:?}: {complaint}"
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    #[test]
+    fn every_client_gets_lines_that_a_shell_can_read() {
+        for client in Client::value_variants() {
+            let text = example(Some(*client));
+            assert!(text.lines().any(|line| !line.starts_with('#')), "{text}");
+            let places = ["@URL@", "@HOST@", "@PORT@", "@NO_PROXY@", "@CERTIFICATE@"];
+            assert!(!places.iter().any(|place| text.contains(place)), "{text}");
+            assert!(text.contains(r"'/var/lib/it'\''s here/ca.crt'"), "{text}");
+            assert!(text.contains("3128"), "{text}");
+            shell(&["-n", "-c", &text]);
+        }
+    }
+
+    #[test]
+    fn evaluated_lines_set_what_clients_read() {
+        let script =
+            r#"eval "$1"; printf '%s\n' "$http_proxy" "$HTTPS_PROXY" "$no_proxy" "$SSL_CERT_FILE""#;
+        let shown = shell(&["-c", script, "sh", &example(None)]);
+        let expected = [
+            "http://[::1]:3128",
+            "http://[::1]:3128",
+            "localhost,127.0.0.1,::1",
+            "/var/lib/it's here/ca.crt",
+        ];
+        assert_eq!(shown.lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn wget_becomes_a_function_that_trusts_the_ca() {
+        let script = r#"eval "$1"; wget() { :; }; command() { printf '%s\n' "$@"; }; eval "$1"; wget -q URL"#;
+        let shown = shell(&["-c", script, "sh", &example(Some(Client::Wget))]);
+        assert_eq!(
+            shown,
+            "wget\n--ca-certificate=/var/lib/it's here/ca.crt\n-q\nURL\n"
+        );
+    }
+
+    #[test]
+    fn clients_dial_the_first_known_port_on_this_machine() {
+        let dialled = |listen: &[&str]| {
+            let mut config = Config::default();
+            config.proxy.listen = listen
+                .iter()
+                .map(|text| text.parse().expect("an address"))
+                .collect();
+            address_to_dial(&config).map(|address| address.to_string())
+        };
+        assert_eq!(dialled(&["127.0.0.1:0"]), None);
+        assert_eq!(
+            dialled(&["127.0.0.1:0", "0.0.0.0:8080"]).as_deref(),
+            Some("127.0.0.1:8080")
+        );
+        assert_eq!(dialled(&["[::]:8080"]).as_deref(), Some("[::1]:8080"));
+        assert_eq!(
+            dialled(&["10.1.2.3:8080"]).as_deref(),
+            Some("10.1.2.3:8080")
+        );
+    }
+}

@@ -1,0 +1,20 @@
+//! `wayleave serve`: the proxy itself.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::server;
+
+pub(super) fn run(file: Option<&Path>) -> ExitCode {
+    let config = match super::load_config(file) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    match server::run(config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            super::complain(&format!("wayleave: {error:#}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}

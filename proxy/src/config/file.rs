@@ -1,0 +1,408 @@
+//! The file: which keys there are, what each may say, and which of them contradict each other.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use http::HeaderValue;
+use wayleave_policy::{Dialect, ProductToken};
+
+use super::mistake::Mistake;
+use super::reader::{Reader, Section};
+use super::sections::{
+    Admin, Config, Crawler, Dns, Https, Log, LogFormat, Matching, Proxy, Robots, State, Upstream,
+};
+use super::value::{
+    Node, Parsed, address, boolean, checked, date, dns_server, duration, filled_list, integer,
+    list, network, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
+};
+use crate::egress::Override;
+
+/// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
+const LONGEST_MAX_AGE: Duration = Duration::from_hours(24);
+
+/// RFC 9309 section 2.5: what a crawler must at least read of a robots.txt.
+const LEAST_MAX_SIZE: ByteSize = ByteSize::kib(500);
+
+impl Config {
+    /// Reads and checks a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it, in the order of lines; or one, that the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
+        let name = path.display().to_string();
+        let bytes = fs::read(path)
+            .map_err(|error| vec![Mistake::of_file(&name, format!("cannot be read: {error}"))])?;
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::from_toml(&name, &text),
+            Err(error) => {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
+                Err(vec![Mistake::of_line(&name, line, "", "is not UTF-8")])
+            }
+        }
+    }
+
+    /// Checks the text of a configuration; `name` stands for the file in mistakes.
+    ///
+    /// The files named by `upstream.extra_roots` are read.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake, in the order of lines.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
+        Reader::new(name, text).read(config)
+    }
+}
+
+fn config(root: &mut Section<'_>) -> Config {
+    let proxy = root.section("proxy", proxy);
+    let admin = root.section("admin", |section| admin(section, &proxy.listen));
+    // `https.ca_dir` and the dialect of crawlers rest on sections that the file may hold later: read those first.
+    let state = root.section("state", state);
+    let robots = root.section("robots", robots);
+    let config = Config {
+        https: root.section("https", |section| https(section, &state.dir)),
+        upstream: root.section("upstream", upstream),
+        dns: root.section("dns", dns),
+        crawlers: crawlers(root, robots.dialect),
+        log: root.section("log", log),
+        proxy,
+        admin,
+        robots,
+        state,
+    };
+    root.section("store", store);
+    root.tables("rule", rule);
+    root.section("politeness", politeness);
+    config
+}
+
+fn proxy(section: &mut Section<'_>) -> Proxy {
+    let default = Proxy::default();
+    section.later("require_crawler", boolean, &false);
+    Proxy {
+        listen: section.value(
+            "listen",
+            checked(filled_list(address), none_twice),
+            default.listen,
+        ),
+        header_timeout: section.value("header_timeout", positive_duration, default.header_timeout),
+        idle_timeout: section.value("idle_timeout", positive_duration, default.idle_timeout),
+        shutdown_grace: section.value("shutdown_grace", duration, default.shutdown_grace),
+        max_connections: count(section, "max_connections", 1, default.max_connections),
+        name: section.value("name", checked(text, pseudonym), default.name),
+    }
+}
+
+fn none_twice(addresses: &[SocketAddr]) -> Result<(), String> {
+    for (index, address) in addresses.iter().enumerate() {
+        if address.port() != 0 && addresses[..index].contains(address) {
+            return Err(format!("{address} is there twice"));
+        }
+    }
+    Ok(())
+}
+
+/// Takes what can stand in `Via` (RFC 9110 section 7.6.3) and, unquoted, in `Proxy-Status` (RFC 9209 section 2).
+fn pseudonym(name: &str) -> Result<(), String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(is_token) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{name:?} is not a letter followed by letters, digits, \"-\", \"_\" or \".\""
+        ))
+    }
+}
+
+fn count(section: &mut Section<'_>, key: &'static str, least: u32, default: usize) -> usize {
+    let value = section.optional(key, integer(least, 1_000_000_000));
+    value.map_or(default, |value| value as usize)
+}
+
+fn admin(section: &mut Section<'_>, proxy: &[SocketAddr]) -> Admin {
+    let loopback = |address: &SocketAddr| {
+        if !address.ip().is_loopback() {
+            return Err(format!(
+                "{address} is not a loopback address: not supported yet"
+            ));
+        }
+        if address.port() != 0 && proxy.contains(address) {
+            return Err(format!("{address} is also in proxy.listen"));
+        }
+        Ok(())
+    };
+    Admin {
+        listen: section.value(
+            "listen",
+            checked(address, loopback),
+            Admin::default().listen,
+        ),
+    }
+}
+
+fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
+    let modes = ["intercept", "tunnel", "refuse"];
+    section.later("mode", word(&modes), &"intercept");
+    section.later("bypass", list(text), &Vec::new());
+    Https {
+        ca_dir: state_dir.join(section.value("ca_dir", path, PathBuf::from("ca"))),
+    }
+}
+
+fn upstream(section: &mut Section<'_>) -> Upstream {
+    let default = Upstream::default();
+    Upstream {
+        allow_private: section.value("allow_private", list(network), default.allow_private),
+        extra_roots: section.value("extra_roots", list(pem_file), default.extra_roots),
+        connect_timeout: section.value(
+            "connect_timeout",
+            positive_duration,
+            default.connect_timeout,
+        ),
+        response_timeout: section.value(
+            "response_timeout",
+            positive_duration,
+            default.response_timeout,
+        ),
+        idle_connections: count(section, "idle_connections", 1, default.idle_connections),
+    }
+}
+
+fn dns(section: &mut Section<'_>) -> Dns {
+    let mut keys = Vec::new();
+    let name_override = |name: &str, node: &Node<'_>| {
+        let entry = tried(node, |value| Override::parse(name, value))?;
+        if keys.contains(&entry.key()) {
+            return tried(node, |_| {
+                Err(format!("is another spelling of {:?}", entry.key()))
+            });
+        }
+        keys.push(entry.key());
+        Ok(entry)
+    };
+    Dns {
+        servers: section.value("servers", list(dns_server), Vec::new()),
+        overrides: section.entries("overrides", name_override),
+    }
+}
+
+fn robots(section: &mut Section<'_>) -> Robots {
+    let default = Robots::default();
+    // The cache has no bound yet, so no other bound can be promised.
+    section.later("memory", size, &ByteSize::mib(256));
+    let robots = Robots {
+        dialect: section.value("dialect", dialect, default.dialect),
+        user_agent: section.value("user_agent", checked(text, field_value), default.user_agent),
+        fetch_timeout: section.value("fetch_timeout", positive_duration, default.fetch_timeout),
+        max_redirects: section
+            .optional("max_redirects", integer(0, 20))
+            .map_or(default.max_redirects, |value| value as usize),
+        max_size: max_size(section, default.max_size),
+        max_age: section.value(
+            "max_age",
+            checked(positive_duration, max_age),
+            default.max_age,
+        ),
+        max_stale: section.value("max_stale", duration, default.max_stale),
+        error_ttl: section.value("error_ttl", positive_duration, default.error_ttl),
+    };
+    let is_comparable = section.is_sound("max_stale") && section.is_sound("max_age");
+    if is_comparable && robots.max_stale < robots.max_age {
+        let max_age = humantime::format_duration(robots.max_age);
+        let key = if section.has("max_stale") {
+            "max_stale"
+        } else {
+            "max_age"
+        };
+        section.mistake(
+            key,
+            format!("max_stale is shorter than max_age ({max_age})"),
+        );
+    }
+    robots
+}
+
+fn field_value(text: &str) -> Result<(), String> {
+    match HeaderValue::from_str(text) {
+        Ok(value) if value.to_str().is_ok() => Ok(()),
+        _ => Err(format!(
+            "{text:?} cannot be sent as User-Agent: only visible ASCII can"
+        )),
+    }
+}
+
+fn max_size(section: &mut Section<'_>, default: usize) -> usize {
+    let bounds = |size: &ByteSize| {
+        if *size < LEAST_MAX_SIZE {
+            Err("is less than 500KiB, which RFC 9309 section 2.5 makes the least".to_owned())
+        } else if *size > ByteSize::mib(64) {
+            Err("is more than 64MiB".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    let size = section.optional("max_size", checked(size, bounds));
+    size.and_then(|size| usize::try_from(size.as_u64()).ok())
+        .unwrap_or(default)
+}
+
+fn max_age(value: &Duration) -> Result<(), String> {
+    if *value > LONGEST_MAX_AGE {
+        return Err(
+            "is over 24h, the longest that RFC 9309 section 2.4 lets a robots.txt be used"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn state(section: &mut Section<'_>) -> State {
+    State {
+        dir: section.value("dir", path, State::default().dir),
+    }
+}
+
+fn store(section: &mut Section<'_>) {
+    section.later("kind", word(&["embedded", "redis"]), &"embedded");
+    section.later_if_given("url", text);
+}
+
+fn crawlers(root: &mut Section<'_>, dialect: Dialect) -> Vec<Crawler> {
+    let mut names: Vec<String> = Vec::new();
+    let mut catch_all = None;
+    root.tables("crawler", |section| {
+        let crawler = crawler(section, dialect);
+        if names.contains(&crawler.name) {
+            section.mistake(
+                "name",
+                format!("{:?} is the name of another crawler", crawler.name),
+            );
+        } else if section.is_sound("name") {
+            names.push(crawler.name.clone());
+        }
+        if let Some(name) = &catch_all {
+            section.mistake_of_table(format!(
+                "can never be used: {name:?} before it matches every request"
+            ));
+        } else if section.is_sound("match") && crawler.matching == Matching::default() {
+            catch_all = Some(crawler.name.clone());
+        }
+        crawler
+    })
+}
+
+fn crawler(section: &mut Section<'_>, robots_dialect: Dialect) -> Crawler {
+    section.later("mode", word(&["enforce", "observe"]), &"enforce");
+    section.later("user_agent_must_contain_token", boolean, &false);
+    let (matching, has_username) = section.section("match", matching);
+    let has_password = section
+        .later_if_given("password_hash", checked(text, argon2))
+        .is_some();
+    if has_password && !has_username {
+        section.mistake("password_hash", "needs match.username beside it");
+    }
+    if has_username && !section.has("password_hash") {
+        section.mistake(
+            "match",
+            "username needs password_hash beside it: anybody could claim the name",
+        );
+    }
+    Crawler {
+        name: section
+            .required("name", checked(text, label))
+            .unwrap_or_default(),
+        tokens: section
+            .required("tokens", filled_list(token))
+            .unwrap_or_default(),
+        matching,
+        dialect: section.value("dialect", dialect, robots_dialect),
+    }
+}
+
+/// Returns beside the conditions whether a user name is one of them.
+fn matching(section: &mut Section<'_>) -> (Matching, bool) {
+    section.later_if_given("username", text);
+    let matching = Matching {
+        user_agent: section.optional("user_agent", text),
+        addresses: section.value("addresses", filled_list(network), Vec::new()),
+    };
+    (matching, section.has("username"))
+}
+
+fn dialect(node: &Node<'_>) -> Parsed<Dialect> {
+    one_of(&Dialect::ALL.map(|dialect| (dialect.as_str(), dialect)))(node)
+}
+
+fn token(node: &Node<'_>) -> Parsed<ProductToken> {
+    tried(node, ProductToken::new)
+}
+
+fn label(name: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name.len() <= 64 && name.bytes().all(is_plain) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{name:?} is not 1 to 64 letters, digits, \"-\", \"_\" or \".\""
+        ))
+    }
+}
+
+fn argon2(hash: &str) -> Result<(), String> {
+    if hash.starts_with("$argon2id$") {
+        Ok(())
+    } else {
+        Err("is not an argon2id hash in PHC form ($argon2id$...)".to_owned())
+    }
+}
+
+fn rule(section: &mut Section<'_>) {
+    section.mistake_of_table("not supported yet");
+    let action = section.required("action", word(&["refuse", "allow"]));
+    section.required("hosts", filled_list(text));
+    section.optional("paths", filled_list(text));
+    section.optional("crawlers", filled_list(text));
+    section.optional("methods", filled_list(text));
+    let legal = section.value("legal", boolean, false);
+    section.optional("owner", text);
+    section.optional("reason", text);
+    section.optional("expires", date);
+    if action == Some("allow") {
+        for key in ["owner", "reason", "expires"] {
+            if !section.has(key) {
+                section.mistake(
+                    key,
+                    "is missing: an exception to robots.txt has an owner, a reason and an expiry",
+                );
+            }
+        }
+        if legal {
+            section.mistake("legal", "is for refusals (451) only");
+        }
+    }
+}
+
+fn politeness(section: &mut Section<'_>) {
+    section.later(
+        "crawl_delay",
+        word(&["ignore", "wait", "reject"]),
+        &"ignore",
+    );
+    section.later("max_wait", duration, &Duration::from_secs(30));
+    section.later("default_delay", duration, &Duration::ZERO);
+    section.later("max_delay", duration, &Duration::from_mins(5));
+    section.later("max_concurrent_per_origin", integer(0, 1_000_000_000), &0);
+}
+
+fn log(section: &mut Section<'_>) -> Log {
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    section.later("decisions", string, &"");
+    Log {
+        format: section.value("format", one_of(&formats), Log::default().format),
+    }
+}

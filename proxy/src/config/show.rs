@@ -1,0 +1,120 @@
+//! A configuration as TOML, so that `wayleave config check` shows what would be used.
+
+use std::fmt::{self, Display};
+use std::path::{Path, absolute};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+use super::sections::{Config, Crawler, LogFormat};
+
+/// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
+impl Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            proxy,
+            admin,
+            https,
+            upstream,
+            dns,
+            robots,
+            state,
+            crawlers,
+            log,
+        } = self;
+        writeln!(f, "[proxy]")?;
+        writeln!(f, "listen = {}", list(&proxy.listen))?;
+        writeln!(f, "header_timeout = {}", time(proxy.header_timeout))?;
+        writeln!(f, "idle_timeout = {}", time(proxy.idle_timeout))?;
+        writeln!(f, "shutdown_grace = {}", time(proxy.shutdown_grace))?;
+        writeln!(f, "max_connections = {}", proxy.max_connections)?;
+        writeln!(f, "name = {}", text(&proxy.name))?;
+        writeln!(f, "\n[admin]")?;
+        writeln!(f, "listen = {}", text(admin.listen))?;
+        writeln!(f, "\n[https]\nmode = \"intercept\"")?;
+        writeln!(f, "ca_dir = {}", path(&https.ca_dir))?;
+        writeln!(f, "\n[upstream]")?;
+        writeln!(f, "allow_private = {}", list(&upstream.allow_private))?;
+        let extra_roots: Vec<_> = upstream
+            .extra_roots
+            .iter()
+            .map(|file| path(&file.path))
+            .collect();
+        writeln!(f, "extra_roots = [{}]", extra_roots.join(", "))?;
+        writeln!(f, "connect_timeout = {}", time(upstream.connect_timeout))?;
+        writeln!(f, "response_timeout = {}", time(upstream.response_timeout))?;
+        writeln!(f, "idle_connections = {}", upstream.idle_connections)?;
+        writeln!(f, "\n[dns]")?;
+        writeln!(f, "servers = {}", list(&dns.servers))?;
+        writeln!(f, "\n[dns.overrides]")?;
+        for entry in &dns.overrides {
+            writeln!(f, "{} = {}", text(entry.key()), text(entry.value()))?;
+        }
+        writeln!(f, "\n[robots]")?;
+        writeln!(f, "dialect = {}", text(robots.dialect))?;
+        writeln!(f, "user_agent = {}", text(&robots.user_agent))?;
+        writeln!(f, "fetch_timeout = {}", time(robots.fetch_timeout))?;
+        writeln!(f, "max_redirects = {}", robots.max_redirects)?;
+        writeln!(f, "max_size = {}", size(robots.max_size))?;
+        writeln!(f, "max_age = {}", time(robots.max_age))?;
+        writeln!(f, "max_stale = {}", time(robots.max_stale))?;
+        writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
+        writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
+        for crawler in crawlers {
+            show_crawler(f, crawler)?;
+        }
+        let format = match log.format {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        };
+        writeln!(f, "\n[log]\nformat = \"{format}\"")
+    }
+}
+
+fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
+    writeln!(f, "\n[[crawler]]")?;
+    writeln!(f, "name = {}", text(&crawler.name))?;
+    writeln!(f, "tokens = {}", list(&crawler.tokens))?;
+    writeln!(f, "dialect = {}", text(crawler.dialect))?;
+    writeln!(f, "mode = \"enforce\"")?;
+    let mut conditions = Vec::new();
+    if let Some(user_agent) = &crawler.matching.user_agent {
+        conditions.push(format!("user_agent = {}", text(user_agent)));
+    }
+    if !crawler.matching.addresses.is_empty() {
+        conditions.push(format!("addresses = {}", list(&crawler.matching.addresses)));
+    }
+    writeln!(f, "match = {{ {} }}", conditions.join(", "))
+}
+
+fn text(value: impl Display) -> String {
+    toml::Value::String(value.to_string()).to_string()
+}
+
+fn list(values: &[impl Display]) -> String {
+    let items: Vec<_> = values.iter().map(text).collect();
+    format!("[{}]", items.join(", "))
+}
+
+fn time(value: Duration) -> String {
+    text(humantime::format_duration(value))
+}
+
+/// In the largest unit that keeps the number whole, since a rounded one would not be what is used.
+fn size(bytes: usize) -> String {
+    let units = [(ByteSize::mib(1), "MiB"), (ByteSize::kib(1), "KiB")];
+    let bytes = bytes as u64;
+    let unit = units
+        .iter()
+        .find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));
+    match unit {
+        Some((unit, name)) => text(format!("{}{name}", bytes / unit.as_u64())),
+        None => text(format!("{bytes}B")),
+    }
+}
+
+/// Absolute where the working directory can be known.
+fn path(path: &Path) -> String {
+    let absolute = absolute(path);
+    text(absolute.as_deref().unwrap_or(path).display())
+}

@@ -1,0 +1,319 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wayleave_policy::{Dialect, ProductToken};
+
+use super::{Config, Crawler, DEFAULT_FILE, LogFormat, Matching, Mistake};
+
+fn mistakes_of(text: &str) -> Vec<String> {
+    match Config::from_toml("t.toml", text) {
+        Ok(_) => Vec::new(),
+        Err(mistakes) => mistakes.iter().map(Mistake::to_string).collect(),
+    }
+}
+
+#[track_caller]
+fn assert_mistakes(text: &str, expected: &[&str]) {
+    let found = mistakes_of(text);
+    assert_eq!(found.len(), expected.len(), "{text}\n{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            found.starts_with(expected),
+            "{text}\nfound    {found}\nexpected {expected}"
+        );
+    }
+}
+
+#[test]
+fn shipped_file_holds_the_defaults() {
+    assert_eq!(
+        Config::from_toml("config.toml", DEFAULT_FILE),
+        Ok(Config::default())
+    );
+    assert_eq!(Config::from_toml("empty", ""), Ok(Config::default()));
+}
+
+/// A key that reads as unknown once it is misspelt exists; each of them must be in the shipped file, if only as a
+/// comment.
+#[test]
+fn shipped_file_shows_every_key() {
+    let sections = [
+        "proxy",
+        "admin",
+        "https",
+        "upstream",
+        "dns",
+        "robots",
+        "state",
+        "store",
+        "politeness",
+        "log",
+    ];
+    let mut text: String = sections
+        .map(|name| format!("[{name}]\nzzzzzzzz = 1\n"))
+        .concat();
+    text += "[[crawler]]\nzzzzzzzz = 1\nmatch = { zzzzzzzz = 1 }\n[[rule]]\nzzzzzzzz = 1\n";
+    let unknown: Vec<_> = mistakes_of(&text)
+        .into_iter()
+        .filter(|m| m.contains("zzzzzzzz"))
+        .collect();
+    assert_eq!(unknown.len(), sections.len() + 3, "{unknown:#?}");
+    for mistake in unknown {
+        let (_, keys) = mistake
+            .split_once("there are ")
+            .expect("unknown keys name the known ones");
+        for key in keys
+            .split(", ")
+            .filter(|key| !["match", "overrides"].contains(key))
+        {
+            let shown = DEFAULT_FILE.split([' ', '\n', '{']).any(|word| word == key);
+            assert!(shown, "{key} of {mistake}");
+        }
+    }
+}
+
+#[test]
+fn examples_in_the_shipped_file_hold_only_what_is_not_supported_yet() {
+    let is_example = |line: &str| {
+        line.starts_with("[[")
+            || line
+                .split_once(" = ")
+                .is_some_and(|(key, _)| !key.contains(' '))
+    };
+    let uncommented: Vec<_> = DEFAULT_FILE
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if is_example(rest) && !rest.starts_with("match = { username") => rest,
+            _ => line,
+        })
+        .collect();
+    for mistake in mistakes_of(&uncommented.join("\n")) {
+        let expected =
+            mistake.contains("not supported yet") || mistake.contains("needs match.username");
+        assert!(expected, "{mistake}");
+    }
+}
+
+const EVERY_KEY: &str = r#"
+proxy.listen = ["0.0.0.0:8080", "[::1]:0"]
+proxy.header_timeout = "1500ms"
+proxy.idle_timeout = "2m"
+proxy.shutdown_grace = "0s"
+proxy.max_connections = 7
+proxy.name = "edge-1"
+admin.listen = "[::1]:9000"
+https.ca_dir = "authority"
+state.dir = "/var/lib/wayleave"
+upstream.allow_private = ["10.0.0.0/8", "::1"]
+upstream.connect_timeout = "1s"
+upstream.response_timeout = "3s"
+upstream.idle_connections = 2
+dns.servers = ["192.0.2.53", "127.0.0.1:5353"]
+dns.overrides = { "*.test:443" = "127.0.0.1:8443", "shop.example" = "::1" }
+robots.dialect = "google"
+robots.user_agent = "ExampleBot/1.0 (+https://bot.example)"
+robots.fetch_timeout = "4s"
+robots.max_redirects = 0
+robots.max_size = "1MiB"
+robots.max_age = "1h"
+robots.max_stale = "2h"
+robots.error_ttl = "5s"
+log.format = "json"
+[[crawler]]
+name = "news"
+tokens = ["Googlebot-News", "Googlebot"]
+match = { user_agent = "Googlebot", addresses = ["10.1.0.0/16"] }
+dialect = "strictest"
+[[crawler]]
+name = "rest"
+tokens = ["archive.org_bot"]
+"#;
+
+fn every_key() -> Config {
+    Config::from_toml("t.toml", EVERY_KEY).expect("nothing is wrong with it")
+}
+
+#[test]
+fn listeners_and_connections_are_read() {
+    let config = every_key();
+    assert_eq!(config.proxy.listen[1], "[::1]:0".parse().unwrap());
+    assert_eq!(config.proxy.header_timeout, Duration::from_millis(1500));
+    assert_eq!(config.proxy.idle_timeout, Duration::from_secs(120));
+    assert_eq!(config.proxy.shutdown_grace, Duration::ZERO);
+    assert_eq!(
+        (config.proxy.max_connections, config.proxy.name.as_str()),
+        (7, "edge-1")
+    );
+    assert_eq!(config.admin.listen, "[::1]:9000".parse().unwrap());
+    assert_eq!(
+        config.https.ca_dir,
+        Path::new("/var/lib/wayleave/authority")
+    );
+    assert_eq!(config.state.dir, Path::new("/var/lib/wayleave"));
+    assert_eq!(config.upstream.allow_private[1], "::1/128".parse().unwrap());
+    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(1));
+    assert_eq!(config.upstream.response_timeout, Duration::from_secs(3));
+    assert_eq!(config.upstream.idle_connections, 2);
+    assert_eq!(config.dns.servers[0], "192.0.2.53:53".parse().unwrap());
+    let overrides: Vec<_> = config
+        .dns
+        .overrides
+        .iter()
+        .map(|o| (o.key(), o.value()))
+        .collect();
+    let expected = [("*.test:443", "127.0.0.1:8443"), ("shop.example", "::1")];
+    assert_eq!(
+        overrides,
+        expected.map(|(key, value)| (key.to_owned(), value.to_owned()))
+    );
+}
+
+#[test]
+fn robots_and_log_are_read() {
+    let config = every_key();
+    assert_eq!(config.robots.dialect, Dialect::Google);
+    assert_eq!(
+        config.robots.user_agent,
+        "ExampleBot/1.0 (+https://bot.example)"
+    );
+    assert_eq!(config.robots.fetch_timeout, Duration::from_secs(4));
+    assert_eq!(
+        (config.robots.max_redirects, config.robots.max_size),
+        (0, 1 << 20)
+    );
+    assert_eq!(config.robots.max_age, Duration::from_hours(1));
+    assert_eq!(config.robots.max_stale, Duration::from_hours(2));
+    assert_eq!(config.robots.error_ttl, Duration::from_secs(5));
+    assert_eq!(config.log.format, LogFormat::Json);
+}
+
+#[test]
+fn crawlers_are_read() {
+    let config = every_key();
+    let news = Crawler {
+        name: "news".to_owned(),
+        tokens: ["Googlebot-News", "Googlebot"]
+            .map(|t| ProductToken::new(t).unwrap())
+            .to_vec(),
+        matching: Matching {
+            user_agent: Some("Googlebot".to_owned()),
+            addresses: vec!["10.1.0.0/16".parse().unwrap()],
+        },
+        dialect: Dialect::Strictest,
+    };
+    assert_eq!(config.crawlers[0], news);
+    assert_eq!(config.crawlers[1].matching, Matching::default());
+    assert_eq!(config.crawlers[1].dialect, Dialect::Google);
+}
+
+#[test]
+fn shown_configuration_reads_back_the_same() {
+    let config = every_key();
+    let shown = config.to_string();
+    assert_eq!(Config::from_toml("shown", &shown), Ok(config), "{shown}");
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let text = "\
+[proxy]
+listen = []
+header_timeout = 10
+idle_timout = \"1s\"
+
+[robots]
+dialect = \"googel\"
+max_age = \"25h\"
+max_size = \"500\"
+memory = \"1GiB\"
+
+[[crawler]]
+tokens = [
+  \"ExampleBot\",
+  \"\",
+]
+
+[colour]
+";
+    assert_mistakes(
+        text,
+        &[
+            "t.toml:2: proxy.listen: must not be empty",
+            "t.toml:3: proxy.header_timeout: expected a duration with a unit, such as",
+            "t.toml:4: proxy.idle_timout: unknown key; did you mean \"idle_timeout\"?",
+            "t.toml:7: robots.dialect: \"googel\" is not one of \"rfc9309\", \"google\", \"koster1996\", \
+             \"selfhtml\", \"strictest\"; did you mean \"google\"?",
+            "t.toml:8: robots.max_age: is over 24h, the longest that RFC 9309 section 2.4",
+            "t.toml:9: robots.max_size: \"500\" is not a size with a unit",
+            "t.toml:10: robots.memory: not supported yet",
+            "t.toml:12: crawler[0].name: is missing",
+            "t.toml:15: crawler[0].tokens[1]: ",
+            "t.toml:18: colour: unknown key; there are proxy, admin,",
+        ],
+    );
+}
+
+#[test]
+fn each_mistake_is_found() {
+    let table: toml::Table = include_str!("mistakes.toml").parse().expect("it is TOML");
+    let cases = table["case"].as_array().expect("[[case]]");
+    assert!(cases.len() > 60);
+    for case in cases {
+        let mistakes = case["mistakes"].as_array().expect("an array");
+        let mistakes: Vec<_> = mistakes.iter().filter_map(|m| m.as_str()).collect();
+        assert_mistakes(case["file"].as_str().expect("a string"), &mistakes);
+    }
+}
+
+fn file_with(dir: &TempDir, name: &str, content: &[u8]) -> PathBuf {
+    let path = dir.path().join(name);
+    fs::write(&path, content).expect("the temporary directory can be written to");
+    path
+}
+
+#[test]
+fn file_that_cannot_be_read_is_one_mistake() {
+    let mistakes =
+        Config::load(Path::new("/nowhere/config.toml")).expect_err("there is no such file");
+    assert_eq!(mistakes.len(), 1);
+    assert!(
+        mistakes[0]
+            .to_string()
+            .starts_with("/nowhere/config.toml: cannot be read: "),
+        "{mistakes:?}"
+    );
+    let dir = TempDir::new().expect("there is room");
+    let path = file_with(&dir, "latin1.toml", b"[proxy]\nname = \"\xe9\"\n");
+    let mistakes = Config::load(&path).expect_err("it is not UTF-8");
+    assert_eq!(
+        mistakes[0].to_string(),
+        format!("{}:2: is not UTF-8", path.display())
+    );
+}
+
+#[test]
+fn extra_roots_are_read_with_the_file() {
+    let dir = TempDir::new().expect("there is room");
+    let key = rcgen::KeyPair::generate().expect("ring makes keys");
+    let certificate = rcgen::CertificateParams::new(vec!["ca.test".to_owned()])
+        .and_then(|params| params.self_signed(&key))
+        .expect("the parameters are plain");
+    let root = file_with(&dir, "root.pem", certificate.pem().as_bytes());
+    let text = format!("upstream.extra_roots = [{:?}]", root.display().to_string());
+    let config = Config::from_toml("t.toml", &text).expect("it holds a certificate");
+    let certificates: Vec<_> = config.upstream.extra_root_certificates().collect();
+    assert_eq!(certificates, [certificate.der()]);
+
+    let empty = file_with(&dir, "empty.pem", b"nothing\n");
+    let text = format!(
+        "upstream.extra_roots = [\n  {:?}]",
+        empty.display().to_string()
+    );
+    let expected = format!(
+        "t.toml:2: upstream.extra_roots[0]: {}: holds no certificate",
+        empty.display()
+    );
+    assert_mistakes(&text, &[&expected]);
+}

@@ -1,0 +1,339 @@
+//! Single values: what is written in the file, made into what the proxy works with.
+
+use std::borrow::Borrow;
+use std::fmt::Display;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use ipnet::IpNet;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use toml::Spanned;
+use toml::de::DeValue;
+use toml::value::Datetime;
+
+use super::sections::PemFile;
+
+/// A value of the file together with where it stands.
+pub(super) type Node<'t> = Spanned<DeValue<'t>>;
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Byte offset in the file.
+    pub(super) at: usize,
+    /// Which part of the value, such as `[2]`; empty for the whole.
+    pub(super) within: String,
+    pub(super) message: String,
+}
+
+pub(super) type Parsed<T> = Result<T, Vec<Fault>>;
+
+/// The longest span accepted; longer ones are slips, and adding them to an instant may overflow.
+const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+
+fn fault<T>(node: &Node<'_>, message: impl Into<String>) -> Parsed<T> {
+    Err(vec![Fault {
+        at: node.span().start,
+        within: String::new(),
+        message: message.into(),
+    }])
+}
+
+/// A string.
+pub(super) fn string<'t>(node: &'t Node<'_>) -> Parsed<&'t str> {
+    match node.get_ref() {
+        DeValue::String(text) => Ok(text),
+        _ => fault(node, format!("expected a string, found {}", kind(node))),
+    }
+}
+
+/// A string that is not blank and holds no control characters.
+pub(super) fn text(node: &Node<'_>) -> Parsed<String> {
+    let text = string(node)?;
+    if text.trim().is_empty() {
+        return fault(node, "must not be empty");
+    }
+    if text.chars().any(char::is_control) {
+        return fault(node, "must not hold control characters");
+    }
+    Ok(text.to_owned())
+}
+
+/// A string that `parse` takes; what it says of others is the message.
+pub(super) fn tried<T, E: Display>(
+    node: &Node<'_>,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Parsed<T> {
+    parse(string(node)?).or_else(|error| fault(node, error.to_string()))
+}
+
+/// A string that `FromStr` takes; `expected` completes the message for one it does not.
+fn parsed<T: FromStr>(node: &Node<'_>, expected: &str) -> Parsed<T> {
+    let text = string(node)?;
+    match text.parse() {
+        Ok(value) => Ok(value),
+        Err(_) => fault(node, format!("{text:?} is not {expected}")),
+    }
+}
+
+pub(super) fn boolean(node: &Node<'_>) -> Parsed<bool> {
+    match node.get_ref() {
+        DeValue::Boolean(value) => Ok(*value),
+        _ => fault(
+            node,
+            format!("expected true or false, found {}", kind(node)),
+        ),
+    }
+}
+
+/// An integer between two bounds, both allowed.
+pub(super) fn integer(least: u32, most: u32) -> impl Fn(&Node<'_>) -> Parsed<u32> {
+    move |node| {
+        let DeValue::Integer(integer) = node.get_ref() else {
+            return fault(node, format!("expected an integer, found {}", kind(node)));
+        };
+        match i64::from_str_radix(integer.as_str(), integer.radix()).map(u32::try_from) {
+            Ok(Ok(value)) if (least..=most).contains(&value) => Ok(value),
+            _ => fault(
+                node,
+                format!("{integer} is not an integer from {least} to {most}"),
+            ),
+        }
+    }
+}
+
+/// A span of time with its unit; `0s` is one.
+pub(super) fn duration(node: &Node<'_>) -> Parsed<Duration> {
+    let expected = "a duration with a unit, such as \"10s\", \"5m\", \"24h\" or \"30d\"";
+    let DeValue::String(text) = node.get_ref() else {
+        return fault(node, format!("expected {expected}, found {}", kind(node)));
+    };
+    // `humantime` takes a bare "0"; a number without a unit is what we want nobody to write.
+    let is_bare = text.chars().all(|c| c.is_ascii_digit());
+    match humantime::parse_duration(text) {
+        Ok(value) if !is_bare && value <= LONGEST => Ok(value),
+        Ok(_) if !is_bare => fault(node, format!("{text:?} is longer than a year")),
+        _ => fault(node, format!("{text:?} is not {expected}")),
+    }
+}
+
+/// A span of time that is not zero.
+pub(super) fn positive_duration(node: &Node<'_>) -> Parsed<Duration> {
+    match duration(node)? {
+        Duration::ZERO => fault(node, "must be longer than 0s"),
+        value => Ok(value),
+    }
+}
+
+/// A number of bytes with its unit.
+pub(super) fn size(node: &Node<'_>) -> Parsed<ByteSize> {
+    let expected = "a size with a unit, such as \"500KiB\" or \"256MiB\"";
+    let DeValue::String(text) = node.get_ref() else {
+        return fault(node, format!("expected {expected}, found {}", kind(node)));
+    };
+    let is_bare = text.parse::<f64>().is_ok();
+    match text.parse::<ByteSize>() {
+        Ok(value) if !is_bare && value.as_u64() < u64::MAX => Ok(value),
+        _ => fault(node, format!("{text:?} is not {expected}")),
+    }
+}
+
+/// An address with a port; port 0 lets the system choose.
+pub(super) fn address(node: &Node<'_>) -> Parsed<SocketAddr> {
+    parsed(
+        node,
+        "an IP address with a port, such as \"127.0.0.1:3128\" or \"[::1]:3128\"",
+    )
+}
+
+/// The address of a DNS server; without a port, 53.
+pub(super) fn dns_server(node: &Node<'_>) -> Parsed<SocketAddr> {
+    if let Ok(address) = string(node)?.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, 53));
+    }
+    parsed(
+        node,
+        "an IP address, such as \"192.0.2.53\" or \"127.0.0.1:5353\"",
+    )
+}
+
+/// A network as CIDR, or a single address.
+pub(super) fn network(node: &Node<'_>) -> Parsed<IpNet> {
+    if let Ok(address) = string(node)?.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    let network: IpNet = parsed(
+        node,
+        "a network in CIDR form, such as \"10.0.0.0/8\" or \"fd00::/8\"",
+    )?;
+    if network == network.trunc() {
+        Ok(network)
+    } else {
+        let meant = network.trunc();
+        fault(
+            node,
+            format!("\"{network}\" has bits beyond its prefix; did you mean \"{meant}\"?"),
+        )
+    }
+}
+
+/// A path; it need not exist.
+pub(super) fn path(node: &Node<'_>) -> Parsed<PathBuf> {
+    text(node).map(PathBuf::from)
+}
+
+/// A PEM file with at least one certificate that can serve as a root.
+pub(super) fn pem_file(node: &Node<'_>) -> Parsed<PemFile> {
+    let path = path(node)?;
+    let read = || {
+        CertificateDer::pem_file_iter(&path)
+            .and_then(Iterator::collect)
+            .map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let certificates: Vec<CertificateDer<'static>> = match read() {
+        Ok(certificates) => certificates,
+        Err(message) => return fault(node, message),
+    };
+    if certificates.is_empty() {
+        return fault(node, format!("{}: holds no certificate", path.display()));
+    }
+    let mut roots = RootCertStore::empty();
+    for certificate in &certificates {
+        if let Err(error) = roots.add(certificate.clone()) {
+            let path = path.display();
+            return fault(
+                node,
+                format!("{path}: holds a certificate that is no root: {error}"),
+            );
+        }
+    }
+    Ok(PemFile { path, certificates })
+}
+
+/// A calendar date, as a string or as TOML's own.
+pub(super) fn date(node: &Node<'_>) -> Parsed<Datetime> {
+    let is_date = |value: &Datetime| value.date.is_some() && value.time.is_none();
+    match node.get_ref() {
+        DeValue::Datetime(value) if is_date(value) => Ok(*value),
+        DeValue::String(text) => match text.parse::<Datetime>() {
+            Ok(value) if is_date(&value) => Ok(value),
+            _ => fault(node, format!("{text:?} is not a date such as 2027-01-01")),
+        },
+        _ => fault(node, "expected a date such as \"2027-01-01\""),
+    }
+}
+
+/// One of a few words.
+pub(super) fn word<'w>(words: &'w [&'w str]) -> impl Fn(&Node<'_>) -> Parsed<&'w str> {
+    move |node| {
+        let text = string(node)?;
+        if let Some(word) = words.iter().find(|word| **word == text) {
+            return Ok(word);
+        }
+        let hint = nearest(text, words.iter().copied())
+            .map(|near| format!("; did you mean \"{near}\"?"))
+            .unwrap_or_default();
+        let words = words.join("\", \"");
+        fault(node, format!("{text:?} is not one of \"{words}\"{hint}"))
+    }
+}
+
+/// One of a few words, each of which stands for a value.
+pub(super) fn one_of<T: Copy>(meanings: &[(&str, T)]) -> impl Fn(&Node<'_>) -> Parsed<T> {
+    move |node| {
+        let words: Vec<_> = meanings.iter().map(|(word, _)| *word).collect();
+        let chosen = word(&words)(node)?;
+        let (_, meaning) = meanings
+            .iter()
+            .find(|(word, _)| *word == chosen)
+            .expect("`word` returns one of its words");
+        Ok(*meaning)
+    }
+}
+
+/// An array whose items are read by `item`; every bad one is reported.
+pub(super) fn list<'t, T>(
+    item: impl Fn(&'t Node<'t>) -> Parsed<T>,
+) -> impl Fn(&'t Node<'t>) -> Parsed<Vec<T>> {
+    move |node| {
+        let Some(items) = node.get_ref().as_array() else {
+            return fault(node, format!("expected an array, found {}", kind(node)));
+        };
+        let mut values = Vec::with_capacity(items.len());
+        let mut faults = Vec::new();
+        for (index, node) in items.iter().enumerate() {
+            match item(node) {
+                Ok(value) => values.push(value),
+                Err(of_item) => faults.extend(of_item.into_iter().map(|fault| Fault {
+                    within: format!("[{index}]{}", fault.within),
+                    ..fault
+                })),
+            }
+        }
+        if faults.is_empty() {
+            Ok(values)
+        } else {
+            Err(faults)
+        }
+    }
+}
+
+/// An array that holds something.
+pub(super) fn filled_list<'t, T>(
+    item: impl Fn(&'t Node<'t>) -> Parsed<T>,
+) -> impl Fn(&'t Node<'t>) -> Parsed<Vec<T>> {
+    let list = list(item);
+    move |node| {
+        let values = list(node)?;
+        if values.is_empty() {
+            return fault(node, "must not be empty");
+        }
+        Ok(values)
+    }
+}
+
+/// A value that `item` takes and `check` finds nothing wrong with.
+pub(super) fn checked<'t, T: Borrow<B>, B: ?Sized>(
+    item: impl Fn(&'t Node<'t>) -> Parsed<T>,
+    check: impl Fn(&B) -> Result<(), String>,
+) -> impl Fn(&'t Node<'t>) -> Parsed<T> {
+    move |node| {
+        let value = item(node)?;
+        match check(value.borrow()) {
+            Ok(()) => Ok(value),
+            Err(message) => fault(node, message),
+        }
+    }
+}
+
+/// What a value is, with its article.
+pub(super) fn kind(node: &Node<'_>) -> &'static str {
+    match node.get_ref() {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a float",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// The candidate that `word` was most likely meant to be, unless none is near.
+pub(super) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,203 @@
+//! What is known of one exchange: a request and what became of it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
+
+use crate::crawlers::Crawler;
+use crate::fault::Fault;
+use crate::proxy_status::ErrorType;
+
+/// The label of crawlers that no configuration knows, whose name is only their own word.
+pub(crate) const ASSERTED: &str = "asserted";
+
+/// The connection that a request came by.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) client: IpAddr,
+    pub(crate) tunnel: Option<Tunnel>,
+}
+
+/// A `CONNECT` that was answered: whatever follows is for this origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) origin: Origin,
+    /// The server name of the TLS handshake, if it is another host than the origin's.
+    pub(crate) foreign_server_name: Option<String>,
+}
+
+/// A request as far as deciding needs it, whichever HTTP version brought it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    /// The request target as received; for HTTP/2 the `:path`.
+    pub(crate) target: &'a str,
+    /// `Host`, or HTTP/2's `:authority`.
+    pub(crate) authority: Option<&'a str>,
+    pub(crate) user_agent: &'a [u8],
+    /// `Via` names this proxy: the request goes round in a loop.
+    pub(crate) is_loop: bool,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Identity {
+    /// A crawler that the configuration knows.
+    Known(Arc<Crawler>),
+    /// A client whose name is its own word.
+    Asserted { tokens: Vec<ProductToken>, dialect: Dialect },
+}
+
+impl Identity {
+    pub(crate) fn label(&self) -> &str {
+        match self {
+            Self::Known(crawler) => &crawler.name,
+            Self::Asserted { .. } => ASSERTED,
+        }
+    }
+
+    pub(crate) fn tokens(&self) -> &[ProductToken] {
+        match self {
+            Self::Known(crawler) => &crawler.tokens,
+            Self::Asserted { tokens, .. } => tokens,
+        }
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Known(crawler) => crawler.dialect,
+            Self::Asserted { dialect, .. } => *dialect,
+        }
+    }
+}
+
+/// Why a request was answered here, and what the answer says.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) phrase: &'static str,
+    pub(crate) error: ErrorType,
+    /// Why, as a closed set of words: the metric's label and the problem's `reason`.
+    pub(crate) reason: &'static str,
+    /// Why, as a sentence for people.
+    pub(crate) details: Cow<'static, str>,
+    pub(crate) ruling: Option<Box<Ruling>>,
+    pub(crate) retry_after: Option<Duration>,
+    /// The rest of the connection cannot be trusted to be what it seems.
+    pub(crate) closes: bool,
+}
+
+/// What robots.txt said, for a refusal that rests on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ruling {
+    pub(crate) robots_url: String,
+    pub(crate) explanation: Explanation,
+}
+
+impl Refusal {
+    /// A request that is malformed, or that two readers could read differently.
+    pub(crate) fn malformed(details: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            closes: true,
+            ..Self::new(400, "Bad request", ErrorType::HttpRequestError, "malformed-request", details)
+        }
+    }
+
+    pub(crate) fn new(
+        status: u16,
+        phrase: &'static str,
+        error: ErrorType,
+        reason: &'static str,
+        details: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            phrase,
+            error,
+            reason,
+            details: details.into(),
+            ruling: None,
+            retry_after: None,
+            closes: false,
+        }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        let error = fault.error;
+        let status = error.recommended_status();
+        Self::new(status, error.phrase(), error, error.as_str(), fault.details)
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// The origin's response reached the client whole.
+    Forward { status: u16, reason: &'static str },
+    /// Nothing of it left this proxy.
+    Refuse(Refusal),
+    /// It was allowed, but the origin or the way to it failed; or the client left.
+    Fail(Refusal),
+}
+
+impl Outcome {
+    /// The metric's label.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Forward { .. } => "forwarded",
+            Self::Refuse(_) => "refused",
+            Self::Fail(_) => "failed",
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Forward { reason, .. } => reason,
+            Self::Refuse(refusal) | Self::Fail(refusal) => refusal.reason,
+        }
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Forward { status, .. } => *status,
+            Self::Refuse(refusal) | Self::Fail(refusal) => refusal.status,
+        }
+    }
+}
+
+/// One request, from its head to the end of its response.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) id: DecisionId,
+    pub(crate) started: Instant,
+    pub(crate) client: IpAddr,
+    pub(crate) method: String,
+    /// The target if it was understood, else the request target as received.
+    pub(crate) url: String,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) outcome: Outcome,
+}
+
+/// What a decision is known by, in the answer and in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DecisionId(Uuid);
+
+impl DecisionId {
+    /// Version 7: ordered by time.
+    pub(crate) fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}

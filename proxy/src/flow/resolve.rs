@@ -1,0 +1,154 @@
+//! For what? The request target, `Host` and the tunnel to a target: the origin and the path that
+//! will be sent.
+
+use wayleave_policy::{InvalidUri, Origin, Scheme, Target};
+
+use super::exchange::{Connection, Refusal, Request, Tunnel};
+use crate::proxy_status::ErrorType;
+
+/// The target of a request.
+///
+/// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a
+/// differing `Host` counts for nothing. Inside a tunnel the origin is the tunnel's; whatever else
+/// names another one is refused, so that nobody reaches one origin by another's name.
+///
+/// # Errors
+///
+/// Returns the refusal if there is no target, or if the request contradicts its tunnel.
+pub(super) fn resolve(connection: &Connection, request: Request<'_>) -> Result<Target, Refusal> {
+    match &connection.tunnel {
+        None => resolve_absolute(request.target),
+        Some(tunnel) => resolve_in_tunnel(tunnel, request),
+    }
+}
+
+/// The origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
+///
+/// # Errors
+///
+/// Returns the refusal if the authority is malformed or has no port (RFC 9110 section 9.3.6).
+pub(super) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
+    let port = authority.rsplit_once(':').map(|(_, port)| port);
+    if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
+        return Err(Refusal::malformed(format!("CONNECT to {authority}: the port is missing")));
+    }
+    Origin::from_authority(scheme, authority).map_err(invalid)
+}
+
+fn resolve_absolute(target: &str) -> Result<Target, Refusal> {
+    if target.starts_with('/') || target == "*" {
+        return Err(Refusal::malformed(
+            "this is a proxy: the request target must be an absolute URL",
+        ));
+    }
+    Target::parse(target).map_err(invalid)
+}
+
+fn resolve_in_tunnel(tunnel: &Tunnel, request: Request<'_>) -> Result<Target, Refusal> {
+    let origin = &tunnel.origin;
+    if let Some(name) = &tunnel.foreign_server_name {
+        let details = format!("the TLS handshake named {name}, the tunnel is to {origin}");
+        return Err(misdirected(details));
+    }
+    if let Some(authority) = request.authority
+        && Origin::from_authority(origin.scheme(), authority).map_err(invalid)? != *origin
+    {
+        return Err(misdirected(format!("the request names {authority}, the tunnel is to {origin}")));
+    }
+    if request.target.starts_with('/') {
+        return Target::new(origin.clone(), request.target).map_err(invalid);
+    }
+    let target = resolve_absolute(request.target)?;
+    if target.origin() == origin {
+        Ok(target)
+    } else {
+        Err(misdirected(format!("the request is for {}, the tunnel is to {origin}", target.origin())))
+    }
+}
+
+fn misdirected(details: String) -> Refusal {
+    Refusal::new(421, "Misdirected request", ErrorType::HttpRequestError, "misdirected", details)
+}
+
+fn invalid(error: InvalidUri) -> Refusal {
+    match error {
+        InvalidUri::UnsupportedScheme(_) => Refusal::new(
+            501,
+            "Scheme not supported",
+            ErrorType::HttpRequestError,
+            "unsupported-scheme",
+            error.to_string(),
+        ),
+        _ => Refusal::malformed(format!("request target: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request<'a>(target: &'a str, authority: Option<&'a str>) -> Request<'a> {
+        Request { method: "GET", target, authority, user_agent: b"" }
+    }
+
+    fn plain() -> Connection {
+        Connection { client: [127, 0, 0, 1].into(), tunnel: None }
+    }
+
+    fn tunnelled(foreign_server_name: Option<&str>) -> Connection {
+        let origin = resolve_connect("shop.test:443", Scheme::Https).unwrap();
+        let foreign_server_name = foreign_server_name.map(str::to_owned);
+        Connection { tunnel: Some(Tunnel { origin, foreign_server_name }), ..plain() }
+    }
+
+    fn resolved(connection: &Connection, target: &str, authority: Option<&str>) -> Result<String, u16> {
+        resolve(connection, request(target, authority))
+            .map(|target| target.to_string())
+            .map_err(|refusal| refusal.status)
+    }
+
+    #[test]
+    fn the_absolute_form_decides_and_host_does_not() {
+        let target = resolved(&plain(), "http://Shop.test:80/a?b", Some("other.test"));
+        assert_eq!(target.as_deref(), Ok("http://shop.test/a?b"));
+    }
+
+    #[test]
+    fn what_names_no_origin_is_malformed() {
+        assert_eq!(resolved(&plain(), "/a", Some("shop.test")), Err(400));
+        assert_eq!(resolved(&plain(), "*", Some("shop.test")), Err(400));
+        assert_eq!(resolved(&plain(), "shop.test:80", None), Err(501));
+    }
+
+    #[test]
+    fn other_schemes_are_not_implemented() {
+        assert_eq!(resolved(&plain(), "ftp://shop.test/a", None), Err(501));
+    }
+
+    #[test]
+    fn a_tunnel_fixes_the_origin() {
+        let tunnel = tunnelled(None);
+        for authority in ["shop.test", "SHOP.test:443"] {
+            let target = resolved(&tunnel, "/a", Some(authority));
+            assert_eq!(target.as_deref(), Ok("https://shop.test/a"), "{authority}");
+        }
+        assert_eq!(resolved(&tunnel, "https://shop.test/a", None).as_deref(), Ok("https://shop.test/a"));
+        assert_eq!(resolved(&tunnel, "/a", Some("other.test")), Err(421));
+        assert_eq!(resolved(&tunnel, "/a", Some("shop.test:8443")), Err(421));
+        assert_eq!(resolved(&tunnel, "https://other.test/a", Some("shop.test")), Err(421));
+        assert_eq!(resolved(&tunnel, "http://shop.test/a", Some("shop.test")), Err(421));
+    }
+
+    #[test]
+    fn a_foreign_server_name_is_misdirected() {
+        assert_eq!(resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")), Err(421));
+    }
+
+    #[test]
+    fn connect_needs_a_port() {
+        for authority in ["shop.test", "shop.test:", "shop.test:x", "[::1]", ":443", ""] {
+            let refusal = resolve_connect(authority, Scheme::Https).unwrap_err();
+            assert_eq!(refusal.status, 400, "{authority}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A `CONNECT` from its head to what speaks inside: TLS that is ended here, or plain HTTP.
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use wayleave_policy::{Origin, Scheme};
+
+use super::exchange::{Connection, Refusal, Tunnel};
+use super::head::Head;
+use super::resolve;
+use super::{Flow, looped};
+use crate::egress::EgressError;
+use crate::fault::Fault;
+use crate::intercept;
+use crate::stream::{Stream, Transport};
+
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// What speaks inside a tunnel.
+#[derive(Debug)]
+pub(super) struct Inside {
+    pub(super) stream: Stream,
+    pub(super) ahead: BytesMut,
+    pub(super) connection: Connection,
+    pub(super) speaks_http2: bool,
+}
+
+impl Flow {
+    /// The origin of the tunnel that `head` asks for, if it may be one.
+    pub(super) async fn judge_connect(
+        &self,
+        connection: &Connection,
+        head: &Head,
+    ) -> Result<Origin, Refusal> {
+        let request = head.request(&self.options.name);
+        if connection.tunnel.is_some() {
+            return Err(Refusal::malformed("CONNECT inside a tunnel"));
+        }
+        if request.is_loop {
+            return Err(looped());
+        }
+        if head.has_body() {
+            return Err(Refusal::malformed("CONNECT with a body"));
+        }
+        let origin = resolve::resolve_connect(request.target, Scheme::Https)?;
+        // Whatever else is wrong with the name is told inside, where clients show the answer.
+        match self.upstream.egress().addresses(origin.host(), origin.port()).await {
+            Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
+            _ => Ok(origin),
+        }
+    }
+
+    /// Opens the tunnel and finds out what speaks inside. `None`: nobody who can be understood.
+    pub(super) async fn enter(
+        &self,
+        mut stream: Stream,
+        mut ahead: BytesMut,
+        client: std::net::IpAddr,
+        origin: Origin,
+    ) -> Option<Inside> {
+        let opened = b"HTTP/1.1 200 Connection established\r\n\r\n";
+        stream.write_all(opened).await.ok()?;
+        stream.flush().await.ok()?;
+        while ahead.is_empty() {
+            let read = timeout(self.options.header_timeout, stream.read_buf(&mut ahead)).await;
+            if read.ok()?.ok()? == 0 {
+                return None;
+            }
+        }
+        if ahead[0] == TLS_HANDSHAKE {
+            return self.end_tls(stream, ahead, client, origin).await;
+        }
+        let origin = Origin::from_authority(Scheme::Http, &format!("{}:{}", origin.host(), origin.port()));
+        let tunnel = Tunnel { origin: origin.ok()?, foreign_server_name: None };
+        let connection = Connection { client, tunnel: Some(tunnel) };
+        Some(Inside { stream, ahead, connection, speaks_http2: false })
+    }
+
+    async fn end_tls(
+        &self,
+        stream: Stream,
+        ahead: BytesMut,
+        client: std::net::IpAddr,
+        origin: Origin,
+    ) -> Option<Inside> {
+        let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+        let config = match self.interceptor.server_config(host, self.robots.now()) {
+            Ok((config, leaf)) => {
+                self.metrics.leaf_certificate(leaf.as_str());
+                config
+            }
+            Err(error) => {
+                self.metrics.leaf_certificate("failed");
+                tracing::warn!(%origin, error = format!("{error:#}"), "no certificate for this host");
+                return None;
+            }
+        };
+        let Ok(stream) = stream.into_any().downcast::<Transport<TcpStream>>() else {
+            tracing::error!(%origin, "a tunnel inside a tunnel");
+            return None;
+        };
+        let id = pingora_core::protocols::UniqueID::id(&*stream);
+        let stream = stream.ungathered().with_read_ahead(ahead.freeze());
+        let accepting = TlsAcceptor::from(config).accept(stream);
+        let tls = match timeout(self.options.header_timeout, accepting).await.ok()? {
+            Ok(tls) => tls,
+            Err(error) => {
+                self.explain_failed_handshake(client, &origin, &error);
+                return None;
+            }
+        };
+        let session = tls.get_ref().1;
+        let speaks_http2 = session.alpn_protocol() == Some(b"h2");
+        let foreign_server_name = session
+            .server_name()
+            .filter(|name| !name.trim_end_matches('.').eq_ignore_ascii_case(host))
+            .map(str::to_owned);
+        let tunnel = Tunnel { origin, foreign_server_name };
+        let connection = Connection { client, tunnel: Some(tunnel) };
+        let stream: Stream = Box::new(Transport::new(tls, id));
+        Some(Inside { stream, ahead: BytesMut::new(), connection, speaks_http2 })
+    }
+
+    fn explain_failed_handshake(
+        &self,
+        client: std::net::IpAddr,
+        origin: &Origin,
+        error: &std::io::Error,
+    ) {
+        if intercept::is_distrust(error) {
+            self.metrics.leaf_certificate("untrusted");
+            tracing::warn!(
+                %client,
+                %origin,
+                "the client does not trust wayleave's CA: give it the certificate that \
+                 `wayleave ca show` prints (`wayleave env --client …` says how)"
+            );
+        } else {
+            tracing::info!(%client, %origin, %error, "the TLS handshake inside a tunnel failed");
+        }
+    }
+}
