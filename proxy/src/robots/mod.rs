@@ -41,23 +41,23 @@ const EVENTS: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How robots.txt files are kept; part of `[robots]`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How long answers serve.
     pub lifetimes: Lifetimes,
     /// How many fetches may be under way.
     pub bounds: FetchBounds,
     /// How long a request waits for robots.txt; the fetcher's own timeout. Default: 10 s.
-    pub fetch_timeout: FetchTimeout,
+    pub fetch_timeout: Duration,
 }
 
-/// A span with the default of `fetch_timeout`: 10 s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FetchTimeout(pub Duration);
-
-impl Default for FetchTimeout {
+impl Default for Options {
     fn default() -> Self {
-        Self(FetchOptions::default().timeout)
+        Self {
+            lifetimes: Lifetimes::default(),
+            bounds: FetchBounds::default(),
+            fetch_timeout: FetchOptions::default().timeout,
+        }
     }
 }
 
@@ -184,7 +184,7 @@ impl Robots {
         let robots = Self {
             shared,
             events,
-            patience: options.fetch_timeout.0 + PATIENCE,
+            patience: options.fetch_timeout + PATIENCE,
         };
         (robots, tokio::spawn(refresh.run()))
     }
