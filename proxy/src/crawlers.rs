@@ -24,7 +24,10 @@ pub struct Crawler {
 impl Crawler {
     fn is_behind(&self, client: IpAddr, user_agent: &[u8]) -> bool {
         let address = self.addresses.is_empty()
-            || self.addresses.iter().any(|range| range.contains(&client.to_canonical()));
+            || self
+                .addresses
+                .iter()
+                .any(|range| range.contains(&client.to_canonical()));
         let agent = self
             .user_agent
             .as_ref()
@@ -34,7 +37,10 @@ impl Crawler {
 }
 
 fn contains_ignoring_case(text: &[u8], wanted: &[u8]) -> bool {
-    wanted.is_empty() || text.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted))
+    wanted.is_empty()
+        || text
+            .windows(wanted.len())
+            .any(|part| part.eq_ignore_ascii_case(wanted))
 }
 
 /// All configured crawlers, in the file's order.
@@ -47,12 +53,16 @@ impl Crawlers {
     /// The crawlers to recognise; the first that matches a request is used.
     #[must_use]
     pub fn new(crawlers: Vec<Crawler>) -> Self {
-        Self { crawlers: crawlers.into_iter().map(Arc::new).collect() }
+        Self {
+            crawlers: crawlers.into_iter().map(Arc::new).collect(),
+        }
     }
 
     /// The crawler behind a request from `client` with this `User-Agent`, if one is configured.
     pub(crate) fn find(&self, client: IpAddr, user_agent: &[u8]) -> Option<&Arc<Crawler>> {
-        self.crawlers.iter().find(|crawler| crawler.is_behind(client, user_agent))
+        self.crawlers
+            .iter()
+            .find(|crawler| crawler.is_behind(client, user_agent))
     }
 }
 
@@ -65,14 +75,19 @@ mod tests {
             name: name.to_owned(),
             tokens: vec![ProductToken::new("ExampleBot").unwrap()],
             user_agent: user_agent.map(str::to_owned),
-            addresses: addresses.iter().map(|range| range.parse().unwrap()).collect(),
+            addresses: addresses
+                .iter()
+                .map(|range| range.parse().unwrap())
+                .collect(),
             dialect: Dialect::Rfc9309,
         }
     }
 
     fn found(crawlers: &Crawlers, client: &str, user_agent: &str) -> Option<String> {
         let client = client.parse().unwrap();
-        crawlers.find(client, user_agent.as_bytes()).map(|crawler| crawler.name.clone())
+        crawlers
+            .find(client, user_agent.as_bytes())
+            .map(|crawler| crawler.name.clone())
     }
 
     #[test]
@@ -83,13 +98,19 @@ mod tests {
         ]);
         let agent = "Mozilla/5.0 (compatible; EXAMPLEBOT/1.0)";
         assert_eq!(found(&crawlers, "10.1.2.3", agent).as_deref(), Some("both"));
-        assert_eq!(found(&crawlers, "10.2.2.3", agent).as_deref(), Some("agent"));
+        assert_eq!(
+            found(&crawlers, "10.2.2.3", agent).as_deref(),
+            Some("agent")
+        );
         assert_eq!(found(&crawlers, "10.1.2.3", "Other/1.0"), None);
     }
 
     #[test]
     fn a_mapped_address_is_the_address_it_maps() {
         let crawlers = Crawlers::new(vec![crawler("net", None, &["10.1.0.0/16"])]);
-        assert_eq!(found(&crawlers, "::ffff:10.1.2.3", "").as_deref(), Some("net"));
+        assert_eq!(
+            found(&crawlers, "::ffff:10.1.2.3", "").as_deref(),
+            Some("net")
+        );
     }
 }

@@ -1,13 +1,322 @@
 //! Ties the parts together and runs until told to stop.
 
-use crate::config::Config;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Runs the proxy.
+use anyhow::Context;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wayleave_policy::lifecycle::Lifetimes;
+
+use crate::admin::Admin;
+use crate::clock::Clock;
+use crate::config::{self, Config};
+use crate::crawlers::{Crawler, Crawlers};
+use crate::egress::{self, Egress};
+use crate::flow::{self, Flow, Listener};
+use crate::intercept::{CertificateAuthority, Interceptor};
+use crate::logging;
+use crate::metrics::Metrics;
+use crate::robots::{self, FetchOptions, HttpFetch, Robots};
+use crate::upstream::{self, Upstream};
+
+/// Sessions with origins kept for resumption.
+const TLS_SESSIONS: usize = 10_000;
+
+/// Runs the proxy until SIGTERM or SIGINT.
 ///
 /// # Errors
 ///
-/// Always, on this branch: the parts are tied together on another.
-pub fn run(config: Config) -> anyhow::Result<()> {
-    drop(config);
-    anyhow::bail!("this build holds no server")
+/// Returns an error if the proxy cannot start (an address in use, a CA that cannot be read, …) or
+/// if a part that must run ends by itself.
+pub fn run(config: &Config) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: &Config) -> anyhow::Result<()> {
+    let _log = logging::start(config.log.format);
+    let metrics = Arc::new(Metrics::new()?);
+    count_panics(Arc::clone(&metrics));
+    // Before the listeners: once they are open, a signal must find its handler.
+    let mut stop = Stop::new()?;
+    let listeners = bind(&config.proxy.listen).await?;
+    let admin_listener = bind(&[config.admin.listen]).await?.remove(0);
+    let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
+    let own = own_addresses(&listeners, &admin_listener)?;
+    let (flow, mut refresh) = build(config, &metrics, Arc::clone(&authority), own)?;
+
+    let stopping = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let listener = Arc::new(Listener {
+        flow: Arc::new(flow),
+        slots: Arc::new(Semaphore::new(config.proxy.max_connections)),
+        tasks: tasks.clone(),
+        stopping: stopping.clone(),
+    });
+    announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
+    let robots = listener.flow.robots.clone();
+    let admin = Admin {
+        metrics,
+        robots,
+        stopping: stopping.clone(),
+    };
+    let mut admin = tokio::spawn(axum::serve(admin_listener, admin.router()).into_future());
+    for bound in listeners {
+        let listener = Arc::clone(&listener);
+        tasks.spawn(async move { listener.run(bound).await });
+    }
+    notify(&[sd_notify::NotifyState::Ready]);
+
+    let ended = tokio::select! {
+        () = stop.wait() => Ok(()),
+        ended = &mut refresh => Err(anyhow::anyhow!("the robots.txt task ended: {ended:?}")),
+        ended = &mut admin => Err(anyhow::anyhow!("the admin listener ended: {ended:?}")),
+    };
+    stopping.cancel();
+    notify(&[sd_notify::NotifyState::Stopping]);
+    drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
+    ended
+}
+
+/// Lets exchanges under way end, but no longer than `grace` and not after a second signal.
+async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
+    tasks.close();
+    let under_way = tasks.len();
+    tracing::info!(under_way, ?grace, "stopping");
+    tokio::select! {
+        ended = tokio::time::timeout(grace, tasks.wait()) => if ended.is_err() {
+            tracing::warn!(cut_off = tasks.len(), "the grace period is over");
+        },
+        () = stop.wait() => tracing::warn!(cut_off = tasks.len(), "told to stop twice"),
+    }
+}
+
+fn build(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    authority: Arc<CertificateAuthority>,
+    own_listeners: Vec<SocketAddr>,
+) -> anyhow::Result<(Flow, tokio::task::JoinHandle<()>)> {
+    let egress = Egress::new(egress::Options {
+        allow_private: config.upstream.allow_private.clone(),
+        servers: config.dns.servers.clone(),
+        overrides: config.dns.overrides.clone(),
+        own_listeners,
+    })
+    .context("reading the system's DNS configuration")?;
+    let egress = Arc::new(egress);
+    let tls = tls_config(&config.upstream)?;
+    let (robots, refresh) = start_robots(&config.robots, &egress, &tls, metrics);
+    let upstream = upstream::Options {
+        connect_timeout: config.upstream.connect_timeout,
+        response_timeout: config.upstream.response_timeout,
+        idle_connections: config.upstream.idle_connections,
+    };
+    let flow = Flow {
+        options: flow::Options {
+            name: config.proxy.name.clone(),
+            dialect: config.robots.dialect,
+            header_timeout: config.proxy.header_timeout,
+            idle_timeout: config.proxy.idle_timeout,
+        },
+        crawlers: crawlers(&config.crawlers),
+        robots,
+        upstream: Upstream::new(upstream, egress, &tls, Arc::clone(metrics)),
+        interceptor: Interceptor::new(authority)?,
+        metrics: Arc::clone(metrics),
+    };
+    Ok((flow, refresh))
+}
+
+fn crawlers(configured: &[config::Crawler]) -> Crawlers {
+    let crawlers = configured.iter().map(|crawler| Crawler {
+        name: crawler.name.clone(),
+        tokens: crawler.tokens.clone(),
+        user_agent: crawler.matching.user_agent.clone(),
+        addresses: crawler.matching.addresses.clone(),
+        dialect: crawler.dialect,
+    });
+    Crawlers::new(crawlers.collect())
+}
+
+/// How origins' certificates are checked: by the system's roots and the configured ones.
+fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    for error in &system.errors {
+        tracing::warn!(%error, "a system root certificate could not be read");
+    }
+    let (added, _) = roots.add_parsable_certificates(system.certs);
+    if added == 0 {
+        tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
+    }
+    for certificate in upstream.extra_root_certificates() {
+        roots
+            .add(certificate.clone())
+            .context("adding a certificate of upstream.extra_roots")?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.resumption = rustls::client::Resumption::in_memory_sessions(TLS_SESSIONS);
+    Ok(tls)
+}
+
+async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
+    let mut listeners = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let bound = TcpListener::bind(address).await;
+        listeners.push(bound.with_context(|| format!("listening on {address}"))?);
+    }
+    Ok(listeners)
+}
+
+fn own_addresses(
+    listeners: &[TcpListener],
+    admin: &TcpListener,
+) -> std::io::Result<Vec<SocketAddr>> {
+    listeners
+        .iter()
+        .chain([admin])
+        .map(TcpListener::local_addr)
+        .collect()
+}
+
+/// Says on standard output where everything is, and the lines that a user pastes next.
+fn announce(
+    listeners: &[TcpListener],
+    admin: &TcpListener,
+    state_dir: &Path,
+    authority: &CertificateAuthority,
+) -> anyhow::Result<()> {
+    let certificate = std::path::absolute(authority.certificate_path())?;
+    let certificate = certificate.display();
+    let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
+    for listener in listeners {
+        writeln!(text, "  proxy    http://{}", listener.local_addr()?)?;
+    }
+    writeln!(text, "  admin    http://{}", admin.local_addr()?)?;
+    writeln!(
+        text,
+        "  state    {}",
+        std::path::absolute(state_dir)?.display()
+    )?;
+    writeln!(text, "  CA       {certificate}")?;
+    writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
+    let proxy = format!("http://{}", dialable(listeners[0].local_addr()?));
+    writeln!(text, "\nPaste into the shell of a crawler:")?;
+    writeln!(
+        text,
+        "  export http_proxy={proxy} https_proxy={proxy} HTTP_PROXY={proxy} HTTPS_PROXY={proxy}"
+    )?;
+    writeln!(
+        text,
+        "  export SSL_CERT_FILE={certificate} CURL_CA_BUNDLE={certificate} \
+         REQUESTS_CA_BUNDLE={certificate} NODE_EXTRA_CA_CERTS={certificate}"
+    )?;
+    writeln!(text, "  curl -i https://www.example.com/")?;
+    // Nobody may be reading, and the proxy serves all the same.
+    let mut output = std::io::stdout().lock();
+    let _ = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
+    Ok(())
+}
+
+/// The address for clients on this machine: a wildcard is none to dial.
+fn dialable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "the service manager could not be told");
+    }
+}
+
+/// A panic ends the task it happens in, and shows.
+fn count_panics(metrics: Arc<Metrics>) {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        metrics.panic();
+        tracing::error!(%panic, "a task panicked: this is a bug in wayleave");
+        print(panic);
+    }));
+}
+
+/// The signals that end the process.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT.
+    async fn wait(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => {
+                    tracing::warn!("SIGHUP: reloading is not supported yet; restart instead");
+                }
+            }
+        }
+    }
+}
+
+fn start_robots(
+    robots: &config::Robots,
+    egress: &Arc<Egress>,
+    tls: &ClientConfig,
+    metrics: &Arc<Metrics>,
+) -> (Robots, tokio::task::JoinHandle<()>) {
+    let clock = Clock::start();
+    let fetch = FetchOptions {
+        user_agent: robots.user_agent.clone(),
+        timeout: robots.fetch_timeout,
+        max_redirects: robots.max_redirects,
+        max_size: robots.max_size,
+    };
+    let options = robots::Options {
+        lifetimes: Lifetimes {
+            max_age: robots.max_age,
+            max_stale: robots.max_stale,
+            error_ttl: robots.error_ttl,
+            ..Lifetimes::default()
+        },
+        fetch_timeout: robots.fetch_timeout,
+        ..robots::Options::default()
+    };
+    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch, clock);
+    Robots::start(fetch, &options, clock, Arc::clone(metrics))
 }

@@ -10,7 +10,7 @@ pub(super) fn run(file: Option<&Path>) -> ExitCode {
         Ok((config, _)) => config,
         Err(status) => return status,
     };
-    match server::run(config) {
+    match server::run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             super::complain(&format!("wayleave: {error:#}\n"));

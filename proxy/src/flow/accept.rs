@@ -9,7 +9,9 @@ use bytes::BytesMut;
 use http::header::{HOST, USER_AGENT, VIA};
 use pingora_core::protocols::Digest;
 use pingora_core::protocols::http::ServerSession;
-use pingora_core::protocols::http::v2::server::{self as http2, H2Accept, HttpSession as Http2Session};
+use pingora_core::protocols::http::v2::server::{
+    self as http2, H2Accept, HttpSession as Http2Session,
+};
 use pingora_http::RequestHeader;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -62,18 +64,30 @@ impl Listener {
 
     fn admit(&self, tcp: TcpStream, client: IpAddr) {
         let open = self.flow.metrics.client_connection();
-        let connection = Connection { client, tunnel: None };
+        let connection = Connection {
+            client,
+            tunnel: None,
+        };
         // A client that left already is found out when it is read from.
         let _ = tcp.set_nodelay(true);
         let descriptor = tcp.as_raw_fd();
         let stream: Stream = Box::new(Transport::new(tcp, descriptor));
         let flow = Arc::clone(&self.flow);
-        let serving = Serving { flow, tasks: self.tasks.clone(), stopping: self.stopping.clone() };
+        let serving = Serving {
+            flow,
+            tasks: self.tasks.clone(),
+            stopping: self.stopping.clone(),
+        };
         let slot = Arc::clone(&self.slots).try_acquire_owned();
         self.tasks.spawn(async move {
             match slot {
                 Ok(_slot) => serving.serve(stream, connection).await,
-                Err(_) => serving.flow.refuse_unread(&connection, stream, None, full()).await,
+                Err(_) => {
+                    serving
+                        .flow
+                        .refuse_unread(&connection, stream, None, full())
+                        .await
+                }
             }
             drop(open);
         });
@@ -100,17 +114,37 @@ struct Serving {
 /// What an HTTP/1 connection led to.
 enum After {
     Closed,
-    Tunnel { stream: Stream, ahead: BytesMut, origin: Origin },
+    Tunnel {
+        stream: Stream,
+        ahead: BytesMut,
+        origin: Origin,
+    },
 }
 
 impl Serving {
     async fn serve(&self, stream: Stream, connection: Connection) {
         let after = self.http1(stream, BytesMut::new(), &connection).await;
-        let After::Tunnel { stream, ahead, origin } = after else { return };
-        let Some(inside) = self.flow.enter(stream, ahead, connection.client, origin).await else {
+        let After::Tunnel {
+            stream,
+            ahead,
+            origin,
+        } = after
+        else {
             return;
         };
-        let Inside { stream, ahead, connection, speaks_http2 } = inside;
+        let Some(inside) = self
+            .flow
+            .enter(stream, ahead, connection.client, origin)
+            .await
+        else {
+            return;
+        };
+        let Inside {
+            stream,
+            ahead,
+            connection,
+            speaks_http2,
+        } = inside;
         if speaks_http2 {
             self.http2(stream, connection).await;
         } else {
@@ -119,7 +153,12 @@ impl Serving {
     }
 
     /// Serves one request after another, until the connection ends or becomes a tunnel.
-    async fn http1(&self, mut stream: Stream, mut ahead: BytesMut, connection: &Connection) -> After {
+    async fn http1(
+        &self,
+        mut stream: Stream,
+        mut ahead: BytesMut,
+        connection: &Connection,
+    ) -> After {
         loop {
             let read = tokio::select! {
                 read = Head::read(&mut stream, &mut ahead, self.flow.patience()) => read,
@@ -129,14 +168,20 @@ impl Serving {
                 Ok(head) => head,
                 Err(NoHead::Closed) => return After::Closed,
                 Err(NoHead::Refused(refusal)) => {
-                    self.flow.refuse_unread(connection, stream, None, *refusal).await;
+                    self.flow
+                        .refuse_unread(connection, stream, None, *refusal)
+                        .await;
                     return After::Closed;
                 }
             };
             if head.is_connect() {
                 return self.connect(stream, ahead, connection, &head).await;
             }
-            let session = session(stream, head.for_session(&ahead), self.flow.options.idle_timeout);
+            let session = session(
+                stream,
+                head.for_session(&ahead),
+                self.flow.options.idle_timeout,
+            );
             match self.exchange(session, connection, &head).await {
                 Some(next) => (stream, ahead) = next,
                 None => return After::Closed,
@@ -152,10 +197,16 @@ impl Serving {
         head: &Head,
     ) -> After {
         match self.flow.judge_connect(connection, head).await {
-            Ok(origin) => After::Tunnel { stream, ahead, origin },
+            Ok(origin) => After::Tunnel {
+                stream,
+                ahead,
+                origin,
+            },
             Err(refusal) => {
                 let request = head.request(&self.flow.options.name);
-                self.flow.refuse_unread(connection, stream, Some(request), refusal).await;
+                self.flow
+                    .refuse_unread(connection, stream, Some(request), refusal)
+                    .await;
                 After::Closed
             }
         }
@@ -175,7 +226,11 @@ impl Serving {
         if self.stopping.is_cancelled() {
             session.set_keepalive(None);
         }
-        match self.flow.exchange(connection, Some(head), &mut session).await {
+        match self
+            .flow
+            .exchange(connection, Some(head), &mut session)
+            .await
+        {
             Ending::Whole => {
                 let (stream, ahead) = session.finish().await.ok()??.into_parts();
                 Some((stream, ahead.unwrap_or_default()))
@@ -257,10 +312,22 @@ pub(super) fn http2_request<'a>(header: &'a RequestHeader, name: &str) -> Reques
     let authority = header.uri.authority().map(http::uri::Authority::as_str);
     Request {
         method: header.method.as_str(),
+        // What is not text names no target and is refused as such.
         target: str::from_utf8(header.raw_path()).unwrap_or_default(),
+        scheme: header.uri.scheme_str(),
         authority: authority.or(host),
-        user_agent: header.headers.get(USER_AGENT).map_or(b"", http::HeaderValue::as_bytes),
-        is_loop: fields::passed_by(header.headers.get_all(VIA).iter().map(http::HeaderValue::as_bytes), name),
+        user_agent: header
+            .headers
+            .get(USER_AGENT)
+            .map_or(b"", http::HeaderValue::as_bytes),
+        is_loop: fields::passed_by(
+            header
+                .headers
+                .get_all(VIA)
+                .iter()
+                .map(http::HeaderValue::as_bytes),
+            name,
+        ),
     }
 }
 

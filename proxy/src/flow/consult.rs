@@ -2,11 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use wayleave_policy::{AccessResult, Decision, Reason, Target, Verdict, decide_strictly};
+use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
+use wayleave_policy::{Decision, Reason, Target, Verdict, decide_strictly};
 
 use super::exchange::{Identity, Refusal, Ruling};
 use crate::proxy_status::ErrorType;
-use crate::robots::{Robots, Snapshot};
+use crate::robots::Robots;
 
 /// Why the request may be sent, or the refusal.
 pub(super) async fn consult(
@@ -14,36 +15,50 @@ pub(super) async fn consult(
     identity: &Identity,
     target: &Target,
 ) -> Result<&'static str, Refusal> {
-    let origin = target.origin();
-    let snapshot = match robots.find(origin).await {
+    let snapshot = match robots.find(target.origin()).await {
         Ok(snapshot) => snapshot,
-        Err(pending) => return Err(unreachable(target, pending.to_string(), pending.retry_after())),
+        Err(pending) => {
+            return Err(unreachable(
+                target,
+                pending.to_string(),
+                pending.retry_after,
+            ));
+        }
     };
-    let now = robots.now();
-    let access = snapshot.access(identity.dialect(), now);
-    let decision = decide_strictly(&access, identity.dialect(), identity.tokens(), target.path());
+    let now = robots.clock().now();
+    let access = snapshot.access(now);
+    let decision = decide_strictly(access, identity.dialect(), identity.tokens(), target.path());
     match decision.verdict() {
         Verdict::Allow => Ok(decision.reason().as_str()),
-        Verdict::Disallow => Err(refusal(target, &snapshot, &access, &decision, now)),
+        Verdict::Disallow => Err(refusal(target, &snapshot, &decision, now)),
     }
 }
 
 fn refusal(
     target: &Target,
     snapshot: &Snapshot,
-    access: &AccessResult,
     decision: &Decision<'_>,
     now: SystemTime,
 ) -> Refusal {
     if decision.reason() == Reason::Unreachable {
-        return unreached(target, snapshot, access, now);
+        return unreached(target, snapshot, now);
     }
     let explanation = decision.explain();
     let details = match (&explanation.rule, explanation.line) {
-        (Some(rule), Some(line)) => format!("{rule} (line {line} of {})", target.origin().robots_txt_uri()),
-        _ => format!("{}: {}", target.origin().robots_txt_uri(), explanation.reason),
+        (Some(rule), Some(line)) => format!(
+            "{rule} (line {line} of {})",
+            target.origin().robots_txt_uri()
+        ),
+        _ => format!(
+            "{}: {}",
+            target.origin().robots_txt_uri(),
+            explanation.reason
+        ),
     };
-    let ruling = Ruling { robots_url: target.origin().robots_txt_uri(), explanation };
+    let ruling = Ruling {
+        robots_url: target.origin().robots_txt_uri(),
+        explanation,
+    };
     Refusal {
         ruling: Some(Box::new(ruling)),
         ..Refusal::new(
@@ -57,19 +72,18 @@ fn refusal(
 }
 
 /// Nothing came from the origin. If that is because it may not be dialled, the client hears so.
-fn unreached(
-    target: &Target,
-    snapshot: &Snapshot,
-    access: &AccessResult,
-    now: SystemTime,
-) -> Refusal {
-    debug_assert!(!matches!(access, AccessResult::Successful(_)), "rules decide for themselves");
-    let details = snapshot.unreachable_because();
-    if snapshot.is_prohibited() {
-        let error = ErrorType::DestinationIpProhibited;
-        return Refusal::new(502, error.phrase(), error, error.as_str(), details);
-    }
-    unreachable(target, details, snapshot.retry_after(now))
+fn unreached(target: &Target, snapshot: &Snapshot, now: SystemTime) -> Refusal {
+    let details = match snapshot.error_kind() {
+        Some(FetchErrorKind::Prohibited) => {
+            let error = ErrorType::DestinationIpProhibited;
+            let details = format!("{} is at an internal address", target.origin());
+            return Refusal::new(502, error.phrase(), error, error.as_str(), details);
+        }
+        Some(kind) => format!("the last attempt failed: {kind}"),
+        None => "the origin answered with an error".to_owned(),
+    };
+    let retry_after = snapshot.retry_after(now).unwrap_or(Duration::from_secs(1));
+    unreachable(target, details, retry_after)
 }
 
 fn unreachable(target: &Target, details: String, retry_after: Duration) -> Refusal {

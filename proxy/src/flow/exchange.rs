@@ -37,6 +37,8 @@ pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     /// The request target as received; for HTTP/2 the `:path`.
     pub(crate) target: &'a str,
+    /// HTTP/2's `:scheme`.
+    pub(crate) scheme: Option<&'a str>,
     /// `Host`, or HTTP/2's `:authority`.
     pub(crate) authority: Option<&'a str>,
     pub(crate) user_agent: &'a [u8],
@@ -50,7 +52,10 @@ pub(crate) enum Identity {
     /// A crawler that the configuration knows.
     Known(Arc<Crawler>),
     /// A client whose name is its own word.
-    Asserted { tokens: Vec<ProductToken>, dialect: Dialect },
+    Asserted {
+        tokens: Vec<ProductToken>,
+        dialect: Dialect,
+    },
 }
 
 impl Identity {
@@ -104,7 +109,13 @@ impl Refusal {
     pub(crate) fn malformed(details: impl Into<Cow<'static, str>>) -> Self {
         Self {
             closes: true,
-            ..Self::new(400, "Bad request", ErrorType::HttpRequestError, "malformed-request", details)
+            ..Self::new(
+                400,
+                "Bad request",
+                ErrorType::HttpRequestError,
+                "malformed-request",
+                details,
+            )
         }
     }
 

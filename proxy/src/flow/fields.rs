@@ -2,7 +2,8 @@
 //! (RFC 9110 section 7.6).
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
+    UPGRADE, VIA,
 };
 use http::{HeaderMap, Method, StatusCode, Version};
 use pingora_error::Error;
@@ -31,8 +32,11 @@ pub(super) fn onward_request(
     name: &str,
 ) -> Result<RequestHeader, Box<Error>> {
     let count = received.headers.len() + 4;
-    let mut request =
-        RequestHeader::build(received.method.clone(), target.path().as_bytes(), Some(count))?;
+    let mut request = RequestHeader::build(
+        received.method.clone(),
+        target.path().as_bytes(),
+        Some(count),
+    )?;
     request.set_version(Version::HTTP_11);
     request.insert_header(HOST, target.origin().authority())?;
     for (field, value) in end_to_end(&received.headers) {
@@ -43,7 +47,11 @@ pub(super) fn onward_request(
     if let Some(cookies) = one_cookie_field(&received.headers) {
         request.insert_header(COOKIE, cookies)?;
     }
-    if received.headers.get(TE).is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers")) {
+    if received
+        .headers
+        .get(TE)
+        .is_some_and(|te| te.as_bytes().eq_ignore_ascii_case(b"trailers"))
+    {
         request.insert_header(TE, "trailers")?;
     }
     if asks_for_websocket(received) {
@@ -116,13 +124,18 @@ pub(super) fn has_body(status: StatusCode, method: &Method) -> bool {
 /// that is passed on, because what it leads to carries no HTTP requests.
 pub(super) fn asks_for_websocket(request: &RequestHeader) -> bool {
     request.version == Version::HTTP_11
-        && request.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+        && request
+            .headers
+            .get(UPGRADE)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
         && listed_in_connection(&request.headers, "upgrade")
 }
 
 /// Whether a message with these `Via` values went through a proxy of this name before.
 pub(super) fn passed_by<'a>(via: impl IntoIterator<Item = &'a [u8]>, name: &str) -> bool {
-    let entries = via.into_iter().flat_map(|value| value.split(|&byte| byte == b','));
+    let entries = via
+        .into_iter()
+        .flat_map(|value| value.split(|&byte| byte == b','));
     entries
         .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
         .any(|received_by| received_by.eq_ignore_ascii_case(name))
@@ -148,7 +161,15 @@ fn end_to_end(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &Header
 }
 
 fn is_hop_by_hop(field: &HeaderName) -> bool {
-    [&CONNECTION, &TE, &TRANSFER_ENCODING, &UPGRADE, &KEEP_ALIVE, &HTTP2_SETTINGS].contains(&field)
+    [
+        &CONNECTION,
+        &TE,
+        &TRANSFER_ENCODING,
+        &UPGRADE,
+        &KEEP_ALIVE,
+        &HTTP2_SETTINGS,
+    ]
+    .contains(&field)
         || field.as_str().starts_with("proxy-")
 }
 
@@ -222,7 +243,10 @@ mod tests {
 
     #[test]
     fn connection_cannot_take_away_what_a_request_needs() {
-        let request = onward(&[("Connection", "host, cookie, content-length"), ("Cookie", "a=b")]);
+        let request = onward(&[
+            ("Connection", "host, cookie, content-length"),
+            ("Cookie", "a=b"),
+        ]);
         assert_eq!(request.headers[COOKIE], "a=b");
         assert!(request.headers.contains_key(HOST));
     }

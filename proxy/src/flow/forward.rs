@@ -37,8 +37,10 @@ pub(super) async fn forward(
                 }
                 return Ok(relayed.status);
             }
-            Err(Broken::Origin { fault, answered: false })
-                if session.reused && fault.stale_connection && may_repeat(client) => {}
+            Err(Broken::Origin {
+                fault,
+                answered: false,
+            }) if session.reused && fault.stale_connection && may_repeat(client) => {}
             Err(broken) => return Err(broken),
         }
     }
@@ -70,8 +72,15 @@ fn onward(
     target: &Target,
     name: &str,
 ) -> Result<Box<RequestHeader>, Fault> {
-    let has_length = client.req_header().headers.contains_key(http::header::CONTENT_LENGTH);
-    let body = if has_length || client.is_body_empty() { Body::Delimited } else { Body::Chunked };
+    let has_length = client
+        .req_header()
+        .headers
+        .contains_key(http::header::CONTENT_LENGTH);
+    let body = if has_length || client.is_body_empty() {
+        Body::Delimited
+    } else {
+        Body::Chunked
+    };
     let mut request = fields::onward_request(client.req_header(), target, body, name);
     if let (Ok(request), HttpSession::H2(_)) = (&mut request, &session.http) {
         fields::for_http2(request, target).map_err(unwritable)?;

@@ -73,7 +73,8 @@ impl Head {
         loop {
             skip_empty_lines(ahead);
             if let Some(end) = head_end(ahead, scanned)? {
-                return Self::parse(ahead.split_to(end)).map_err(|refusal| NoHead::Refused(Box::new(refusal)));
+                return Self::parse(ahead.split_to(end))
+                    .map_err(|refusal| NoHead::Refused(Box::new(refusal)));
             }
             if ahead.len() > MAX_HEAD_BYTES {
                 return Err(too_large("the head is longer than 64 KiB").into());
@@ -103,7 +104,10 @@ impl Head {
         let fields: Vec<Field> = request
             .headers
             .iter()
-            .map(|field| Field { name: range(field.name.as_bytes()), value: range(field.value) })
+            .map(|field| Field {
+                name: range(field.name.as_bytes()),
+                value: range(field.value),
+            })
             .collect();
         let head = Self {
             method: range(request.method.unwrap_or_default().as_bytes()),
@@ -124,7 +128,10 @@ impl Head {
     /// Whether a body follows.
     pub(crate) fn has_body(&self) -> bool {
         self.values("transfer-encoding").next().is_some()
-            || self.values("content-length").next().is_some_and(|length| length != b"0")
+            || self
+                .values("content-length")
+                .next()
+                .is_some_and(|length| length != b"0")
     }
 
     /// What deciding needs; `name` is the proxy's pseudonym.
@@ -132,7 +139,11 @@ impl Head {
         Request {
             method: self.text(&self.method),
             target: self.text(&self.target),
-            authority: self.values("host").next().and_then(|host| str::from_utf8(host).ok()),
+            scheme: None,
+            authority: self
+                .values("host")
+                .next()
+                .and_then(|host| str::from_utf8(host).ok()),
             user_agent: self.values("user-agent").next().unwrap_or_default(),
             is_loop: fields::passed_by(self.values("via"), name),
         }
@@ -143,7 +154,11 @@ impl Head {
     pub(crate) fn for_session(&self, rest: &BytesMut) -> BytesMut {
         let mut head = BytesMut::with_capacity(self.bytes.len() + rest.len() + 16);
         head.extend_from_slice(&self.bytes[self.method.clone()]);
-        head.extend_from_slice(if self.is_http_10 { b" / HTTP/1.0\r\n" } else { b" / HTTP/1.1\r\n" });
+        head.extend_from_slice(if self.is_http_10 {
+            b" / HTTP/1.0\r\n"
+        } else {
+            b" / HTTP/1.1\r\n"
+        });
         head.extend_from_slice(b"Host: -\r\n");
         for field in &self.fields {
             if !self.bytes[field.name.clone()].eq_ignore_ascii_case(b"host") {
@@ -162,7 +177,9 @@ impl Head {
     fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.fields
             .iter()
-            .filter(move |field| self.bytes[field.name.clone()].eq_ignore_ascii_case(name.as_bytes()))
+            .filter(move |field| {
+                self.bytes[field.name.clone()].eq_ignore_ascii_case(name.as_bytes())
+            })
             .map(|field| &self.bytes[field.value.clone()])
     }
 
@@ -190,13 +207,18 @@ impl Head {
         if lengths.next().is_some() {
             return Err(Refusal::malformed("more than one Content-Length"));
         }
-        if length.is_some_and(|length| length.is_empty() || !length.iter().all(u8::is_ascii_digit)) {
+        if length.is_some_and(|length| length.is_empty() || !length.iter().all(u8::is_ascii_digit))
+        {
             return Err(Refusal::malformed("Content-Length is not a number"));
         }
         let mut codings = self.values("transfer-encoding");
-        let Some(coding) = codings.next() else { return Ok(()) };
+        let Some(coding) = codings.next() else {
+            return Ok(());
+        };
         if length.is_some() {
-            return Err(Refusal::malformed("both Content-Length and Transfer-Encoding"));
+            return Err(Refusal::malformed(
+                "both Content-Length and Transfer-Encoding",
+            ));
         }
         if self.is_http_10 {
             return Err(Refusal::malformed("Transfer-Encoding in HTTP/1.0"));
@@ -261,10 +283,14 @@ fn check_request_line(head: &[u8]) -> Result<(), Refusal> {
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
     let parts: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
     let [_, target, version] = parts[..] else {
-        return Err(Refusal::malformed("the request line is not method, target and version"));
+        return Err(Refusal::malformed(
+            "the request line is not method, target and version",
+        ));
     };
     if target.is_empty() || !target.iter().all(u8::is_ascii_graphic) {
-        return Err(Refusal::malformed("the request target holds bytes that no URI has"));
+        return Err(Refusal::malformed(
+            "the request target holds bytes that no URI has",
+        ));
     }
     if version == b"HTTP/1.1" || version == b"HTTP/1.0" {
         return Ok(());
@@ -272,7 +298,11 @@ fn check_request_line(head: &[u8]) -> Result<(), Refusal> {
     Err(Refusal {
         closes: true,
         ..Refusal::new(
-            if version.starts_with(b"HTTP/") { 505 } else { 400 },
+            if version.starts_with(b"HTTP/") {
+                505
+            } else {
+                400
+            },
             "HTTP version not supported",
             ErrorType::HttpRequestError,
             "unsupported-version",
@@ -287,37 +317,68 @@ fn is_authority_byte(byte: u8) -> bool {
 
 fn too_large(details: &'static str) -> Refusal {
     let phrase = "Request header fields too large";
-    let refusal = Refusal::new(431, phrase, ErrorType::HttpRequestError, "head-too-large", details);
-    Refusal { closes: true, ..refusal }
+    let refusal = Refusal::new(
+        431,
+        phrase,
+        ErrorType::HttpRequestError,
+        "head-too-large",
+        details,
+    );
+    Refusal {
+        closes: true,
+        ..refusal
+    }
 }
 
 fn too_slow() -> Refusal {
     let details = "the head did not come in time";
-    let refusal = Refusal::new(408, "Request timeout", ErrorType::HttpRequestError, "head-timeout", details);
-    Refusal { closes: true, ..refusal }
+    let refusal = Refusal::new(
+        408,
+        "Request timeout",
+        ErrorType::HttpRequestError,
+        "head-timeout",
+        details,
+    );
+    Refusal {
+        closes: true,
+        ..refusal
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience = Patience { idle: Duration::from_secs(60), head: Duration::from_secs(10) };
+    const PATIENCE: Patience = Patience {
+        idle: Duration::from_secs(60),
+        head: Duration::from_secs(10),
+    };
 
     async fn read(bytes: &[u8]) -> Result<Head, u16> {
         let mut ahead = BytesMut::new();
-        Head::read(&mut &bytes[..], &mut ahead, PATIENCE).await.map_err(|no_head| match no_head {
-            NoHead::Closed => 0,
-            NoHead::Refused(refusal) => refusal.status,
-        })
+        Head::read(&mut &bytes[..], &mut ahead, PATIENCE)
+            .await
+            .map_err(|no_head| match no_head {
+                NoHead::Closed => 0,
+                NoHead::Refused(refusal) => refusal.status,
+            })
     }
 
     #[tokio::test]
     async fn takes_a_plain_request() {
-        let head = read(b"\r\nGET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: Bot/1\r\n\r\n");
+        let head = read(
+            b"\r\nGET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: Bot/1\r\n\r\n",
+        );
         let head = head.await.unwrap();
         let request = head.request("wayleave");
-        assert_eq!((request.method, request.target), ("GET", "http://shop.test/a"));
-        assert_eq!((request.authority, request.user_agent), (Some("shop.test"), &b"Bot/1"[..]));
+        assert_eq!(
+            (request.method, request.target),
+            ("GET", "http://shop.test/a")
+        );
+        assert_eq!(
+            (request.authority, request.user_agent),
+            (Some("shop.test"), &b"Bot/1"[..])
+        );
     }
 
     #[tokio::test]
@@ -366,7 +427,12 @@ mod tests {
         assert_eq!(read(&long).await.err(), Some(431));
         long.extend_from_slice(b"\r\n\r\n");
         assert_eq!(read(&long).await.err(), Some(431));
-        let many = [&b"GET / HTTP/1.1\r\nHost: a\r\n"[..], &b"X: y\r\n".repeat(MAX_FIELDS), b"\r\n"].concat();
+        let many = [
+            &b"GET / HTTP/1.1\r\nHost: a\r\n"[..],
+            &b"X: y\r\n".repeat(MAX_FIELDS),
+            b"\r\n",
+        ]
+        .concat();
         assert_eq!(read(&many).await.err(), Some(431));
     }
 
@@ -381,7 +447,9 @@ mod tests {
             }
         });
         let read = Head::read(&mut near, &mut BytesMut::new(), PATIENCE).await;
-        let Err(NoHead::Refused(refusal)) = read else { panic!("{read:?}") };
+        let Err(NoHead::Refused(refusal)) = read else {
+            panic!("{read:?}")
+        };
         assert_eq!(refusal.status, 408);
     }
 
@@ -389,7 +457,9 @@ mod tests {
     async fn leaves_what_follows_and_hides_the_target_from_the_session() {
         let bytes = b"POST http://a/b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxyGET";
         let mut ahead = BytesMut::new();
-        let head = Head::read(&mut &bytes[..], &mut ahead, PATIENCE).await.unwrap();
+        let head = Head::read(&mut &bytes[..], &mut ahead, PATIENCE)
+            .await
+            .unwrap();
         assert_eq!(&ahead[..], b"xyGET");
         let session = head.for_session(&ahead);
         assert_eq!(

@@ -15,6 +15,8 @@ pub(super) fn identify(
     if let Some(crawler) = crawlers.find(connection.client, request.user_agent) {
         return Identity::Known(crawler.clone());
     }
-    let tokens = ProductToken::from_user_agent(request.user_agent).into_iter().collect();
+    let tokens = ProductToken::from_user_agent(request.user_agent)
+        .into_iter()
+        .collect();
     Identity::Asserted { tokens, dialect }
 }

@@ -69,7 +69,10 @@ enum Ending {
 
 impl Flow {
     fn patience(&self) -> Patience {
-        Patience { idle: self.options.idle_timeout, head: self.options.header_timeout }
+        Patience {
+            idle: self.options.idle_timeout,
+            head: self.options.header_timeout,
+        }
     }
 
     /// Takes one request whose head was read all the way.
@@ -99,7 +102,15 @@ impl Flow {
         };
         let identity = Some(identity);
         let client = connection.client;
-        let exchange = Exchange { id, started, client, method, url, identity, outcome };
+        let exchange = Exchange {
+            id,
+            started,
+            client,
+            method,
+            url,
+            identity,
+            outcome,
+        };
         record::record(&self.metrics, &exchange);
         ending
     }
@@ -138,7 +149,16 @@ impl Flow {
             Err(Broken::Gone) => {
                 let error = ErrorType::ConnectionTerminated;
                 let details = "the client left before the response was complete";
-                (Refusal::new(499, "Client closed request", error, "client-closed", details), true)
+                (
+                    Refusal::new(
+                        499,
+                        "Client closed request",
+                        error,
+                        "client-closed",
+                        details,
+                    ),
+                    true,
+                )
             }
         };
         let ending = if answered {
@@ -149,7 +169,12 @@ impl Flow {
         (Outcome::Fail(refusal), ending)
     }
 
-    async fn answer(&self, id: DecisionId, session: &mut ServerSession, refusal: &Refusal) -> Ending {
+    async fn answer(
+        &self,
+        id: DecisionId,
+        session: &mut ServerSession,
+        refusal: &Refusal,
+    ) -> Ending {
         let sent = match Answer::new(&self.options.name, id, refusal) {
             Ok(answer) => answer.send(session).await,
             Err(error) => Err(error),
@@ -202,11 +227,19 @@ impl Flow {
 fn looped() -> Refusal {
     let error = ErrorType::ProxyLoopDetected;
     let details = "Via names this proxy: the request came back to it";
-    Refusal::new(error.recommended_status(), error.phrase(), error, error.as_str(), details)
+    Refusal::new(
+        error.recommended_status(),
+        error.phrase(),
+        error,
+        error.as_str(),
+        details,
+    )
 }
 
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flow").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Flow")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }

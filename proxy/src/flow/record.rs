@@ -18,7 +18,10 @@ fn log(exchange: &Exchange, crawler: &str, took_us: u128) {
         Some(Identity::Known(_)) => "known",
         _ => ASSERTED,
     };
-    let token = exchange.identity.as_ref().and_then(|identity| identity.tokens().first());
+    let token = exchange
+        .identity
+        .as_ref()
+        .and_then(|identity| identity.tokens().first());
     let dialect = exchange.identity.as_ref().map(Identity::dialect);
     let refusal = match outcome {
         Outcome::Forward { .. } => None,

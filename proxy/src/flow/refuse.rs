@@ -1,7 +1,9 @@
 //! Back to the crawler: status, reason, when to retry.
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER, SERVER};
+use http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER, SERVER,
+};
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::Error;
 use pingora_http::ResponseHeader;
@@ -61,7 +63,10 @@ impl Answer {
     /// Sends the answer through a session whose request was read.
     pub(super) async fn send(self, session: &mut ServerSession) -> Result<(), Box<Error>> {
         session.set_total_drain_timeout(Some(DRAINED));
-        let waits_to_be_told = session.req_header().headers.contains_key(http::header::EXPECT);
+        let waits_to_be_told = session
+            .req_header()
+            .headers
+            .contains_key(http::header::EXPECT);
         if !waits_to_be_told && session.drain_request_body().await.is_err() {
             session.set_keepalive(None);
         }
@@ -74,7 +79,8 @@ impl Answer {
     /// The answer as bytes that end their connection, for a request that no session took.
     pub(super) fn into_last_bytes(mut self) -> Result<BytesMut, Box<Error>> {
         self.header.insert_header(CONNECTION, "close")?;
-        self.header.insert_header(DATE, httpdate::fmt_http_date(SystemTime::now()))?;
+        self.header
+            .insert_header(DATE, httpdate::fmt_http_date(SystemTime::now()))?;
         let phrase = self.header.get_reason_phrase().unwrap_or_default();
         let line = format!("HTTP/1.1 {} {phrase}\r\n", self.header.status.as_u16());
         let mut bytes = BytesMut::from(line.as_bytes());

@@ -30,7 +30,10 @@ pub(super) enum Broken {
 
 impl From<Fault> for Broken {
     fn from(fault: Fault) -> Self {
-        Self::Origin { fault, answered: false }
+        Self::Origin {
+            fault,
+            answered: false,
+        }
     }
 }
 
@@ -41,15 +44,27 @@ pub(super) async fn relay(
     request: Box<RequestHeader>,
     name: &str,
 ) -> Result<Relayed, Broken> {
-    origin.write_request_header(request).await.map_err(|error| origin_broke(error, false))?;
-    let mut upload = Upload { is_done: client.is_body_done() };
+    origin
+        .write_request_header(request)
+        .await
+        .map_err(|error| origin_broke(error, false))?;
+    let mut upload = Upload {
+        is_done: client.is_body_done(),
+    };
     if upload.is_done {
-        origin.finish_request_body().await.map_err(|error| origin_broke(error, false))?;
+        origin
+            .finish_request_body()
+            .await
+            .map_err(|error| origin_broke(error, false))?;
     }
     let response = await_response(client, origin, &mut upload).await?;
     let status = response.status;
-    if status == StatusCode::SWITCHING_PROTOCOLS && !fields::asks_for_websocket(client.req_header()) {
-        let error = Error::explain(PingoraError::InvalidHTTPHeader, "a 101 that nobody asked for");
+    if status == StatusCode::SWITCHING_PROTOCOLS && !fields::asks_for_websocket(client.req_header())
+    {
+        let error = Error::explain(
+            PingoraError::InvalidHTTPHeader,
+            "a 101 that nobody asked for",
+        );
         return Err(origin_broke(error, false));
     }
     send_head(client, &response, name).await?;
@@ -96,7 +111,10 @@ async fn send_interim(client: &mut ServerSession, interim: &ResponseHeader) -> R
         return Ok(());
     }
     let interim = Box::new(interim.clone());
-    client.write_response_header(interim).await.map_err(|_| Broken::Gone)
+    client
+        .write_response_header(interim)
+        .await
+        .map_err(|_| Broken::Gone)
 }
 
 async fn send_head(
@@ -107,7 +125,10 @@ async fn send_head(
     let request = client.req_header();
     let response = fields::onward_response(response, &request.method, request.version, name)
         .map_err(|error| origin_broke(error, false))?;
-    client.write_response_header(Box::new(response)).await.map_err(|_| Broken::Gone)
+    client
+        .write_response_header(Box::new(response))
+        .await
+        .map_err(|_| Broken::Gone)
 }
 
 async fn relay_bodies(
@@ -132,13 +153,22 @@ async fn relay_bodies(
 
 /// Trailers pass between HTTP/2 peers; pingora's HTTP/1 drops them, as a proxy may
 /// (RFC 9110 section 6.5.1).
-async fn relay_trailers(client: &mut ServerSession, origin: &mut HttpSession) -> Result<(), Broken> {
-    let HttpSession::H2(origin) = origin else { return Ok(()) };
-    let trailers = origin.read_trailers().await.map_err(|error| origin_broke(error, true))?;
+async fn relay_trailers(
+    client: &mut ServerSession,
+    origin: &mut HttpSession,
+) -> Result<(), Broken> {
+    let HttpSession::H2(origin) = origin else {
+        return Ok(());
+    };
+    let trailers = origin
+        .read_trailers()
+        .await
+        .map_err(|error| origin_broke(error, true))?;
     match trailers {
-        Some(trailers) if client.is_http2() => {
-            client.write_response_trailers(trailers).await.map_err(|_| Broken::Gone)
-        }
+        Some(trailers) if client.is_http2() => client
+            .write_response_trailers(trailers)
+            .await
+            .map_err(|_| Broken::Gone),
         _ => Ok(()),
     }
 }
@@ -173,12 +203,20 @@ impl Upload {
 }
 
 fn origin_broke(error: Box<Error>, answered: bool) -> Broken {
-    Broken::Origin { fault: Fault::from(error), answered }
+    Broken::Origin {
+        fault: Fault::from(error),
+        answered,
+    }
 }
 
 fn client_broke(error: &Error, answered: bool) -> Broken {
     match error.etype() {
-        PingoraError::ConnectionClosed | PingoraError::ReadError | PingoraError::H2Error => Broken::Gone,
-        _ => Broken::Body { details: error.to_string(), answered },
+        PingoraError::ConnectionClosed | PingoraError::ReadError | PingoraError::H2Error => {
+            Broken::Gone
+        }
+        _ => Broken::Body {
+            details: error.to_string(),
+            answered,
+        },
     }
 }

@@ -16,6 +16,10 @@ use crate::proxy_status::ErrorType;
 ///
 /// Returns the refusal if there is no target, or if the request contradicts its tunnel.
 pub(super) fn resolve(connection: &Connection, request: Request<'_>) -> Result<Target, Refusal> {
+    if request.method == "CONNECT" {
+        // HTTP/2's extended CONNECT (RFC 8441) among them: it is not offered.
+        return Err(Refusal::malformed("CONNECT inside a tunnel"));
+    }
     match &connection.tunnel {
         None => resolve_absolute(request.target),
         Some(tunnel) => resolve_in_tunnel(tunnel, request),
@@ -29,8 +33,11 @@ pub(super) fn resolve(connection: &Connection, request: Request<'_>) -> Result<T
 /// Returns the refusal if the authority is malformed or has no port (RFC 9110 section 9.3.6).
 pub(super) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
     let port = authority.rsplit_once(':').map(|(_, port)| port);
-    if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())) {
-        return Err(Refusal::malformed(format!("CONNECT to {authority}: the port is missing")));
+    if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        return Err(Refusal::malformed(format!(
+            "CONNECT to {authority}: the port is missing"
+        )));
     }
     Origin::from_authority(scheme, authority).map_err(invalid)
 }
@@ -50,10 +57,19 @@ fn resolve_in_tunnel(tunnel: &Tunnel, request: Request<'_>) -> Result<Target, Re
         let details = format!("the TLS handshake named {name}, the tunnel is to {origin}");
         return Err(misdirected(details));
     }
+    if let Some(scheme) = request.scheme
+        && scheme != origin.scheme().as_str()
+    {
+        return Err(misdirected(format!(
+            "the request says {scheme}, the tunnel is to {origin}"
+        )));
+    }
     if let Some(authority) = request.authority
         && Origin::from_authority(origin.scheme(), authority).map_err(invalid)? != *origin
     {
-        return Err(misdirected(format!("the request names {authority}, the tunnel is to {origin}")));
+        return Err(misdirected(format!(
+            "the request names {authority}, the tunnel is to {origin}"
+        )));
     }
     if request.target.starts_with('/') {
         return Target::new(origin.clone(), request.target).map_err(invalid);
@@ -62,12 +78,21 @@ fn resolve_in_tunnel(tunnel: &Tunnel, request: Request<'_>) -> Result<Target, Re
     if target.origin() == origin {
         Ok(target)
     } else {
-        Err(misdirected(format!("the request is for {}, the tunnel is to {origin}", target.origin())))
+        Err(misdirected(format!(
+            "the request is for {}, the tunnel is to {origin}",
+            target.origin()
+        )))
     }
 }
 
 fn misdirected(details: String) -> Refusal {
-    Refusal::new(421, "Misdirected request", ErrorType::HttpRequestError, "misdirected", details)
+    Refusal::new(
+        421,
+        "Misdirected request",
+        ErrorType::HttpRequestError,
+        "misdirected",
+        details,
+    )
 }
 
 fn invalid(error: InvalidUri) -> Refusal {
@@ -88,20 +113,38 @@ mod tests {
     use super::*;
 
     fn request<'a>(target: &'a str, authority: Option<&'a str>) -> Request<'a> {
-        Request { method: "GET", target, authority, user_agent: b"" }
+        Request {
+            method: "GET",
+            target,
+            authority,
+            user_agent: b"",
+        }
     }
 
     fn plain() -> Connection {
-        Connection { client: [127, 0, 0, 1].into(), tunnel: None }
+        Connection {
+            client: [127, 0, 0, 1].into(),
+            tunnel: None,
+        }
     }
 
     fn tunnelled(foreign_server_name: Option<&str>) -> Connection {
         let origin = resolve_connect("shop.test:443", Scheme::Https).unwrap();
         let foreign_server_name = foreign_server_name.map(str::to_owned);
-        Connection { tunnel: Some(Tunnel { origin, foreign_server_name }), ..plain() }
+        Connection {
+            tunnel: Some(Tunnel {
+                origin,
+                foreign_server_name,
+            }),
+            ..plain()
+        }
     }
 
-    fn resolved(connection: &Connection, target: &str, authority: Option<&str>) -> Result<String, u16> {
+    fn resolved(
+        connection: &Connection,
+        target: &str,
+        authority: Option<&str>,
+    ) -> Result<String, u16> {
         resolve(connection, request(target, authority))
             .map(|target| target.to_string())
             .map_err(|refusal| refusal.status)
@@ -132,21 +175,40 @@ mod tests {
             let target = resolved(&tunnel, "/a", Some(authority));
             assert_eq!(target.as_deref(), Ok("https://shop.test/a"), "{authority}");
         }
-        assert_eq!(resolved(&tunnel, "https://shop.test/a", None).as_deref(), Ok("https://shop.test/a"));
+        assert_eq!(
+            resolved(&tunnel, "https://shop.test/a", None).as_deref(),
+            Ok("https://shop.test/a")
+        );
         assert_eq!(resolved(&tunnel, "/a", Some("other.test")), Err(421));
         assert_eq!(resolved(&tunnel, "/a", Some("shop.test:8443")), Err(421));
-        assert_eq!(resolved(&tunnel, "https://other.test/a", Some("shop.test")), Err(421));
-        assert_eq!(resolved(&tunnel, "http://shop.test/a", Some("shop.test")), Err(421));
+        assert_eq!(
+            resolved(&tunnel, "https://other.test/a", Some("shop.test")),
+            Err(421)
+        );
+        assert_eq!(
+            resolved(&tunnel, "http://shop.test/a", Some("shop.test")),
+            Err(421)
+        );
     }
 
     #[test]
     fn a_foreign_server_name_is_misdirected() {
-        assert_eq!(resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")), Err(421));
+        assert_eq!(
+            resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")),
+            Err(421)
+        );
     }
 
     #[test]
     fn connect_needs_a_port() {
-        for authority in ["shop.test", "shop.test:", "shop.test:x", "[::1]", ":443", ""] {
+        for authority in [
+            "shop.test",
+            "shop.test:",
+            "shop.test:x",
+            "[::1]",
+            ":443",
+            "",
+        ] {
             let refusal = resolve_connect(authority, Scheme::Https).unwrap_err();
             assert_eq!(refusal.status, 400, "{authority}");
         }

@@ -47,7 +47,12 @@ impl Flow {
         }
         let origin = resolve::resolve_connect(request.target, Scheme::Https)?;
         // Whatever else is wrong with the name is told inside, where clients show the answer.
-        match self.upstream.egress().addresses(origin.host(), origin.port()).await {
+        match self
+            .upstream
+            .egress()
+            .addresses(origin.host(), origin.port())
+            .await
+        {
             Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
             _ => Ok(origin),
         }
@@ -73,10 +78,24 @@ impl Flow {
         if ahead[0] == TLS_HANDSHAKE {
             return self.end_tls(stream, ahead, client, origin).await;
         }
-        let origin = Origin::from_authority(Scheme::Http, &format!("{}:{}", origin.host(), origin.port()));
-        let tunnel = Tunnel { origin: origin.ok()?, foreign_server_name: None };
-        let connection = Connection { client, tunnel: Some(tunnel) };
-        Some(Inside { stream, ahead, connection, speaks_http2: false })
+        let origin = Origin::from_authority(
+            Scheme::Http,
+            &format!("{}:{}", origin.host(), origin.port()),
+        );
+        let tunnel = Tunnel {
+            origin: origin.ok()?,
+            foreign_server_name: None,
+        };
+        let connection = Connection {
+            client,
+            tunnel: Some(tunnel),
+        };
+        Some(Inside {
+            stream,
+            ahead,
+            connection,
+            speaks_http2: false,
+        })
     }
 
     async fn end_tls(
@@ -87,7 +106,10 @@ impl Flow {
         origin: Origin,
     ) -> Option<Inside> {
         let host = origin.host().trim_start_matches('[').trim_end_matches(']');
-        let config = match self.interceptor.server_config(host, self.robots.now()) {
+        let config = match self
+            .interceptor
+            .server_config(host, self.robots.clock().now())
+        {
             Ok((config, leaf)) => {
                 self.metrics.leaf_certificate(leaf.as_str());
                 config
@@ -118,10 +140,21 @@ impl Flow {
             .server_name()
             .filter(|name| !name.trim_end_matches('.').eq_ignore_ascii_case(host))
             .map(str::to_owned);
-        let tunnel = Tunnel { origin, foreign_server_name };
-        let connection = Connection { client, tunnel: Some(tunnel) };
+        let tunnel = Tunnel {
+            origin,
+            foreign_server_name,
+        };
+        let connection = Connection {
+            client,
+            tunnel: Some(tunnel),
+        };
         let stream: Stream = Box::new(Transport::new(tls, id));
-        Some(Inside { stream, ahead: BytesMut::new(), connection, speaks_http2 })
+        Some(Inside {
+            stream,
+            ahead: BytesMut::new(),
+            connection,
+            speaks_http2,
+        })
     }
 
     fn explain_failed_handshake(

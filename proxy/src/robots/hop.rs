@@ -132,13 +132,16 @@ where
         .max_buf_size(MAX_HEAD_BYTES)
         .max_header_size(MAX_HEAD_BYTES);
     let handshake = builder.handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(http_failure)?;
+    let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
     let mut connecting = JoinSet::new();
     connecting.spawn(async move {
         // What goes wrong on the connection is told to whoever reads the response.
         let _ = connection.await;
     });
-    let response = sender.send_request(request).await.map_err(http_failure)?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| http_failure(&error))?;
     Ok(Exchange {
         response,
         _connection: connecting,
@@ -155,13 +158,16 @@ where
         .initial_connection_window_size(WINDOW_BYTES)
         .max_header_list_size(MAX_HEAD_BYTES as u32);
     let handshake = builder.handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(http_failure)?;
+    let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
     let mut connecting = JoinSet::new();
     connecting.spawn(async move {
         // As above.
         let _ = connection.await;
     });
-    let response = sender.send_request(request).await.map_err(http_failure)?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| http_failure(&error))?;
     Ok(Exchange {
         response,
         _connection: connecting,
@@ -179,8 +185,8 @@ fn egress_failure(error: &EgressError, is_redirected: bool) -> FetchError {
 }
 
 /// hyper says the cause in the source of its errors only.
-fn http_failure(error: hyper::Error) -> FetchError {
-    let detail = match std::error::Error::source(&error) {
+fn http_failure(error: &hyper::Error) -> FetchError {
+    let detail = match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
     };

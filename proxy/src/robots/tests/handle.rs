@@ -338,8 +338,8 @@ async fn a_storm_of_unknown_origins_does_not_hold_up_known_ones() {
     assert!(storm.join_all().await.into_iter().all(|found| found));
 }
 
-#[tokio::test(start_paused = true)]
-async fn operators_list_inspect_refresh_and_forget() {
+/// `a` has rules, `b` has none, `c` is unreachable.
+async fn three_known() -> (ScriptedFetch, Robots, Arc<Metrics>) {
     let fetch = ScriptedFetch::default();
     let (robots, metrics) = start(&fetch, FetchBounds::default());
     fetch.answer(&origin("b"), Answer::Status(404));
@@ -347,6 +347,12 @@ async fn operators_list_inspect_refresh_and_forget() {
     for name in ["c", "a", "b"] {
         robots.find(&origin(name)).await.unwrap();
     }
+    (fetch, robots, metrics)
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_list_what_they_ask_for() {
+    let (_, robots, _) = three_known().await;
     let names = |listing: Listing| -> Vec<Origin> {
         let found = robots.list(&listing);
         found.into_iter().map(|(origin, _)| origin).collect()
@@ -378,7 +384,11 @@ async fn operators_list_inspect_refresh_and_forget() {
         }),
         [origin("b")]
     );
+}
 
+#[tokio::test(start_paused = true)]
+async fn operators_inspect_refresh_and_forget() {
+    let (fetch, robots, metrics) = three_known().await;
     let inspected = robots.inspect(&origin("c")).await.unwrap();
     assert_eq!(
         inspected
