@@ -53,7 +53,6 @@ pub struct Metrics {
     robots_fetches: IntCounterVec,
     robots_fetch_duration: Histogram,
     robots_entries: IntGaugeVec,
-    robots_cache_bytes: IntGauge,
     robots_lookups: IntCounterVec,
     snapshot_swaps: IntCounter,
     client_connections: IntGauge,
@@ -74,85 +73,55 @@ impl Metrics {
             requests: counters(
                 &registry,
                 "requests_total",
-                REQUESTS_HELP,
+                REQUESTS,
                 &["crawler", "outcome", "reason"],
             )?,
-            request_duration: {
-                let opts = histogram(
-                    "request_duration_seconds",
-                    "From a request's head to the end of its response.",
-                    REQUEST_SECONDS,
-                );
-                registered(&registry, HistogramVec::new(opts, &["outcome"])?)?
-            },
-            decision_duration: registered(
+            request_duration: histograms(
                 &registry,
-                Histogram::with_opts(histogram(
-                    "decision_duration_seconds",
-                    "From a known target to a decision, waiting for robots.txt included.",
-                    DECISION_SECONDS,
-                ))?,
+                "request_duration_seconds",
+                REQUEST_DURATION,
+                "outcome",
+            )?,
+            decision_duration: histogram(
+                &registry,
+                "decision_duration_seconds",
+                DECISION_DURATION,
+                DECISION_SECONDS,
             )?,
             robots_fetches: counters(
                 &registry,
                 "robots_fetches_total",
-                "Fetches of robots.txt by their access result (RFC 9309, 2.3.1).",
+                ROBOTS_FETCHES,
                 &["result"],
             )?,
-            robots_fetch_duration: registered(
+            robots_fetch_duration: histogram(
                 &registry,
-                Histogram::with_opts(histogram(
-                    "robots_fetch_duration_seconds",
-                    "One fetch of robots.txt, all redirects together.",
-                    REQUEST_SECONDS,
-                ))?,
+                "robots_fetch_duration_seconds",
+                FETCH_DURATION,
+                REQUEST_SECONDS,
             )?,
-            robots_entries: {
-                let opts = Opts::new(
-                    "robots_entries",
-                    "Origins whose robots.txt is known, by state.",
-                )
-                .namespace("wayleave");
-                registered(&registry, IntGaugeVec::new(opts, &["state"])?)?
-            },
-            robots_cache_bytes: gauge(
-                &registry,
-                "robots_cache_bytes",
-                "Memory held by robots.txt entries.",
-            )?,
+            robots_entries: gauges(&registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
             robots_lookups: counters(
                 &registry,
                 "robots_lookups_total",
-                "Look-ups of an origin's robots.txt by requests.",
+                ROBOTS_LOOKUPS,
                 &["result"],
             )?,
-            snapshot_swaps: counter(
+            snapshot_swaps: counter(&registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
+            client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
+            upstream_connections: gauges(
                 &registry,
-                "snapshot_swaps_total",
-                "Snapshots of an origin's rules that replaced what was there.",
+                "upstream_connections",
+                UPSTREAM_CONNECTIONS,
+                "reused",
             )?,
-            client_connections: gauge(
-                &registry,
-                "client_connections",
-                "Open connections of clients.",
-            )?,
-            upstream_connections: {
-                let help =
-                    "Connections to origins serving a request now, by whether they were reused.";
-                let opts = Opts::new("upstream_connections", help).namespace("wayleave");
-                registered(&registry, IntGaugeVec::new(opts, &["reused"])?)?
-            },
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
-                "Leaf certificates asked for by intercepted connections.",
+                LEAF_CERTIFICATES,
                 &["result"],
             )?,
-            panics: counter(
-                &registry,
-                "panics_total",
-                "Tasks that ended in a panic: each is a bug to report.",
-            )?,
+            panics: counter(&registry, "panics_total", PANICS)?,
             registry,
         };
         metrics.register_process()?;
@@ -231,12 +200,6 @@ impl Metrics {
             .set(count.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Sets the memory held by entries, in bytes.
-    pub(crate) fn robots_cache_bytes(&self, bytes: usize) {
-        self.robots_cache_bytes
-            .set(bytes.try_into().unwrap_or(i64::MAX));
-    }
-
     /// Counts one origin's new snapshot.
     pub(crate) fn snapshot_swap(&self) {
         self.snapshot_swaps.inc();
@@ -289,12 +252,50 @@ impl Drop for OpenConnection {
     }
 }
 
-const REQUESTS_HELP: &str = "Requests by what became of them and why.";
+const REQUESTS: &str = "Requests by what became of them and why.";
+const REQUEST_DURATION: &str = "From a request's head to the end of its response.";
+const DECISION_DURATION: &str =
+    "From a known target to a decision, waiting for robots.txt included.";
+const ROBOTS_FETCHES: &str = "Fetches of robots.txt by their access result (RFC 9309, 2.3.1).";
+const FETCH_DURATION: &str = "One fetch of robots.txt, all redirects together.";
+const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
+const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests.";
+const SNAPSHOT_SWAPS: &str = "Snapshots of an origin's rules that replaced what was there.";
+const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
+const UPSTREAM_CONNECTIONS: &str =
+    "Connections to origins serving a request now, by whether they were reused.";
+const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
+const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 
-fn histogram(name: &str, help: &str, buckets: &[f64]) -> HistogramOpts {
-    HistogramOpts::new(name, help)
+fn histogram(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    buckets: &[f64],
+) -> anyhow::Result<Histogram> {
+    let opts = HistogramOpts::new(name, help)
         .namespace("wayleave")
-        .buckets(buckets.to_vec())
+        .buckets(buckets.to_vec());
+    registered(registry, Histogram::with_opts(opts)?)
+}
+
+fn histograms(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    label: &str,
+) -> anyhow::Result<HistogramVec> {
+    let opts = HistogramOpts::new(name, help)
+        .namespace("wayleave")
+        .buckets(REQUEST_SECONDS.to_vec());
+    registered(registry, HistogramVec::new(opts, &[label])?)
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, label: &str) -> anyhow::Result<IntGaugeVec> {
+    registered(
+        registry,
+        IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), &[label])?,
+    )
 }
 
 fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {

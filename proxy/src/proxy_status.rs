@@ -11,7 +11,6 @@ pub(crate) enum ErrorType {
     ConnectionRefused,
     ConnectionTerminated,
     ConnectionTimeout,
-    ConnectionReadTimeout,
     ConnectionWriteTimeout,
     ConnectionLimitReached,
     TlsProtocolError,
@@ -22,7 +21,6 @@ pub(crate) enum ErrorType {
     HttpResponseIncomplete,
     HttpResponseTimeout,
     HttpProtocolError,
-    ProxyInternalError,
     ProxyLoopDetected,
 }
 
@@ -38,7 +36,6 @@ impl ErrorType {
             Self::ConnectionRefused => "connection_refused",
             Self::ConnectionTerminated => "connection_terminated",
             Self::ConnectionTimeout => "connection_timeout",
-            Self::ConnectionReadTimeout => "connection_read_timeout",
             Self::ConnectionWriteTimeout => "connection_write_timeout",
             Self::ConnectionLimitReached => "connection_limit_reached",
             Self::TlsProtocolError => "tls_protocol_error",
@@ -49,7 +46,6 @@ impl ErrorType {
             Self::HttpResponseIncomplete => "http_response_incomplete",
             Self::HttpResponseTimeout => "http_response_timeout",
             Self::HttpProtocolError => "http_protocol_error",
-            Self::ProxyInternalError => "proxy_internal_error",
             Self::ProxyLoopDetected => "proxy_loop_detected",
         }
     }
@@ -59,13 +55,11 @@ impl ErrorType {
         match self {
             Self::DnsTimeout
             | Self::ConnectionTimeout
-            | Self::ConnectionReadTimeout
             | Self::ConnectionWriteTimeout
             | Self::HttpResponseTimeout => 504,
             Self::DestinationUnavailable | Self::ConnectionLimitReached => 503,
             Self::HttpRequestError => 400,
             Self::HttpRequestDenied => 403,
-            Self::ProxyInternalError => 500,
             _ => 502,
         }
     }
@@ -81,7 +75,6 @@ impl ErrorType {
             Self::ConnectionRefused => "Connection refused",
             Self::ConnectionTerminated => "Connection terminated",
             Self::ConnectionTimeout => "Connection timeout",
-            Self::ConnectionReadTimeout => "Connection read timeout",
             Self::ConnectionWriteTimeout => "Connection write timeout",
             Self::ConnectionLimitReached => "Connection limit reached",
             Self::TlsProtocolError => "TLS protocol error",
@@ -92,7 +85,6 @@ impl ErrorType {
             Self::HttpResponseIncomplete => "Response incomplete",
             Self::HttpResponseTimeout => "Response timeout",
             Self::HttpProtocolError => "HTTP protocol error",
-            Self::ProxyInternalError => "Proxy internal error",
             Self::ProxyLoopDetected => "Proxy loop detected",
         }
     }

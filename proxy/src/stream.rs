@@ -62,10 +62,6 @@ impl<S> Transport<S> {
         self.gathers = false;
         self
     }
-
-    pub(crate) fn inner(&self) -> &S {
-        &self.inner
-    }
 }
 
 impl<S: AsyncWrite + Unpin> Transport<S> {

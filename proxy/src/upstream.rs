@@ -39,13 +39,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// What upstream needs to know; part of `[upstream]`.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// For DNS, TCP and TLS together. Default 10 s.
-    pub connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// For the response's first byte, and between bytes. Default 60 s.
-    pub response_timeout: Duration,
+    pub(crate) response_timeout: Duration,
     /// Unused connections kept open, over all origins. Default 1,024.
-    pub idle_connections: usize,
+    pub(crate) idle_connections: usize,
 }
 
 impl Default for Options {

@@ -83,10 +83,8 @@ impl Listener {
             match slot {
                 Ok(_slot) => serving.serve(stream, connection).await,
                 Err(_) => {
-                    serving
-                        .flow
-                        .refuse_unread(&connection, stream, None, full())
-                        .await
+                    let flow = &serving.flow;
+                    flow.refuse_unread(&connection, stream, None, full()).await;
                 }
             }
             drop(open);

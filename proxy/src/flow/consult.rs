@@ -20,7 +20,7 @@ pub(super) async fn consult(
         Err(pending) => {
             return Err(unreachable(
                 target,
-                pending.to_string(),
+                &pending.to_string(),
                 pending.retry_after,
             ));
         }
@@ -83,10 +83,10 @@ fn unreached(target: &Target, snapshot: &Snapshot, now: SystemTime) -> Refusal {
         None => "the origin answered with an error".to_owned(),
     };
     let retry_after = snapshot.retry_after(now).unwrap_or(Duration::from_secs(1));
-    unreachable(target, details, retry_after)
+    unreachable(target, &details, retry_after)
 }
 
-fn unreachable(target: &Target, details: String, retry_after: Duration) -> Refusal {
+fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
     let robots_url = target.origin().robots_txt_uri();
     Refusal {
         retry_after: Some(retry_after),

@@ -3,7 +3,7 @@
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING,
-    UPGRADE, VIA,
+    UPGRADE,
 };
 use http::{HeaderMap, Method, StatusCode, Version};
 use pingora_error::Error;
@@ -39,9 +39,13 @@ pub(super) fn onward_request(
     )?;
     request.set_version(Version::HTTP_11);
     request.insert_header(HOST, target.origin().authority())?;
-    for (field, value) in end_to_end(&received.headers) {
+    let spellings = received.case_header_iter().map(|(spelling, _)| spelling);
+    for (field, spelling, value) in end_to_end(&received.headers, spellings) {
         if field != HOST && field != COOKIE {
-            request.append_header(field.clone(), value.clone())?;
+            match spelling {
+                Some(spelling) => request.append_header(spelling, value.clone())?,
+                None => request.append_header(field, value.clone())?,
+            };
         }
     }
     if let Some(cookies) = one_cookie_field(&received.headers) {
@@ -61,7 +65,7 @@ pub(super) fn onward_request(
     if body == Body::Chunked {
         request.insert_header(TRANSFER_ENCODING, "chunked")?;
     }
-    request.append_header(VIA, via(received.version, name))?;
+    request.append_header("Via", via(received.version, name))?;
     Ok(request)
 }
 
@@ -93,13 +97,17 @@ pub(super) fn onward_response(
 ) -> Result<ResponseHeader, Box<Error>> {
     let mut response = ResponseHeader::build(received.status, Some(received.headers.len() + 3))?;
     response.set_reason_phrase(received.get_reason_phrase())?;
-    for (field, value) in end_to_end(&received.headers) {
+    let spellings = received.case_header_iter().map(|(spelling, _)| spelling);
+    for (field, spelling, value) in end_to_end(&received.headers, spellings) {
         // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
         if field != ALT_SVC {
-            response.append_header(field.clone(), value.clone())?;
+            match spelling {
+                Some(spelling) => response.append_header(spelling, value.clone())?,
+                None => response.append_header(field, value.clone())?,
+            };
         }
     }
-    response.append_header(VIA, via(received.version, name))?;
+    response.append_header("Via", via(received.version, name))?;
     if received.status == StatusCode::SWITCHING_PROTOCOLS {
         response.insert_header(CONNECTION, "Upgrade")?;
         response.insert_header(UPGRADE, "websocket")?;
@@ -152,12 +160,21 @@ fn via(version: Version, name: &str) -> String {
 }
 
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
-/// `Connection` lists.
-fn end_to_end(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
+/// `Connection` lists. Each comes with its name as it was spelt, where that is known.
+fn end_to_end<'a, N: Clone + 'a>(
+    headers: &'a HeaderMap,
+    spellings: impl Iterator<Item = &'a N>,
+) -> impl Iterator<Item = (&'a HeaderName, Option<N>, &'a HeaderValue)> {
     let lists = headers.contains_key(CONNECTION);
-    headers.iter().filter(move |(field, _)| {
-        !is_hop_by_hop(field) && !(lists && listed_in_connection(headers, field.as_str()))
-    })
+    let spellings = spellings.cloned().map(Some).chain(std::iter::repeat(None));
+    let fields = headers
+        .iter()
+        .zip(spellings)
+        .filter(move |((field, _), _)| {
+            let is_listed = lists && listed_in_connection(headers, field.as_str());
+            !is_hop_by_hop(field) && !is_listed
+        });
+    fields.map(|((field, value), spelling)| (field, spelling, value))
 }
 
 fn is_hop_by_hop(field: &HeaderName) -> bool {
@@ -238,7 +255,7 @@ mod tests {
         let mut names: Vec<&str> = request.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["host", "via", "x-kept"]);
-        assert_eq!(request.headers[VIA], "1.1 wayleave");
+        assert_eq!(request.headers["via"], "1.1 wayleave");
     }
 
     #[test]

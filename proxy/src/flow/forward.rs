@@ -83,12 +83,12 @@ fn onward(
     };
     let mut request = fields::onward_request(client.req_header(), target, body, name);
     if let (Ok(request), HttpSession::H2(_)) = (&mut request, &session.http) {
-        fields::for_http2(request, target).map_err(unwritable)?;
+        fields::for_http2(request, target).map_err(|error| unwritable(&error))?;
     }
-    request.map(Box::new).map_err(unwritable)
+    request.map(Box::new).map_err(|error| unwritable(&error))
 }
 
-fn unwritable(error: Box<pingora_error::Error>) -> Fault {
+fn unwritable(error: &pingora_error::Error) -> Fault {
     let details = format!("the request cannot be written on: {error}");
     Fault::new(ErrorType::HttpRequestError, details)
 }

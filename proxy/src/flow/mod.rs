@@ -37,15 +37,15 @@ use crate::upstream::Upstream;
 
 /// What the way of a request needs to know; part of `[proxy]` and `[robots]`.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub(crate) struct Options {
     /// The pseudonym in `Via` and `Proxy-Status`. Default `wayleave`.
-    pub name: String,
+    pub(crate) name: String,
     /// How robots.txt is read for crawlers that the configuration does not know.
-    pub dialect: Dialect,
+    pub(crate) dialect: Dialect,
     /// How long a client may take for a request's head. Default 10 s.
-    pub header_timeout: Duration,
+    pub(crate) header_timeout: Duration,
     /// How long a connection may be silent between requests. Default 60 s.
-    pub idle_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
 }
 
 /// Everything that a request meets on its way.
@@ -205,7 +205,6 @@ impl Flow {
         if let Ok(bytes) = answer.and_then(Answer::into_last_bytes) {
             // A client that left needs no answer.
             let _ = stream.write_all(&bytes).await;
-            accept::close_softly(stream).await;
         }
         let (method, url) = request.map_or(("-", "-"), |request| (request.method, request.target));
         let identity = request.map(|request| {
@@ -221,6 +220,7 @@ impl Flow {
             outcome: Outcome::Refuse(refusal),
         };
         record::record(&self.metrics, &exchange);
+        accept::close_softly(stream).await;
     }
 }
 

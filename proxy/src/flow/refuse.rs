@@ -1,9 +1,7 @@
 //! Back to the crawler: status, reason, when to retry.
 
 use bytes::{Bytes, BytesMut};
-use http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER, SERVER,
-};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, SERVER};
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::Error;
 use pingora_http::ResponseHeader;
@@ -55,7 +53,7 @@ impl Answer {
         let status = proxy_status::field_value(name, refusal.error, &refusal.details);
         header.insert_header("Proxy-Status", status)?;
         if let Some(retry_after) = refusal.retry_after {
-            header.insert_header(RETRY_AFTER, whole_seconds(retry_after))?;
+            header.insert_header("Retry-After", whole_seconds(retry_after))?;
         }
         Ok(Self { header, body })
     }

@@ -39,7 +39,7 @@ pub(super) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin,
             "CONNECT to {authority}: the port is missing"
         )));
     }
-    Origin::from_authority(scheme, authority).map_err(invalid)
+    Origin::from_authority(scheme, authority).map_err(|error| invalid(&error))
 }
 
 fn resolve_absolute(target: &str) -> Result<Target, Refusal> {
@@ -48,7 +48,7 @@ fn resolve_absolute(target: &str) -> Result<Target, Refusal> {
             "this is a proxy: the request target must be an absolute URL",
         ));
     }
-    Target::parse(target).map_err(invalid)
+    Target::parse(target).map_err(|error| invalid(&error))
 }
 
 fn resolve_in_tunnel(tunnel: &Tunnel, request: Request<'_>) -> Result<Target, Refusal> {
@@ -65,14 +65,15 @@ fn resolve_in_tunnel(tunnel: &Tunnel, request: Request<'_>) -> Result<Target, Re
         )));
     }
     if let Some(authority) = request.authority
-        && Origin::from_authority(origin.scheme(), authority).map_err(invalid)? != *origin
+        && Origin::from_authority(origin.scheme(), authority).map_err(|error| invalid(&error))?
+            != *origin
     {
         return Err(misdirected(format!(
             "the request names {authority}, the tunnel is to {origin}"
         )));
     }
     if request.target.starts_with('/') {
-        return Target::new(origin.clone(), request.target).map_err(invalid);
+        return Target::new(origin.clone(), request.target).map_err(|error| invalid(&error));
     }
     let target = resolve_absolute(request.target)?;
     if target.origin() == origin {
@@ -95,7 +96,7 @@ fn misdirected(details: String) -> Refusal {
     )
 }
 
-fn invalid(error: InvalidUri) -> Refusal {
+fn invalid(error: &InvalidUri) -> Refusal {
     match error {
         InvalidUri::UnsupportedScheme(_) => Refusal::new(
             501,
@@ -118,6 +119,8 @@ mod tests {
             target,
             authority,
             user_agent: b"",
+            scheme: None,
+            is_loop: false,
         }
     }
 

@@ -28,7 +28,7 @@ const CA_LIFETIME: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 pub(crate) const LEAF_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A certificate authority that clients were told to trust.
-pub struct CertificateAuthority {
+pub(crate) struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     chain: Vec<CertificateDer<'static>>,
     pem: String,
@@ -42,7 +42,7 @@ impl CertificateAuthority {
     ///
     /// Returns an error if only one of the two files exists, if they cannot be read, written or
     /// understood, or if the key is not the certificate's.
-    pub fn load_or_create(dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn load_or_create(dir: &Path) -> anyhow::Result<Self> {
         let certificate = dir.join(CERTIFICATE_FILE);
         let key = dir.join(KEY_FILE);
         match (certificate.exists(), key.exists()) {
@@ -59,7 +59,7 @@ impl CertificateAuthority {
     /// # Errors
     ///
     /// As [`CertificateAuthority::load_or_create`]; a missing file is an error.
-    pub fn load(dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn load(dir: &Path) -> anyhow::Result<Self> {
         let path = dir.join(CERTIFICATE_FILE);
         let key_path = dir.join(KEY_FILE);
         let pem = read(&path)?;
@@ -104,19 +104,19 @@ impl CertificateAuthority {
 
     /// The certificate (and its chain, if it has one) in PEM, as clients import it.
     #[must_use]
-    pub fn certificate_pem(&self) -> &str {
+    pub(crate) fn certificate_pem(&self) -> &str {
         &self.pem
     }
 
     /// Where the certificate lies.
     #[must_use]
-    pub fn certificate_path(&self) -> &Path {
+    pub(crate) fn certificate_path(&self) -> &Path {
         &self.path
     }
 
     /// SHA-256 of the certificate, as `AB:CD:…`.
     #[must_use]
-    pub fn fingerprint(&self) -> String {
+    pub(crate) fn fingerprint(&self) -> String {
         let digest = ring::digest::digest(&ring::digest::SHA256, &self.chain[0]);
         let pairs: Vec<String> = digest
             .as_ref()

@@ -15,7 +15,7 @@ use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSess
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{AlertDescription, ServerConfig};
 
-pub use self::ca::CertificateAuthority;
+pub(crate) use self::ca::CertificateAuthority;
 use self::ca::LEAF_LIFETIME;
 
 /// Hosts whose leaf is kept; the least used go first. About 2 KiB each.

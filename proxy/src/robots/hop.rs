@@ -186,7 +186,7 @@ fn egress_failure(error: &EgressError, is_redirected: bool) -> FetchError {
 
 /// hyper says the cause in the source of its errors only.
 fn http_failure(error: &hyper::Error) -> FetchError {
-    let detail = match std::error::Error::source(error) {
+    let detail = match std::error::Error::source(&error) {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
     };
