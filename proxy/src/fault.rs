@@ -63,9 +63,17 @@ fn is_closed(error: &Error) -> bool {
     )
 }
 
-/// pingora's own words, without the multi-line chain.
-fn describe(error: &Error) -> String {
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    first.trim().to_owned()
+/// pingora's own words, on one line: the kind, what it was doing, and what caused it.
+pub(crate) fn describe(error: &Error) -> String {
+    let mut text = error.etype().as_str().to_owned();
+    if let Some(context) = &error.context {
+        text.push_str(": ");
+        text.push_str(context.as_str());
+    }
+    if let Some(cause) = &error.cause {
+        let cause = cause.to_string();
+        text.push_str(": ");
+        text.push_str(cause.trim());
+    }
+    text.replace(char::is_control, " ")
 }

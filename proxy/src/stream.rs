@@ -57,7 +57,8 @@ impl<S> Transport<S> {
         self
     }
 
-    /// The same stream without gathering: for the layer under TLS, which gathers above.
+    /// The same stream without gathering: for the layer under TLS, which gathers above, and towards
+    /// origins, where pingora flushes heads at once and a body's first bytes must not wait.
     pub(crate) fn ungathered(mut self) -> Self {
         self.gathers = false;
         self
@@ -114,6 +115,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Transport<S> {
         }
         ready!(self.poll_drain(cx))?;
         Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if !self.gathers {
+            return Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        }
+        let first = slices.iter().find(|slice| !slice.is_empty());
+        self.poll_write(cx, first.map_or(&[], |slice| slice))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        !self.gathers && self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -203,6 +220,16 @@ mod tests {
         stream.flush().await.unwrap();
         let count = far.read(&mut seen).await.unwrap();
         assert_eq!(&seen[..count], b"next head");
+    }
+
+    #[tokio::test]
+    async fn ungathered_nothing_waits() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut stream = Transport::new(near, 1).ungathered();
+        stream.write_all(b"now").await.unwrap();
+        let mut seen = [0; 16];
+        let count = far.read(&mut seen).await.unwrap();
+        assert_eq!(&seen[..count], b"now");
     }
 
     #[tokio::test]

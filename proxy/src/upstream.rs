@@ -26,7 +26,7 @@ use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
 use crate::egress::Egress;
-use crate::fault::Fault;
+use crate::fault::{Fault, describe};
 use crate::metrics::{Metrics, OpenConnection};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
@@ -209,14 +209,14 @@ impl Upstream {
             .await
             .map_err(|error| tls_fault(origin, &error))?;
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        let stream: Stream = Box::new(Transport::new(tls, descriptor));
+        let stream: Stream = Box::new(Transport::new(tls, descriptor).ungathered());
         if !speaks_http2 {
             return Ok(HttpSession::H1(Http1Session::new(stream)));
         }
         self.open_http2(stream, key).await.map_err(|error| {
             Fault::new(
                 ErrorType::HttpProtocolError,
-                format!("HTTP/2 with {origin}: {error}"),
+                format!("HTTP/2 with {origin}: {}", describe(&error)),
             )
         })
     }
@@ -252,7 +252,7 @@ impl fmt::Debug for Upstream {
 
 fn transport(tcp: TcpStream) -> Stream {
     let descriptor = tcp.as_raw_fd();
-    Box::new(Transport::new(tcp, descriptor))
+    Box::new(Transport::new(tcp, descriptor).ungathered())
 }
 
 fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {

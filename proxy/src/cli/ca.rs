@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::source::load_config;
+use super::terminal::{absolute, print, unusable};
 use crate::intercept::CertificateAuthority;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
@@ -16,13 +18,13 @@ pub(super) enum Command {
 }
 
 pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
-    let dir = match super::load_config(file) {
+    let dir = match load_config(file) {
         Ok((config, _)) => config.https.ca_dir,
         Err(status) => return status,
     };
     let text = match command {
         Command::Init => CertificateAuthority::load_or_create(&dir).map(|ca| {
-            let path = super::absolute(ca.certificate_path());
+            let path = absolute(ca.certificate_path());
             format!(
                 "certificate  {}\nSHA-256      {}\n",
                 path.display(),
@@ -34,7 +36,7 @@ pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
             .map(|ca| format!("SHA-256 {}\n{}", ca.fingerprint(), ca.certificate_pem())),
     };
     match text {
-        Ok(text) => super::print(&text),
-        Err(error) => super::unusable(&format!("{error:#}")),
+        Ok(text) => print(&text),
+        Err(error) => unusable(&format!("{error:#}")),
     }
 }

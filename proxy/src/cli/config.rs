@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::source::load_config;
+use super::terminal::print;
 use crate::config::DEFAULT_FILE;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
@@ -18,14 +20,14 @@ pub(super) enum Command {
 pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
     match command {
         Command::Check => check(file),
-        Command::Default => super::print(DEFAULT_FILE),
+        Command::Default => print(DEFAULT_FILE),
     }
 }
 
 fn check(file: Option<&Path>) -> ExitCode {
-    match super::load_config(file) {
-        Ok((config, Some(file))) => super::print(&format!("# from {}\n{config}", file.display())),
-        Ok((config, None)) => super::print(&format!("# built-in defaults\n{config}")),
+    match load_config(file) {
+        Ok((config, Some(file))) => print(&format!("# from {}\n{config}", file.display())),
+        Ok((config, None)) => print(&format!("# built-in defaults\n{config}")),
         Err(status) => status,
     }
 }

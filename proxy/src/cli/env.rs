@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
+use super::source::load_config;
+use super::terminal::{absolute, complain, print, unusable};
 use crate::config::Config;
 
 /// What is never asked of the proxy: it refuses internal addresses, and its own admin listener is one.
@@ -50,25 +52,25 @@ impl Client {
 }
 
 pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
-    let config = match super::load_config(file) {
+    let config = match load_config(file) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };
     let Some(proxy) = address_to_dial(&config) else {
-        return super::unusable(
+        return unusable(
             "every port in proxy.listen is 0: the system chooses one when the proxy starts, and \
              `wayleave serve` prints it",
         );
     };
-    let certificate = super::absolute(&config.https.ca_dir).join("ca.crt");
+    let certificate = absolute(&config.https.ca_dir).join("ca.crt");
     if !certificate.exists() {
-        super::complain(&format!(
+        complain(&format!(
             "wayleave: {} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`\n",
             certificate.display()
         ));
     }
     let certificate = certificate.display().to_string();
-    super::print(&lines(arguments.client, proxy, &certificate))
+    print(&lines(arguments.client, proxy, &certificate))
 }
 
 /// The first listener whose port is known, as a client on this machine dials it.

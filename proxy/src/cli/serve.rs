@@ -3,17 +3,19 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::source::load_config;
+use super::terminal::complain;
 use crate::server;
 
 pub(super) fn run(file: Option<&Path>) -> ExitCode {
-    let config = match super::load_config(file) {
+    let config = match load_config(file) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };
     match server::run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            super::complain(&format!("wayleave: {error:#}\n"));
+            complain(&format!("wayleave: {error:#}\n"));
             ExitCode::FAILURE
         }
     }

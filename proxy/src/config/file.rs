@@ -100,11 +100,26 @@ fn proxy(section: &mut Section<'_>) -> Proxy {
 
 fn none_twice(addresses: &[SocketAddr]) -> Result<(), String> {
     for (index, address) in addresses.iter().enumerate() {
-        if address.port() != 0 && addresses[..index].contains(address) {
-            return Err(format!("{address} is there twice"));
+        let earlier = addresses[..index]
+            .iter()
+            .find(|other| overlap(**other, *address));
+        if let Some(earlier) = earlier {
+            return Err(format!(
+                "{earlier} and {address} cannot both be listened on"
+            ));
         }
     }
     Ok(())
+}
+
+/// Whether the system lets only one of two listeners have its address. `[::]` takes IPv4 in, too.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let covers = |wide: SocketAddr, narrow: SocketAddr| {
+        wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
+    };
+    one.port() != 0
+        && one.port() == other.port()
+        && (one.ip() == other.ip() || covers(one, other) || covers(other, one))
 }
 
 /// Takes what can stand in `Via` (RFC 9110 section 7.6.3) and, unquoted, in `Proxy-Status` (RFC 9209 section 2).
@@ -126,23 +141,26 @@ fn count(section: &mut Section<'_>, key: &'static str, least: u32, default: usiz
 
 fn admin(section: &mut Section<'_>, proxy: &[SocketAddr]) -> Admin {
     let loopback = |address: &SocketAddr| {
-        if !address.ip().is_loopback() {
-            return Err(format!(
+        if address.ip().is_loopback() {
+            Ok(())
+        } else {
+            Err(format!(
                 "{address} is not a loopback address: not supported yet"
-            ));
+            ))
         }
-        if address.port() != 0 && proxy.contains(address) {
-            return Err(format!("{address} is also in proxy.listen"));
-        }
-        Ok(())
     };
-    Admin {
-        listen: section.value(
+    let listen = section.value(
+        "listen",
+        checked(address, loopback),
+        Admin::default().listen,
+    );
+    if let Some(proxy) = proxy.iter().find(|proxy| overlap(**proxy, listen)) {
+        section.mistake(
             "listen",
-            checked(address, loopback),
-            Admin::default().listen,
-        ),
+            format!("{listen} is in proxy.listen already, as {proxy}"),
+        );
     }
+    Admin { listen }
 }
 
 fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
@@ -344,7 +362,9 @@ fn token(node: &Node<'_>) -> Parsed<ProductToken> {
 
 fn label(name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if name.len() <= 64 && name.bytes().all(is_plain) {
+    if name == "asserted" {
+        Err("\"asserted\" is the label of requests that match no crawler".to_owned())
+    } else if name.len() <= 64 && name.bytes().all(is_plain) {
         Ok(())
     } else {
         Err(format!(

@@ -6,14 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::header::{HOST, USER_AGENT, VIA};
 use pingora_core::protocols::Digest;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::http::v2::server::{
     self as http2, H2Accept, HttpSession as Http2Session,
 };
-use pingora_http::RequestHeader;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -21,18 +18,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_policy::Origin;
 
-use super::exchange::{Connection, Refusal, Request};
-use super::fields;
+use super::exchange::{Connection, Refusal};
 use super::head::{Head, NoHead};
 use super::tunnel::Inside;
-use super::{Ending, Flow};
+use super::way::{Ending, Flow};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
 
 /// Requests that one HTTP/2 client may send malformed before its connection ends.
 const MALFORMED_STREAMS: usize = 32;
-/// How long a client that was refused may take to read why.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Takes connections and serves each in a task of its own.
 #[derive(Debug)]
@@ -302,43 +296,4 @@ fn session(stream: Stream, head: BytesMut, patience: Duration) -> ServerSession 
     session.set_read_timeout(Some(patience));
     session.set_write_timeout(Some(patience));
     session
-}
-
-/// What deciding needs of an HTTP/2 request; `name` is the proxy's pseudonym.
-pub(super) fn http2_request<'a>(header: &'a RequestHeader, name: &str) -> Request<'a> {
-    let host = header.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let authority = header.uri.authority().map(http::uri::Authority::as_str);
-    Request {
-        method: header.method.as_str(),
-        // What is not text names no target and is refused as such.
-        target: str::from_utf8(header.raw_path()).unwrap_or_default(),
-        scheme: header.uri.scheme_str(),
-        authority: authority.or(host),
-        user_agent: header
-            .headers
-            .get(USER_AGENT)
-            .map_or(b"", http::HeaderValue::as_bytes),
-        is_loop: fields::passed_by(
-            header
-                .headers
-                .get_all(VIA)
-                .iter()
-                .map(http::HeaderValue::as_bytes),
-            name,
-        ),
-    }
-}
-
-/// Lets the client read what was written before the connection goes: closing at once while bytes
-/// of it wait unread would reset the connection, and the answer with it.
-pub(super) async fn close_softly(mut stream: Stream) {
-    let farewell = async {
-        stream.flush().await?;
-        AsyncWriteExt::shutdown(&mut stream).await?;
-        let mut rest = [0; 4096];
-        while stream.read(&mut rest).await? > 0 {}
-        std::io::Result::Ok(())
-    };
-    // However it ends, the connection closes now.
-    let _ = timeout(FAREWELL, farewell).await;
 }

@@ -31,21 +31,6 @@ pub(crate) struct Tunnel {
     pub(crate) foreign_server_name: Option<String>,
 }
 
-/// A request as far as deciding needs it, whichever HTTP version brought it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request<'a> {
-    pub(crate) method: &'a str,
-    /// The request target as received; for HTTP/2 the `:path`.
-    pub(crate) target: &'a str,
-    /// HTTP/2's `:scheme`.
-    pub(crate) scheme: Option<&'a str>,
-    /// `Host`, or HTTP/2's `:authority`.
-    pub(crate) authority: Option<&'a str>,
-    pub(crate) user_agent: &'a [u8],
-    /// `Via` names this proxy: the request goes round in a loop.
-    pub(crate) is_loop: bool,
-}
-
 /// Who asks.
 #[derive(Clone, Debug)]
 pub(crate) enum Identity {
@@ -117,6 +102,14 @@ impl Refusal {
                 details,
             )
         }
+    }
+
+    /// A request that comes back to the proxy it went through.
+    pub(crate) fn looped() -> Self {
+        let error = ErrorType::ProxyLoopDetected;
+        let details = "Via names this proxy: the request came back to it";
+        let status = error.recommended_status();
+        Self::new(status, error.phrase(), error, error.as_str(), details)
     }
 
     pub(crate) fn new(

@@ -120,6 +120,23 @@ pub(super) fn onward_response(
     Ok(response)
 }
 
+/// Why two readers could see the end of this HTTP/1 response at different places, if they could
+/// (RFC 9112 section 6.3).
+pub(super) fn ambiguous_framing(response: &ResponseHeader) -> Option<&'static str> {
+    let lengths = response.headers.get_all(CONTENT_LENGTH).iter().count();
+    if lengths > 1 {
+        return Some("more than one Content-Length");
+    }
+    let mut codings = response.headers.get_all(TRANSFER_ENCODING).iter();
+    let coding = codings.next()?;
+    if response.version == Version::HTTP_10 {
+        return Some("Transfer-Encoding in HTTP/1.0");
+    }
+    let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    let is_only = codings.next().is_none();
+    (!is_chunked || !is_only).then_some("Transfer-Encoding other than chunked")
+}
+
 /// Whether a response to `method` with this status has content (RFC 9110 section 6.4.1).
 pub(super) fn has_body(status: StatusCode, method: &Method) -> bool {
     method != Method::HEAD
@@ -287,6 +304,27 @@ mod tests {
         let via = [&b"1.0 fred, 1.1 Wayleave (x)"[..]];
         assert!(passed_by(via, "wayleave"));
         assert!(!passed_by(via, "fre"));
+    }
+
+    #[test]
+    fn a_response_ends_in_one_place() {
+        let framed = |fields: &[(&'static str, &str)]| {
+            let mut response = ResponseHeader::build(200, None).unwrap();
+            response.set_version(Version::HTTP_11);
+            for (field, value) in fields {
+                response.append_header(*field, *value).unwrap();
+            }
+            ambiguous_framing(&response).is_none()
+        };
+        assert!(framed(&[]));
+        assert!(framed(&[("Content-Length", "5")]));
+        assert!(framed(&[("Transfer-Encoding", "Chunked")]));
+        assert!(!framed(&[("Content-Length", "5"), ("Content-Length", "5")]));
+        assert!(!framed(&[("Transfer-Encoding", "gzip, chunked")]));
+        assert!(!framed(&[
+            ("Transfer-Encoding", "chunked"),
+            ("Transfer-Encoding", "chunked")
+        ]));
     }
 
     #[test]

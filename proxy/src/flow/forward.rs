@@ -7,7 +7,7 @@ use wayleave_policy::{Scheme, Target};
 
 use super::fields::{self, Body};
 use super::relay::{self, Broken};
-use crate::fault::Fault;
+use crate::fault::{Fault, describe};
 use crate::proxy_status::ErrorType;
 use crate::upstream::{Preference, Session, Upstream};
 
@@ -89,6 +89,6 @@ fn onward(
 }
 
 fn unwritable(error: &pingora_error::Error) -> Fault {
-    let details = format!("the request cannot be written on: {error}");
+    let details = format!("the request cannot be written on: {}", describe(error));
     Fault::new(ErrorType::HttpRequestError, details)
 }

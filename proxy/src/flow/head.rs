@@ -10,8 +10,9 @@ use memchr::{memchr_iter, memmem};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::exchange::{Refusal, Request};
+use super::exchange::Refusal;
 use super::fields;
+use super::request::Request;
 use crate::proxy_status::ErrorType;
 
 /// The longest head that is read, in bytes.

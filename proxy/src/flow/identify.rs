@@ -2,7 +2,8 @@
 
 use wayleave_policy::{Dialect, ProductToken};
 
-use super::exchange::{Connection, Identity, Request};
+use super::exchange::{Connection, Identity};
+use super::request::Request;
 use crate::crawlers::Crawlers;
 
 /// The configured crawler behind a request, or else the name that the request gives itself.

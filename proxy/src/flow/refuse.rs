@@ -1,19 +1,25 @@
 //! Back to the crawler: status, reason, when to retry.
 
+use std::time::{Duration, SystemTime};
+
 use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, SERVER};
 use pingora_core::protocols::http::ServerSession;
 use pingora_error::Error;
 use pingora_http::ResponseHeader;
 use serde::Serialize;
-use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::exchange::{DecisionId, Refusal};
 use crate::proxy_status;
+use crate::stream::Stream;
 
 /// What a client's body may hold that is read to its end before a refusal, so that the answer is
 /// not lost in a reset; above that the connection closes.
 const DRAINED: Duration = Duration::from_secs(2);
+/// How long a client that was refused may take to read why.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A problem (RFC 9457) with our members.
 #[derive(Serialize)]
@@ -87,6 +93,20 @@ impl Answer {
         bytes.extend_from_slice(&self.body);
         Ok(bytes)
     }
+}
+
+/// Lets the client read what was written before the connection goes: closing at once while bytes
+/// of it wait unread would reset the connection, and the answer with it.
+pub(super) async fn close_softly(mut stream: Stream) {
+    let farewell = async {
+        stream.flush().await?;
+        AsyncWriteExt::shutdown(&mut stream).await?;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // However it ends, the connection closes now.
+    let _ = timeout(FAREWELL, farewell).await;
 }
 
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {

@@ -8,7 +8,7 @@ use pingora_error::{Error, ErrorType as PingoraError};
 use pingora_http::{RequestHeader, ResponseHeader};
 
 use super::fields;
-use crate::fault::Fault;
+use crate::fault::{Fault, describe};
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
@@ -58,15 +58,8 @@ pub(super) async fn relay(
             .map_err(|error| origin_broke(error, false))?;
     }
     let response = await_response(client, origin, &mut upload).await?;
+    check(client, &response)?;
     let status = response.status;
-    if status == StatusCode::SWITCHING_PROTOCOLS && !fields::asks_for_websocket(client.req_header())
-    {
-        let error = Error::explain(
-            PingoraError::InvalidHTTPHeader,
-            "a 101 that nobody asked for",
-        );
-        return Err(origin_broke(error, false));
-    }
     send_head(client, &response, name).await?;
     if status == StatusCode::SWITCHING_PROTOCOLS {
         upload.is_done = false;
@@ -77,6 +70,20 @@ pub(super) async fn relay(
         status: status.as_u16(),
         connection_serves_again: upload.is_done && !upgraded,
     })
+}
+
+/// Refuses a response that could be read in two ways, or that changes the protocol unasked.
+fn check(client: &ServerSession, response: &ResponseHeader) -> Result<(), Broken> {
+    let unasked = response.status == StatusCode::SWITCHING_PROTOCOLS
+        && !fields::asks_for_websocket(client.req_header());
+    let wrong = fields::ambiguous_framing(response).or(unasked.then_some("a 101 nobody asked for"));
+    match wrong {
+        None => Ok(()),
+        Some(wrong) => {
+            let error = Error::explain(PingoraError::InvalidHTTPHeader, wrong);
+            Err(origin_broke(error, false))
+        }
+    }
 }
 
 /// The final response's head. Passes interim ones on (RFC 9110 section 15.2), and the client's body
@@ -215,7 +222,7 @@ fn client_broke(error: &Error, answered: bool) -> Broken {
             Broken::Gone
         }
         _ => Broken::Body {
-            details: error.to_string(),
+            details: describe(error),
             answered,
         },
     }

@@ -3,7 +3,8 @@
 
 use wayleave_policy::{InvalidUri, Origin, Scheme, Target};
 
-use super::exchange::{Connection, Refusal, Request, Tunnel};
+use super::exchange::{Connection, Refusal, Tunnel};
+use super::request::Request;
 use crate::proxy_status::ErrorType;
 
 /// The target of a request.

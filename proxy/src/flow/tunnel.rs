@@ -10,7 +10,7 @@ use wayleave_policy::{Origin, Scheme};
 use super::exchange::{Connection, Refusal, Tunnel};
 use super::head::Head;
 use super::resolve;
-use super::{Flow, looped};
+use super::way::Flow;
 use crate::egress::EgressError;
 use crate::fault::Fault;
 use crate::intercept;
@@ -40,7 +40,7 @@ impl Flow {
             return Err(Refusal::malformed("CONNECT inside a tunnel"));
         }
         if request.is_loop {
-            return Err(looped());
+            return Err(Refusal::looped());
         }
         if head.has_body() {
             return Err(Refusal::malformed("CONNECT with a body"));

@@ -1,0 +1,59 @@
+# Everything that CI runs has its name here; .ci/run is all of it.
+
+CARGO_DENY_VERSION = 0.19.9
+CARGO_DENY = target/tools/bin/cargo-deny
+VENV = target/venv
+NPM = target/npm
+
+.PHONY: all test clients lint doc deny fuzz bench run
+
+all: lint doc deny test
+
+# Every test, with the real clients that they run.
+test: clients
+	cargo test --workspace --locked
+
+# Debian packages (with sudo unless root), and a Python environment and npm packages below target/.
+clients: $(VENV)/.installed $(NPM)/.installed
+	.ci/install-debian
+
+$(VENV)/.installed: tests/clients/requirements.txt
+	.ci/install-debian
+	python3 -m venv --clear $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+$(NPM)/.installed: tests/clients/package.json tests/clients/package-lock.json
+	.ci/install-debian
+	mkdir -p $(NPM)
+	cp $^ $(NPM)/
+	npm ci --prefix $(NPM) --no-audit --no-fund --loglevel=error
+	touch $@
+
+# Functions over 60 lines are found by clippy (clippy.toml).
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	.ci/purity
+	.ci/circles policy/src proxy/src
+
+doc:
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
+
+# Licences, bans and sources always; advisories when their database can be had, or else failing with ADVISORIES=required.
+deny: $(CARGO_DENY)
+	$(CARGO_DENY) --locked check licenses bans sources
+	.ci/advisories $(CARGO_DENY)
+
+$(CARGO_DENY):
+	cargo install --quiet --locked cargo-deny --version $(CARGO_DENY_VERSION) --root target/tools
+
+# Every fuzz target for a few seconds, over the inputs kept from earlier runs.
+fuzz:
+	policy/fuzz/smoke
+
+bench:
+	cargo bench --workspace --locked
+
+run:
+	cargo run --release

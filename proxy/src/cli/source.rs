@@ -1,0 +1,34 @@
+//! Which configuration a command works with.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::terminal::{UNUSABLE, complain};
+use crate::config::{Config, Mistake};
+
+/// Used without `--config`, if there is one in the working directory.
+const CONFIG_FILE: &str = "config.toml";
+
+/// The configuration to use, and the file that it came from, if any.
+///
+/// Prints what is wrong with it, one line for each mistake, and returns the exit status if it cannot be used.
+pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
+    let default = Path::new(CONFIG_FILE);
+    // A file that is there but cannot be looked at is not passed over.
+    let is_there = || !matches!(default.try_exists(), Ok(false));
+    let Some(file) = file.or_else(|| is_there().then_some(default)) else {
+        return Ok((Config::default(), None));
+    };
+    match Config::load(file) {
+        Ok(config) => Ok((config, Some(file))),
+        Err(mistakes) => {
+            let lines: String = mistakes.iter().map(line).collect();
+            complain(&lines);
+            Err(ExitCode::from(UNUSABLE))
+        }
+    }
+}
+
+fn line(mistake: &Mistake) -> String {
+    format!("{mistake}\n")
+}

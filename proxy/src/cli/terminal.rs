@@ -1,0 +1,38 @@
+//! What a command says, where, and the exit status that goes with it.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The exit status for input that cannot be used.
+pub(super) const UNUSABLE: u8 = 2;
+
+/// The path from the root, if the working directory can be known.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Prints a result and returns the exit status. A reader who has seen enough (`| head`) is no failure.
+pub(super) fn print(text: &str) -> ExitCode {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            unusable(&format!("cannot write to standard output: {error}"))
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Says why the command cannot be done and returns the exit status.
+pub(super) fn unusable(message: &str) -> ExitCode {
+    complain(&format!("wayleave: {message}\n"));
+    ExitCode::from(UNUSABLE)
+}
+
+pub(super) fn complain(lines: &str) {
+    // Without standard error there is nobody left to tell; the exit status remains.
+    let _ = io::stderr().write_all(lines.as_bytes());
+}
