@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use tokio::sync::Notify;
@@ -104,13 +104,28 @@ fn start(fetch: &ScriptedFetch, bounds: FetchBounds) -> (Robots, Arc<Metrics>) {
         bounds,
         ..Options::default()
     };
-    let (robots, _) = Robots::start(
-        fetch.clone(),
-        &options,
-        Clock::start_at(first),
-        metrics.clone(),
-    );
+    let clock = Clock::start_at(first);
+    let store = Store::in_memory(clock, metrics.clone());
+    let (robots, _) = Robots::start(fetch.clone(), store, &options, clock, metrics.clone());
     (robots, metrics)
+}
+
+/// The same over a store in `dir`, `after` so much time.
+fn start_in(
+    dir: &std::path::Path,
+    fetch: &ScriptedFetch,
+    after: Duration,
+    memory: usize,
+) -> Robots {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock =
+        Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + after);
+    let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone()).unwrap();
+    let options = Options {
+        memory,
+        ..Options::default()
+    };
+    Robots::start(fetch.clone(), store, &options, clock, metrics).0
 }
 
 fn started(fetch: &ScriptedFetch) -> Robots {
@@ -161,12 +176,18 @@ async fn an_origin_not_in_use_is_left_alone_and_at_last_forgotten() {
     let robots = started(&fetch);
     let shop = origin("shop");
     robots.find(&shop).await.unwrap();
-    tokio::time::sleep(30 * DAY).await;
+    tokio::time::sleep(29 * DAY).await;
     assert_eq!(fetch.fetches(), 1);
-    assert!(robots.inspect(&shop).await.is_some());
+    let inspected = robots.inspect(&shop).await.unwrap();
+    assert!(inspected.snapshot.is_some());
     assert!(robots.at_hand(&shop).is_none(), "too old to go by");
     tokio::time::sleep(2 * DAY).await;
-    assert!(robots.inspect(&shop).await.is_none());
+    let inspected = robots.inspect(&shop).await.unwrap();
+    assert!(
+        inspected.snapshot.is_none(),
+        "only the store keeps it longer"
+    );
+    assert!(inspected.entry.answer.is_some());
     assert!(
         robots
             .list(&Listing {
@@ -425,10 +446,99 @@ async fn the_task_ends_with_the_last_handle() {
     let metrics = Arc::new(Metrics::new().unwrap());
     let clock = Clock::start();
     let fetch = ScriptedFetch::default();
-    let (robots, task) = Robots::start(fetch, &Options::default(), clock, metrics);
+    let store = Store::in_memory(clock, metrics.clone());
+    let (robots, task) = Robots::start(fetch, store, &Options::default(), clock, metrics);
     let other = robots.clone();
     drop(robots);
     other.find(&origin("shop")).await.unwrap();
     drop(other);
     task.await.unwrap();
+}
+
+/// Ends `robots` so that its store can be opened again.
+async fn end(robots: Robots) {
+    robots.close().await;
+    drop(robots);
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_forgets_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    let memory = Options::default().memory;
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, memory);
+    fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
+    robots.find(&origin("shop")).await.unwrap();
+    robots.find(&origin("down")).await.unwrap();
+    end(robots).await;
+    assert_eq!(fetch.fetches(), 2);
+
+    let robots = start_in(dir.path(), &fetch, Duration::from_secs(20), memory);
+    assert!(
+        robots.at_hand(&origin("shop")).is_none(),
+        "read when wanted"
+    );
+    let shop = robots.find(&origin("shop")).await.unwrap();
+    assert_eq!(private(&robots, &shop), Verdict::Disallow);
+    let down = robots.find(&origin("down")).await.unwrap();
+    assert_eq!(down.failures(), 1);
+    assert_eq!(fetch.fetches(), 2, "what is fresh is not fetched again");
+    end(robots).await;
+
+    let robots = start_in(dir.path(), &fetch, 30 * DAY, memory);
+    let down = robots.find(&origin("down")).await.unwrap();
+    assert_eq!(down.failures(), 2);
+    let now = robots.clock().now();
+    assert!(
+        matches!(down.access(now), AccessResult::LongUnreachable),
+        "first seen unreachable 30 days ago"
+    );
+    fetch.answer(&origin("shop"), Answer::Fails(FetchErrorKind::Connect));
+    let shop = robots.find(&origin("shop")).await.unwrap();
+    assert_eq!(shop.failures(), 1);
+    assert_eq!(private(&robots, &shop), Verdict::Disallow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_memory_cannot_hold_comes_back_from_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    let memory = 100_000;
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, memory);
+    for n in 0..1000 {
+        robots.find(&origin(&format!("host{n}"))).await.unwrap();
+    }
+    let all = Listing {
+        limit: usize::MAX,
+        ..Listing::default()
+    };
+    let in_memory = robots.list(&all).len();
+    assert!((50..500).contains(&in_memory), "{in_memory}");
+    for n in 0..1000 {
+        let snapshot = robots.find(&origin(&format!("host{n}"))).await.unwrap();
+        assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
+    }
+    assert_eq!(fetch.fetches(), 1000, "none was fetched twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_tells_the_past() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    fetch.answer(&shop, Answer::Status(404));
+    tokio::time::sleep(HOUR).await;
+    robots.refresh(&shop).await.unwrap();
+    let inspected = robots.inspect(&shop).await.unwrap();
+    let statuses: Vec<_> = inspected
+        .history
+        .iter()
+        .map(|version| version.status)
+        .collect();
+    assert_eq!(statuses, [200, 404]);
+    let digest = inspected.history[0].digest.unwrap();
+    let body = robots.store().body(digest).await;
+    assert_eq!(body.as_deref(), Some(super::http::RULES));
 }

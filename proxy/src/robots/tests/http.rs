@@ -560,7 +560,8 @@ async fn two_thousand_first_requests_cost_one_fetch() {
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
     let metrics = Arc::new(Metrics::new().unwrap());
     let clock = Clock::start();
-    let (robots, task) = Robots::start(fetcher, &Options::default(), clock, metrics);
+    let store = Store::in_memory(clock, metrics.clone());
+    let (robots, task) = Robots::start(fetcher, store, &Options::default(), clock, metrics);
     let origin = Origin::parse("http://shop.test").unwrap();
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..2000 {
