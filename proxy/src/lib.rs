@@ -1,4 +1,30 @@
 //! A forward proxy that makes crawlers obey robots.txt.
+//!
+//! What may be fetched is decided by the crate `wayleave-policy`, which does no I/O. This crate is the
+//! world around it: it takes connections, asks policy, forwards or refuses, and keeps every origin's
+//! robots.txt at hand.
+//!
+//! # The way of a request
+//!
+//! `flow` has one file a step: *accept* a connection, *identify* the crawler, *resolve* the
+//! target, *consult* robots.txt, *forward* or *refuse*, *record*. `flow/way.rs` holds their order.
+//!
+//! # The map
+//!
+//! ```text
+//!  main ─ cli ─ server ─ config            starts and wires
+//!                 │
+//!       ┌─────────┴──────────┐
+//!     admin                flow            the two faces: operators, crawlers
+//!       └─────────┬──────────┤
+//!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
+//!                 ├──────────┘
+//!     egress  crawlers  metrics  clock  stream    small leaves
+//!                 │
+//!               policy                            pure: robots.txt, lifecycle, decision
+//! ```
+//!
+//! Every arrow points down: no part knows one above it, and none but `server` knows `config`.
 
 mod admin;
 pub mod cli;
@@ -9,6 +35,7 @@ pub mod egress;
 mod fault;
 mod flow;
 mod intercept;
+mod listeners;
 mod logging;
 pub mod metrics;
 mod proxy_status;

@@ -23,6 +23,7 @@ use crate::crawlers::{Crawler, Crawlers};
 use crate::egress::{self, Egress};
 use crate::flow::{self, Flow, Listener};
 use crate::intercept::{CertificateAuthority, Interceptor};
+use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
@@ -51,8 +52,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
     let mut stop = Stop::new()?;
-    let listeners = bind(&config.proxy.listen).await?;
-    let admin_listener = bind(&[config.admin.listen]).await?.remove(0);
+    let (listeners, admin_listener) = listen(config).await?;
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
     let (flow, mut refresh) = build(config, &metrics, Arc::clone(&authority), own)?;
@@ -177,13 +177,16 @@ fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
     Ok(tls)
 }
 
-async fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
-    let mut listeners = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        let bound = TcpListener::bind(address).await;
-        listeners.push(bound.with_context(|| format!("listening on {address}"))?);
+/// The listeners for clients and the one for operators.
+async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener)> {
+    let mut inherited = Inherited::take()?;
+    let mut listeners = Vec::with_capacity(config.proxy.listen.len());
+    for address in &config.proxy.listen {
+        listeners.push(inherited.listen(*address).await?);
     }
-    Ok(listeners)
+    let admin = inherited.listen(config.admin.listen).await?;
+    inherited.all_used()?;
+    Ok((listeners, admin))
 }
 
 fn own_addresses(

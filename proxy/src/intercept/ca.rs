@@ -88,12 +88,7 @@ impl CertificateAuthority {
             .with_context(|| format!("{} holds a key that cannot sign", key_path.display()))?;
         let issuer = Issuer::from_ca_cert_der(first, key)
             .with_context(|| format!("{} is no CA certificate", path.display()))?;
-        ensure!(
-            issuer.key_usages().is_empty()
-                || issuer.key_usages().contains(&KeyUsagePurpose::KeyCertSign),
-            "{} may not sign certificates (key usage)",
-            path.display()
-        );
+        check_authority(first).with_context(|| format!("{} cannot be used", path.display()))?;
         Ok(Self {
             issuer,
             chain,
@@ -163,6 +158,26 @@ impl std::fmt::Debug for CertificateAuthority {
             .field("path", &self.path)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether clients that trust the certificate will trust what it signs, today.
+fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate)?;
+    ensure!(
+        certificate.is_ca(),
+        "it is no CA certificate (basic constraints)"
+    );
+    let usage = certificate.key_usage()?;
+    let may_sign = usage.is_none_or(|usage| usage.value.key_cert_sign());
+    ensure!(may_sign, "it may not sign certificates (key usage)");
+    let validity = certificate.validity();
+    ensure!(
+        validity.is_valid(),
+        "it is valid from {} to {} only",
+        validity.not_before,
+        validity.not_after
+    );
+    Ok(())
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
@@ -250,6 +265,37 @@ mod tests {
         fs::copy(other.path().join(KEY_FILE), one.path().join(KEY_FILE)).unwrap();
         let error = CertificateAuthority::load(one.path()).unwrap_err();
         assert!(error.to_string().contains("is not the key of"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_authority_is_an_error() {
+        let changes: [fn(&mut CertificateParams) -> &'static str; 3] = [
+            |params| {
+                params.is_ca = IsCa::NoCa;
+                "no CA certificate"
+            },
+            |params| {
+                params.key_usages = vec![KeyUsagePurpose::CrlSign];
+                "may not sign"
+            },
+            |params| {
+                params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+                params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+                "valid from"
+            },
+        ];
+        for change in changes {
+            let dir = tempfile::tempdir().unwrap();
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::default();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let expected = change(&mut params);
+            let made = params.self_signed(&key).unwrap();
+            fs::write(dir.path().join(KEY_FILE), key.serialize_pem()).unwrap();
+            fs::write(dir.path().join(CERTIFICATE_FILE), made.pem()).unwrap();
+            let error = format!("{:#}", CertificateAuthority::load(dir.path()).unwrap_err());
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! The listening sockets: inherited from the service manager where it holds one for an address,
+//! else bound here.
+//!
+//! A socket that systemd holds (systemd.socket(5)) outlives the process: while one wayleave ends and
+//! the next starts, connections wait in its queue instead of being refused.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, ensure};
+use listenfd::ListenFd;
+use tokio::net::TcpListener;
+
+/// The sockets this process was started with.
+#[derive(Debug)]
+pub(crate) struct Inherited {
+    sockets: Vec<(SocketAddr, std::net::TcpListener)>,
+}
+
+impl Inherited {
+    /// Takes them over. Call once, early: it reads `LISTEN_FDS`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of them is not a listening TCP socket.
+    pub(crate) fn take() -> anyhow::Result<Self> {
+        let mut given = ListenFd::from_env();
+        let mut sockets = Vec::with_capacity(given.len());
+        for index in 0..given.len() {
+            let socket = given.take_tcp_listener(index);
+            let socket =
+                socket.with_context(|| format!("inherited socket {index} is no TCP listener"))?;
+            if let Some(socket) = socket {
+                sockets.push((socket.local_addr()?, socket));
+            }
+        }
+        Ok(Self { sockets })
+    }
+
+    /// A listener on `address`: the inherited one for it, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the address cannot be bound.
+    pub(crate) async fn listen(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
+        let inherited = self.sockets.iter().position(|(own, _)| *own == address);
+        let listener = match inherited {
+            Some(index) => {
+                let (_, socket) = self.sockets.swap_remove(index);
+                socket
+                    .set_nonblocking(true)
+                    .and_then(|()| TcpListener::from_std(socket))
+            }
+            None => TcpListener::bind(address).await,
+        };
+        listener.with_context(|| format!("listening on {address}"))
+    }
+
+    /// Whether every inherited socket serves now.
+    ///
+    /// # Errors
+    ///
+    /// Names the sockets whose address is not in the configuration: their clients would wait for
+    /// ever.
+    pub(crate) fn all_used(&self) -> anyhow::Result<()> {
+        let unused: Vec<String> = self
+            .sockets
+            .iter()
+            .map(|(address, _)| address.to_string())
+            .collect();
+        ensure!(
+            unused.is_empty(),
+            "inherited sockets that the configuration does not know: {}",
+            unused.join(", ")
+        );
+        Ok(())
+    }
+}

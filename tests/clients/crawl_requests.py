@@ -1,0 +1,25 @@
+"""Crawls with Python requests; proxy and CA come from the environment.
+
+Standard input: JSON lines {"url", "user_agent"}. Standard output: JSON lines {"url", "status"}.
+"""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import requests
+
+
+def crawl(asks):
+    with requests.Session() as session:
+        for ask in asks:
+            answer = session.get(ask["url"], headers={"User-Agent": ask["user_agent"]}, timeout=60, allow_redirects=False)
+            yield {"url": ask["url"], "status": answer.status_code}
+
+
+asks = [json.loads(line) for line in sys.stdin]
+lanes = 4
+with ThreadPoolExecutor(lanes) as pool:
+    for results in pool.map(lambda lane: list(crawl(asks[lane::lanes])), range(lanes)):
+        for result in results:
+            print(json.dumps(result))

@@ -1,0 +1,478 @@
+//! HTTPS: CONNECT, interception, and HTTP/1.1 and HTTP/2 inside.
+
+use crate::harness::origin::reply::{Framing, Step, pattern_byte};
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+
+#[test]
+fn an_intercepted_request_is_judged_by_its_path() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n")
+        .page("/a", Reply::text("hello"));
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.tunnel("shop.test:443");
+    wire.send(Ask::get("https://shop.test/a").bytes("/a"));
+    assert_eq!(wire.response().text(), "hello");
+    wire.send(Ask::get("https://shop.test/private").bytes("/private"));
+    wire.response()
+        .expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
+    wire.send(Ask::get("https://shop.test/a").bytes("/a"));
+    assert_eq!(wire.response().text(), "hello");
+    assert_eq!(
+        origin.seen(),
+        [
+            "GET https://shop.test/robots.txt",
+            "GET https://shop.test/a",
+            "GET https://shop.test/a"
+        ]
+    );
+    assert!(
+        origin
+            .requests()
+            .iter()
+            .all(|request| request.sni.as_deref() == Some("shop.test"))
+    );
+}
+
+#[test]
+fn the_answer_to_connect_has_no_body_and_no_framing() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let head = proxy.connect().connect_tunnel("shop.test:443");
+    assert_eq!(head.status, 200);
+    assert_eq!(
+        (
+            head.header("content-length"),
+            head.header("transfer-encoding")
+        ),
+        (None, None),
+        "RFC 9110 section 9.3.6"
+    );
+}
+
+#[test]
+fn leaves_are_signed_by_the_ca_and_kept() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let leaf = |authority: &str, name: &str| {
+        let mut wire = proxy.connect();
+        assert_eq!(wire.connect_tunnel(authority).status, 200);
+        let secured = wire
+            .start_tls(name, &proxy.ca_pem(), &["http/1.1"])
+            .expect("trusted, and valid for the name");
+        secured.chain[0].clone()
+    };
+    let first = leaf("shop.test:443", "shop.test");
+    assert_eq!(
+        leaf("shop.test:443", "shop.test"),
+        first,
+        "the leaf is minted once"
+    );
+    assert_eq!(
+        leaf("SHOP.test:443", "shop.test"),
+        first,
+        "hosts have no case"
+    );
+    assert_ne!(leaf("other.test:443", "other.test"), first);
+    assert_eq!(
+        proxy.metric("wayleave_leaf_certificates_total", &[("result", "minted")]),
+        2.0
+    );
+    assert_eq!(
+        proxy.metric("wayleave_leaf_certificates_total", &[("result", "hit")]),
+        2.0
+    );
+}
+
+#[test]
+fn an_address_gets_a_leaf_of_its_own() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let answer = proxy.get(&format!("https://{}/a", origin.https));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(origin.seen()[1], format!("GET https://{}/a", origin.https));
+}
+
+#[test]
+fn http_2_inside_is_judged_stream_by_stream() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n")
+        .page("/a", Reply::text("hello"));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    assert_eq!(client.get("/a").text(), "hello");
+    let refused = client.get("/private/x?y");
+    refused.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
+    assert_eq!(client.get("/a").text(), "hello");
+    let asks: Vec<_> = (0..40)
+        .map(|number| {
+            Ask::get(&format!(
+                "https://shop.test/{}{number}",
+                if number % 2 == 0 { "ok/" } else { "private/" }
+            ))
+        })
+        .collect();
+    let statuses: Vec<_> = client
+        .exchange_all(&asks)
+        .iter()
+        .map(|answer| answer.status)
+        .collect();
+    assert!(
+        statuses.chunks(2).all(|pair| pair == [200, 403]),
+        "{statuses:?}"
+    );
+    assert!(
+        !origin.seen().iter().any(|line| line.contains("/private")),
+        "{:?}",
+        origin.seen()
+    );
+    assert_eq!(
+        origin
+            .seen()
+            .iter()
+            .filter(|line| line.ends_with("/robots.txt"))
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_client_without_alpn_speaks_http_1_1() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
+    let secured = wire
+        .start_tls("shop.test", &proxy.ca_pem(), &[])
+        .expect("trusted");
+    assert_eq!(secured.protocol, None);
+    let mut wire = secured.wire;
+    wire.send(Ask::get("https://shop.test/a").bytes("/a"));
+    assert_eq!(wire.response().status, 200);
+}
+
+#[test]
+fn every_pair_of_http_versions_carries_bodies_and_trailers() {
+    let origin = Origin::start();
+    let reply = Reply::text("body")
+        .header("Trailer", "x-sum")
+        .trailer("x-sum", "42");
+    origin
+        .site("old.test")
+        .http1_only()
+        .page("/t", reply.clone());
+    origin.site("new.test").page("/t", reply);
+    let proxy = Wayleave::start(&origin);
+    for (host, version) in [("old.test", "HTTP/1.1"), ("new.test", "HTTP/2")] {
+        let client = proxy.http2(&format!("{host}:443"));
+        let inside = proxy.tunnel(&format!("{host}:443"));
+        let answers = [
+            client.exchange(&Ask::new("POST", &format!("https://{host}/t")).body("upload")),
+            {
+                let mut wire = inside;
+                wire.send(
+                    Ask::new("POST", &format!("https://{host}/t"))
+                        .body("upload")
+                        .bytes("/t"),
+                );
+                wire.response()
+            },
+        ];
+        for answer in answers {
+            assert_eq!(
+                (answer.status, answer.text().as_str()),
+                (200, "body"),
+                "{host}: {answer:?}"
+            );
+            assert!(
+                answer
+                    .trailers
+                    .iter()
+                    .any(|(name, value)| name.eq_ignore_ascii_case("x-sum") && value == "42"),
+                "{host}: {answer:?}"
+            );
+        }
+        let posts: Vec<_> = origin
+            .requests()
+            .into_iter()
+            .filter(|request| request.host() == host && request.method == "POST")
+            .collect();
+        assert_eq!(posts.len(), 2);
+        for post in posts {
+            assert_eq!(
+                (post.version, post.body().start.as_slice()),
+                (version, &b"upload"[..])
+            );
+            assert!(
+                post.header("via")
+                    .is_some_and(|via| via.ends_with("wayleave")),
+                "{post:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_upload_of_unknown_length_over_http_2_leaves_the_origins_connection_in_step() {
+    // pingora #935: without a length the end of the body was written twice and poisoned the next request.
+    let origin = Origin::start();
+    origin
+        .site("old.test")
+        .http1_only()
+        .page("/next", Reply::text("next"));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("old.test:443");
+    for _ in 0..3 {
+        assert_eq!(
+            client
+                .exchange(&Ask::new("POST", "https://old.test/up").body("no length given"))
+                .status,
+            200
+        );
+        assert_eq!(client.get("/next").text(), "next");
+    }
+    let bodies: Vec<_> = origin
+        .requests()
+        .iter()
+        .filter(|request| request.method == "POST")
+        .map(|request| request.body().start)
+        .collect();
+    assert_eq!(bodies, vec![b"no length given".to_vec(); 3]);
+}
+
+#[test]
+fn a_refused_upload_over_http_2_still_shows_its_refusal() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    let upload = vec![b'x'; 40_000];
+    let answer = client.exchange(&Ask::new("POST", "https://shop.test/private").body(&upload));
+    answer.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
+    assert_eq!(client.get("/a").status, 200);
+}
+
+#[test]
+fn sixteen_mebibytes_pass_over_http_2_in_flat_memory() {
+    const LENGTH: u64 = 16 << 20;
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    assert_eq!(client.get("/warm").status, 200);
+    let before = proxy.memory_kib("VmHWM");
+    let down = client.get("/down");
+    assert_eq!(down.body.len() as u64, LENGTH);
+    assert!(
+        down.body
+            .iter()
+            .zip(0..)
+            .all(|(byte, offset)| *byte == pattern_byte(offset)),
+        "bytes were lost or mixed up"
+    );
+    let up: Vec<u8> = (0..LENGTH).map(pattern_byte).collect();
+    assert_eq!(
+        client
+            .exchange(&Ask::new("POST", "https://shop.test/up").body(up))
+            .status,
+        200
+    );
+    let arrived = origin.wait_for_target("/up").body();
+    assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
+    let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
+    assert!(
+        grown < 12 * 1024,
+        "32 MiB passed, and memory grew by {grown} KiB"
+    );
+}
+
+#[test]
+fn another_name_inside_the_tunnel_is_misdirected() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let asks = [
+        Ask::get("https://shop.test/a")
+            .header("Host", "other.test")
+            .bytes("/a"),
+        Ask::get("https://shop.test/a").bytes("https://other.test/a"),
+        Ask::get("https://shop.test/a").bytes("http://shop.test/a"),
+        Ask::get("https://shop.test/a")
+            .header("Host", "shop.test:8443")
+            .bytes("/a"),
+    ];
+    for ask in asks {
+        let mut wire = proxy.tunnel("shop.test:443");
+        wire.send(&ask);
+        wire.response()
+            .expect_refusal(421, None, "http_request_error");
+    }
+    let mut client = proxy.connect();
+    assert_eq!(client.connect_tunnel("shop.test:443").status, 200);
+    // A leaf for the name in the handshake would hide the mistake: the tunnel's own host is what was asked for.
+    if let Ok(secured) = client.start_tls("other.test", &proxy.ca_pem(), &["http/1.1"]) {
+        let mut wire = secured.wire;
+        wire.send(Ask::get("https://other.test/a").bytes("/a"));
+        wire.response()
+            .expect_refusal(421, None, "http_request_error");
+    }
+    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
+}
+
+#[test]
+fn another_authority_over_http_2_is_misdirected() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    client
+        .exchange(&Ask::get("https://other.test/a"))
+        .expect_refusal(421, None, "http_request_error");
+    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
+    assert_eq!(client.get("/a").status, 200);
+}
+
+#[test]
+fn another_port_than_443_is_intercepted_too() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve("shop.test:8443", origin.https)
+    });
+    assert_eq!(proxy.get("https://shop.test:8443/a").status, 200);
+    proxy
+        .get("https://shop.test:8443/private")
+        .expect_disallowed("https://shop.test:8443/robots.txt", 2, "Disallow: /private");
+    assert_eq!(
+        origin.seen(),
+        [
+            "GET https://shop.test:8443/robots.txt",
+            "GET https://shop.test:8443/a"
+        ]
+    );
+}
+
+#[test]
+fn plain_http_inside_a_tunnel_is_judged_as_well() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n")
+        .page("/a", Reply::text("hello"));
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    assert_eq!(wire.connect_tunnel("shop.test:80").status, 200);
+    wire.send(Ask::get("http://shop.test/a").bytes("/a"));
+    assert_eq!(wire.response().text(), "hello");
+    wire.send(Ask::get("http://shop.test/private").bytes("/private"));
+    wire.response()
+        .expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+    assert_eq!(
+        origin.seen(),
+        ["GET http://shop.test/robots.txt", "GET http://shop.test/a"]
+    );
+}
+
+#[test]
+fn bytes_that_are_neither_tls_nor_http_go_nowhere() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for bytes in [
+        &b"SSH-2.0-OpenSSH_9.2\r\n\r\n"[..],
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"\x16\x03\x01\x00\x05hello",
+    ] {
+        let mut wire = proxy.connect();
+        assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
+        // The proxy may close while the bytes are still being written.
+        let _maybe_closed = wire.try_send(bytes);
+        let _maybe_closed = wire.tcp.shutdown(std::net::Shutdown::Write);
+        match wire.try_response(false) {
+            Ok(Some(answer)) => assert_eq!(answer.status, 400, "{answer:?}"),
+            Ok(None) | Err(_) => {}
+        }
+    }
+    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
+}
+
+#[test]
+fn tunnels_share_the_origins_connection() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for _ in 0..4 {
+        assert_eq!(proxy.get("https://shop.test/a").status, 200);
+    }
+    let mut connections: Vec<_> = origin
+        .requests()
+        .iter()
+        .filter(|request| request.target == "/a")
+        .map(|request| request.connection)
+        .collect();
+    connections.dedup();
+    assert_eq!(connections.len(), 1, "{connections:?}");
+}
+
+#[test]
+fn a_websocket_upgrade_inside_tls_becomes_a_pipe() {
+    let origin = Origin::start();
+    let reply = Reply::new(101)
+        .header("Upgrade", "websocket")
+        .header("Connection", "Upgrade")
+        .header("Sec-WebSocket-Accept", "x")
+        .step(Step::Echo);
+    origin.site("shop.test").page("/ws", reply);
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.tunnel("shop.test:443");
+    let ask = Ask::get("https://shop.test/ws")
+        .header("Connection", "Upgrade")
+        .header("Upgrade", "websocket")
+        .header("Sec-WebSocket-Key", "x");
+    wire.send(ask.bytes("/ws"));
+    assert_eq!(wire.response_head().status, 101);
+    wire.send("ping");
+    assert_eq!(wire.bytes(4), b"ping");
+    let pings: Vec<_> = origin
+        .requests()
+        .iter()
+        .filter(|request| request.target == "/ws")
+        .map(|request| request.version)
+        .collect();
+    assert_eq!(
+        pings,
+        ["HTTP/1.1"],
+        "an upgrade needs HTTP/1.1 up to the origin"
+    );
+}
+
+#[test]
+fn answers_without_a_body_end_their_stream() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/none", Reply::new(204))
+        .page("/same", Reply::new(304).header("ETag", "\"v1\""))
+        .page("/chunked", Reply::text("x").framing(Framing::Chunked))
+        .page("/big", Reply::text(vec![b'x'; 5000]));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    for (path, status, length) in [("/none", 204, 0), ("/same", 304, 0), ("/chunked", 200, 1)] {
+        let answer = client.get(path);
+        assert_eq!(
+            (answer.status, answer.body.len()),
+            (status, length),
+            "{path}"
+        );
+    }
+    let head = client.exchange(&Ask::new("HEAD", "https://shop.test/big"));
+    assert_eq!(
+        (head.status, head.header("content-length"), head.body.len()),
+        (200, Some("5000"), 0)
+    );
+}

@@ -1,0 +1,491 @@
+//! A hundred real robots.txt files crawled through wayleave by real clients. Protego says what may be fetched; what the origin saw says
+//! whether it was obeyed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::harness::tools::{clean, node_modules, output_of, program, project, python, run};
+use crate::harness::{Origin, Reply, Wayleave};
+
+/// No crawl takes a fifth of this on two cores.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// One real file and the requests it judges.
+struct Sample {
+    host: String,
+    file: PathBuf,
+    /// The product token to crawl with.
+    agent: String,
+    /// Paths, and whether Protego allows them.
+    paths: Vec<(String, bool)>,
+}
+
+/// One URL to crawl.
+#[derive(Clone)]
+struct Ask {
+    url: String,
+    user_agent: String,
+    allowed: bool,
+}
+
+fn samples() -> &'static [Sample] {
+    static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
+    SAMPLES.get_or_init(|| {
+        let dir = project().join("tests/data/robots");
+        let manifest = std::fs::read_to_string(dir.join("manifest.jsonl"))
+            .expect("the manifest is part of the project");
+        let rows: Vec<Value> = manifest
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+            .collect();
+        let text = |value: &Value| value.as_str().expect("a string").to_owned();
+        let paths = |row: &Value| {
+            row["paths"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .map(text)
+                .collect::<Vec<_>>()
+        };
+        let asked: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (
+                    dir.join(text(&row["file"])),
+                    text(&row["agent"]),
+                    paths(row),
+                )
+            })
+            .collect();
+        let verdicts = judge(&asked);
+        let samples =
+            rows.iter()
+                .zip(asked)
+                .zip(verdicts)
+                .map(|((row, (file, agent, paths)), verdicts)| {
+                    let length = std::fs::metadata(&file)
+                        .expect("each file of the manifest is there")
+                        .len();
+                    assert_eq!(row["bytes"], length, "{} is not as served", file.display());
+                    Sample {
+                        host: text(&row["host"]),
+                        file,
+                        agent,
+                        paths: paths.into_iter().zip(verdicts).collect(),
+                    }
+                });
+        samples.collect()
+    })
+}
+
+/// Protego's verdicts on `(file, product token, paths)`.
+fn judge(asked: &[(PathBuf, String, Vec<String>)]) -> Vec<Vec<bool>> {
+    let lines = asked.iter().map(|(file, agent, paths)| {
+        json!({ "file": file, "agent": agent, "paths": paths }).to_string() + "\n"
+    });
+    let script = project().join("tests/clients/verdicts.py");
+    let output = output_of(
+        clean(python()).arg(script),
+        lines.collect::<String>().as_bytes(),
+        LIMIT,
+    );
+    output
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a list of verdicts"))
+        .collect()
+}
+
+/// Real crawlers write their product token in more than one way.
+fn user_agent(token: &str, number: usize) -> String {
+    match number % 3 {
+        0 => format!("{token}/1.0"),
+        1 => format!("Mozilla/5.0 (compatible; {token}/2.1; +http://crawler.example/bot.html)"),
+        _ => token.to_owned(),
+    }
+}
+
+/// A proxy and an origin that serves every sample's robots.txt at its own host, over HTTP and HTTPS.
+struct Crawl {
+    origin: Origin,
+    proxy: Wayleave,
+    asks: Vec<Ask>,
+}
+
+impl Crawl {
+    fn prepare() -> Self {
+        let origin = Origin::start();
+        let mut asks = Vec::new();
+        for (number, sample) in samples().iter().enumerate() {
+            let body = std::fs::read(&sample.file).expect("each file of the manifest is there");
+            origin.site(&sample.host).robots_reply(Reply::text(body));
+            for scheme in ["http", "https"] {
+                asks.extend(sample.paths.iter().map(|(path, allowed)| Ask {
+                    url: format!("{scheme}://{}{path}", sample.host),
+                    user_agent: user_agent(&sample.agent, number),
+                    allowed: *allowed,
+                }));
+            }
+        }
+        let proxy = Wayleave::start_with(&origin, |mut settings| {
+            for sample in samples() {
+                settings = settings.resolve_to(&sample.host, &origin);
+            }
+            settings
+        });
+        Self {
+            origin,
+            proxy,
+            asks,
+        }
+    }
+
+    /// A command that finds proxy and CA where each client looks for them.
+    fn client(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = clean(program);
+        let proxy = format!("http://{}", self.proxy.proxy);
+        for name in [
+            "http_proxy",
+            "https_proxy",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "PROXY",
+        ] {
+            command.env(name, &proxy);
+        }
+        for name in [
+            "SSL_CERT_FILE",
+            "REQUESTS_CA_BUNDLE",
+            "CURL_CA_BUNDLE",
+            "NODE_EXTRA_CA_CERTS",
+        ] {
+            command.env(name, self.proxy.ca_file());
+        }
+        command
+            .env("HOME", self.proxy.dir.path())
+            .current_dir(self.proxy.dir.path());
+        command
+    }
+
+    fn asks_as_json(&self) -> String {
+        self.asks
+            .iter()
+            .map(|ask| json!({ "url": ask.url, "user_agent": ask.user_agent }).to_string() + "\n")
+            .collect()
+    }
+
+    /// Reads `{"url", "status"}` lines and checks that each allowed URL was answered 200, each other one 403.
+    #[track_caller]
+    fn check_answers(&self, output: &str) -> Vec<Value> {
+        let answers: Vec<Value> = output
+            .lines()
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect();
+        let by_url: HashMap<_, _> = answers
+            .iter()
+            .map(|answer| (answer["url"].as_str().expect("a string"), answer))
+            .collect();
+        for ask in &self.asks {
+            let answer = by_url
+                .get(ask.url.as_str())
+                .unwrap_or_else(|| panic!("the client says nothing of {}", ask.url));
+            assert_eq!(
+                answer["status"],
+                if ask.allowed { 200 } else { 403 },
+                "{} as {}: {answer}",
+                ask.url,
+                ask.user_agent
+            );
+        }
+        answers
+    }
+
+    /// Checks what reached the origin. `except`: URLs that the client itself did not ask for as planned.
+    #[track_caller]
+    fn check_origin(&self, except: &BTreeSet<String>) {
+        let mut arrived = BTreeSet::new();
+        let mut robots = BTreeMap::<String, usize>::new();
+        for request in self.origin.requests() {
+            let url = format!(
+                "{}://{}{}",
+                request.scheme, request.authority, request.target
+            );
+            if request.target == "/robots.txt" {
+                *robots.entry(url).or_default() += 1;
+            } else {
+                arrived.insert(url);
+            }
+        }
+        let (mut allowed, mut disallowed) = (0, 0);
+        for ask in self.asks.iter().filter(|ask| !except.contains(&ask.url)) {
+            assert_eq!(
+                arrived.contains(&ask.url),
+                ask.allowed,
+                "{} as {}",
+                ask.url,
+                ask.user_agent
+            );
+            *(if ask.allowed {
+                &mut allowed
+            } else {
+                &mut disallowed
+            }) += 1;
+        }
+        assert!(
+            allowed > 350 && disallowed > 350,
+            "a crawl of {allowed} allowed and {disallowed} disallowed URLs shows little"
+        );
+        for (url, times) in &robots {
+            assert_eq!(*times, 1, "{url} was fetched more than once");
+        }
+        let origins: BTreeSet<_> = self
+            .asks
+            .iter()
+            .filter(|ask| !except.contains(&ask.url))
+            .map(|ask| origin_of(&ask.url))
+            .collect();
+        for origin in origins {
+            assert!(
+                robots.contains_key(&format!("{origin}/robots.txt")),
+                "{origin}/robots.txt was never fetched"
+            );
+        }
+        self.check_extras(&arrived);
+    }
+
+    /// What arrived without being planned (a browser's favicon) must be allowed too.
+    #[track_caller]
+    fn check_extras(&self, arrived: &BTreeSet<String>) {
+        let planned: BTreeSet<_> = self.asks.iter().map(|ask| ask.url.as_str()).collect();
+        let extras: Vec<_> = arrived
+            .iter()
+            .filter(|url| !planned.contains(url.as_str()))
+            .collect();
+        let asked: Vec<_> = extras
+            .iter()
+            .map(|url| {
+                let origin = origin_of(url);
+                let sample = samples()
+                    .iter()
+                    .find(|sample| origin.ends_with(&format!("//{}", sample.host)))
+                    .unwrap_or_else(|| panic!("{url} is of no sample"));
+                (
+                    sample.file.clone(),
+                    sample.agent.clone(),
+                    vec![url[origin.len()..].to_owned()],
+                )
+            })
+            .collect();
+        for (url, verdict) in extras.iter().zip(judge(&asked)) {
+            assert_eq!(
+                verdict,
+                [true],
+                "{url} was not asked for by the test, is disallowed, and arrived"
+            );
+        }
+    }
+}
+
+/// `scheme://authority` of a URL.
+fn origin_of(url: &str) -> &str {
+    let authority_at = url.find("://").expect("an absolute URL") + 3;
+    url[authority_at..]
+        .find('/')
+        .map_or(url, |path_at| &url[..authority_at + path_at])
+}
+
+#[test]
+fn the_samples_are_as_varied_as_they_claim() {
+    let samples = samples();
+    assert!(samples.len() >= 100, "{}", samples.len());
+    let both = samples
+        .iter()
+        .filter(|sample| {
+            sample.paths.iter().any(|(_, allowed)| *allowed)
+                && sample.paths.iter().any(|(_, allowed)| !allowed)
+        })
+        .count();
+    assert!(
+        both >= 80,
+        "only {both} files both allow and disallow something"
+    );
+    let bodies: Vec<_> = samples
+        .iter()
+        .map(|sample| std::fs::read(&sample.file).expect("it is there"))
+        .collect();
+    let count =
+        |trait_of: &dyn Fn(&[u8]) -> bool| bodies.iter().filter(|body| trait_of(body)).count();
+    assert!(
+        count(&|body| body.starts_with(b"\xef\xbb\xbf")) >= 5,
+        "byte order marks"
+    );
+    assert!(
+        count(&|body| body.contains(&b'\r') && !body.contains(&b'\n')) >= 5,
+        "CR alone"
+    );
+    assert!(
+        count(&|body| std::str::from_utf8(body).is_err()) >= 4,
+        "not UTF-8"
+    );
+    assert!(count(&|body| body.contains(&0)) >= 3, "NUL");
+    assert!(
+        count(&|body| String::from_utf8_lossy(body)
+            .to_lowercase()
+            .contains("<html"))
+            >= 5,
+        "HTML"
+    );
+    assert!(count(&|body| body.len() > 100_000) >= 2, "large files");
+    let distinct: BTreeSet<_> = bodies.iter().collect();
+    assert_eq!(distinct.len(), bodies.len(), "two files are the same");
+}
+
+#[test]
+fn curl_obeys() {
+    let crawl = Crawl::prepare();
+    let mut config = String::new();
+    for ask in &crawl.asks {
+        config += &format!(
+            "url = \"{}\"\nuser-agent = \"{}\"\noutput = \"/dev/null\"\n",
+            ask.url, ask.user_agent
+        );
+        config += "silent\ngloboff\npath-as-is\nmax-time = 60\nwrite-out = \"{\\\"url\\\":\\\"%{url}\\\",\\\"status\\\":%{http_code}}\\n\"\nnext\n";
+    }
+    let config = config.strip_suffix("next\n").expect("there are URLs");
+    let output = output_of(
+        crawl.client(program("curl")).args(["-q", "-K", "-"]),
+        config.as_bytes(),
+        LIMIT,
+    );
+    crawl.check_answers(&output);
+    crawl.check_origin(&BTreeSet::new());
+}
+
+#[test]
+fn wget_obeys() {
+    let crawl = Crawl::prepare();
+    let mut by_agent = BTreeMap::<&str, Vec<&Ask>>::new();
+    for ask in &crawl.asks {
+        by_agent.entry(&ask.user_agent).or_default().push(ask);
+    }
+    for (user_agent, asks) in by_agent {
+        let urls: String = asks.iter().map(|ask| format!("{}\n", ask.url)).collect();
+        let mut command = crawl.client(program("wget"));
+        command.args([
+            "--no-config",
+            "--no-verbose",
+            "--tries=1",
+            "--timeout=60",
+            "--no-hsts",
+            "--no-iri",
+            "--output-document=/dev/null",
+            "--input-file=-",
+        ]);
+        command
+            .arg(format!("--user-agent={user_agent}"))
+            .arg(format!(
+                "--ca-certificate={}",
+                crawl.proxy.ca_file().display()
+            ));
+        let output = run(&mut command, urls.as_bytes(), LIMIT);
+        let log = String::from_utf8_lossy(&output.stderr);
+        let refused = log.matches("ERROR 403: Disallowed by robots.txt.").count();
+        assert_eq!(
+            refused,
+            asks.iter().filter(|ask| !ask.allowed).count(),
+            "{log}"
+        );
+    }
+    crawl.check_origin(&BTreeSet::new());
+}
+
+#[test]
+fn python_requests_obeys() {
+    let crawl = Crawl::prepare();
+    let script = project().join("tests/clients/crawl_requests.py");
+    let output = output_of(
+        crawl.client(python()).arg(script),
+        crawl.asks_as_json().as_bytes(),
+        LIMIT,
+    );
+    crawl.check_answers(&output);
+    crawl.check_origin(&BTreeSet::new());
+}
+
+#[test]
+fn scrapy_obeys_with_its_own_robots_middleware_off() {
+    let crawl = Crawl::prepare();
+    let script = project().join("tests/clients/crawl_scrapy.py");
+    let output = output_of(
+        crawl.client(python()).arg(script),
+        crawl.asks_as_json().as_bytes(),
+        LIMIT,
+    );
+    crawl.check_answers(&output);
+    crawl.check_origin(&BTreeSet::new());
+}
+
+#[test]
+fn node_fetch_obeys() {
+    let crawl = Crawl::prepare();
+    let script = project().join("tests/clients/crawl_node.cjs");
+    let mut command = crawl.client(program("node"));
+    let output = output_of(
+        command.arg(script).env("NODE_PATH", node_modules()),
+        crawl.asks_as_json().as_bytes(),
+        LIMIT,
+    );
+    crawl.check_answers(&output);
+    crawl.check_origin(&BTreeSet::new());
+}
+
+#[test]
+fn headless_chromium_obeys() {
+    let crawl = Crawl::prepare();
+    trust_in_nss(&crawl.proxy);
+    let script = project().join("tests/clients/crawl_chromium.cjs");
+    let mut command = crawl.client(program("node"));
+    command
+        .arg(script)
+        .env("NODE_PATH", node_modules())
+        .env("CHROMIUM", program("chromium"));
+    let output = output_of(&mut command, crawl.asks_as_json().as_bytes(), LIMIT);
+    let answers = crawl.check_answers(&output);
+    let upgraded = answers
+        .iter()
+        .filter(|answer| answer["upgraded"] == true)
+        .map(|answer| answer["url"].as_str().expect("a string").to_owned());
+    let upgraded: BTreeSet<_> = upgraded.collect();
+    assert!(
+        upgraded.iter().all(|url| url.starts_with("http://")) && upgraded.len() < 200,
+        "{upgraded:?}"
+    );
+    crawl.check_origin(&upgraded);
+}
+
+/// Puts the proxy's CA into the NSS database that Chromium reads under `HOME`.
+pub fn trust_in_nss(proxy: &Wayleave) {
+    let dir = proxy.dir.path().join(".pki/nssdb");
+    std::fs::create_dir_all(&dir).expect("the temporary directory can be written");
+    let database = format!("sql:{}", dir.display());
+    let ca = proxy.ca_file();
+    let certutil = program("certutil");
+    output_of(
+        clean(&certutil).args(["-d", &database, "-N", "--empty-password"]),
+        b"",
+        LIMIT,
+    );
+    output_of(
+        clean(&certutil)
+            .args(["-d", &database, "-A", "-t", "C,,", "-n", "wayleave", "-i"])
+            .arg(ca),
+        b"",
+        LIMIT,
+    );
+}

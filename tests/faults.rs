@@ -1,0 +1,344 @@
+//! Allowed requests whose origin fails them: each fault by its own name, and never a broken answer passed off as whole.
+
+use crate::harness::dns::{Answer, NameServer};
+use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::{Ask, Certificate, Origin, Reply, Wayleave};
+
+/// Makes robots.txt of `url`'s origin known, so that what follows is a fault of the request itself.
+#[track_caller]
+fn make_known(proxy: &Wayleave, url: &str) {
+    assert_eq!(proxy.get(url).status, 200, "{url}");
+}
+
+#[test]
+fn a_refused_connection_is_named() {
+    let origin = Origin::start();
+    // The page's connection must be a new one: nothing but robots.txt was fetched before, and that by another client.
+    let proxy = Wayleave::start(&origin);
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    assert_eq!(proxy.get("http://shop.test/private").status, 403);
+    origin.stop_listening();
+    let problem = proxy
+        .get("http://shop.test/a")
+        .expect_refusal(502, None, "connection_refused");
+    assert_eq!(
+        problem["robots_url"],
+        serde_json::Value::Null,
+        "robots.txt is not to blame: {problem}"
+    );
+}
+
+#[test]
+fn names_that_stop_resolving_are_named() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    let port = origin.http.port();
+    for host in ["gone.example", "broken.example", "silent.example"] {
+        names.say(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
+        origin
+            .site(host)
+            .robots("User-agent: *\nDisallow: /private\n");
+    }
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .set("upstream.connect_timeout", "\"2s\"")
+    });
+    for host in ["gone.example", "broken.example", "silent.example"] {
+        assert_eq!(
+            proxy.get(&format!("http://{host}:{port}/private")).status,
+            403
+        );
+    }
+    names.say("gone.example", Answer::NameError);
+    names.say("broken.example", Answer::ServerFailure);
+    names.say("silent.example", Answer::Silence);
+    for (host, status, error) in [
+        ("gone.example", 502, "dns_error"),
+        ("broken.example", 502, "dns_error"),
+        ("silent.example", 504, "dns_timeout"),
+    ] {
+        proxy
+            .get(&format!("http://{host}:{port}/a"))
+            .expect_refusal(status, None, error);
+    }
+}
+
+#[test]
+fn bad_tls_is_named() {
+    use Certificate::{Alert, Expired, OtherName, PlainText, SelfSigned, UnknownAuthority};
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let faults = [
+        (Expired, "tls_certificate_error"),
+        (OtherName, "tls_certificate_error"),
+        (SelfSigned, "tls_certificate_error"),
+        (UnknownAuthority, "tls_certificate_error"),
+        (Alert, "tls_alert_received"),
+        (PlainText, "tls_protocol_error"),
+    ];
+    for (certificate, error) in faults {
+        let host = format!("{certificate:?}.test").to_ascii_lowercase();
+        origin
+            .site(&host)
+            .robots("User-agent: *\nDisallow: /private\n");
+        assert_eq!(
+            proxy.get(&format!("https://{host}/private")).status,
+            403,
+            "{host}"
+        );
+        origin.site(&host).certificate(certificate);
+        proxy
+            .get(&format!("https://{host}/a"))
+            .expect_refusal(502, None, error);
+    }
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|line| line.ends_with("/robots.txt")),
+        "{:?}",
+        origin.seen()
+    );
+}
+
+#[test]
+fn answers_that_are_not_http_are_named() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let answers = [
+        (
+            "close",
+            Reply::nothing(Step::Close),
+            &["connection_terminated", "http_response_incomplete"][..],
+        ),
+        (
+            "reset",
+            Reply::nothing(Step::Reset),
+            &["connection_terminated", "http_response_incomplete"],
+        ),
+        (
+            "half-a-head",
+            Reply::raw("HTTP/1.1 200 OK\r\nContent-Le", Step::Close),
+            &["http_response_incomplete", "connection_terminated"],
+        ),
+        (
+            "no-http",
+            Reply::raw("SSH-2.0-OpenSSH_9.2\r\n\r\n", Step::Close),
+            &["http_protocol_error"],
+        ),
+        (
+            "two-lengths",
+            Reply::raw(
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello",
+                Step::Close,
+            ),
+            &["http_protocol_error"],
+        ),
+        (
+            "bad-length",
+            Reply::raw(
+                "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nhello",
+                Step::Close,
+            ),
+            &["http_protocol_error"],
+        ),
+        (
+            "both-framings",
+            Reply::raw(
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+                Step::Close,
+            ),
+            &["http_protocol_error"],
+        ),
+        (
+            "unasked-101",
+            Reply::raw(
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+                Step::Hang,
+            ),
+            &["http_protocol_error", "http_upgrade_failed"],
+        ),
+        (
+            "field-with-nul",
+            Reply::raw(
+                "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
+                Step::Close,
+            ),
+            &["http_protocol_error"],
+        ),
+    ];
+    make_known(&proxy, "http://shop.test/known");
+    for (name, reply, errors) in answers {
+        let path = format!("/{name}");
+        origin.site("shop.test").page(&path, reply);
+        let answer = proxy.get(&format!("http://shop.test{path}"));
+        assert_eq!(answer.status, 502, "{name}: {answer:?}");
+        let error = answer.proxy_status().error;
+        assert!(errors.contains(&error.as_str()), "{name}: {error}");
+        answer.expect_refusal(502, None, &error);
+    }
+    assert_eq!(proxy.get("http://shop.test/known").status, 200);
+}
+
+#[test]
+fn an_origin_that_does_not_answer_in_time_is_named() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/hangs", Reply::nothing(Step::Hang));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("upstream.response_timeout", "\"1s\"")
+    });
+    make_known(&proxy, "http://shop.test/known");
+    proxy
+        .get("http://shop.test/hangs")
+        .expect_refusal(504, None, "http_response_timeout");
+    make_known(&proxy, "https://shop.test/known");
+    proxy
+        .get("https://shop.test/hangs")
+        .expect_refusal(504, None, "http_response_timeout");
+}
+
+#[test]
+fn a_broken_off_body_never_looks_whole() {
+    let origin = Origin::start();
+    let start = Reply::new(200).body("the beginning");
+    origin
+        .site("shop.test")
+        .page(
+            "/short",
+            start.clone().claims_length(1000).step(Step::Close),
+        )
+        .page(
+            "/reset",
+            start.clone().claims_length(1000).step(Step::Reset),
+        )
+        .page(
+            "/chunks",
+            start.clone().framing(Framing::Chunked).step(Step::Close),
+        )
+        .page(
+            "/bad-chunk",
+            Reply::raw(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
+                Step::Close,
+            ),
+        )
+        .page("/stalls", start.claims_length(1000).step(Step::Hang));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("upstream.response_timeout", "\"1s\"")
+    });
+    make_known(&proxy, "http://shop.test/known");
+    for path in ["/short", "/reset", "/chunks", "/bad-chunk", "/stalls"] {
+        let url = format!("http://shop.test{path}");
+        let mut wire = proxy.connect();
+        wire.send(Ask::get(&url).bytes(&url));
+        match wire.try_response(false) {
+            Err(_) => {}
+            Ok(Some(answer)) => assert!(
+                (500..600).contains(&answer.status),
+                "{path} looks whole: {answer:?}"
+            ),
+            Ok(None) => panic!("{path}: no answer at all"),
+        }
+    }
+    assert!(proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) >= 5.0);
+}
+
+#[test]
+fn a_stream_reset_by_the_origin_is_no_whole_answer() {
+    let origin = Origin::start();
+    origin.site("shop.test").page(
+        "/reset",
+        Reply::new(200)
+            .body("the beginning")
+            .claims_length(1000)
+            .step(Step::Reset),
+    );
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.tunnel("shop.test:443");
+    wire.send(Ask::get("https://shop.test/reset").bytes("/reset"));
+    match wire.try_response(false) {
+        Err(_) => {}
+        Ok(Some(answer)) => assert_eq!(answer.status, 502, "{answer:?}"),
+        Ok(None) => panic!("no answer at all"),
+    }
+}
+
+#[test]
+fn an_answer_that_comes_drop_by_drop_arrives() {
+    let origin = Origin::start();
+    let mut reply = Reply::new(200).framing(Framing::Chunked);
+    for _ in 0..500 {
+        reply = reply.body("x");
+    }
+    origin.site("shop.test").page("/drip", reply);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/drip").text(), "x".repeat(500));
+}
+
+#[test]
+fn an_early_answer_to_an_upload_reaches_the_client() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/up", Reply::new(413).body("too much").early());
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    wire.send(
+        Ask::new("POST", "http://shop.test/up")
+            .header("Content-Length", "10000000")
+            .bytes("http://shop.test/up"),
+    );
+    wire.send("the first bytes");
+    let head = wire.response_head();
+    assert_eq!(head.status, 413);
+}
+
+#[test]
+fn errors_of_the_origin_pass_as_they_are() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for status in [301, 400, 403, 404, 429, 500, 503] {
+        let path = format!("/{status}");
+        origin.site("shop.test").page(
+            &path,
+            Reply::new(status)
+                .header("Retry-After", "7")
+                .body("the origin's own words"),
+        );
+        let answer = proxy.get(&format!("http://shop.test{path}"));
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (status, "the origin's own words")
+        );
+        assert_eq!(
+            (answer.header("retry-after"), answer.header("proxy-status")),
+            (Some("7"), None)
+        );
+    }
+}
+
+#[test]
+fn a_connection_that_the_origin_closed_meanwhile_costs_no_request() {
+    let origin = Origin::start();
+    let closes = Reply::text("bye").header("Keep-Alive", "timeout=1");
+    origin.site("shop.test").page(
+        "/bye",
+        Reply::raw(
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbye",
+            Step::Close,
+        ),
+    );
+    origin.site("shop.test").page("/known", closes);
+    let proxy = Wayleave::start(&origin);
+    make_known(&proxy, "http://shop.test/known");
+    for _ in 0..20 {
+        // The origin closes without having said so: the pooled connection is dead, or about to be.
+        assert_eq!(proxy.get("http://shop.test/bye").text(), "bye");
+        assert_eq!(proxy.get("http://shop.test/known").text(), "bye");
+    }
+}

@@ -1,0 +1,102 @@
+//! A name server on loopback that answers as told.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What is said about a name.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Addresses(Vec<Ipv4Addr>),
+    NameError,
+    ServerFailure,
+    Silence,
+}
+
+/// A running name server. Names that it was not told about do not exist.
+#[derive(Debug)]
+pub struct NameServer {
+    pub address: SocketAddr,
+    answers: Arc<Mutex<HashMap<String, Answer>>>,
+    stop: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl NameServer {
+    pub fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback has free ports");
+        socket
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .expect("the timeout is not zero");
+        let server = Self {
+            address: socket.local_addr().expect("a bound socket has an address"),
+            answers: Arc::default(),
+            stop: Arc::default(),
+        };
+        let (answers, stop) = (Arc::clone(&server.answers), Arc::clone(&server.stop));
+        std::thread::spawn(move || {
+            let mut query = [0; 1500];
+            while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                let Ok((length, client)) = socket.recv_from(&mut query) else {
+                    continue;
+                };
+                let answers = answers
+                    .lock()
+                    .expect("no test panics while it scripts names")
+                    .clone();
+                if let Some(message) = answer(&query[..length], &answers) {
+                    socket
+                        .send_to(&message, client)
+                        .expect("loopback takes datagrams");
+                }
+            }
+        });
+        server
+    }
+
+    /// Changes what is said about `name` from now on.
+    pub fn say(&self, name: &str, answer: Answer) {
+        self.answers
+            .lock()
+            .expect("the server's thread does not panic")
+            .insert(name.to_owned(), answer);
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// The response message for `query` (RFC 1035 §4.1); none for a silent name.
+fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
+    const TYPE_A: u16 = 1;
+    let question_at = 12;
+    let mut labels = Vec::new();
+    let mut at = question_at;
+    while query[at] != 0 {
+        let length = usize::from(query[at]);
+        labels.push(String::from_utf8_lossy(&query[at + 1..=at + length]).to_ascii_lowercase());
+        at += length + 1;
+    }
+    let question_ends = at + 5;
+    let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
+    let (code, addresses) = match answers.get(&labels.join(".")).unwrap_or(&Answer::NameError) {
+        Answer::Addresses(addresses) if kind == TYPE_A => (0, addresses.clone()),
+        Answer::Addresses(_) => (0, Vec::new()),
+        Answer::NameError => (3, Vec::new()),
+        Answer::ServerFailure => (2, Vec::new()),
+        Answer::Silence => return None,
+    };
+    let mut message = query[..2].to_vec();
+    let count = u8::try_from(addresses.len()).expect("tests name few addresses");
+    message.extend([0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0]);
+    message.extend(&query[question_at..question_ends]);
+    for address in addresses {
+        // A pointer to the question's name, type A, class IN, no caching, four octets.
+        message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+        message.extend(address.octets());
+    }
+    Some(message)
+}

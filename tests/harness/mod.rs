@@ -1,0 +1,47 @@
+//! What every topic stands on: the real binary on free ports, scripted origins on loopback that remember what reached them, and
+//! clients that write exact bytes.
+
+pub mod client;
+pub mod dns;
+pub mod h2_client;
+pub mod origin;
+pub mod refusal;
+pub mod response;
+pub mod tls;
+pub mod tools;
+pub mod wayleave;
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+pub use client::{Ask, Wire};
+pub use h2_client::H2Client;
+pub use origin::Origin;
+pub use origin::reply::{Gate, Reply};
+pub use response::Response;
+pub use tls::Certificate;
+pub use wayleave::Wayleave;
+
+/// How long a test waits for anything before it calls it missing. Generous: a loaded machine must not fail a test.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The runtime of all origins and HTTP/2 clients; tests themselves are plain blocking functions.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().expect("a runtime can be started"))
+}
+
+/// Waits until `condition` holds; fails the test, naming `what`, if it never does.
+#[track_caller]
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(
+            started.elapsed() < DEADLINE,
+            "waited {DEADLINE:?} in vain: {what}"
+        );
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}

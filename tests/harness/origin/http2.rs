@@ -1,0 +1,144 @@
+//! HTTP/2 by the `h2` crate.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
+use super::wire::{Connection, HANG};
+use super::{Body, Request};
+
+pub async fn serve(stream: TlsStream<TcpStream>, connection: &Connection) -> io::Result<()> {
+    let mut session = h2::server::handshake(stream)
+        .await
+        .map_err(io::Error::other)?;
+    while let Some(accepted) = session.accept().await {
+        let (request, respond) = accepted.map_err(io::Error::other)?;
+        let connection = connection.clone();
+        tokio::spawn(async move { answer_http2(request, respond, &connection).await });
+    }
+    Ok(())
+}
+
+async fn answer_http2(
+    request: http::Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<Bytes>,
+    connection: &Connection,
+) -> Result<(), h2::Error> {
+    let (parts, mut body) = request.into_parts();
+    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let request = connection.shared.received(Request {
+        connection: connection.number,
+        scheme: connection.scheme,
+        sni: connection.sni.clone(),
+        version: "HTTP/2",
+        method: parts.method.to_string(),
+        target: parts
+            .uri
+            .path_and_query()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        authority: parts
+            .uri
+            .authority()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        headers: parts
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect(),
+        body: Body::default().into(),
+    });
+    let reply = connection
+        .shared
+        .site(&request.host())
+        .reply(&request.target);
+    if !reply.early {
+        while let Some(data) = body.data().await {
+            let data = data?;
+            connection.shared.body_grew(&request, &data);
+            body.flow_control().release_capacity(data.len())?;
+        }
+        let trailers = body.trailers().await?.unwrap_or_default();
+        let trailers = trailers
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        connection.shared.body_ended(&request, trailers);
+    }
+    send_http2_reply(&request, &reply, &mut respond).await
+}
+
+async fn send_http2_reply(
+    request: &Request,
+    reply: &Reply,
+    respond: &mut h2::server::SendResponse<Bytes>,
+) -> Result<(), h2::Error> {
+    let mut head = http::Response::builder().status(reply.status.max(200));
+    for (name, value) in &reply.headers {
+        head = head.header(name.to_ascii_lowercase(), value);
+    }
+    let bodiless = request.method == "HEAD" || matches!(reply.status, 204 | 304);
+    if reply.framing == Framing::Length && !matches!(reply.status, 204 | 304) {
+        head = head.header("content-length", reply.length());
+    }
+    if reply.framing == Framing::Raw {
+        // HTTP/2 has no raw answers; only how they end is kept.
+        if matches!(reply.steps.last(), Some(Step::Hang)) {
+            tokio::time::sleep(HANG).await;
+        }
+        respond.send_reset(h2::Reason::INTERNAL_ERROR);
+        return Ok(());
+    }
+    let head = head.body(()).expect("tests script valid fields");
+    let mut stream = respond.send_response(head, bodiless)?;
+    if bodiless {
+        return Ok(());
+    }
+    for step in &reply.steps {
+        match step {
+            Step::Bytes(bytes) => send_data(&mut stream, bytes).await?,
+            Step::Pattern(length) => {
+                for (from, to) in pattern_pieces(*length) {
+                    send_data(
+                        &mut stream,
+                        &(from..to).map(pattern_byte).collect::<Vec<_>>(),
+                    )
+                    .await?;
+                }
+            }
+            Step::Wait(gate) => gate.passed().await,
+            Step::Hang => tokio::time::sleep(HANG).await,
+            Step::Reset | Step::Close | Step::Echo => {
+                stream.send_reset(h2::Reason::INTERNAL_ERROR);
+                return Ok(());
+            }
+        }
+    }
+    if reply.trailers.is_empty() {
+        return stream.send_data(Bytes::new(), true);
+    }
+    let mut trailers = http::HeaderMap::new();
+    for (name, value) in &reply.trailers {
+        let name: http::HeaderName = name.parse().expect("tests script valid trailers");
+        trailers.insert(name, value.parse().expect("tests script valid trailers"));
+    }
+    stream.send_trailers(trailers)
+}
+
+async fn send_data(stream: &mut h2::SendStream<Bytes>, mut bytes: &[u8]) -> Result<(), h2::Error> {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let Some(granted) = std::future::poll_fn(|context| stream.poll_capacity(context)).await
+        else {
+            return Ok(());
+        };
+        let granted = granted?.min(bytes.len());
+        stream.send_data(Bytes::copy_from_slice(&bytes[..granted]), false)?;
+        bytes = &bytes[granted..];
+    }
+    Ok(())
+}

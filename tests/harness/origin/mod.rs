@@ -1,0 +1,383 @@
+//! A scripted origin: many host names behind one HTTP and one HTTPS port on loopback, and a record of everything that arrived.
+
+mod http1;
+mod http2;
+pub mod reply;
+mod wire;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Instant;
+
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use self::reply::Reply;
+use super::tls::Certificate;
+use super::{DEADLINE, runtime};
+
+/// One request as an origin received it.
+#[derive(Debug)]
+pub struct Request {
+    pub connection: usize,
+    /// `http` or `https`: which of the two ports it came in by.
+    pub scheme: &'static str,
+    /// The name of the TLS ClientHello.
+    pub sni: Option<String>,
+    /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
+    pub version: &'static str,
+    pub method: String,
+    /// The request target exactly as written (HTTP/2: `:path`).
+    pub target: String,
+    /// The value of `Host` (HTTP/2: `:authority`).
+    pub authority: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Mutex<Body>,
+}
+
+/// What has arrived of a request's body.
+#[derive(Debug, Default, Clone)]
+pub struct Body {
+    pub length: u64,
+    /// The first 64 KiB.
+    pub start: Vec<u8>,
+    /// Whether every byte was the one that `pattern_byte` says.
+    pub off_pattern: bool,
+    pub trailers: Vec<(String, String)>,
+    pub complete: bool,
+}
+
+impl Request {
+    /// The host of the authority, in lower case, without port.
+    pub fn host(&self) -> String {
+        host_of(&self.authority)
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(field, _)| field.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    pub fn body(&self) -> Body {
+        self.body
+            .lock()
+            .expect("no test panics while it holds a body")
+            .clone()
+    }
+}
+
+/// A host name without its port, in lower case.
+pub fn host_of(authority: &str) -> String {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    host.to_ascii_lowercase()
+}
+
+/// What one host name answers.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    pub robots: Option<Reply>,
+    pub pages: HashMap<String, Reply>,
+    pub certificate: Certificate,
+    pub http1_only: bool,
+}
+
+impl Site {
+    /// The scripted answer for `path`; without a script a small page, and no robots.txt.
+    pub fn reply(&self, path: &str) -> Reply {
+        if let Some(page) = self.pages.get(path) {
+            return page.clone();
+        }
+        if path == "/robots.txt" {
+            return self
+                .robots
+                .clone()
+                .unwrap_or_else(|| Reply::new(404).body("no robots.txt here"));
+        }
+        Reply::html(format!("<!doctype html><title>page</title><p>{path}"))
+    }
+}
+
+/// What arrived so far.
+#[derive(Debug, Default)]
+pub struct Arrived {
+    pub connections: usize,
+    pub requests: Vec<Arc<Request>>,
+}
+
+#[derive(Debug)]
+pub struct Shared {
+    sites: Mutex<HashMap<String, Site>>,
+    arrived: Mutex<Arrived>,
+    changed: Condvar,
+    closed: AtomicBool,
+    closing: Notify,
+}
+
+impl Shared {
+    pub fn site(&self, host: &str) -> Site {
+        let sites = lock(&self.sites);
+        sites
+            .get(host)
+            .or_else(|| sites.get("*"))
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    pub fn connected(&self) -> usize {
+        let mut arrived = lock(&self.arrived);
+        arrived.connections += 1;
+        self.changed.notify_all();
+        arrived.connections
+    }
+
+    pub fn received(&self, request: Request) -> Arc<Request> {
+        let request = Arc::new(request);
+        lock(&self.arrived).requests.push(Arc::clone(&request));
+        self.changed.notify_all();
+        request
+    }
+
+    pub fn body_grew(&self, request: &Request, bytes: &[u8]) {
+        let mut body = lock(&request.body);
+        let from = body.length;
+        let fits = bytes
+            .iter()
+            .zip(from..)
+            .all(|(byte, offset)| *byte == reply::pattern_byte(offset));
+        body.off_pattern |= !fits;
+        body.length += bytes.len() as u64;
+        let room = 65_536_usize
+            .saturating_sub(body.start.len())
+            .min(bytes.len());
+        body.start.extend_from_slice(&bytes[..room]);
+        drop(body);
+        self.notify();
+    }
+
+    pub fn body_ended(&self, request: &Request, trailers: Vec<(String, String)>) {
+        let mut body = lock(&request.body);
+        body.trailers = trailers;
+        body.complete = true;
+        drop(body);
+        self.notify();
+    }
+
+    /// Takes the lock that waiters hold while they look, so that no change falls between their look and their wait.
+    fn notify(&self) {
+        drop(lock(&self.arrived));
+        self.changed.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A handle on a running origin; its ports close when the last handle is gone.
+#[derive(Debug)]
+pub struct Origin {
+    pub http: SocketAddr,
+    pub https: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Origin {
+    pub fn start() -> Self {
+        Self::start_at("127.0.0.1")
+    }
+
+    /// Listens on another loopback address, such as one that the proxy may not dial.
+    pub fn start_at(address: &str) -> Self {
+        let shared = Arc::new(Shared {
+            sites: Mutex::default(),
+            arrived: Mutex::default(),
+            changed: Condvar::new(),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
+        });
+        let http = Self::listen(address, "http", &shared);
+        let https = Self::listen(address, "https", &shared);
+        Self {
+            http,
+            https,
+            shared,
+        }
+    }
+
+    fn listen(address: &str, scheme: &'static str, shared: &Arc<Shared>) -> SocketAddr {
+        let listener = runtime()
+            .block_on(TcpListener::bind((address, 0)))
+            .expect("loopback has free ports");
+        let bound = listener
+            .local_addr()
+            .expect("a bound socket has an address");
+        let shared = Arc::clone(shared);
+        runtime().spawn(async move {
+            loop {
+                let closing = shared.closing.notified();
+                if shared.closed.load(Ordering::SeqCst) {
+                    return;
+                }
+                let stream = tokio::select! {
+                    accepted = listener.accept() => accepted.expect("accepting on loopback works").0,
+                    () = closing => return,
+                };
+                let connection = shared.connected();
+                runtime().spawn(wire::serve(stream, scheme, connection, Arc::clone(&shared)));
+            }
+        });
+        bound
+    }
+
+    /// From now on connections are refused; those that are open stay.
+    pub fn stop_listening(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.closing.notify_waiters();
+        for address in [self.http, self.https] {
+            super::eventually("the origin's ports close", || {
+                std::net::TcpStream::connect(address).is_err()
+            });
+        }
+    }
+
+    /// Changes what `host` answers from now on; `"*"` stands for every host without a script of its own.
+    pub fn site(&self, host: &str) -> SiteHandle<'_> {
+        lock(&self.shared.sites).entry(host.to_owned()).or_default();
+        SiteHandle {
+            origin: self,
+            host: host.to_owned(),
+        }
+    }
+
+    /// All requests so far as `METHOD scheme://authority/target`, in order of arrival.
+    pub fn seen(&self) -> Vec<String> {
+        self.requests()
+            .iter()
+            .map(|request| line(request))
+            .collect()
+    }
+
+    pub fn requests(&self) -> Vec<Arc<Request>> {
+        lock(&self.shared.arrived).requests.clone()
+    }
+
+    /// The only request but for those of robots.txt.
+    #[track_caller]
+    pub fn only_request(&self) -> Arc<Request> {
+        let mut requests = self.requests();
+        requests.retain(|request| request.target != "/robots.txt");
+        assert_eq!(
+            requests.len(),
+            1,
+            "one request beside robots.txt was expected: {:?}",
+            self.seen()
+        );
+        requests.remove(0)
+    }
+
+    /// TCP connections accepted so far, on both ports.
+    pub fn connections(&self) -> usize {
+        lock(&self.shared.arrived).connections
+    }
+
+    /// Waits until `condition` holds for what has arrived.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, condition: impl Fn(&Arrived) -> bool) {
+        let started = Instant::now();
+        let mut arrived = lock(&self.shared.arrived);
+        while !condition(&arrived) {
+            let left = DEADLINE.saturating_sub(started.elapsed());
+            assert!(
+                !left.is_zero(),
+                "the origin waited {DEADLINE:?} in vain: {what}; arrived: {:?}",
+                arrived.requests
+            );
+            arrived = self
+                .shared
+                .changed
+                .wait_timeout(arrived, left)
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Waits until a request for `target` has arrived, and returns it.
+    #[track_caller]
+    pub fn wait_for_target(&self, target: &str) -> Arc<Request> {
+        self.wait_for(&format!("a request for {target}"), |arrived| {
+            arrived
+                .requests
+                .iter()
+                .any(|request| request.target == target)
+        });
+        self.requests()
+            .into_iter()
+            .find(|request| request.target == target)
+            .expect("it was there a moment ago")
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.closing.notify_waiters();
+    }
+}
+
+fn line(request: &Request) -> String {
+    format!(
+        "{} {}://{}{}",
+        request.method, request.scheme, request.authority, request.target
+    )
+}
+
+/// Scripts one host.
+#[derive(Clone, Debug)]
+pub struct SiteHandle<'a> {
+    origin: &'a Origin,
+    host: String,
+}
+
+impl SiteHandle<'_> {
+    fn change(self, change: impl FnOnce(&mut Site)) -> Self {
+        change(
+            lock(&self.origin.shared.sites)
+                .get_mut(&self.host)
+                .expect("made by Origin::site"),
+        );
+        self
+    }
+
+    /// Serves this text as robots.txt.
+    pub fn robots(self, body: impl AsRef<[u8]>) -> Self {
+        self.robots_reply(Reply::text(body))
+    }
+
+    pub fn robots_reply(self, reply: Reply) -> Self {
+        self.change(|site| site.robots = Some(reply))
+    }
+
+    pub fn page(self, target: &str, reply: Reply) -> Self {
+        self.change(|site| {
+            site.pages.insert(target.to_owned(), reply);
+        })
+    }
+
+    pub fn certificate(self, certificate: Certificate) -> Self {
+        self.change(|site| site.certificate = certificate)
+    }
+
+    /// Does not offer HTTP/2.
+    pub fn http1_only(self) -> Self {
+        self.change(|site| site.http1_only = true)
+    }
+}

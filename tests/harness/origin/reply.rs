@@ -1,0 +1,165 @@
+//! What an origin answers: a status, fields, and a body as a series of steps, so that an answer can stall, break off or lie.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+/// A door that a test opens while an answer, or a client, waits at it.
+#[derive(Clone, Debug)]
+pub struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    pub fn closed() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+
+    pub fn open(&self) {
+        self.0.add_permits(Semaphore::MAX_PERMITS / 4);
+    }
+
+    pub async fn passed(&self) {
+        let _permit = self
+            .0
+            .acquire()
+            .await
+            .expect("a gate's semaphore is never closed");
+    }
+}
+
+/// One step of sending a body.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Bytes(Vec<u8>),
+    /// That many bytes of a fixed pattern (`pattern_byte`), made as they are sent.
+    Pattern(u64),
+    Wait(Gate),
+    /// Nothing more is sent, and nothing closed.
+    Hang,
+    /// HTTP/1.1: a TCP reset. HTTP/2: RST_STREAM.
+    Reset,
+    /// HTTP/1.1: an orderly close here, whatever was promised.
+    Close,
+    /// After a 101: sends back what it reads.
+    Echo,
+}
+
+/// How an HTTP/1.1 answer says where its body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    Length,
+    Chunked,
+    UntilClose,
+    /// The steps are the whole answer, head included.
+    Raw,
+}
+
+/// One scripted answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub framing: Framing,
+    pub claimed_length: Option<u64>,
+    pub steps: Vec<Step>,
+    pub trailers: Vec<(String, String)>,
+    /// Answers before the request's body was read.
+    pub early: bool,
+}
+
+/// The byte at `offset` of a patterned body; a prime period, so that lost or doubled buffers show.
+pub fn pattern_byte(offset: u64) -> u8 {
+    (offset % 251) as u8
+}
+
+/// Where a patterned body of `length` bytes is cut for sending.
+pub fn pattern_pieces(length: u64) -> impl Iterator<Item = (u64, u64)> {
+    const PIECE: u64 = 65_536;
+    (0..length.div_ceil(PIECE)).map(move |piece| (piece * PIECE, ((piece + 1) * PIECE).min(length)))
+}
+
+impl Reply {
+    pub fn new(status: u16) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            framing: Framing::Length,
+            claimed_length: None,
+            steps: Vec::new(),
+            trailers: Vec::new(),
+            early: false,
+        }
+    }
+
+    pub fn text(body: impl AsRef<[u8]>) -> Self {
+        Self::new(200)
+            .header("Content-Type", "text/plain")
+            .body(body)
+    }
+
+    pub fn html(body: impl AsRef<[u8]>) -> Self {
+        Self::new(200)
+            .header("Content-Type", "text/html; charset=utf-8")
+            .body(body)
+    }
+
+    pub fn redirect(status: u16, location: &str) -> Self {
+        Self::new(status).header("Location", location)
+    }
+
+    /// Exactly these bytes, then `end` (`Close`, `Reset`, `Hang`).
+    pub fn raw(bytes: impl AsRef<[u8]>, end: Step) -> Self {
+        let mut reply = Self::new(0).body(bytes).step(end);
+        reply.framing = Framing::Raw;
+        reply
+    }
+
+    /// No answer at all: the request is read, then `end` happens.
+    pub fn nothing(end: Step) -> Self {
+        Self::raw("", end)
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn body(self, bytes: impl AsRef<[u8]>) -> Self {
+        self.step(Step::Bytes(bytes.as_ref().to_vec()))
+    }
+
+    pub fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.framing = framing;
+        self
+    }
+
+    pub fn claims_length(mut self, bytes: u64) -> Self {
+        self.claimed_length = Some(bytes);
+        self
+    }
+
+    pub fn trailer(mut self, name: &str, value: &str) -> Self {
+        self.trailers.push((name.to_owned(), value.to_owned()));
+        self.framing = Framing::Chunked;
+        self
+    }
+
+    pub fn early(mut self) -> Self {
+        self.early = true;
+        self
+    }
+
+    /// Bytes that the steps send, or what the test wants claimed.
+    pub fn length(&self) -> u64 {
+        let sent = self.steps.iter().map(|step| match step {
+            Step::Bytes(bytes) => bytes.len() as u64,
+            Step::Pattern(bytes) => *bytes,
+            _ => 0,
+        });
+        self.claimed_length.unwrap_or_else(|| sent.sum())
+    }
+}

@@ -1,0 +1,119 @@
+//! An origin's connection: TLS, good or bad, and the choice of HTTP version.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::{Shared, http1, http2};
+use crate::harness::tls::{self, Certificate};
+
+/// How long a hanging origin keeps its socket; longer than any test lasts.
+pub const HANG: Duration = Duration::from_secs(600);
+
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Makes the coming close a reset.
+    fn reset(&self);
+}
+
+impl Transport for TcpStream {
+    fn reset(&self) {
+        self.set_zero_linger()
+            .expect("SO_LINGER can be set on TCP sockets");
+    }
+}
+
+impl Transport for TlsStream<TcpStream> {
+    fn reset(&self) {
+        self.get_ref().0.reset();
+    }
+}
+
+/// What is the same for all requests of one connection.
+#[derive(Clone)]
+pub struct Connection {
+    pub number: usize,
+    pub scheme: &'static str,
+    pub sni: Option<String>,
+    pub shared: Arc<Shared>,
+}
+
+/// Serves one connection to its end. What goes wrong is the client's to notice: a test asserts on what arrived.
+pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, shared: Arc<Shared>) {
+    let mut connection = Connection {
+        number,
+        scheme,
+        sni: None,
+        shared,
+    };
+    stream
+        .set_nodelay(true)
+        .expect("TCP_NODELAY can be set on TCP sockets");
+    let _ended = match scheme {
+        "http" => http1::serve(stream, &connection).await,
+        _ => match accept_tls(stream, &mut connection).await {
+            Ok(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2") => {
+                http2::serve(tls, &connection).await
+            }
+            Ok(tls) => http1::serve(tls, &connection).await,
+            Err(error) => Err(error),
+        },
+    };
+}
+
+async fn accept_tls(
+    mut stream: TcpStream,
+    connection: &mut Connection,
+) -> io::Result<TlsStream<TcpStream>> {
+    let mut first = [0; 1];
+    stream.peek(&mut first).await?;
+    if first[0] != 22 {
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+            .await?;
+        return Err(io::Error::other(
+            "a client spoke plain text on the TLS port",
+        ));
+    }
+    let address = stream.local_addr()?;
+    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+    connection.sni = start.client_hello().server_name().map(str::to_owned);
+    let host = connection
+        .sni
+        .clone()
+        .unwrap_or_else(|| address.ip().to_string());
+    let site = connection.shared.site(&host);
+    match site.certificate {
+        Certificate::Alert => return break_handshake(start, &[21, 3, 3, 0, 2, 2, 40]).await,
+        Certificate::PlainText => {
+            return break_handshake(start, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+        _ => {}
+    }
+    let protocols: &[&str] = if site.http1_only {
+        &["http/1.1"]
+    } else {
+        &["h2", "http/1.1"]
+    };
+    start
+        .into_stream(Arc::new(tls::server_config(
+            &host,
+            site.certificate,
+            protocols,
+        )))
+        .await
+}
+
+/// Answers the ClientHello with these bytes and closes: 21 is the record type alert, 40 is handshake_failure.
+async fn break_handshake<T>(
+    mut start: tokio_rustls::StartHandshake<TcpStream>,
+    bytes: &[u8],
+) -> io::Result<T> {
+    start.io.write_all(bytes).await?;
+    start.io.shutdown().await?;
+    Err(io::Error::other("the handshake was broken on purpose"))
+}

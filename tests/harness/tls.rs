@@ -1,0 +1,132 @@
+//! Certificates: a test CA that the proxy is told to trust, another one that it is not, and leaves made on demand, good or bad.
+
+use std::sync::{Arc, OnceLock};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// What is wrong with the TLS of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certificate {
+    #[default]
+    Good,
+    Expired,
+    NotYetValid,
+    OtherName,
+    SelfSigned,
+    UnknownAuthority,
+    /// The origin answers the ClientHello with a fatal alert.
+    Alert,
+    /// The origin answers the ClientHello in plain HTTP.
+    PlainText,
+}
+
+/// A CA of the tests, never of the proxy.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub pem: String,
+}
+
+impl Authority {
+    /// The CA whose certificate the harness puts into `upstream.extra_roots`.
+    pub fn trusted() -> &'static Self {
+        static TRUSTED: OnceLock<Authority> = OnceLock::new();
+        TRUSTED.get_or_init(|| Self::new("wayleave test root"))
+    }
+
+    fn unknown() -> &'static Self {
+        static UNKNOWN: OnceLock<Authority> = OnceLock::new();
+        UNKNOWN.get_or_init(|| Self::new("a root nobody trusts"))
+    }
+
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().expect("P-256 keys can be generated");
+        let certificate = params
+            .self_signed(&key)
+            .expect("the parameters are complete");
+        Self {
+            pem: certificate.pem(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+}
+
+/// TLS settings of an origin that answers as `host`, offering `protocols` by ALPN.
+pub fn server_config(host: &str, certificate: Certificate, protocols: &[&str]) -> ServerConfig {
+    let (chain, key) = leaf(host, certificate);
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .expect("the key belongs to the certificate");
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    config
+}
+
+fn leaf(
+    host: &str,
+    certificate: Certificate,
+) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let name = if certificate == Certificate::OtherName {
+        "other.invalid"
+    } else {
+        host
+    };
+    let mut params =
+        CertificateParams::new(vec![name.to_owned()]).expect("host names and addresses are valid");
+    params.distinguished_name.push(DnType::CommonName, "origin");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    match certificate {
+        Certificate::Expired => {
+            params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        }
+        Certificate::NotYetValid => params.not_before = rcgen::date_time_ymd(3000, 1, 1),
+        _ => {}
+    }
+    let key = KeyPair::generate().expect("P-256 keys can be generated");
+    let made = match certificate {
+        Certificate::SelfSigned => params.self_signed(&key),
+        Certificate::UnknownAuthority => params.signed_by(&key, &Authority::unknown().issuer),
+        _ => params.signed_by(&key, &Authority::trusted().issuer),
+    };
+    let key = PrivateKeyDer::try_from(key.serialize_der()).expect("rcgen writes PKCS #8");
+    (
+        vec![made.expect("the parameters are complete").der().clone()],
+        key,
+    )
+}
+
+/// TLS settings of a client that trusts the CA in `ca_pem` and nothing else.
+pub fn client_config(ca_pem: &[u8], protocols: &[&str]) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem) {
+        roots
+            .add(certificate.expect("the CA file holds PEM"))
+            .expect("the CA's certificate can be parsed");
+    }
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols
+        .iter()
+        .map(|name| name.as_bytes().to_vec())
+        .collect();
+    Arc::new(config)
+}

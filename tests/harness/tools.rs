@@ -1,0 +1,136 @@
+//! Programs of other people: where `make test` puts them, and running them with a deadline.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The top of the project.
+pub fn project() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package lies in the project")
+}
+
+fn installed(variable: &str, default: &str) -> PathBuf {
+    std::env::var_os(variable).map_or_else(|| project().join(default), PathBuf::from)
+}
+
+/// The Python of the virtual environment that has tests/clients/requirements.txt.
+#[track_caller]
+pub fn python() -> PathBuf {
+    let python = installed("WAYLEAVE_TEST_VENV", "target/venv").join("bin/python");
+    assert!(
+        python.exists(),
+        "{} is missing: `make test` installs what the tests need",
+        python.display()
+    );
+    python
+}
+
+/// The directory whose `node_modules` has tests/clients/package.json.
+#[track_caller]
+pub fn node_modules() -> PathBuf {
+    let modules = installed("WAYLEAVE_TEST_NPM", "target/npm").join("node_modules");
+    assert!(
+        modules.exists(),
+        "{} is missing: `make test` installs what the tests need",
+        modules.display()
+    );
+    modules
+}
+
+/// A program on PATH.
+#[track_caller]
+pub fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file());
+    found.unwrap_or_else(|| panic!("`{name}` is missing: `make test` installs what the tests need"))
+}
+
+/// A command without any proxy or CA setting of whoever runs the tests.
+pub fn clean(program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(program.as_ref());
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+        command
+            .env_remove(name)
+            .env_remove(name.to_ascii_lowercase());
+    }
+    for name in [
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "CURL_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "NODE_OPTIONS",
+        "JAVA_TOOL_OPTIONS",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs to the end, feeding `input`; kills and fails after `limit`.
+#[track_caller]
+pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Output {
+    let shown = format!("{command:?}");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{shown} cannot be started: {error}"));
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        // A program that does not read its input is no failure of the test.
+        let _ignored = stdin.write_all(&input);
+    });
+    let stdout = read_all(child.stdout.take().expect("piped"));
+    let stderr = read_all(child.stderr.take().expect("piped"));
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be asked") {
+            break status;
+        }
+        if started.elapsed() > limit {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a killed child can be waited for");
+            let output = String::from_utf8_lossy(&stderr.join().expect("reading does not panic"))
+                .into_owned();
+            panic!("{shown} did not end within {limit:?}: {output}");
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    };
+    writer.join().expect("writing does not panic");
+    let join = |reader: JoinHandle<Vec<u8>>| reader.join().expect("reading does not panic");
+    Output {
+        status,
+        stdout: join(stdout),
+        stderr: join(stderr),
+    }
+}
+
+/// Runs a program that must succeed, and returns its standard output.
+#[track_caller]
+pub fn output_of(command: &mut Command, input: &[u8], limit: Duration) -> String {
+    let output = run(command, input, limit);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?} ended with {}:\n{stderr}",
+        output.status
+    );
+    String::from_utf8(output.stdout).expect("the output is text")
+}
+
+fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("a pipe can be read");
+        bytes
+    })
+}

@@ -1,0 +1,18 @@
+//! The target `integration`, owned by proxy/Cargo.toml: wayleave from the outside, by topic.
+
+#![allow(
+    unreachable_pub,
+    reason = "nothing can be reached from outside a test binary; pub marks what topics may use"
+)]
+
+mod harness;
+
+mod admin;
+mod connect;
+mod crawl;
+mod faults;
+mod forward;
+mod refuse;
+mod robots;
+mod selftest;
+mod shutdown;

@@ -1,0 +1,532 @@
+//! Refusals: each row of the contract whole, and that nothing of a refused request reaches an origin.
+
+use crate::harness::client::raw;
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+
+#[test]
+fn a_disallowed_request_is_refused_with_line_and_rule() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("# ours\nUser-agent: *\nAllow: /private/ok\nDisallow: /private # keep out\n");
+    let proxy = Wayleave::start(&origin);
+    proxy.get("http://shop.test/private/a").expect_disallowed(
+        "http://shop.test/robots.txt",
+        4,
+        "Disallow: /private",
+    );
+    proxy.get("https://shop.test/private/a").expect_disallowed(
+        "https://shop.test/robots.txt",
+        4,
+        "Disallow: /private",
+    );
+    assert_eq!(proxy.get("http://shop.test/private/ok").status, 200);
+    assert_eq!(
+        origin.seen(),
+        [
+            "GET http://shop.test/robots.txt",
+            "GET https://shop.test/robots.txt",
+            "GET http://shop.test/private/ok"
+        ]
+    );
+}
+
+#[test]
+fn every_method_is_refused_and_no_body_leaves() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /\n");
+    let proxy = Wayleave::start(&origin);
+    for method in [
+        "GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND",
+    ] {
+        let answer = proxy.exchange(&Ask::new(method, "http://shop.test/a").body("payload"));
+        answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /");
+    }
+    let head = proxy.exchange(&Ask::new("HEAD", "http://shop.test/a"));
+    assert_eq!(
+        (head.status, head.reason.as_str(), head.body.len()),
+        (403, "Disallowed by robots.txt", 0)
+    );
+    assert_eq!(head.proxy_status().error, "http_request_denied");
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
+}
+
+#[test]
+fn each_refusal_has_an_id_of_its_own() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /\n");
+    let proxy = Wayleave::start(&origin);
+    let id = || {
+        proxy.get("http://shop.test/a").json()["decision_id"]
+            .as_str()
+            .expect("a string")
+            .to_owned()
+    };
+    let (first, second) = (id(), id());
+    assert_ne!(first, second);
+    assert!(
+        proxy.log().contains(&first),
+        "the log's event names the decision"
+    );
+}
+
+#[test]
+fn a_crawler_is_named_by_its_user_agent() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: MJ12bot\nDisallow: /mj\n\nUser-agent: *\nDisallow: /\n");
+    let proxy = Wayleave::start(&origin);
+    let status = |agent: &str, path: &str| {
+        proxy
+            .exchange(&Ask::get(&format!("http://shop.test{path}")).agent(agent))
+            .status
+    };
+    for agent in [
+        "GoodBot/2.1",
+        "goodbot",
+        "Mozilla/5.0 (compatible; GoodBot/2.1; +http://good.test/bot)",
+        "GoodBot/1 (+mailto:a@b)",
+    ] {
+        assert_eq!(status(agent, "/a"), 200, "{agent}");
+    }
+    for agent in [
+        "GoodBotNews/1.0",
+        "OtherBot",
+        "Mozilla/5.0 (compatible; OtherBot/1.0; like GoodBot)",
+        "curl/8.0",
+    ] {
+        assert_eq!(status(agent, "/a"), 403, "{agent}");
+    }
+    assert_eq!(
+        (
+            status("MJ12bot/v1.4.8", "/mj"),
+            status("MJ12bot/v1.4.8", "/a")
+        ),
+        (403, 200)
+    );
+}
+
+#[test]
+fn a_request_without_a_user_agent_obeys_the_group_for_all() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: GoodBot\nAllow: /\n\nUser-agent: *\nDisallow: /no\n");
+    let proxy = Wayleave::start(&origin);
+    let refused = raw(
+        proxy.proxy,
+        "GET http://shop.test/no HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+    )
+    .expect("an answer");
+    refused.expect_disallowed("http://shop.test/robots.txt", 5, "Disallow: /no");
+    let allowed = raw(
+        proxy.proxy,
+        "GET http://shop.test/yes HTTP/1.1\r\nHost: shop.test\r\nConnection: close\r\n\r\n",
+    )
+    .expect("an answer");
+    assert_eq!(allowed.status, 200);
+}
+
+#[test]
+fn every_spelling_of_a_disallowed_path_is_refused() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\nDisallow: /b%61r\nDisallow: /*.php$\n");
+    let proxy = Wayleave::start(&origin);
+    let spellings = [
+        "/private",
+        "/%70rivate",
+        "/%70%72ivate/x",
+        "/a/../private",
+        "/./private",
+        "/a/./.././private/",
+        "/a/%2e%2e/private",
+        "/a/%2E./private",
+        "/bar",
+        "/b%61r",
+        "/b%61%72",
+        "/x.php",
+        "/x%2Ephp",
+        "/x.ph%70",
+    ];
+    for path in spellings {
+        let answer = proxy.get(&format!("http://shop.test{path}"));
+        assert_eq!(answer.status, 403, "{path}");
+        assert_eq!(answer.json()["robots_url"], "http://shop.test/robots.txt");
+    }
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
+    for path in [
+        "/priv%2Fate",
+        "/PRIVATE",
+        "/x.php5",
+        "/barn/../ba",
+        "/?private",
+    ] {
+        assert_eq!(
+            proxy.get(&format!("http://shop.test{path}")).status,
+            200,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn an_internal_address_is_refused_before_anything_is_dialled() {
+    let origin = Origin::start();
+    let internal = Origin::start_at("127.0.0.2");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve_to("internal.test", &internal)
+    });
+    let port = internal.http.port();
+    let urls = [
+        "http://internal.test/".to_owned(),
+        "http://internal.test/robots.txt".to_owned(),
+        "https://internal.test/".to_owned(),
+        format!("http://127.0.0.2:{port}/"),
+        format!("http://[::ffff:127.0.0.2]:{port}/"),
+        "http://10.0.0.1/".to_owned(),
+        "http://192.168.0.1/".to_owned(),
+        "http://172.16.0.1/".to_owned(),
+        "http://169.254.169.254/latest/meta-data/".to_owned(),
+        "http://100.64.0.1/".to_owned(),
+        "http://0.0.0.0/".to_owned(),
+        format!("http://[::1]:{port}/"),
+        "http://[fd00::1]/".to_owned(),
+        "http://[fe80::1]/".to_owned(),
+        format!("http://localhost:{port}/"),
+    ];
+    for url in urls {
+        let mut wire = proxy.connect();
+        wire.send(Ask::get(&url).bytes(&url));
+        let problem = wire.response().expect_refusal(
+            502,
+            Some("Prohibited address"),
+            "destination_ip_prohibited",
+        );
+        assert!(problem["retry_after"].is_null(), "{url}: {problem}");
+    }
+    assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
+    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
+}
+
+#[test]
+fn other_spellings_of_an_internal_address_reach_nothing() {
+    let origin = Origin::start();
+    let internal = Origin::start_at("127.0.0.2");
+    let proxy = Wayleave::start(&origin);
+    for host in ["2130706434", "0x7f000002", "0177.0.0.2", "127.2", "127.0.2"] {
+        let url = format!("http://{host}:{}/", internal.http.port());
+        let answer = proxy.get(&url);
+        assert!(
+            matches!(answer.status, 400 | 502 | 503),
+            "{url}: {answer:?}"
+        );
+    }
+    assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
+}
+
+#[test]
+fn an_internal_address_behind_a_tunnel_is_refused() {
+    let origin = Origin::start();
+    let internal = Origin::start_at("127.0.0.2");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve_to("internal.test", &internal)
+    });
+    let mut wire = proxy.connect();
+    let answer = wire.connect_tunnel("internal.test:443");
+    if answer.status == 200 {
+        let secured = wire
+            .start_tls("internal.test", &proxy.ca_pem(), &["http/1.1"])
+            .expect("trusted");
+        let mut wire = secured.wire;
+        wire.send(Ask::get("https://internal.test/a").bytes("/a"));
+        wire.response().expect_refusal(
+            502,
+            Some("Prohibited address"),
+            "destination_ip_prohibited",
+        );
+    } else {
+        answer.expect_refusal(502, Some("Prohibited address"), "destination_ip_prohibited");
+    }
+    assert_eq!(internal.connections(), 0);
+}
+
+#[test]
+fn other_schemes_are_not_implemented() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for url in [
+        "ftp://shop.test/pub/a",
+        "gopher://shop.test/",
+        "ws://shop.test/",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+    ] {
+        let answer = raw(
+            proxy.proxy,
+            format!("GET {url} HTTP/1.1\r\nHost: shop.test\r\n\r\n"),
+        )
+        .expect("an answer");
+        answer.expect_refusal(501, None, "http_request_error");
+    }
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn a_loop_is_detected_by_via() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for via in [
+        "1.1 wayleave",
+        "1.0 fred, 1.1 wayleave (0.1)",
+        "HTTP/2 wayleave, 1.1 other",
+    ] {
+        let answer = proxy.exchange(&Ask::get("http://shop.test/a").header("Via", via));
+        answer.expect_refusal(502, None, "proxy_loop_detected");
+    }
+    assert_eq!(origin.connections(), 0);
+    assert_eq!(
+        proxy
+            .exchange(
+                &Ask::get("http://shop.test/a").header("Via", "1.1 wayleaver, 1.1 not-wayleave")
+            )
+            .status,
+        200
+    );
+}
+
+#[test]
+fn a_proxy_that_points_at_itself_ends_in_a_refusal() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let url = format!("http://{}/", proxy.proxy);
+    let answer = proxy.get(&url);
+    assert!((400..600).contains(&answer.status), "{answer:?}");
+    assert_eq!(proxy.admin_get("/livez").status, 200);
+}
+
+#[test]
+fn the_pseudonym_of_the_configuration_is_used() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.set("proxy.name", "\"edge-7\""));
+    assert_eq!(
+        proxy.get("http://shop.test/a").header("via"),
+        Some("1.1 edge-7")
+    );
+    let refused = proxy.exchange(&Ask::get("http://shop.test/a").header("Via", "1.1 edge-7"));
+    assert_eq!(
+        (refused.status, refused.proxy_status().proxy.as_str()),
+        (502, "edge-7")
+    );
+}
+
+#[test]
+fn the_connection_bound_is_answered_with_503() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.max_connections", "2")
+    });
+    let mut first = proxy.connect();
+    let mut second = proxy.connect();
+    for wire in [&mut first, &mut second] {
+        wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+        assert_eq!(wire.response().status, 200);
+    }
+    let answer = proxy.get("http://shop.test/a");
+    answer.expect_refusal(503, None, "connection_limit_reached");
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    drop(first);
+    crate::harness::eventually("a place is free again", || {
+        proxy.get("http://shop.test/a").status == 200
+    });
+}
+
+/// Checks a request that must not be understood: 400 (or `status`), closed, and nothing at the origin.
+#[track_caller]
+fn expect_rejected(proxy: &Wayleave, origin: &Origin, bytes: &[u8], statuses: &[u16]) {
+    let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+    let mut wire = proxy.connect();
+    // The proxy may answer and close before it has read everything.
+    let _maybe_closed = wire.try_send(bytes);
+    let answer = wire
+        .try_response(false)
+        .unwrap_or_else(|error| panic!("{shown}: {error}"))
+        .unwrap_or_else(|| panic!("{shown}: no answer"));
+    assert!(
+        statuses.contains(&answer.status),
+        "{shown:?}: {} {}",
+        answer.status,
+        answer.text()
+    );
+    answer.expect_refusal(answer.status, None, "http_request_error");
+    wire.expect_close();
+    assert_eq!(
+        origin
+            .seen()
+            .iter()
+            .filter(|line| !line.ends_with("/robots.txt"))
+            .count(),
+        0,
+        "{shown:?}: {:?}",
+        origin.seen()
+    );
+}
+
+#[test]
+fn ambiguous_bodies_are_refused_and_the_connection_closes() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let framings = [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 5\r\nContent-Length: 5",
+        "Content-Length: 5, 5",
+        "Content-Length: +5",
+        "Content-Length: -5",
+        "Content-Length: 0x5",
+        "Content-Length: 5 5",
+        "Content-Length: ",
+        "Content-Length: 99999999999999999999",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked, gzip",
+        "Transfer-Encoding: chunked, chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: \u{b}chunked",
+        "Transfer-Encoding : chunked",
+        "Content-Length : 5",
+        "X: y\n Content-Length: 5",
+        "X: y\r\n folded",
+        "Content-Length: 5\nX: y",
+        "X: a\rb",
+        "X: a\0b",
+        "Bad Name: x",
+        ": x",
+        "X",
+    ];
+    for framing in framings {
+        let request = format!(
+            "POST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\n{framing}\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET http://shop.test/smuggled HTTP/1.1\r\nHost: shop.test\r\n\r\n"
+        );
+        expect_rejected(&proxy, &origin, request.as_bytes(), &[400, 501]);
+    }
+}
+
+#[test]
+fn malformed_heads_are_refused_and_the_connection_closes() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let heads: [&[u8]; 26] = [
+        b"GET http://shop.test/a b HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a\tb HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a\0b HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a\x7f HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET  http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a  HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a HTTP/1.1\nHost: shop.test\n\n",
+        b"GET http://shop.test/a HTTP/1.1\r\nHost: shop.test\n\r\n",
+        b"GET http://shop.test/a HTTP/1.1\r\n\r\n",
+        b"GET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nHost: other.test\r\n\r\n",
+        b"GET http://shop.test/a HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET http://shop.test/a HTTP/2.0\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a HTTP/1.2x\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test/a\r\nHost: shop.test\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET * HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http:///a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test:0x50/a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test:99999/a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://a@b@shop.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"GET http://shop.test\\@other.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"G\xc3\x84T http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"CONNECT shop.test HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"CONNECT http://shop.test:443/ HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        b"CONNECT shop.test:443/path HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+    ];
+    for head in heads {
+        expect_rejected(&proxy, &origin, head, &[400, 505]);
+    }
+    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
+}
+
+#[test]
+fn a_head_without_end_is_refused() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let mut long = b"GET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nX: ".to_vec();
+    long.extend(vec![b'x'; 1 << 20]);
+    expect_rejected(&proxy, &origin, &long, &[400, 431]);
+    let mut many = b"GET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\n".to_vec();
+    for number in 0..20_000 {
+        many.extend(format!("X-{number}: y\r\n").as_bytes());
+    }
+    expect_rejected(&proxy, &origin, &many, &[400, 431]);
+}
+
+#[test]
+fn a_head_that_comes_too_slowly_is_refused() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.header_timeout", "\"1s\"")
+    });
+    let mut wire = proxy.connect();
+    wire.send("GET http://shop.test/a HTTP/1.1\r\nHost: sh");
+    let answer = wire.try_response(false).expect("an orderly end");
+    if let Some(answer) = answer {
+        answer.expect_refusal(408, None, "http_request_error");
+    }
+    wire.expect_close();
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn a_broken_chunk_ends_the_connection_and_hides_no_request() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for chunks in [
+        "zz\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhelloXX\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "ffffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\n0\n\n",
+    ] {
+        let mut wire = proxy.connect();
+        let head = "POST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let next = "GET http://shop.test/smuggled HTTP/1.1\r\nHost: shop.test\r\n\r\n";
+        let _maybe_closed = wire.try_send(format!("{head}{chunks}{next}"));
+        if let Ok(Some(answer)) = wire.try_response(false) {
+            assert!(
+                (400..600).contains(&answer.status),
+                "{chunks:?}: {answer:?}"
+            );
+        }
+        wire.expect_close();
+    }
+    assert!(
+        !origin.seen().iter().any(|line| line.contains("smuggled")),
+        "{:?}",
+        origin.seen()
+    );
+}
+
+#[test]
+fn a_connection_that_only_opens_is_no_request() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    wire.end_sending();
+    wire.expect_close();
+    let mut blank = proxy.connect();
+    // RFC 9112 section 2.2: an empty line before the request line is to be ignored.
+    blank.send("\r\nGET http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\n");
+    assert_eq!(blank.response().status, 200);
+    origin.site("shop.test").page("/x", Reply::text("x"));
+    assert_eq!(proxy.metric("wayleave_requests_total", &[]), 1.0);
+}

@@ -1,0 +1,605 @@
+//! Fetching robots.txt: how often, from where, and what each way of failing means (RFC 9309 sections 2.3 and 2.4).
+
+use crate::harness::dns::{Answer, NameServer};
+use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::{Ask, Certificate, Gate, Origin, Reply, Wayleave, eventually};
+
+const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
+
+fn robots_fetches(origin: &Origin) -> usize {
+    origin
+        .requests()
+        .iter()
+        .filter(|request| request.target == "/robots.txt")
+        .count()
+}
+
+#[test]
+fn two_hundred_first_requests_cause_one_fetch() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let slow = Reply::new(200)
+        .header("Content-Type", "text/plain")
+        .step(Step::Wait(gate.clone()))
+        .body(KEEP_OUT);
+    origin
+        .site("shop.test")
+        .robots_reply(slow.framing(Framing::Chunked));
+    let proxy = Wayleave::start(&origin);
+    let mut wires: Vec<_> = (0..200)
+        .map(|number| {
+            let url = format!(
+                "http://shop.test/{}/{number}",
+                if number % 2 == 0 { "open" } else { "private" }
+            );
+            let mut wire = proxy.connect();
+            wire.send(Ask::get(&url).bytes(&url));
+            wire
+        })
+        .collect();
+    let waiting = || {
+        proxy.metric("wayleave_robots_lookups_total", &[("result", "miss")])
+            + proxy.metric("wayleave_robots_lookups_total", &[("result", "joined")])
+    };
+    eventually("all 200 wait for robots.txt", || waiting() == 200.0);
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
+    gate.open();
+    for (number, wire) in wires.iter_mut().enumerate() {
+        assert_eq!(
+            wire.response().status,
+            if number % 2 == 0 { 200 } else { 403 },
+            "request {number}"
+        );
+    }
+    assert_eq!(robots_fetches(&origin), 1);
+    assert_eq!(origin.requests().len(), 101);
+}
+
+#[test]
+fn robots_txt_is_asked_for_by_name() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(KEEP_OUT);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    let fetch = &origin.requests()[0];
+    assert!(
+        fetch
+            .header("user-agent")
+            .is_some_and(|agent| agent.starts_with("wayleave/")),
+        "{fetch:?}"
+    );
+    assert_eq!(
+        (
+            fetch.method.as_str(),
+            fetch.header("cookie"),
+            fetch.header("authorization")
+        ),
+        ("GET", None, None)
+    );
+}
+
+#[test]
+fn robots_txt_itself_is_always_allowed() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /\n");
+    let proxy = Wayleave::start(&origin);
+    let answer = proxy.get("http://shop.test/robots.txt");
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (200, "User-agent: *\nDisallow: /\n")
+    );
+    assert_eq!(proxy.get("http://shop.test/robots.txt.bak").status, 403);
+}
+
+#[test]
+fn schemes_and_ports_are_origins_of_their_own() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve("shop.test:8080", origin.http)
+    });
+    for url in [
+        "http://shop.test/a",
+        "https://shop.test/a",
+        "http://shop.test:8080/a",
+        "http://SHOP.test:80/b",
+        "https://shop.test:443/b",
+    ] {
+        assert_eq!(proxy.get(url).status, 200, "{url}");
+    }
+    let fetched: Vec<_> = origin
+        .seen()
+        .into_iter()
+        .filter(|line| line.ends_with("/robots.txt"))
+        .collect();
+    assert_eq!(
+        fetched,
+        [
+            "GET http://shop.test/robots.txt",
+            "GET https://shop.test/robots.txt",
+            "GET http://shop.test:8080/robots.txt"
+        ]
+    );
+}
+
+#[test]
+fn what_is_unavailable_allows_everything() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for status in [400, 401, 403, 404, 410, 418, 451] {
+        let host = format!("s{status}.test");
+        origin
+            .site(&host)
+            .robots_reply(Reply::new(status).body(KEEP_OUT));
+        assert_eq!(
+            proxy.get(&format!("http://{host}/private")).status,
+            200,
+            "robots.txt answered {status}"
+        );
+        assert_eq!(
+            proxy.get(&format!("http://{host}/private")).status,
+            200,
+            "robots.txt answered {status}"
+        );
+    }
+    assert_eq!(robots_fetches(&origin), 7);
+}
+
+#[test]
+fn what_is_unreachable_refuses_everything_and_is_remembered() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("robots.fetch_timeout", "\"1s\"")
+    });
+    let text = Reply::text(KEEP_OUT);
+    let ways = [
+        ("s429.test", Reply::new(429).header("Retry-After", "5")),
+        ("s500.test", Reply::new(500)),
+        ("s502.test", Reply::new(502)),
+        ("s503.test", Reply::new(503).body(KEEP_OUT)),
+        ("reset.test", Reply::nothing(Step::Reset)),
+        ("closed.test", Reply::nothing(Step::Close)),
+        ("hangs.test", Reply::nothing(Step::Hang)),
+        (
+            "stalls.test",
+            text.clone().claims_length(4096).step(Step::Hang),
+        ),
+        (
+            "short.test",
+            text.clone().claims_length(4096).step(Step::Close),
+        ),
+        (
+            "garbage.test",
+            Reply::raw("<html>this is not HTTP</html>\r\n\r\n", Step::Close),
+        ),
+    ];
+    for (host, reply) in ways {
+        origin.site(host).robots_reply(reply);
+        let robots_url = format!("http://{host}/robots.txt");
+        proxy
+            .get(&format!("http://{host}/a"))
+            .expect_unreachable(&robots_url);
+        let fetches = robots_fetches(&origin);
+        proxy
+            .get(&format!("http://{host}/b"))
+            .expect_unreachable(&robots_url);
+        assert_eq!(
+            robots_fetches(&origin),
+            fetches,
+            "{host}: the failure is remembered for error_ttl"
+        );
+    }
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|line| line.ends_with("/robots.txt")),
+        "{:?}",
+        origin.seen()
+    );
+}
+
+#[test]
+fn bad_tls_makes_robots_txt_unreachable() {
+    use Certificate::{
+        Alert, Expired, NotYetValid, OtherName, PlainText, SelfSigned, UnknownAuthority,
+    };
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for certificate in [
+        Expired,
+        NotYetValid,
+        OtherName,
+        SelfSigned,
+        UnknownAuthority,
+        Alert,
+        PlainText,
+    ] {
+        let host = format!("{certificate:?}.test").to_ascii_lowercase();
+        origin.site(&host).certificate(certificate);
+        proxy
+            .get(&format!("https://{host}/a"))
+            .expect_unreachable(&format!("https://{host}/robots.txt"));
+    }
+    assert_eq!(origin.seen(), [String::new(); 0]);
+}
+
+#[test]
+fn a_dead_network_makes_robots_txt_unreachable() {
+    let origin = Origin::start();
+    let gone = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve_to("gone.example", &gone)
+    });
+    gone.stop_listening();
+    proxy
+        .get("http://gone.example/a")
+        .expect_unreachable("http://gone.example/robots.txt");
+    proxy
+        .get("https://gone.example/a")
+        .expect_unreachable("https://gone.example/robots.txt");
+}
+
+#[test]
+fn a_name_that_does_not_resolve_makes_robots_txt_unreachable() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    names.say("broken.example", Answer::ServerFailure);
+    names.say("silent.example", Answer::Silence);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .set("robots.fetch_timeout", "\"2s\"")
+    });
+    for host in ["nowhere.example", "broken.example", "silent.example"] {
+        proxy
+            .get(&format!("http://{host}/a"))
+            .expect_unreachable(&format!("http://{host}/robots.txt"));
+    }
+}
+
+#[test]
+fn names_are_asked_of_the_configured_servers() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    names.say(
+        "shop.example",
+        Answer::Addresses(vec![[127, 0, 0, 1].into()]),
+    );
+    names.say(
+        "inner.example",
+        Answer::Addresses(vec![[127, 0, 0, 2].into()]),
+    );
+    names.say(
+        "mixed.example",
+        Answer::Addresses(vec![[127, 0, 0, 2].into(), [10, 0, 0, 1].into()]),
+    );
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("dns.servers", &format!("[\"{}\"]", names.address))
+    });
+    let port = origin.http.port();
+    assert_eq!(
+        proxy.get(&format!("http://shop.example:{port}/a")).status,
+        200
+    );
+    assert_eq!(
+        origin.seen()[1],
+        format!("GET http://shop.example:{port}/a")
+    );
+    for host in ["inner.example", "mixed.example"] {
+        proxy
+            .get(&format!("http://{host}:{port}/a"))
+            .expect_refusal(502, Some("Prohibited address"), "destination_ip_prohibited");
+    }
+}
+
+#[test]
+fn five_redirects_across_hosts_are_followed_and_bind_the_first() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots_reply(Reply::redirect(301, "http://a.test/robots.txt"));
+    origin
+        .site("a.test")
+        .robots_reply(Reply::redirect(302, "https://b.test/elsewhere?x=1"));
+    origin
+        .site("b.test")
+        .page("/elsewhere?x=1", Reply::redirect(303, "/again"));
+    origin
+        .site("b.test")
+        .page("/again", Reply::redirect(307, "//c.test/robots.txt"));
+    origin
+        .site("c.test")
+        .robots_reply(Reply::redirect(308, "http://d.test/final"));
+    origin.site("d.test").page("/final", Reply::text(KEEP_OUT));
+    let proxy = Wayleave::start(&origin);
+    proxy.get("http://shop.test/private").expect_disallowed(
+        "http://shop.test/robots.txt",
+        2,
+        "Disallow: /private",
+    );
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    assert_eq!(
+        origin.seen(),
+        [
+            "GET http://shop.test/robots.txt",
+            "GET http://a.test/robots.txt",
+            "GET https://b.test/elsewhere?x=1",
+            "GET https://b.test/again",
+            "GET https://c.test/robots.txt",
+            "GET http://d.test/final",
+            "GET http://shop.test/a",
+        ]
+    );
+    // The rules were fetched for shop.test; d.test has none of its own.
+    assert_eq!(proxy.get("http://d.test/private").status, 200);
+}
+
+#[test]
+fn a_sixth_redirect_is_not_followed_and_allows() {
+    let origin = Origin::start();
+    for number in 0..9 {
+        origin
+            .site(&format!("r{number}.test"))
+            .robots_reply(Reply::redirect(
+                302,
+                &format!("http://r{}.test/robots.txt", number + 1),
+            ));
+    }
+    origin
+        .site("round.test")
+        .robots_reply(Reply::redirect(302, "http://round.test/robots.txt"));
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://r0.test/private").status, 200);
+    let seen = origin.seen();
+    assert_eq!(
+        seen[5..],
+        [
+            "GET http://r5.test/robots.txt",
+            "GET http://r0.test/private"
+        ],
+        "{seen:?}"
+    );
+    assert_eq!(proxy.get("http://round.test/private").status, 200);
+    assert_eq!(
+        origin
+            .seen()
+            .iter()
+            .filter(|line| line.as_str() == "GET http://round.test/robots.txt")
+            .count(),
+        6
+    );
+}
+
+#[test]
+fn what_a_redirect_ends_in_counts() {
+    let origin = Origin::start();
+    origin
+        .site("missing.test")
+        .robots_reply(Reply::redirect(301, "http://target.test/missing"));
+    origin
+        .site("broken.test")
+        .robots_reply(Reply::redirect(301, "http://target.test/broken"));
+    origin
+        .site("target.test")
+        .page("/missing", Reply::new(404))
+        .page("/broken", Reply::new(500));
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://missing.test/private").status, 200);
+    proxy
+        .get("http://broken.test/private")
+        .expect_unreachable("http://broken.test/robots.txt");
+}
+
+#[test]
+fn a_redirect_to_an_internal_address_is_not_followed() {
+    let origin = Origin::start();
+    let internal = Origin::start_at("127.0.0.2");
+    internal.site("*").robots("User-agent: *\nAllow: /\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.resolve_to("internal.example", &internal)
+    });
+    let locations = [
+        "http://internal.example/robots.txt".to_owned(),
+        format!("http://{}/robots.txt", internal.http),
+        "http://169.254.169.254/robots.txt".to_owned(),
+    ];
+    for (number, location) in locations.iter().enumerate() {
+        let host = format!("lure{number}.test");
+        origin
+            .site(&host)
+            .robots_reply(Reply::redirect(302, location));
+        proxy
+            .get(&format!("http://{host}/a"))
+            .expect_unreachable(&format!("http://{host}/robots.txt"));
+    }
+    assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
+}
+
+#[test]
+fn a_redirect_to_nowhere_does_not_open_the_gate_silently() {
+    let origin = Origin::start();
+    origin
+        .site("ftp.test")
+        .robots_reply(Reply::redirect(302, "ftp://shop.test/robots.txt"));
+    origin
+        .site("file.test")
+        .robots_reply(Reply::redirect(302, "file:///etc/passwd"));
+    origin.site("blank.test").robots_reply(Reply::new(302));
+    let proxy = Wayleave::start(&origin);
+    for host in ["ftp.test", "file.test", "blank.test"] {
+        let answer = proxy.get(&format!("http://{host}/a"));
+        assert!(matches!(answer.status, 200 | 503), "{host}: {answer:?}");
+        if answer.status == 503 {
+            answer.expect_unreachable(&format!("http://{host}/robots.txt"));
+        }
+    }
+    let results: f64 = ["unreachable", "redirect_lost", "unavailable"]
+        .iter()
+        .map(|result| proxy.metric("wayleave_robots_fetches_total", &[("result", result)]))
+        .sum();
+    assert_eq!(results, 3.0, "none of them counts as successful");
+}
+
+#[test]
+fn rules_count_up_to_five_hundred_kibibytes() {
+    let origin = Origin::start();
+    let limit = 500 * 1024;
+    let pad = |length: usize| "#".repeat(length - 1) + "\n";
+    let head = "User-agent: *\n";
+    let rule = "Disallow: /edge\n";
+    let within = format!(
+        "{head}{}{rule}{}Disallow: /beyond\n",
+        pad(limit - head.len() - rule.len()),
+        pad(1000)
+    );
+    origin.site("long.test").robots(&within);
+    let endless = Reply::new(200)
+        .header("Content-Type", "text/plain")
+        .body(format!("{head}{rule}"))
+        .step(Step::Pattern(64 << 20));
+    origin.site("endless.test").robots_reply(endless);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://long.test/edge").status, 403);
+    assert_eq!(proxy.get("http://long.test/beyond").status, 200);
+    let before = proxy.memory_kib("VmHWM");
+    assert_eq!(proxy.get("http://endless.test/edge").status, 403);
+    assert!(
+        proxy.memory_kib("VmHWM") - before < 8 * 1024,
+        "64 MiB of robots.txt are not kept"
+    );
+}
+
+#[test]
+fn a_compressed_robots_txt_is_read() {
+    let origin = Origin::start();
+    // `printf 'User-agent: *\nDisallow: /private\n' | gzip -n9`
+    let gzip = include_bytes!("data/keep-out.gz");
+    origin
+        .site("shop.test")
+        .robots_reply(Reply::text(gzip).header("Content-Encoding", "gzip"));
+    let proxy = Wayleave::start(&origin);
+    let answer = proxy.get("http://shop.test/private");
+    answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+}
+
+#[test]
+fn an_unreachable_robots_txt_is_tried_again_after_error_ttl() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots_reply(Reply::new(503));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("robots.error_ttl", "\"1s\"")
+    });
+    proxy
+        .get("http://shop.test/a")
+        .expect_unreachable("http://shop.test/robots.txt");
+    origin.site("shop.test").robots(KEEP_OUT);
+    eventually("robots.txt is fetched again", || {
+        proxy.get("http://shop.test/a").status == 200
+    });
+    assert_eq!(proxy.get("http://shop.test/private").status, 403);
+}
+
+#[test]
+fn changed_rules_count_once_the_copy_has_aged() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(KEEP_OUT);
+    let proxy = Wayleave::start_with(&origin, |settings| settings.set("robots.max_age", "\"1s\""));
+    assert_eq!(
+        (
+            proxy.get("http://shop.test/a").status,
+            proxy.get("http://shop.test/private").status
+        ),
+        (200, 403)
+    );
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /a\n");
+    eventually("the new rules decide", || {
+        proxy.get("http://shop.test/a").status == 403
+    });
+    assert_eq!(proxy.get("http://shop.test/private").status, 200);
+}
+
+#[test]
+fn an_old_copy_decides_while_the_origin_is_unreachable() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(KEEP_OUT);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("robots.max_age", "\"1s\"")
+            .set("robots.error_ttl", "\"1s\"")
+    });
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    origin.site("shop.test").robots_reply(Reply::new(500));
+    eventually("a fetch has failed", || {
+        let status = proxy.get("http://shop.test/a").status;
+        assert_eq!(status, 200, "the copy still allows");
+        proxy.metric(
+            "wayleave_robots_fetches_total",
+            &[("result", "unreachable")],
+        ) >= 1.0
+    });
+    assert_eq!(
+        (
+            proxy.get("http://shop.test/a").status,
+            proxy.get("http://shop.test/private").status
+        ),
+        (200, 403)
+    );
+}
+
+#[test]
+fn the_longest_match_decides_and_allow_wins_ties() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(
+        "User-agent: ExampleBot\nDisallow: /a\nAllow: /a/b\nDisallow: /a/b/c\nAllow: /tie\nDisallow: /tie\nDisallow: /*.gif$\n\nUser-agent: *\nDisallow: /\n",
+    );
+    let proxy = Wayleave::start(&origin);
+    for (path, status) in [
+        ("/a", 403),
+        ("/a/b", 200),
+        ("/a/b/c", 403),
+        ("/tie", 200),
+        ("/x.gif", 403),
+        ("/x.gif?y", 200),
+        ("/z", 200),
+    ] {
+        assert_eq!(
+            proxy.get(&format!("http://shop.test{path}")).status,
+            status,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_configured_crawler_has_its_own_token_and_dialect() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: NewsBot\nDisallow: /news\n\nUser-agent: *\nDisallow: /\n");
+    origin.site("login.test").robots_reply(Reply::new(401));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table(
+            "[[crawler]]\nname = \"research\"\ntokens = [\"NewsBot-Images\", \"NewsBot\"]\ndialect = \"koster1996\"\nmatch = { user_agent = \"Research\" }\n",
+        )
+    });
+    let status = |url: &str, agent: &str| proxy.exchange(&Ask::get(url).agent(agent)).status;
+    assert_eq!(status("http://shop.test/a", "Research/1.0"), 200);
+    assert_eq!(status("http://shop.test/news", "Research/1.0"), 403);
+    assert_eq!(status("http://shop.test/a", "Stranger/1.0"), 403);
+    assert_eq!(status("http://login.test/a", "Stranger/1.0"), 200);
+    assert_eq!(
+        status("http://login.test/a", "Research/1.0"),
+        403,
+        "the 1996 draft disallows all behind 401"
+    );
+    assert!(
+        proxy.metric(
+            "wayleave_requests_total",
+            &[("crawler", "research"), ("outcome", "refused")]
+        ) >= 2.0
+    );
+}

@@ -1,0 +1,111 @@
+//! The end: exchanges under way are finished, new ones not taken, and what was made stays.
+
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::harness::origin::reply::Step;
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+
+fn slow_origin(gate: &Gate) -> Origin {
+    let origin = Origin::start();
+    let slow = Reply::new(200)
+        .body("first half,")
+        .step(Step::Wait(gate.clone()))
+        .body("second half");
+    origin.site("shop.test").page("/slow", slow);
+    origin
+}
+
+#[test]
+fn sigterm_finishes_what_is_under_way() {
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut proxy = Wayleave::start(&origin);
+    let mut plain = proxy.connect();
+    plain.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    plain.response_head();
+    let mut secret = proxy.tunnel("shop.test:443");
+    secret.send(Ask::get("https://shop.test/slow").bytes("/slow"));
+    secret.response_head();
+    let mut idle = proxy.connect();
+    idle.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    assert_eq!(idle.response().status, 200);
+
+    proxy.signal("TERM");
+    eventually("new connections are refused", || {
+        TcpStream::connect(proxy.proxy).is_err()
+    });
+    idle.expect_close();
+    assert!(proxy.is_running(), "it ended while downloads ran");
+    gate.open();
+    assert_eq!(plain.bytes(22), b"first half,second half");
+    assert_eq!(secret.bytes(22), b"first half,second half");
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn sigint_ends_an_idle_proxy_at_once() {
+    let origin = Origin::start();
+    let mut proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.shutdown_grace", "\"1h\"")
+    });
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    proxy.signal("INT");
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn the_grace_is_bounded() {
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.shutdown_grace", "\"1s\"")
+    });
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    let mut head = wire.response_head();
+    proxy.signal("TERM");
+    assert_eq!(proxy.wait().code(), Some(0));
+    assert!(
+        wire.counted_body(&mut head).is_err(),
+        "the answer was cut, and shows it"
+    );
+}
+
+#[test]
+fn waiting_requests_are_answered_before_the_end() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let robots = Reply::new(200)
+        .step(Step::Wait(gate.clone()))
+        .body("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots_reply(robots);
+    let mut proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://shop.test/private").bytes("http://shop.test/private"));
+    origin.wait_for_target("/robots.txt");
+    proxy.signal("TERM");
+    eventually("new connections are refused", || {
+        TcpStream::connect(proxy.proxy).is_err()
+    });
+    gate.open();
+    assert_eq!(wire.response().status, 403);
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
+fn the_ca_outlives_the_process_and_its_key_is_private() {
+    let origin = Origin::start();
+    let first = Wayleave::start(&origin);
+    let pem = first.ca_pem();
+    let key = first.ca_file().with_file_name("ca.key");
+    let mode = std::fs::metadata(&key)
+        .expect("the key is beside the certificate")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (dir, settings) = first.stop();
+    let second = Wayleave::start_in(dir, settings);
+    assert_eq!(second.ca_pem(), pem);
+    assert_eq!(second.get("https://shop.test/a").status, 200);
+}
