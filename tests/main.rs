@@ -8,6 +8,7 @@
 mod harness;
 
 mod admin;
+mod check;
 mod cli;
 mod clients;
 mod config;

@@ -28,7 +28,7 @@ use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
-use crate::robots::{self, FetchOptions, HttpFetch, Robots};
+use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
@@ -65,8 +65,9 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
+    let flow = Arc::new(flow);
     let listener = Arc::new(Listener {
-        flow: Arc::new(flow),
+        flow: Arc::clone(&flow),
         slots: Arc::new(Semaphore::new(config.proxy.max_connections)),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
@@ -74,7 +75,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let admin = Admin {
         metrics,
-        flow: Arc::clone(&listener.flow),
+        flow: Arc::clone(&flow),
         decisions: Arc::clone(&decisions),
         certificate_pem: authority.certificate_pem().into(),
         proxy: dialable(listeners[0].local_addr()?),
@@ -95,6 +96,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
+    flow.robots.close().await;
     decisions.close();
     ended
 }
@@ -128,7 +130,7 @@ fn build(
     .context("reading the system's DNS configuration")?;
     let egress = Arc::new(egress);
     let tls = tls_config(&config.upstream)?;
-    let (robots, refresh) = start_robots(&config.robots, &egress, &tls, metrics);
+    let (robots, refresh) = start_robots(config, &egress, &tls, metrics)?;
     let upstream = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
         response_timeout: config.upstream.response_timeout,
@@ -308,19 +310,43 @@ impl Stop {
     }
 }
 
-fn start_robots(
-    robots: &config::Robots,
-    egress: &Arc<Egress>,
-    tls: &ClientConfig,
-    metrics: &Arc<Metrics>,
-) -> (Robots, tokio::task::JoinHandle<()>) {
-    let clock = Clock::start();
-    let fetch = FetchOptions {
+/// What fetches robots.txt for `wayleave check`, as the proxy would.
+pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
+    let egress = Egress::new(egress::Options {
+        allow_private: config.upstream.allow_private.clone(),
+        servers: config.dns.servers.clone(),
+        overrides: config.dns.overrides.clone(),
+        own_listeners: Vec::new(),
+    })
+    .context("reading the system's DNS configuration")?;
+    let tls = tls_config(&config.upstream)?;
+    let options = fetch_options(&config.robots);
+    Ok(HttpFetch::new(Arc::new(egress), &tls, options, clock))
+}
+
+fn fetch_options(robots: &config::Robots) -> FetchOptions {
+    FetchOptions {
         user_agent: robots.user_agent.clone(),
         timeout: robots.fetch_timeout,
         max_redirects: robots.max_redirects,
         max_size: robots.max_size,
-    };
+    }
+}
+
+fn start_robots(
+    config: &Config,
+    egress: &Arc<Egress>,
+    tls: &ClientConfig,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
+    let clock = Clock::start();
+    let robots = &config.robots;
+    let store = Store::open(
+        &config.state.dir,
+        StoreOptions::default(),
+        clock,
+        Arc::clone(metrics),
+    )?;
     let options = robots::Options {
         lifetimes: Lifetimes {
             max_age: robots.max_age,
@@ -328,9 +354,11 @@ fn start_robots(
             error_ttl: robots.error_ttl,
             ..Lifetimes::default()
         },
-        fetch_timeout: robots::FetchTimeout(robots.fetch_timeout),
+        fetch_timeout: robots.fetch_timeout,
+        memory: robots.memory,
         ..robots::Options::default()
     };
-    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch, clock);
-    Robots::start(fetch, &options, clock, Arc::clone(metrics))
+    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch_options(robots), clock);
+    let metrics = Arc::clone(metrics);
+    Ok(Robots::start(fetch, store, &options, clock, metrics))
 }
