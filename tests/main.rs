@@ -21,6 +21,7 @@ mod identify;
 mod readme;
 mod refuse;
 mod robots;
+mod rules;
 mod selftest;
 mod shutdown;
 mod systemd;

@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  decisions  metrics  clock  stream    small leaves
+//!     egress  crawlers  rules  decisions  metrics  clock  stream    small leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -42,6 +42,7 @@ mod logging;
 pub mod metrics;
 mod proxy_status;
 pub mod robots;
+pub mod rules;
 pub mod server;
 mod stream;
 mod upstream;

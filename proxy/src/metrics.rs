@@ -262,6 +262,16 @@ impl Metrics {
         self.leaf_certificates.with_label_values(&[result]).inc();
     }
 
+    /// Sets how many of the organisation's rules count, and how many have expired.
+    pub(crate) fn rules(&self, active: usize, expired: usize) {
+        for (state, count) in [("active", active), ("expired", expired)] {
+            self.organisation
+                .rules
+                .with_label_values(&[state])
+                .set(count.try_into().unwrap_or(i64::MAX));
+        }
+    }
+
     /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
     pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
         self.organisation
@@ -297,6 +307,7 @@ impl Metrics {
 #[derive(Debug)]
 struct Organisation {
     user_agent_mismatches: IntCounterVec,
+    rules: IntGaugeVec,
     decisions_dropped: IntCounter,
 }
 
@@ -309,6 +320,7 @@ impl Organisation {
                 USER_AGENT_MISMATCHES,
                 &["crawler"],
             )?,
+            rules: gauges(registry, "rules", RULES, "state")?,
             decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
         })
     }
@@ -341,6 +353,7 @@ const UPSTREAM_CONNECTIONS: &str =
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
 const USER_AGENT_MISMATCHES: &str =
     "Requests of known crawlers whose User-Agent contains none of their tokens.";
+const RULES: &str = "The organisation's rules, by whether they count or have expired.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 

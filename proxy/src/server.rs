@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
@@ -29,6 +29,7 @@ use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
+use crate::rules::Rules;
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
@@ -145,6 +146,7 @@ fn build(
                 idle_timeout: config.proxy.idle_timeout,
             },
             crawlers: Crawlers::new(config.crawlers.clone()),
+            rules: rules(config, robots.clock().now()),
             upstream: Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics))),
         }),
         robots,
@@ -162,6 +164,15 @@ fn journal(log: &config::Log) -> Option<JournalOptions> {
         max_age: log.decisions_max_age,
         keep: log.decisions_keep,
     })
+}
+
+/// The organisation's rules; says which have expired.
+fn rules(config: &Config, now: SystemTime) -> Rules {
+    let rules = Rules::new(config.rules.clone());
+    for expired in rules.count(now).1 {
+        tracing::warn!(rule = %expired, "this rule has expired and does not count");
+    }
+    rules
 }
 
 /// How origins' certificates are checked: by the system's roots and the configured ones.

@@ -44,7 +44,7 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
-    admin.flow.robots.observe();
+    admin.flow.observe();
     match admin.metrics.text() {
         Ok((content_type, text)) => ([(CONTENT_TYPE, content_type)], text).into_response(),
         Err(error) => {

@@ -67,6 +67,11 @@ fn describe(decision: &Value) -> String {
             .unwrap_or_default();
         format!("{origin}/robots.txt{fetched_at}")
     });
+    let policy = decision.get("policy").map(|policy| {
+        let words = ["action", "reason", "owner"].map(|member| policy[member].as_str());
+        let words: Vec<_> = words.into_iter().flatten().collect();
+        format!("[[rule]] {}: {}", policy["number"], words.join(", "))
+    });
     let rule = text("line").zip(text("rule"));
     let rule = rule.map(|(line, rule)| format!("line {line}: {rule}"));
     let tokens = decision["tokens"].as_array().map(|tokens| {
@@ -82,6 +87,7 @@ fn describe(decision: &Value) -> String {
         ("tokens", tokens),
         ("outcome", words(&["outcome", "status", "reason"])),
         ("details", text("details")),
+        ("policy", policy),
         ("robots.txt", robots),
         ("verdict", words(&["verdict", "basis", "dialect"])),
         ("rule", rule),

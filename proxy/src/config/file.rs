@@ -11,11 +11,11 @@ use http::HeaderValue;
 use super::crawlers::{crawlers, others};
 use super::mistake::Mistake;
 use super::reader::{Reader, Section};
+use super::rules::rules;
 use super::sections::{Admin, Config, Dns, Https, Log, LogFormat, Proxy, Robots, State, Upstream};
 use super::value::{
-    Node, Parsed, address, boolean, checked, date, dialect, dns_server, duration, filled_list,
-    integer, list, network, one_of, path, pem_file, positive_duration, size, string, text, tried,
-    word,
+    Node, Parsed, address, checked, dialect, dns_server, duration, filled_list, integer, list,
+    network, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
 };
 use crate::egress::Override;
 
@@ -63,11 +63,12 @@ fn config(root: &mut Section<'_>) -> Config {
     // `https.ca_dir` and the dialect of crawlers rest on sections that the file may hold later: read those first.
     let state = root.section("state", state);
     let robots = root.section("robots", robots);
-    let config = Config {
+    let mut config = Config {
         https: root.section("https", |section| https(section, &state.dir)),
         upstream: root.section("upstream", upstream),
         dns: root.section("dns", dns),
         crawlers: crawlers(root, others, robots.dialect),
+        rules: Vec::new(),
         log: root.section("log", |section| log(section, &state.dir)),
         proxy,
         admin,
@@ -75,7 +76,7 @@ fn config(root: &mut Section<'_>) -> Config {
         state,
     };
     root.section("store", store);
-    root.tables("rule", rule);
+    config.rules = rules(root, &config.crawlers.crawlers);
     root.section("politeness", politeness);
     config
 }
@@ -299,32 +300,6 @@ fn state(section: &mut Section<'_>) -> State {
 fn store(section: &mut Section<'_>) {
     section.later("kind", word(&["embedded", "redis"]), &"embedded");
     section.later_if_given("url", text);
-}
-
-fn rule(section: &mut Section<'_>) {
-    section.mistake_of_table("not supported yet");
-    let action = section.required("action", word(&["refuse", "allow"]));
-    section.required("hosts", filled_list(text));
-    section.optional("paths", filled_list(text));
-    section.optional("crawlers", filled_list(text));
-    section.optional("methods", filled_list(text));
-    let legal = section.value("legal", boolean, false);
-    section.optional("owner", text);
-    section.optional("reason", text);
-    section.optional("expires", date);
-    if action == Some("allow") {
-        for key in ["owner", "reason", "expires"] {
-            if !section.has(key) {
-                section.mistake(
-                    key,
-                    "is missing: an exception to robots.txt has an owner, a reason and an expiry",
-                );
-            }
-        }
-        if legal {
-            section.mistake("legal", "is for refusals (451) only");
-        }
-    }
 }
 
 fn politeness(section: &mut Section<'_>) {

@@ -1,7 +1,7 @@
 //! The configuration: a TOML file as written becomes a [`Config`] as used, or every mistake in it.
 //!
 //! ```text
-//! mod ─ file ─┬─ crawlers                the tables [[crawler]]
+//! mod ─ file ─┬─ crawlers, rules         the tables [[crawler]] and [[rule]]
 //!             ├─ reader ─┬─ mistake      file: which keys there are and how they fit together
 //!             │          └─ value        reader: tables; value: single values; both collect mistakes
 //!             ├─ show                    a Config as TOML, for `wayleave config check`
@@ -18,6 +18,7 @@ mod crawlers;
 mod file;
 mod mistake;
 mod reader;
+mod rules;
 mod sections;
 mod show;
 #[cfg(test)]

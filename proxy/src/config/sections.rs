@@ -10,6 +10,7 @@ use wayleave_policy::Dialect;
 
 use crate::crawlers;
 use crate::egress::Override;
+use crate::rules::Rule;
 
 /// Everything the proxy was told, checked and ready for use.
 ///
@@ -32,6 +33,8 @@ pub struct Config {
     pub state: State,
     /// `[[crawler]]`, in the order of the file, and what `[proxy]` says of who is no known crawler.
     pub crawlers: crawlers::Options,
+    /// `[[rule]]`, in the order of the file; the first that matches a request is used.
+    pub rules: Vec<Rule>,
     /// `[log]`.
     pub log: Log,
 }

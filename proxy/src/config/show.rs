@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 
 use super::sections::{Config, Log, LogFormat};
 use crate::crawlers::Crawler;
+use crate::rules::{Action, Rule};
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
 impl Display for Config {
@@ -21,6 +22,7 @@ impl Display for Config {
             robots,
             state,
             crawlers,
+            rules,
             log,
         } = self;
         writeln!(f, "[proxy]")?;
@@ -67,6 +69,9 @@ impl Display for Config {
         for crawler in &crawlers.crawlers {
             show_crawler(f, crawler)?;
         }
+        for rule in rules {
+            show_rule(f, rule)?;
+        }
         show_log(f, log)
     }
 }
@@ -93,6 +98,38 @@ fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
         conditions.push(format!("addresses = {}", list(&crawler.addresses)));
     }
     writeln!(f, "match = {{ {} }}", conditions.join(", "))
+}
+
+fn show_rule(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
+    let action = match rule.action {
+        Action::Allow => "allow",
+        Action::Refuse | Action::RefuseLegally => "refuse",
+    };
+    writeln!(f, "\n[[rule]]\naction = \"{action}\"")?;
+    if rule.action == Action::RefuseLegally {
+        writeln!(f, "legal = true")?;
+    }
+    writeln!(f, "hosts = {}", list(&rule.hosts))?;
+    let lists = [
+        ("paths", &rule.paths),
+        ("crawlers", &rule.crawlers),
+        ("methods", &rule.methods),
+    ];
+    for (key, items) in lists {
+        if !items.is_empty() {
+            writeln!(f, "{key} = {}", list(items))?;
+        }
+    }
+    for (key, value) in [("owner", &rule.owner), ("reason", &rule.reason)] {
+        if let Some(value) = value {
+            writeln!(f, "{key} = {}", text(value))?;
+        }
+    }
+    if let Some(expires_at) = rule.expires_at {
+        let date = humantime::format_rfc3339_seconds(expires_at).to_string();
+        writeln!(f, "expires = {}", text(&date[..10]))?;
+    }
+    Ok(())
 }
 
 fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {

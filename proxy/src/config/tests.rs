@@ -1,12 +1,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
 use wayleave_policy::{Dialect, ProductToken};
 
 use super::{Config, DEFAULT_FILE, LogFormat, Mistake};
 use crate::crawlers::{Account, Crawler, Mode};
+use crate::rules::{Action, HostPattern};
 
 fn mistakes_of(text: &str) -> Vec<String> {
     match Config::from_toml("t.toml", text) {
@@ -140,6 +141,21 @@ user_agent_must_contain_token = true
 [[crawler]]
 name = "rest"
 tokens = ["archive.org_bot"]
+[[rule]]
+action = "refuse"
+legal = true
+hosts = ["*.example.com", ".example.org"]
+paths = ["/private/*"]
+crawlers = ["news", "asserted"]
+methods = ["GET"]
+owner = "legal@example.com"
+[[rule]]
+action = "allow"
+hosts = ["*"]
+crawlers = ["*"]
+owner = "us"
+reason = "contract 2026-17"
+expires = 2027-01-15
 "#;
 
 fn every_key() -> Config {
@@ -235,6 +251,27 @@ fn crawlers_are_read() {
     );
     assert_eq!(second.dialect, Dialect::Google);
     assert_eq!(second.mode, Mode::Observe);
+}
+
+#[test]
+fn rules_are_read() {
+    let [refusal, exception] = &every_key().rules[..] else {
+        panic!("there are two")
+    };
+    assert_eq!(refusal.action, Action::RefuseLegally);
+    let hosts = [
+        HostPattern::Glob("*.example.com".to_owned()),
+        HostPattern::Suffix("example.org".to_owned()),
+    ];
+    assert_eq!(refusal.hosts, hosts);
+    assert_eq!(refusal.paths, ["/private/*"]);
+    assert_eq!(refusal.crawlers, ["news", "asserted"]);
+    assert_eq!(refusal.methods, ["GET"]);
+    assert_eq!(exception.action, Action::Allow);
+    assert_eq!(exception.crawlers, [""; 0]);
+    assert_eq!(exception.reason.as_deref(), Some("contract 2026-17"));
+    let expires_at = UNIX_EPOCH + Duration::from_secs(1_799_971_200);
+    assert_eq!(exception.expires_at, Some(expires_at));
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub(crate) struct Decision {
     pub(crate) url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
+    /// The organisation's rule that matched, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<Policy>,
     /// What robots.txt said, if it was asked.
     #[serde(flatten)]
     pub(crate) finding: Option<Finding>,
@@ -101,6 +104,19 @@ pub(crate) struct Decision {
     pub(crate) decided_us: u64,
     /// From the request's head to the end of its response, in microseconds.
     pub(crate) took_us: u64,
+}
+
+/// A rule of the organisation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Policy {
+    /// Which `[[rule]]` of the configuration, from 1.
+    pub(crate) number: usize,
+    /// `refuse` or `allow`.
+    pub(crate) action: Word,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
 }
 
 /// What an origin's robots.txt says of one request, and which copy said so.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-pub(crate) use self::decision::{Decision, DecisionId, Finding, Word};
+pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
 pub(crate) use self::journal::JournalOptions;
 use self::recent::Recent;
 pub(crate) use self::top::{By, Ranked};
@@ -155,6 +155,7 @@ mod tests {
             method: "GET".to_owned(),
             url: "https://[::1]:8443/a".to_owned(),
             origin: Some("https://[::1]:8443".to_owned()),
+            policy: None,
             finding: Some(Finding {
                 verdict: "disallow".into(),
                 basis: "rule".into(),

@@ -52,6 +52,9 @@ fn name(by: By, decision: &Decision) -> Option<String> {
         By::Host => decision.host().map(str::to_owned),
         By::Crawler => Some(decision.crawler.clone().into_owned()),
         By::Rule => {
+            if let Some(policy) = &decision.policy {
+                return Some(format!("[[rule]] {}", policy.number));
+            }
             let finding = decision.finding.as_ref()?;
             let (line, rule) = (finding.line?, finding.rule.as_deref()?);
             let origin = decision.origin.as_deref()?;

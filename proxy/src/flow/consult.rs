@@ -75,7 +75,7 @@ fn refusal(
     };
     Refusal {
         is_policy: true,
-        robots_url: Some(target.origin().robots_txt_uri()),
+        robots_url: Some(target.origin().robots_txt_uri().into()),
         explanation: Some(Box::new(explanation)),
         ..Refusal::new(
             403,
@@ -108,7 +108,7 @@ fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal
     Refusal {
         is_policy: true,
         retry_after: Some(retry_after),
-        robots_url: Some(robots_url),
+        robots_url: Some(robots_url.into()),
         ..Refusal::new(
             503,
             "Robots.txt unreachable",

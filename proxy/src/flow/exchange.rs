@@ -11,6 +11,7 @@ use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
 use crate::proxy_status::ErrorType;
+use crate::rules::Match;
 
 /// The label of crawlers that no configuration knows, whose name is only their own word.
 pub(crate) const ASSERTED: &str = "asserted";
@@ -94,10 +95,12 @@ pub(crate) struct Refusal {
     /// Why, as a sentence for people.
     pub(crate) details: Cow<'static, str>,
     /// The robots.txt that the answer rests on, or that could not be had.
-    pub(crate) robots_url: Option<String>,
+    pub(crate) robots_url: Option<Box<str>>,
     /// The rule that the answer rests on.
     pub(crate) explanation: Option<Box<Explanation>>,
     pub(crate) retry_after: Option<Duration>,
+    /// A URI for whoever blocks by law (RFC 7725).
+    pub(crate) blocked_by: Option<Box<str>>,
     /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
     /// forwarded.
     pub(crate) is_policy: bool,
@@ -157,6 +160,7 @@ impl Refusal {
             robots_url: None,
             explanation: None,
             retry_after: None,
+            blocked_by: None,
             is_policy: false,
             closes: false,
         }
@@ -245,5 +249,7 @@ pub(crate) struct Facts {
     pub(crate) origin: Option<Origin>,
     /// What robots.txt says, if it was asked.
     pub(crate) finding: Option<Finding>,
+    /// The organisation's rule that decided.
+    pub(crate) rule: Option<Match>,
     pub(crate) decided_in: Duration,
 }

@@ -2,18 +2,37 @@
 
 use std::time::Instant;
 
-use super::consult;
 use super::exchange::{Connection, Facts, Identity, Refusal};
 use super::identify::Identified;
 use super::passage::Passage;
 use super::request::{Received, Request};
 use super::resolve::{self, Resolved};
+use super::settings::Settings;
 use super::way::Flow;
+use super::{consult, rule};
+use crate::crawlers::Mode;
+use crate::rules::{Action, Asked};
+
+/// What stands against a request: the first objection, where objections are only observed.
+struct Objections {
+    mode: Mode,
+    observed: Option<Refusal>,
+}
+
+impl Objections {
+    /// Notes an objection, unless it stands.
+    fn raise(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+        let tolerated = refusal.tolerated(self.mode)?;
+        self.observed.get_or_insert(tolerated);
+        Ok(())
+    }
+}
 
 impl Flow {
     /// Leave for a request to go on, or why it has none. `url` becomes the target's spelling.
     pub(super) async fn judge(
         &self,
+        settings: &Settings,
         connection: &Connection,
         identified: &mut Identified,
         received: &Received,
@@ -31,47 +50,85 @@ impl Flow {
             Err(refusal) => return (Facts::default(), Err(refusal)),
         };
         *url = resolved.target.to_string();
-        let objection = identified.objection.take();
-        let (facts, judged) = self.decide(&identified.identity, objection, resolved).await;
+        let (facts, judged) = self
+            .decide(settings, identified, request.method, resolved)
+            .await;
         self.metrics.decision(facts.decided_in);
         (facts, judged)
     }
 
-    /// Leave for a request to go on to its target, unless `objection` or what follows stands against it.
+    /// Leave for a request to go on to its target, unless something stands against it.
     pub(super) async fn decide(
         &self,
-        identity: &Identity,
-        objection: Option<Refusal>,
+        settings: &Settings,
+        identified: &mut Identified,
+        method: &str,
         resolved: Resolved,
     ) -> (Facts, Result<Passage, Refusal>) {
         let started = Instant::now();
-        let mode = identity.mode();
         let mut facts = Facts {
             origin: Some(resolved.target.origin().clone()),
             ..Facts::default()
         };
-        let mut observed = None;
-        if let Some(objection) = objection {
-            match objection.tolerated(mode) {
-                Ok(tolerated) => observed = Some(tolerated),
-                Err(refusal) => return (facts, Err(refusal)),
+        let mut objections = Objections {
+            mode: identified.identity.mode(),
+            observed: None,
+        };
+        let objection = identified.objection.take();
+        let reason = match objection.map_or(Ok(()), |refusal| objections.raise(refusal)) {
+            Ok(()) => {
+                let identity = &identified.identity;
+                self.ask(
+                    settings,
+                    identity,
+                    method,
+                    &resolved,
+                    &mut objections,
+                    &mut facts,
+                )
+                .await
             }
+            Err(refusal) => Err(refusal),
+        };
+        facts.decided_in = started.elapsed();
+        let passage = reason.map(|reason| Passage {
+            resolved,
+            reason,
+            observed: objections.observed,
+        });
+        (facts, passage)
+    }
+
+    /// Asks the organisation's rules, then robots.txt; tells why the request may go on.
+    async fn ask(
+        &self,
+        settings: &Settings,
+        identity: &Identity,
+        method: &str,
+        resolved: &Resolved,
+        objections: &mut Objections,
+        facts: &mut Facts,
+    ) -> Result<&'static str, Refusal> {
+        facts.rule = settings.rules.find(Asked {
+            target: &resolved.target,
+            method,
+            crawler: identity.label(),
+            now: self.robots.clock().now(),
+        });
+        if let Some(found) = &facts.rule {
+            if found.rule.action == Action::Allow {
+                return Ok(rule::EXCEPTION);
+            }
+            rule::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;
         }
         let consulted = consult::consult(&self.robots, identity, &resolved.target).await;
         facts.finding = consulted.finding;
-        let reason = match consulted.reason {
-            Ok(reason) => reason,
-            Err(refusal) => match refusal.tolerated(mode) {
-                Ok(tolerated) => observed.get_or_insert(tolerated).reason,
-                Err(refusal) => return (facts, Err(refusal)),
-            },
-        };
-        facts.decided_in = started.elapsed();
-        let passage = Passage {
-            resolved,
-            reason,
-            observed,
-        };
-        (facts, Ok(passage))
+        match consulted.reason {
+            Ok(reason) => Ok(reason),
+            Err(refusal) => {
+                let reason = refusal.reason;
+                objections.raise(refusal).map(|()| reason)
+            }
+        }
     }
 }

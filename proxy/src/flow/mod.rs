@@ -5,7 +5,7 @@
 //!       │
 //!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
-//!  identify  judge ─ resolve, consult  forward ── relay  refuse  record
+//!  identify  judge ─ resolve, rule, consult  forward ── relay  refuse  record
 //!       │
 //!  request  client  exchange  fields  settings     what they hand each other, and go by
 //! ```
@@ -25,6 +25,7 @@ mod refuse;
 mod relay;
 mod request;
 mod resolve;
+mod rule;
 mod settings;
 mod tunnel;
 mod way;

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::exchange::{Connection, Exchange, Identity, Outcome};
+use super::identify::{self, Identified};
 use super::request::Request;
 use super::way::{Flow, passed};
-use super::{identify, record, resolve};
+use super::{record, resolve};
 use crate::decisions::{Decision, DecisionId};
 
 /// A request to think about.
@@ -47,22 +48,30 @@ impl Flow {
         };
         let settings = self.settings();
         let crawlers = &settings.crawlers;
-        let (identity, objection) = match &question.crawler {
+        let mut identified = match &question.crawler {
             None => {
                 let identity = identify::recognise(crawlers, &connection, None, &request);
                 let objection = identify::object(crawlers, &identity, &request);
-                (identity, objection)
+                Identified {
+                    identity,
+                    objection,
+                }
             }
             Some(name) => {
                 let crawler = crawlers.named(name);
                 let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
-                (Identity::Known(crawler), None)
+                Identified {
+                    identity: Identity::Known(crawler),
+                    objection: None,
+                }
             }
         };
         let resolved = resolve::resolve(&connection, &request);
         let resolved = resolved.map_err(|refusal| refusal.details.into_owned())?;
         let url = resolved.target.to_string();
-        let (facts, judged) = self.decide(&identity, objection, resolved).await;
+        let (facts, judged) = self
+            .decide(&settings, &mut identified, request.method, resolved)
+            .await;
         let outcome = match judged {
             Ok(passage) => passed(passage, 200),
             Err(refusal) => Outcome::Refuse(refusal),
@@ -74,7 +83,7 @@ impl Flow {
             client: connection.client,
             method: request.method.to_owned(),
             url,
-            identity: Some(identity),
+            identity: Some(identified.identity),
             configuration: settings.configuration,
             facts,
             outcome,

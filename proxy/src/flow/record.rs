@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::exchange::{ASSERTED, Exchange, Identity, Outcome};
-use crate::decisions::{Decision, Decisions, Word};
+use crate::decisions::{Decision, Decisions, Policy, Word};
 use crate::metrics::Metrics;
+use crate::rules::{Action, Match};
 
 /// Notes what became of an exchange, and returns that.
 pub(super) fn record(metrics: &Metrics, decisions: &Decisions, exchange: Exchange) -> Outcome {
@@ -45,6 +46,7 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         method: exchange.method,
         url: exchange.url,
         origin: exchange.facts.origin.map(|origin| origin.to_string()),
+        policy: exchange.facts.rule.as_ref().map(policy),
         finding: exchange.facts.finding,
         would_be,
         mode: mode.unwrap_or_default().as_str().into(),
@@ -54,6 +56,18 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         took_us: micros(took),
     };
     (decision, exchange.outcome)
+}
+
+fn policy(found: &Match) -> Policy {
+    Policy {
+        number: found.number,
+        action: match found.rule.action {
+            Action::Allow => "allow".into(),
+            Action::Refuse | Action::RefuseLegally => "refuse".into(),
+        },
+        owner: found.rule.owner.clone(),
+        reason: found.rule.reason.clone(),
+    }
 }
 
 fn micros(duration: Duration) -> u64 {

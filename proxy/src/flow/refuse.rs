@@ -91,6 +91,9 @@ fn fields<'a>(name: &str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
             proxy_status::field_value(name, refusal.error, &refusal.details),
         ),
     ];
+    if let Some(blocked_by) = &refusal.blocked_by {
+        fields.push(("Link", format!("<{blocked_by}>; rel=\"blocked-by\"")));
+    }
     if refusal.status == 407 {
         let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
         fields.push(("Proxy-Authenticate", challenge));

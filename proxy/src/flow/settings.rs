@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crawlers::Crawlers;
+use crate::rules::Rules;
 use crate::upstream::Upstream;
 
 /// Part of `[proxy]`.
@@ -23,5 +24,6 @@ pub(crate) struct Settings {
     pub(crate) configuration: u64,
     pub(crate) options: Options,
     pub(crate) crawlers: Crawlers,
+    pub(crate) rules: Rules,
     pub(crate) upstream: Arc<Upstream>,
 }

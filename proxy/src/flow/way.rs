@@ -48,6 +48,13 @@ impl Flow {
         self.settings.load_full()
     }
 
+    /// Brings the metrics up to date that are counted when they are gathered.
+    pub(crate) fn observe(&self) {
+        self.robots.observe();
+        let (active, expired) = self.settings().rules.count(self.robots.clock().now());
+        self.metrics.rules(active, expired.len());
+    }
+
     /// Takes one request whose head was read.
     pub(super) async fn exchange(
         &self,
@@ -63,7 +70,14 @@ impl Flow {
             identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
         let mut url = request.target.clone().into_owned();
         let (facts, judged) = self
-            .judge(connection, &mut identified, received, &request, &mut url)
+            .judge(
+                &settings,
+                connection,
+                &mut identified,
+                received,
+                &request,
+                &mut url,
+            )
             .await;
         let record = |outcome| {
             let exchange = Exchange {

@@ -1,0 +1,110 @@
+//! The tables `[[rule]]`.
+
+use std::time::SystemTime;
+
+use super::reader::Section;
+use super::value::{Node, Parsed, boolean, checked, date, filled_list, text, tried, word};
+use crate::crawlers::Crawler;
+use crate::rules::{Action, HostPattern, Rule, blocked_by};
+
+/// `crawlers` are the ones that a rule can name.
+pub(super) fn rules(root: &mut Section<'_>, crawlers: &[Crawler]) -> Vec<Rule> {
+    root.tables("rule", |section| rule(section, crawlers))
+}
+
+fn rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> Rule {
+    let action = section.required("action", word(&["refuse", "allow"]));
+    let legal = section.value("legal", boolean, false);
+    let hosts = section.required("hosts", filled_list(host));
+    let named = section.value(
+        "crawlers",
+        filled_list(checked(text, |name: &str| is_known(name, crawlers))),
+        Vec::new(),
+    );
+    let rule = Rule {
+        action: match (action, legal) {
+            (Some("allow"), _) => Action::Allow,
+            (_, true) => Action::RefuseLegally,
+            (_, false) => Action::Refuse,
+        },
+        hosts: hosts.unwrap_or_default(),
+        paths: section.value("paths", filled_list(checked(text, pattern)), Vec::new()),
+        crawlers: if named.iter().any(|name| name == "*") {
+            Vec::new()
+        } else {
+            named
+        },
+        methods: section.value("methods", filled_list(checked(text, method)), Vec::new()),
+        owner: section.optional("owner", text),
+        reason: section.optional("reason", text),
+        expires_at: section.optional("expires", |node| date(node).map(midnight)),
+    };
+    complain(section, &rule, legal);
+    rule
+}
+
+fn complain(section: &Section<'_>, rule: &Rule, legal: bool) {
+    if rule.action == Action::Allow {
+        for key in ["owner", "reason", "expires"] {
+            if !section.has(key) {
+                section.mistake(
+                    key,
+                    "is missing: an exception to robots.txt has an owner, a reason and an expiry",
+                );
+            }
+        }
+        if legal {
+            section.mistake("legal", "is for refusals (451) only");
+        }
+    }
+    if rule.action == Action::RefuseLegally && rule.owner.as_deref().and_then(blocked_by).is_none()
+    {
+        section.mistake(
+            "owner",
+            "must be a mail address or a URL with legal = true: the answer says who blocks (RFC 7725)",
+        );
+    }
+}
+
+fn host(node: &Node<'_>) -> Parsed<HostPattern> {
+    tried(node, str::parse)
+}
+
+fn is_known(name: &str, crawlers: &[Crawler]) -> Result<(), String> {
+    if ["*", "asserted"].contains(&name) || crawlers.iter().any(|crawler| crawler.name == name) {
+        Ok(())
+    } else {
+        Err(format!("no [[crawler]] is named {name:?}"))
+    }
+}
+
+/// A pattern as in robots.txt (RFC 9309 section 2.2.2), which a line can hold.
+fn pattern(pattern: &str) -> Result<(), String> {
+    if !pattern.starts_with(['/', '*']) {
+        return Err(format!("{pattern:?} does not start with \"/\" or \"*\""));
+    }
+    if pattern.contains(|c: char| c == '#' || c.is_whitespace()) {
+        return Err(format!(
+            "{pattern:?} holds what no path can: write it percent-encoded"
+        ));
+    }
+    Ok(())
+}
+
+fn method(method: &str) -> Result<(), String> {
+    if method
+        .bytes()
+        .all(|byte| byte.is_ascii_uppercase() || byte == b'-')
+    {
+        Ok(())
+    } else {
+        Err(format!("{method:?} is no method in upper case"))
+    }
+}
+
+/// The beginning of a day in UTC.
+fn midnight(date: toml::value::Datetime) -> SystemTime {
+    let text = format!("{date}T00:00:00Z");
+    // What is before 1970 has expired just as well.
+    humantime::parse_rfc3339(&text).unwrap_or(SystemTime::UNIX_EPOCH)
+}

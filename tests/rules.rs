@@ -1,0 +1,140 @@
+//! The organisation's own rules: before robots.txt, the first that matches.
+
+use crate::harness::{Ask, Origin, Response, Wayleave};
+
+const TABLES: &str = r#"
+[[crawler]]
+name = "news"
+tokens = ["NewsBot"]
+match = { user_agent = "NewsBot" }
+[[crawler]]
+name = "images"
+tokens = ["ImageBot"]
+match = { user_agent = "ImageBot" }
+[[rule]]
+action = "refuse"
+hosts = [".shop.test"]
+paths = ["/carts/"]
+methods = ["POST"]
+reason = "no orders"
+owner = "shop@example.com"
+[[rule]]
+action = "allow"
+hosts = ["*.partner.test"]
+paths = ["/feeds/"]
+crawlers = ["news"]
+owner = "data@example.com"
+reason = "contract 2026-17"
+expires = "2999-01-01"
+[[rule]]
+action = "refuse"
+legal = true
+hosts = ["gone-*.test"]
+owner = "legal@example.com"
+[[rule]]
+action = "allow"
+hosts = ["*"]
+owner = "data@example.com"
+reason = "an old exception"
+expires = "2020-01-01"
+"#;
+
+/// Three origins: a shop, a partner that disallows everything, and one that may not be fetched at all.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin.site("www.shop.test");
+    let everything = "User-agent: *\nDisallow: /\n";
+    origin.site("api.partner.test").robots(everything);
+    origin.site("gone-7.test");
+    origin
+}
+
+fn ask(proxy: &Wayleave, agent: &str, method: &str, url: &str) -> Response {
+    proxy.exchange(&Ask::new(method, url).agent(agent))
+}
+
+#[test]
+fn a_rule_refuses_what_robots_txt_allows() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    for agent in ["NewsBot/1", "Other/1"] {
+        let answer = ask(
+            &proxy,
+            agent,
+            "POST",
+            "https://www.shop.test/x/../%63arts/1",
+        );
+        let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
+        assert_eq!(problem["reason"], "policy-rule");
+        let detail = "[[rule]] 1: no orders (owner shop@example.com)";
+        assert_eq!(problem["detail"], detail);
+        assert_eq!(
+            ask(&proxy, agent, "GET", "http://www.shop.test/carts/1").status,
+            200
+        );
+    }
+    assert!(!origin.seen().iter().any(|seen| seen.starts_with("POST")));
+}
+
+#[test]
+fn an_exception_allows_what_robots_txt_disallows() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let get = |agent, url| ask(&proxy, agent, "GET", url).status;
+    assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/1"), 200);
+    assert_eq!(get("NewsBot/1", "http://api.partner.test/feeds/../1"), 403);
+    assert_eq!(get("ImageBot/1", "http://api.partner.test/feeds/1"), 403);
+    let told = proxy.admin_get("/v1/decision?crawler=news&url=http://api.partner.test/feeds/2");
+    let told = told.json();
+    assert_eq!(told["reason"], "policy-exception", "{told}");
+    assert_eq!(told["policy"]["number"], 2);
+    assert_eq!(told["policy"]["reason"], "contract 2026-17");
+}
+
+#[test]
+fn the_law_refuses_with_451_and_says_who_blocks() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let answer = ask(&proxy, "ImageBot/1", "GET", "http://gone-7.test/");
+    answer.expect_refusal(451, None, "http_request_denied");
+    let link = "<mailto:legal@example.com>; rel=\"blocked-by\"";
+    assert_eq!(answer.header("link"), Some(link));
+    assert_eq!(
+        origin.seen(),
+        Vec::<String>::new(),
+        "robots.txt is not asked for"
+    );
+    let robots = ask(&proxy, "ImageBot/1", "GET", "http://gone-7.test/robots.txt");
+    assert_ne!(robots.status, 451, "robots.txt may always be fetched");
+}
+
+#[test]
+fn an_expired_exception_stops_counting_and_is_reported() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    let answer = ask(&proxy, "Other/1", "GET", "http://api.partner.test/");
+    assert_eq!(answer.status, 403);
+    let rules = |state| proxy.metric("wayleave_rules", &[("state", state)]);
+    assert_eq!((rules("active"), rules("expired")), (3.0, 1.0));
+    assert!(
+        proxy.log().contains("this rule has expired"),
+        "{}",
+        proxy.log()
+    );
+}
+
+#[test]
+fn rules_are_observed_too() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.mode", "\"observe\"").table(TABLES)
+    });
+    assert_eq!(
+        ask(&proxy, "Other/1", "GET", "http://gone-7.test/").status,
+        200
+    );
+    crate::harness::eventually("it is counted", || {
+        let observed = [("outcome", "observed"), ("reason", "policy-rule")];
+        proxy.metric("wayleave_requests_total", &observed) == 1.0
+    });
+}
