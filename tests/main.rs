@@ -8,6 +8,7 @@
 mod harness;
 
 mod admin;
+mod bodies;
 mod cli;
 mod clients;
 mod config;
@@ -15,7 +16,10 @@ mod connect;
 mod crawl;
 mod faults;
 mod forward;
+mod http2;
+mod malformed;
 mod readme;
+mod redirects;
 mod refuse;
 mod robots;
 mod selftest;

@@ -60,7 +60,7 @@ impl Stage {
         });
         let link = |from: PathBuf, name: &str| {
             std::os::unix::fs::symlink(from, proxy.dir.path().join(name))
-                .expect("a link can be made")
+                .expect("a link can be made");
         };
         link(proxy.dir.path().join("state"), "wayleave-state");
         link(node_modules(), "node_modules");
