@@ -241,21 +241,27 @@ fn a_broken_off_body_never_looks_whole() {
 #[test]
 fn a_stream_reset_by_the_origin_is_no_whole_answer() {
     let origin = Origin::start();
-    origin.site("shop.test").page(
-        "/reset",
-        Reply::new(200)
-            .body("the beginning")
-            .claims_length(1000)
-            .step(Step::Reset),
-    );
+    let half = Reply::new(200).body("the beginning").claims_length(1000);
+    origin
+        .site("shop.test")
+        .page("/reset", half.step(Step::Reset))
+        .page("/before-the-head", Reply::nothing(Step::Reset));
     let proxy = Wayleave::start(&origin);
-    let mut wire = proxy.tunnel("shop.test:443");
-    wire.send(Ask::get("https://shop.test/reset").bytes("/reset"));
-    match wire.try_response(false) {
-        Err(_) => {}
-        Ok(Some(answer)) => assert_eq!(answer.status, 502, "{answer:?}"),
-        Ok(None) => panic!("no answer at all"),
+    let client = proxy.http2("shop.test:443");
+    for path in ["/reset", "/before-the-head"] {
+        let ask = Ask::get(&format!("https://shop.test{path}"));
+        if let Ok(answer) = client.try_exchange(&ask) {
+            assert_eq!(answer.status, 502, "{path} looks whole: {answer:?}");
+        }
     }
+    assert_eq!(client.get("/a").status, 200);
+    let versions: Vec<_> = origin
+        .requests()
+        .iter()
+        .skip(1)
+        .map(|request| request.version)
+        .collect();
+    assert!(versions.contains(&"HTTP/2"), "{versions:?}");
 }
 
 #[test]
