@@ -9,6 +9,7 @@ mod harness;
 
 mod admin;
 mod bodies;
+mod check;
 mod cli;
 mod clients;
 mod config;

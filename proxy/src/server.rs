@@ -26,7 +26,7 @@ use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
-use crate::robots::{self, FetchOptions, HttpFetch, Robots};
+use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
@@ -69,7 +69,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let robots = listener.flow.robots.clone();
     let admin = Admin {
         metrics,
-        robots,
+        robots: robots.clone(),
         stopping: stopping.clone(),
     };
     let mut admin = tokio::spawn(axum::serve(admin_listener, admin.router()).into_future());
@@ -87,6 +87,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
+    robots.close().await;
     ended
 }
 
@@ -118,7 +119,7 @@ fn build(
     .context("reading the system's DNS configuration")?;
     let egress = Arc::new(egress);
     let tls = tls_config(&config.upstream)?;
-    let (robots, refresh) = start_robots(&config.robots, &egress, &tls, metrics);
+    let (robots, refresh) = start_robots(config, &egress, &tls, metrics)?;
     let upstream = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
         response_timeout: config.upstream.response_timeout,
@@ -297,19 +298,43 @@ impl Stop {
     }
 }
 
-fn start_robots(
-    robots: &config::Robots,
-    egress: &Arc<Egress>,
-    tls: &ClientConfig,
-    metrics: &Arc<Metrics>,
-) -> (Robots, tokio::task::JoinHandle<()>) {
-    let clock = Clock::start();
-    let fetch = FetchOptions {
+/// What fetches robots.txt for `wayleave check`, as the proxy would.
+pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
+    let egress = Egress::new(egress::Options {
+        allow_private: config.upstream.allow_private.clone(),
+        servers: config.dns.servers.clone(),
+        overrides: config.dns.overrides.clone(),
+        own_listeners: Vec::new(),
+    })
+    .context("reading the system's DNS configuration")?;
+    let tls = tls_config(&config.upstream)?;
+    let options = fetch_options(&config.robots);
+    Ok(HttpFetch::new(Arc::new(egress), &tls, options, clock))
+}
+
+fn fetch_options(robots: &config::Robots) -> FetchOptions {
+    FetchOptions {
         user_agent: robots.user_agent.clone(),
         timeout: robots.fetch_timeout,
         max_redirects: robots.max_redirects,
         max_size: robots.max_size,
-    };
+    }
+}
+
+fn start_robots(
+    config: &Config,
+    egress: &Arc<Egress>,
+    tls: &ClientConfig,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
+    let clock = Clock::start();
+    let robots = &config.robots;
+    let store = Store::open(
+        &config.state.dir,
+        StoreOptions::default(),
+        clock,
+        Arc::clone(metrics),
+    )?;
     let options = robots::Options {
         lifetimes: Lifetimes {
             max_age: robots.max_age,
@@ -317,9 +342,11 @@ fn start_robots(
             error_ttl: robots.error_ttl,
             ..Lifetimes::default()
         },
-        fetch_timeout: robots::FetchTimeout(robots.fetch_timeout),
+        fetch_timeout: robots.fetch_timeout,
+        memory: robots.memory,
         ..robots::Options::default()
     };
-    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch, clock);
-    Robots::start(fetch, &options, clock, Arc::clone(metrics))
+    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch_options(robots), clock);
+    let metrics = Arc::clone(metrics);
+    Ok(Robots::start(fetch, store, &options, clock, metrics))
 }

@@ -34,12 +34,17 @@ impl Admin {
 }
 
 /// Served only once the listeners are open, so there is nothing to wait for but the end.
-async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
+///
+/// A store that fails does not stop the proxy, so it is ready all the same, but says so.
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     if admin.stopping.is_cancelled() {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    } else {
-        (StatusCode::OK, "ready\n")
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
+    let body = match admin.robots.store().fault() {
+        Some(fault) => format!("ready, but the store fails: {fault}\n"),
+        None => "ready\n".to_owned(),
+    };
+    (StatusCode::OK, body)
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {

@@ -211,8 +211,6 @@ fn dns(section: &mut Section<'_>) -> Dns {
 
 fn robots(section: &mut Section<'_>) -> Robots {
     let default = Robots::default();
-    // The cache has no bound yet, so no other bound can be promised.
-    section.later("memory", size, &ByteSize::mib(256));
     let robots = Robots {
         dialect: section.value("dialect", dialect, default.dialect),
         user_agent: section.value("user_agent", checked(text, field_value), default.user_agent),
@@ -221,6 +219,7 @@ fn robots(section: &mut Section<'_>) -> Robots {
             .optional("max_redirects", integer(0, 20))
             .map_or(default.max_redirects, |value| value as usize),
         max_size: max_size(section, default.max_size),
+        memory: memory(section, default.memory),
         max_age: section.value(
             "max_age",
             checked(positive_duration, max_age),
@@ -265,6 +264,20 @@ fn max_size(section: &mut Section<'_>, default: usize) -> usize {
         }
     };
     let size = section.optional("max_size", checked(size, bounds));
+    size.and_then(|size| usize::try_from(size.as_u64()).ok())
+        .unwrap_or(default)
+}
+
+/// Enough for one whole robots.txt at least.
+fn memory(section: &mut Section<'_>, default: usize) -> usize {
+    let bound = |size: &ByteSize| {
+        if *size < ByteSize::mib(1) {
+            Err("is less than 1MiB".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    let size = section.optional("memory", checked(size, bound));
     size.and_then(|size| usize::try_from(size.as_u64()).ok())
         .unwrap_or(default)
 }

@@ -166,6 +166,8 @@ pub struct Robots {
     pub max_stale: Duration,
     /// How long an origin found unreachable is left alone at first.
     pub error_ttl: Duration,
+    /// Bytes that entries may hold in memory; the others are on disk.
+    pub memory: usize,
 }
 
 impl Default for Robots {
@@ -179,6 +181,7 @@ impl Default for Robots {
             max_age: Duration::from_hours(24),
             max_stale: Duration::from_hours(30 * 24),
             error_ttl: Duration::from_secs(60),
+            memory: 256 << 20,
         }
     }
 }

@@ -59,6 +59,7 @@ impl Display for Config {
         writeln!(f, "max_age = {}", time(robots.max_age))?;
         writeln!(f, "max_stale = {}", time(robots.max_stale))?;
         writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
+        writeln!(f, "memory = {}", size(robots.memory))?;
         writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
         for crawler in crawlers {
             show_crawler(f, crawler)?;

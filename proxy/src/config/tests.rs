@@ -227,7 +227,7 @@ idle_timout = \"1s\"
 dialect = \"googel\"
 max_age = \"25h\"
 max_size = \"500\"
-memory = \"1GiB\"
+memory = \"1KiB\"
 
 [[crawler]]
 tokens = [
@@ -247,7 +247,7 @@ tokens = [
              \"selfhtml\", \"strictest\"; did you mean \"google\"?",
             "t.toml:8: robots.max_age: is over 24h, the longest that RFC 9309 section 2.4",
             "t.toml:9: robots.max_size: \"500\" is not a size with a unit",
-            "t.toml:10: robots.memory: not supported yet",
+            "t.toml:10: robots.memory: is less than 1MiB",
             "t.toml:12: crawler[0].name: is missing",
             "t.toml:15: crawler[0].tokens[1]: ",
             "t.toml:18: colour: unknown key; there are proxy, admin,",

@@ -94,6 +94,9 @@ pub(super) async fn relay(
     patience: Duration,
 ) -> Result<Relayed, Broken> {
     let progress = Progress::default();
+    // Then the head said all, and the upload has only to watch the client.
+    let is_sent = received.framing() == Framing::Length(0);
+    progress.is_sent.store(is_sent, Ordering::Relaxed);
     let upload = upload(&mut client.body, writer, &progress, patience);
     let download = Download {
         received,
@@ -169,33 +172,30 @@ async fn upload(
     progress: &Progress,
     patience: Duration,
 ) -> Broken {
-    let passed = async {
-        while let Some(part) = body
-            .next()
-            .await
-            .map_err(|error| body_broke(&error, progress))?
-        {
-            writer
-                .part(part, patience)
-                .await
-                .map_err(|fault| progress.answered(fault))?;
-            progress.sent_parts.fetch_add(1, Ordering::Relaxed);
+    if !progress.is_sent.load(Ordering::Relaxed) {
+        if let Err(broken) = pass(body, writer, progress, patience).await {
+            return broken;
         }
-        let trailers = body
-            .trailers()
-            .await
-            .map_err(|error| body_broke(&error, progress))?;
-        writer
-            .finish(&trailers, patience)
-            .await
-            .map_err(|fault| progress.answered(fault))
-    };
-    if let Err(broken) = passed.await {
-        return broken;
+        progress.is_sent.store(true, Ordering::Relaxed);
     }
-    progress.is_sent.store(true, Ordering::Relaxed);
     body.gone().await;
     Broken::Gone
+}
+
+async fn pass(
+    body: &mut ClientBody,
+    writer: &mut OriginWriter,
+    progress: &Progress,
+    patience: Duration,
+) -> Result<(), Broken> {
+    let broke = |error| body_broke(&error, progress);
+    let failed = |fault| progress.answered(fault);
+    while let Some(part) = body.next().await.map_err(broke)? {
+        writer.part(part, patience).await.map_err(failed)?;
+        progress.sent_parts.fetch_add(1, Ordering::Relaxed);
+    }
+    let trailers = body.trailers().await.map_err(broke)?;
+    writer.finish(&trailers, patience).await.map_err(failed)
 }
 
 fn body_broke(error: &BodyError, progress: &Progress) -> Broken {
@@ -286,7 +286,7 @@ impl Download<'_> {
         loop {
             let part = tokio::select! {
                 biased;
-                part = self.part() => part?,
+                part = self.part() => part,
                 // Nothing more is at hand: what waits for company leaves.
                 flushed = client.flush(), if client.holds_back() => {
                     flushed?;
@@ -294,8 +294,13 @@ impl Download<'_> {
                 }
             };
             match part {
-                Some(part) => client.part(part).await?,
-                None => return Ok(()),
+                Ok(Some(part)) => client.part(part).await?,
+                Ok(None) => return Ok(()),
+                Err(broken) => {
+                    // What came so far is the client's, cut off as it is.
+                    client.flush().await?;
+                    return Err(broken);
+                }
             }
         }
     }
