@@ -35,6 +35,7 @@ pub mod egress;
 mod fault;
 mod flow;
 mod http1;
+mod idle;
 mod intercept;
 mod listeners;
 mod logging;
