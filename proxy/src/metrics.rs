@@ -53,10 +53,12 @@ pub struct Metrics {
     robots_fetches: IntCounterVec,
     robots_fetch_duration: Histogram,
     robots_entries: IntGaugeVec,
-    robots_lookups: IntCounterVec,
+    /// By [`Lookup`].
+    robots_lookups: [IntCounter; 3],
     snapshot_swaps: IntCounter,
     client_connections: IntGauge,
-    upstream_connections: IntGaugeVec,
+    upstream_connections_new: IntGauge,
+    upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
     panics: IntCounter,
 }
@@ -69,6 +71,18 @@ impl Metrics {
     /// Returns an error if two metrics have one name: a mistake in this file.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
+        let robots_lookups = counters(
+            &registry,
+            "robots_lookups_total",
+            ROBOTS_LOOKUPS,
+            &["result"],
+        )?;
+        let upstream_connections = gauges(
+            &registry,
+            "upstream_connections",
+            UPSTREAM_CONNECTIONS,
+            "reused",
+        )?;
         let metrics = Self {
             requests: counters(
                 &registry,
@@ -101,20 +115,12 @@ impl Metrics {
                 REQUEST_SECONDS,
             )?,
             robots_entries: gauges(&registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
-            robots_lookups: counters(
-                &registry,
-                "robots_lookups_total",
-                ROBOTS_LOOKUPS,
-                &["result"],
-            )?,
+            robots_lookups: [Lookup::Hit, Lookup::Miss, Lookup::Joined]
+                .map(|lookup| robots_lookups.with_label_values(&[lookup.as_str()])),
             snapshot_swaps: counter(&registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
-            upstream_connections: gauges(
-                &registry,
-                "upstream_connections",
-                UPSTREAM_CONNECTIONS,
-                "reused",
-            )?,
+            upstream_connections_new: upstream_connections.with_label_values(&["false"]),
+            upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
@@ -145,17 +151,11 @@ impl Metrics {
 
     /// Series of closed label sets exist from the start, so that a rate over the first event is right.
     fn start_at_zero(&self) {
-        for lookup in [Lookup::Hit, Lookup::Miss, Lookup::Joined] {
-            self.robots_lookups.with_label_values(&[lookup.as_str()]);
-        }
         for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
             self.robots_fetches.with_label_values(&[result]);
         }
         for state in ["fresh", "stale", "unavailable", "unreachable"] {
             self.robots_entries.with_label_values(&[state]);
-        }
-        for reused in ["true", "false"] {
-            self.upstream_connections.with_label_values(&[reused]);
         }
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
@@ -188,9 +188,7 @@ impl Metrics {
 
     /// Counts one look-up of an origin's robots.txt.
     pub(crate) fn robots_lookup(&self, lookup: Lookup) {
-        self.robots_lookups
-            .with_label_values(&[lookup.as_str()])
-            .inc();
+        self.robots_lookups[lookup as usize].inc();
     }
 
     /// Sets how many origins are in `state`: `fresh`, `stale`, `unavailable` or `unreachable`.
@@ -213,10 +211,13 @@ impl Metrics {
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        let reused = if reused { "true" } else { "false" };
-        let gauge = self.upstream_connections.with_label_values(&[reused]);
+        let gauge = if reused {
+            &self.upstream_connections_reused
+        } else {
+            &self.upstream_connections_new
+        };
         gauge.inc();
-        OpenConnection(gauge)
+        OpenConnection(gauge.clone())
     }
 
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
