@@ -1,7 +1,7 @@
 //! Bodies over plain HTTP: whole, in pieces, without end, or not there at all.
 
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave};
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
 
 #[test]
 fn answers_without_a_body_keep_the_connection_in_step() {
@@ -150,6 +150,33 @@ fn an_upload_streams_while_the_client_still_sends() {
     wire.send("second half");
     assert_eq!(wire.response().status, 200);
     assert_eq!(arriving.body().start, b"first half,second half");
+}
+
+#[test]
+fn a_client_that_leaves_frees_the_origin() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/endless", Reply::new(200).step(Step::Pattern(1 << 40)));
+    let proxy = Wayleave::start(&origin);
+    let open = || proxy.metric("wayleave_upstream_connections", &[]);
+    for scheme in ["http", "https"] {
+        let url = format!("{scheme}://shop.test/endless");
+        let mut wire = match scheme {
+            "https" => proxy.tunnel("shop.test:443"),
+            _ => proxy.connect(),
+        };
+        let target = if scheme == "https" { "/endless" } else { &url };
+        wire.send(Ask::get(&url).bytes(target));
+        wire.response_head();
+        eventually("a connection serves", || open() == 1.0);
+        drop(wire);
+        eventually("the origin's connection is free", || open() == 0.0);
+    }
+    eventually("both are counted", || {
+        proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) == 2.0
+    });
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
 }
 
 #[test]
