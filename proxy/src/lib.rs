@@ -27,6 +27,7 @@
 //! Every arrow points down: no part knows one above it, and none but `server` knows `config`.
 
 mod admin;
+mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -35,6 +36,7 @@ pub mod egress;
 mod fault;
 mod flow;
 mod http1;
+mod idle;
 mod intercept;
 mod listeners;
 mod logging;

@@ -52,7 +52,8 @@ pub struct Metrics {
     decision_duration: Histogram,
     robots: RobotsMetrics,
     client_connections: IntGauge,
-    upstream_connections: IntGaugeVec,
+    upstream_connections_new: IntGauge,
+    upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
     panics: IntCounter,
 }
@@ -119,6 +120,12 @@ impl Metrics {
     /// Returns an error if two metrics have one name: a mistake in this file.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
+        let upstream_connections = gauges(
+            &registry,
+            "upstream_connections",
+            UPSTREAM_CONNECTIONS,
+            "reused",
+        )?;
         let metrics = Self {
             requests: counters(
                 &registry,
@@ -140,12 +147,8 @@ impl Metrics {
             )?,
             robots: RobotsMetrics::new(&registry)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
-            upstream_connections: gauges(
-                &registry,
-                "upstream_connections",
-                UPSTREAM_CONNECTIONS,
-                "reused",
-            )?,
+            upstream_connections_new: upstream_connections.with_label_values(&["false"]),
+            upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
@@ -176,9 +179,6 @@ impl Metrics {
 
     /// Series of closed label sets exist from the start, so that a rate over the first event is right.
     fn start_at_zero(&self) {
-        for reused in ["true", "false"] {
-            self.upstream_connections.with_label_values(&[reused]);
-        }
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
@@ -249,10 +249,13 @@ impl Metrics {
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        let reused = if reused { "true" } else { "false" };
-        let gauge = self.upstream_connections.with_label_values(&[reused]);
+        let gauge = if reused {
+            &self.upstream_connections_reused
+        } else {
+            &self.upstream_connections_new
+        };
         gauge.inc();
-        OpenConnection(gauge)
+        OpenConnection(gauge.clone())
     }
 
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.

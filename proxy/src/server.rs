@@ -24,7 +24,7 @@ use crate::egress::{self, Egress};
 use crate::flow::{self, Flow, Listener};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
-use crate::logging;
+use crate::logging::{self, Log};
 use crate::metrics::Metrics;
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
 use crate::upstream::{self, Upstream};
@@ -47,7 +47,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
-    let _log = logging::start(config.log.format);
+    let (log, _writing) = logging::start(config.log.format);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
@@ -55,7 +55,7 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let (listeners, admin_listener) = listen(config).await?;
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
-    let (flow, mut refresh) = build(config, &metrics, Arc::clone(&authority), own)?;
+    let (flow, mut refresh) = build(config, &metrics, Arc::clone(&authority), own, log)?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -109,6 +109,7 @@ fn build(
     metrics: &Arc<Metrics>,
     authority: Arc<CertificateAuthority>,
     own_listeners: Vec<SocketAddr>,
+    log: Log,
 ) -> anyhow::Result<(Flow, tokio::task::JoinHandle<()>)> {
     let egress = Egress::new(egress::Options {
         allow_private: config.upstream.allow_private.clone(),
@@ -137,6 +138,7 @@ fn build(
         upstream: Upstream::new(upstream, egress, &tls, Arc::clone(metrics)),
         interceptor: Interceptor::new(authority)?,
         metrics: Arc::clone(metrics),
+        log,
     };
     Ok((flow, refresh))
 }

@@ -16,6 +16,7 @@ use super::{consult, forward, identify, record, refuse};
 use crate::crawlers::Crawlers;
 use crate::http1::Framing;
 use crate::intercept::Interceptor;
+use crate::logging::Log;
 use crate::metrics::Metrics;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
@@ -43,6 +44,7 @@ pub(crate) struct Flow {
     pub(crate) upstream: Upstream,
     pub(crate) interceptor: Interceptor,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) log: Log,
 }
 
 /// What may follow an exchange on its connection.
@@ -89,7 +91,7 @@ impl Flow {
             identity: Some(identity),
             outcome,
         };
-        record::record(&self.metrics, &exchange);
+        record::record(&self.metrics, &self.log, &exchange);
         ending
     }
 
@@ -202,7 +204,7 @@ impl Flow {
             identity,
             outcome: Outcome::Refuse(refusal),
         };
-        record::record(&self.metrics, &exchange);
+        record::record(&self.metrics, &self.log, &exchange);
         if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
             refuse::close_softly(stream).await;
         }
