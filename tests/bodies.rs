@@ -258,3 +258,33 @@ fn a_websocket_upgrade_becomes_a_pipe() {
         .response()
         .expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
 }
+
+#[test]
+fn a_client_that_does_not_read_holds_the_origin_back() {
+    const LENGTH: u64 = 64 << 20;
+    let origin = Origin::start();
+    let page = |length| Reply::new(200).step(Step::Pattern(length));
+    origin
+        .site("shop.test")
+        .page("/endless", page(1 << 40))
+        .page("/long", page(LENGTH));
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/warm").status, 200);
+    let before = proxy.memory_kib("VmHWM");
+    let mut idle = proxy.connect();
+    idle.send(Ask::get("http://shop.test/endless").bytes("http://shop.test/endless"));
+    idle.response_head();
+    let mut idle_inside = proxy.tunnel("shop.test:443");
+    idle_inside.send(Ask::get("https://shop.test/endless").bytes("/endless"));
+    idle_inside.response_head();
+    // What is read here is the measure of how much could have been buffered for the others meanwhile.
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://shop.test/long").bytes("http://shop.test/long"));
+    let mut head = wire.response_head();
+    let body = wire
+        .counted_body(&mut head)
+        .expect("the whole body arrives");
+    assert_eq!((body.length, body.off_pattern), (LENGTH, false));
+    let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
+    assert!(grown < 16 * 1024, "unread answers took {grown} KiB");
+}
