@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  metrics  clock  stream    small leaves
+//!     egress  crawlers  decisions  metrics  clock  stream    small leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -32,6 +32,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod crawlers;
+mod decisions;
 pub mod egress;
 mod fault;
 mod flow;

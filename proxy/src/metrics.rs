@@ -55,6 +55,7 @@ pub struct Metrics {
     upstream_connections_new: IntGauge,
     upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
+    organisation: Organisation,
     panics: IntCounter,
 }
 
@@ -155,6 +156,7 @@ impl Metrics {
                 LEAF_CERTIFICATES,
                 &["result"],
             )?,
+            organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
             registry,
         };
@@ -182,7 +184,7 @@ impl Metrics {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
-        for outcome in ["forwarded", "refused", "failed"] {
+        for outcome in ["forwarded", "refused", "failed", "observed"] {
             self.request_duration.with_label_values(&[outcome]);
         }
     }
@@ -263,6 +265,19 @@ impl Metrics {
         self.leaf_certificates.with_label_values(&[result]).inc();
     }
 
+    /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
+    pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
+        self.organisation
+            .user_agent_mismatches
+            .with_label_values(&[crawler])
+            .inc();
+    }
+
+    /// Counts decisions that are missing in the log.
+    pub(crate) fn decisions_dropped(&self, count: u64) {
+        self.organisation.decisions_dropped.inc_by(count);
+    }
+
     /// Counts a task that ended in a panic.
     pub(crate) fn panic(&self) {
         self.panics.inc();
@@ -278,6 +293,27 @@ impl Metrics {
         let mut text = Vec::new();
         encoder.encode(&self.registry.gather(), &mut text)?;
         Ok((encoder.format_type().to_owned(), String::from_utf8(text)?))
+    }
+}
+
+/// What concerns the organisation more than the traffic.
+#[derive(Debug)]
+struct Organisation {
+    user_agent_mismatches: IntCounterVec,
+    decisions_dropped: IntCounter,
+}
+
+impl Organisation {
+    fn new(registry: &Registry) -> anyhow::Result<Self> {
+        Ok(Self {
+            user_agent_mismatches: counters(
+                registry,
+                "user_agent_mismatches_total",
+                USER_AGENT_MISMATCHES,
+                &["crawler"],
+            )?,
+            decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
+        })
     }
 }
 
@@ -306,6 +342,9 @@ const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
+const USER_AGENT_MISMATCHES: &str =
+    "Requests of known crawlers whose User-Agent contains none of their tokens.";
+const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 
 fn histogram(
