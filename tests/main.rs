@@ -8,11 +8,17 @@
 mod harness;
 
 mod admin;
+mod check;
+mod cli;
+mod clients;
+mod config;
 mod connect;
 mod crawl;
 mod faults;
 mod forward;
+mod readme;
 mod refuse;
 mod robots;
 mod selftest;
 mod shutdown;
+mod systemd;

@@ -1,7 +1,7 @@
 //! Refusals: each row of the contract whole, and that nothing of a refused request reaches an origin.
 
 use crate::harness::client::raw;
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
 #[test]
 fn a_disallowed_request_is_refused_with_line_and_rule() {
@@ -68,10 +68,10 @@ fn each_refusal_has_an_id_of_its_own() {
     };
     let (first, second) = (id(), id());
     assert_ne!(first, second);
-    assert!(
-        proxy.log().contains(&first),
-        "the log's event names the decision"
-    );
+    eventually("the log's events name both decisions", || {
+        let log = proxy.log();
+        log.contains(&first) && log.contains(&second)
+    });
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn every_spelling_of_a_disallowed_path_is_refused() {
         "/priv%2Fate",
         "/PRIVATE",
         "/x.php5",
-        "/barn/../ba",
+        "/a/../ba",
         "/?private",
     ] {
         assert_eq!(
@@ -197,7 +197,6 @@ fn an_internal_address_is_refused_before_anything_is_dialled() {
         format!("http://[::1]:{port}/"),
         "http://[fd00::1]/".to_owned(),
         "http://[fe80::1]/".to_owned(),
-        format!("http://localhost:{port}/"),
     ];
     for url in urls {
         let mut wire = proxy.connect();
@@ -340,7 +339,7 @@ fn the_connection_bound_is_answered_with_503() {
     answer.expect_refusal(503, None, "connection_limit_reached");
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
     drop(first);
-    crate::harness::eventually("a place is free again", || {
+    eventually("a place is free again", || {
         proxy.get("http://shop.test/a").status == 200
     });
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::robots_txt::{Found, Path, RobotsTxt};
+use crate::robots_txt::{Found, Match, Path, Reader, RobotsTxt};
 use crate::spelling;
 use crate::{Dialect, ProductToken};
 
@@ -106,7 +106,8 @@ pub struct Decision<'a> {
     verdict: Verdict,
     reason: Reason,
     dialect: Dialect,
-    line: u32,
+    /// Where the deciding rule is.
+    rule: Option<Match>,
     robots: Option<&'a RobotsTxt>,
     tokens: &'a [ProductToken],
 }
@@ -133,25 +134,20 @@ impl Decision<'_> {
     /// The number of the deciding rule's line, from 1.
     #[must_use]
     pub fn line(&self) -> Option<u32> {
-        (self.line != 0).then_some(self.line)
+        Some(self.robots?.line(self.rule?.offset()))
     }
 
     /// The deciding rule, such as `Disallow: /private`.
     #[must_use]
     pub fn rule(&self) -> Option<String> {
-        self.robots?.rule_text(self.dialect, self.line()?)
+        self.robots?.rule_text(self.rule?.offset())
     }
 
     /// The values of the user-agent lines of the group used, merged groups included.
     #[must_use]
     pub fn group(&self) -> Vec<String> {
-        let records = self
-            .robots
-            .and_then(|robots| robots.choose(self.dialect, self.tokens));
-        let agents = records.iter().flatten().flat_map(|record| &record.agents);
-        agents
-            .map(|(_, value)| String::from_utf8_lossy(value).into_owned())
-            .collect()
+        let names = |robots: &RobotsTxt| robots.group_names(self.dialect, self.tokens);
+        self.robots.map(names).unwrap_or_default()
     }
 
     /// All of the above as owned values, to keep or to send.
@@ -269,7 +265,7 @@ fn decide_in_one<'a>(
     let koster = dialect == Dialect::Koster1996;
     match access {
         AccessResult::Successful(robots) => {
-            let found = robots.find(dialect, tokens, &Path::new(path, dialect));
+            let found = robots.find(Reader::new(dialect), tokens, &Path::new(path, dialect));
             let robots = Some(&**robots);
             match found {
                 Found::NoGroup => simply(Verdict::Allow, Reason::NoMatchingGroup),
@@ -277,11 +273,16 @@ fn decide_in_one<'a>(
                     robots,
                     ..simply(Verdict::Allow, Reason::NoMatchingRule)
                 },
-                Found::Rule { number, allow } => Decision {
-                    robots,
-                    line: number,
-                    ..simply(Verdict::from_allow(allow), Reason::Rule)
-                },
+                Found::Rule(rule) => {
+                    // To Google's parser an empty value matches, but decides nothing.
+                    let decides = rule.octets() > 0 || dialect != Dialect::Google;
+                    let verdict = Verdict::from_allow(rule.is_allow() || !decides);
+                    Decision {
+                        robots,
+                        rule: Some(rule),
+                        ..simply(verdict, Reason::Rule)
+                    }
+                }
             }
         }
         AccessResult::Unavailable { status } => simply(
@@ -304,7 +305,7 @@ fn without_rule(
         verdict,
         reason,
         dialect,
-        line: 0,
+        rule: None,
         robots: None,
         tokens,
     }

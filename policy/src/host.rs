@@ -5,33 +5,27 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use idna::AsciiDenyList;
 
-use crate::InvalidUri;
-
 /// The host in the spelling of the WHATWG URL standard's host parser: A-labels in lower case,
 /// IPv6 literals compressed and in brackets, every spelling of an IPv4 address as four decimals.
 ///
 /// One trailing dot is taken off: `example.com.` names the same host in the DNS as
 /// `example.com`, and two entries for one host would be a way around the first. Empty labels and
-/// names too long for the DNS are refused, because nothing could ever be fetched from there.
-pub(crate) fn canonical(host: &str) -> Result<String, InvalidUri> {
-    let invalid = || InvalidUri::Host(host.to_owned());
+/// names too long for the DNS are none, because nothing could ever be fetched from there.
+pub(crate) fn canonical(host: &str) -> Option<String> {
     if let Some(rest) = host.strip_prefix('[') {
-        let literal = rest.strip_suffix(']').ok_or_else(invalid)?;
-        return literal.parse().map(ipv6).map_err(|_| invalid());
+        return rest.strip_suffix(']')?.parse().ok().map(ipv6);
     }
     let decoded = percent_decoded(host);
-    let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).map_err(|_| invalid())?;
+    let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).ok()?;
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
     let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
     if !labels_fit || name.len() > 253 {
-        return Err(invalid());
+        return None;
     }
     if ends_in_number(name) {
-        return ipv4(name)
-            .map(|address| address.to_string())
-            .ok_or_else(invalid);
+        return ipv4(name).map(|address| address.to_string());
     }
-    Ok(name.to_owned())
+    Some(name.to_owned())
 }
 
 fn percent_decoded(host: &str) -> Vec<u8> {

@@ -25,6 +25,7 @@
 //! - [`RobotsTxt`]: the file, parsed once for every [`Dialect`].
 //! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
 //!   spelling of it, as a proxy must.
+//! - [`lint`] says what is wrong with a file, or read differently by different dialects.
 
 #![warn(missing_docs)]
 
@@ -32,6 +33,8 @@ mod decision;
 mod dialect;
 mod host;
 pub mod lifecycle;
+mod lint;
+mod name_tag;
 mod origin;
 mod product_token;
 mod robots_txt;
@@ -41,6 +44,7 @@ mod user_agent;
 
 pub use decision::{AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_strictly};
 pub use dialect::{Dialect, UnknownDialect};
+pub use lint::{Finding, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan};

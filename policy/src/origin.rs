@@ -91,7 +91,9 @@ impl Origin {
             return Err(InvalidUri::MissingHost);
         }
         Ok(Self {
-            host: host::canonical(host)?.into(),
+            host: host::canonical(host)
+                .ok_or_else(|| InvalidUri::Host(host.to_owned()))?
+                .into(),
             port: port.unwrap_or(scheme.default_port()),
             scheme,
         })

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::name_tag::tag_of_value;
 use crate::user_agent;
 
 /// The name by which a crawler finds its group (RFC 9309 §2.2.1, "product token").
@@ -14,6 +15,7 @@ use crate::user_agent;
 pub struct ProductToken {
     text: Box<str>,
     folded: Box<str>,
+    tag: u8,
 }
 
 impl ProductToken {
@@ -68,10 +70,17 @@ impl ProductToken {
         self.folded.as_bytes()
     }
 
+    /// What user-agent lines that name this crawler have in common.
+    pub(crate) fn tag(&self) -> u8 {
+        self.tag
+    }
+
     fn from_checked(name: &str) -> Self {
+        let folded = name.to_ascii_lowercase();
         Self {
             text: name.into(),
-            folded: name.to_ascii_lowercase().into(),
+            tag: tag_of_value(folded.as_bytes()),
+            folded: folded.into(),
         }
     }
 }

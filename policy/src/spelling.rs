@@ -28,17 +28,94 @@ const fn classify(byte: u8) -> Octet {
     }
 }
 
-/// For each octet whether it stands for itself in every form; `%`, `*` and `$` never do.
-static PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
+/// What matters of an octet to those who read paths and lines.
+pub(crate) static TRAITS: [u8; 256] = {
+    let mut traits = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        let special = matches!(byte as u8, b'*' | b'$');
-        plain[byte] = !special && !matches!(classify(byte as u8), Octet::Other);
+        traits[byte] = traits_of(byte as u8);
         byte += 1;
     }
-    plain
+    traits
 };
+
+const STAR: u8 = 1;
+const DOLLAR: u8 = 2;
+/// May only stand percent-encoded, or starts an escape.
+const UNUSUAL: u8 = 4;
+pub(crate) const NUL: u8 = 8;
+/// Ends the value of a line: a line end, or `#`.
+pub(crate) const ENDS_VALUE: u8 = 16;
+/// May stand in the name of a directive: letters, digits, `-`, `_` and white space.
+pub(crate) const IN_NAME: u8 = 32;
+/// An octet with none of these is spelt the same in every form.
+const NOT_PLAIN: u8 = STAR | DOLLAR | UNUSUAL | NUL | ENDS_VALUE;
+
+const fn traits_of(byte: u8) -> u8 {
+    let special = match byte {
+        b'*' => STAR,
+        b'$' => DOLLAR,
+        0 => NUL | UNUSUAL,
+        b'\n' | b'\r' | b'#' => ENDS_VALUE,
+        _ if matches!(classify(byte), Octet::Other) => UNUSUAL,
+        _ => 0,
+    };
+    let in_name =
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b' ' | b'\t' | 0x0B | 0x0C);
+    if in_name { special | IN_NAME } else { special }
+}
+
+/// The traits of all octets of a text.
+#[inline]
+pub(crate) fn traits(text: &[u8]) -> u8 {
+    text.iter()
+        .fold(0, |traits, &byte| traits | TRAITS[usize::from(byte)])
+}
+
+/// Whether a path is spelt the same in every form and holds no special octet.
+///
+/// Every decision asks this about its path, so whole blocks are judged by comparisons the
+/// compiler turns into vectors; the rest goes through the table.
+#[inline]
+pub(crate) fn all_plain(text: &[u8]) -> bool {
+    const BLOCK: usize = 16;
+    let Some(last) = text.last_chunk::<BLOCK>() else {
+        return traits(text) & NOT_PLAIN == 0;
+    };
+    let (blocks, _) = text.as_chunks::<BLOCK>();
+    let mut unusual = [0; BLOCK];
+    for block in blocks.iter().chain([last]) {
+        for (unusual, &byte) in unusual.iter_mut().zip(block) {
+            *unusual |= not_plain(byte);
+        }
+    }
+    u128::from_le_bytes(unusual) == 0
+}
+
+/// What `TRAITS` says about being plain, without the table.
+#[inline]
+const fn not_plain(byte: u8) -> u8 {
+    let outside = byte.wrapping_sub(b'!') > b'~' - b'!';
+    let quote_to_percent = byte.wrapping_sub(b'"') < 4;
+    let braces = byte.wrapping_sub(b'{') < 3;
+    let angle = byte & 0xFD == b'<';
+    let backslash_or_caret = byte & 0xFD == b'\\';
+    let others = byte == b'*' || byte == b'`';
+    (outside | quote_to_percent | braces | angle | backslash_or_caret | others) as u8
+}
+
+/// Whether an octet stands for itself in every form.
+#[inline]
+pub(crate) fn is_plain(byte: u8) -> bool {
+    TRAITS[usize::from(byte)] & NOT_PLAIN == 0
+}
+
+/// Whether a value with these traits is plain but for `*`, and `$` at its end.
+pub(crate) fn is_wild(value: &[u8], traits: u8) -> bool {
+    let body = &value[..value.len().saturating_sub(1)];
+    traits & (NOT_PLAIN & !STAR & !DOLLAR) == 0
+        && (traits & DOLLAR == 0 || memchr::memchr(b'$', body).is_none())
+}
 
 /// The value of the two hexadecimal digits `text` starts with.
 pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
@@ -65,26 +142,41 @@ fn push_escape(text: &mut Vec<u8>, value: u8) {
 }
 
 /// Appends `text` in the one form of RFC 9309 §2.2.2: unreserved octets raw, escapes in upper
-/// case, everything that may not stand raw escaped. A `%` that escapes nothing becomes `%25`.
-pub(crate) fn push_normalised(form: &mut Vec<u8>, mut text: &[u8]) {
-    while let Some((value, escaped, rest)) = split_octet(text) {
-        match classify(value) {
-            Octet::Unreserved => form.push(value),
-            Octet::Reserved if !escaped => form.push(value),
-            Octet::Reserved | Octet::Other => push_escape(form, value),
-        }
-        text = rest;
-    }
+/// case, everything that may not stand raw escaped.
+///
+/// A `%` that escapes nothing stays, so that a pattern such as `/*%` finds it; what would make
+/// an escape of it by being decoded stays escaped, so that the form has but one spelling.
+pub(crate) fn push_normalised(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, |_| false);
 }
 
 /// Appends `text` with `*` and `$` escaped besides: the form in which literal octets compare, so
 /// that `%2A` and `%24` in a pattern mean the octet (RFC 9309 §2.2.3).
-pub(crate) fn push_literal(form: &mut Vec<u8>, mut text: &[u8]) {
+pub(crate) fn push_literal(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, |byte| matches!(byte, b'*' | b'$'));
+}
+
+fn push_form(form: &mut Vec<u8>, mut text: &[u8], escapes_too: fn(u8) -> bool) {
+    // The octets since the last `%` that escapes nothing.
+    let mut since_stray = usize::MAX;
     while let Some((value, escaped, rest)) = split_octet(text) {
+        let would_escape = since_stray < 2 && value.is_ascii_hexdigit();
+        since_stray = since_stray.saturating_add(1);
         match classify(value) {
+            Octet::Unreserved if escaped && would_escape => {
+                push_escape(form, value);
+                since_stray = usize::MAX;
+            }
             Octet::Unreserved => form.push(value),
-            Octet::Reserved if !escaped && !matches!(value, b'*' | b'$') => form.push(value),
-            Octet::Reserved | Octet::Other => push_escape(form, value),
+            Octet::Reserved if !escaped && !escapes_too(value) => form.push(value),
+            Octet::Other if !escaped && value == b'%' => {
+                form.push(value);
+                since_stray = 0;
+            }
+            Octet::Reserved | Octet::Other => {
+                push_escape(form, value);
+                since_stray = usize::MAX;
+            }
         }
         text = rest;
     }
@@ -119,7 +211,7 @@ pub(crate) fn push_decoded(form: &mut Vec<u8>, mut text: &[u8]) {
 pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
     let already = path
         .bytes()
-        .all(|byte| PLAIN[usize::from(byte)] || matches!(byte, b'*' | b'$'));
+        .all(|byte| is_plain(byte) || matches!(byte, b'*' | b'$'));
     if already {
         return Cow::Borrowed(path);
     }
@@ -163,4 +255,17 @@ pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
     }
     form.push_str(query);
     Cow::Owned(form)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_octets_are_the_same_by_table_and_by_comparison() {
+        for byte in 0..=u8::MAX {
+            assert_eq!(not_plain(byte) == 0, is_plain(byte), "{byte:#x}");
+            assert_eq!(all_plain(&[byte; 40]), is_plain(byte), "{byte:#x}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::origin::split_scheme;
-use crate::{Dialect, InvalidUri, Origin};
+use crate::{InvalidUri, Origin};
 
 /// The origin and path-and-query of one request (RFC 9110 §7.1).
 ///
@@ -84,34 +84,23 @@ fn is_unsendable(c: char) -> bool {
     c.is_ascii_control() || c == ' '
 }
 
-/// The path and query that a dialect judges when it is asked about a whole URL or a bare path.
+/// The path and query that are judged when the question is about a whole URL or a bare path.
 ///
-/// Unlike [`Target::parse`] this never fails, since a question about an odd URL deserves an
-/// answer too. For `google` it follows Google's parser, which reads `//h/x` and `h/x` as the path
-/// `/x`; the others take what starts with `/` as a path.
+/// Unlike [`Target::parse`] this never fails, since a question about an odd URL deserves an answer
+/// too. It takes URLs apart as Google's parser does: from the first `/`, `?` or `;` after scheme
+/// and authority to the fragment; `//h/x` is a reference without scheme (RFC 3986 §4.2), so its
+/// path is `/x`; what has no path has the path `/`.
 #[must_use]
-pub fn path_to_judge(url: &str, dialect: Dialect) -> Cow<'_, str> {
-    let url_without_fragment = || url.split('#').next().unwrap_or_default();
-    let path = if dialect == Dialect::Google {
-        google_path(url)
-    } else if url.starts_with('/') {
-        url_without_fragment()
-    } else if let Some((_, rest)) = url_without_fragment()
-        .split_once("://")
-        .filter(|(scheme, _)| scheme.bytes().all(|b| b.is_ascii_alphanumeric()))
-    {
-        split_authority(rest).1
+pub fn path_to_judge(url: &str) -> Cow<'_, str> {
+    let path = path_and_query(url);
+    if path.starts_with('/') {
+        Cow::Borrowed(path)
     } else {
-        url_without_fragment()
-    };
-    match path.as_bytes().first() {
-        Some(b'/') => Cow::Borrowed(path),
-        _ => Cow::Owned(format!("/{path}")),
+        Cow::Owned(format!("/{path}"))
     }
 }
 
-/// What follows scheme and authority in Google's eyes, from the first `/`, `?` or `;`.
-fn google_path(url: &str) -> &str {
+fn path_and_query(url: &str) -> &str {
     let delimiters = ['/', '?', ';'];
     let start = if url.starts_with("//") { 2 } else { 0 };
     let after = |at: usize, found: Option<usize>| found.map(|index| at + index);

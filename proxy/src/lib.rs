@@ -34,6 +34,7 @@ pub mod crawlers;
 pub mod egress;
 mod fault;
 mod flow;
+mod http1;
 mod intercept;
 mod listeners;
 mod logging;

@@ -298,6 +298,29 @@ impl Stop {
     }
 }
 
+/// What fetches robots.txt for `wayleave check`, as the proxy would.
+pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
+    let egress = Egress::new(egress::Options {
+        allow_private: config.upstream.allow_private.clone(),
+        servers: config.dns.servers.clone(),
+        overrides: config.dns.overrides.clone(),
+        own_listeners: Vec::new(),
+    })
+    .context("reading the system's DNS configuration")?;
+    let tls = tls_config(&config.upstream)?;
+    let options = fetch_options(&config.robots);
+    Ok(HttpFetch::new(Arc::new(egress), &tls, options, clock))
+}
+
+fn fetch_options(robots: &config::Robots) -> FetchOptions {
+    FetchOptions {
+        user_agent: robots.user_agent.clone(),
+        timeout: robots.fetch_timeout,
+        max_redirects: robots.max_redirects,
+        max_size: robots.max_size,
+    }
+}
+
 fn start_robots(
     config: &Config,
     egress: &Arc<Egress>,
@@ -312,12 +335,6 @@ fn start_robots(
         clock,
         Arc::clone(metrics),
     )?;
-    let fetch = FetchOptions {
-        user_agent: robots.user_agent.clone(),
-        timeout: robots.fetch_timeout,
-        max_redirects: robots.max_redirects,
-        max_size: robots.max_size,
-    };
     let options = robots::Options {
         lifetimes: Lifetimes {
             max_age: robots.max_age,
@@ -329,7 +346,7 @@ fn start_robots(
         memory: robots.memory,
         ..robots::Options::default()
     };
-    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch, clock);
+    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch_options(robots), clock);
     let metrics = Arc::clone(metrics);
     Ok(Robots::start(fetch, store, &options, clock, metrics))
 }

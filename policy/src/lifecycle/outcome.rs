@@ -310,7 +310,8 @@ pub struct Facts {
 
 impl Facts {
     /// What the answer says about access; the body is parsed here.
-    pub(super) fn access(&self) -> AccessResult {
+    #[must_use]
+    pub fn access(&self) -> AccessResult {
         match (
             self.outcome.result(),
             self.outcome.body(),

@@ -1,6 +1,33 @@
-//! Whether a user-agent line means a crawler.
+//! User-agent lines: where they are, and whether one means a crawler.
 
+use super::line::is_space;
+use crate::name_tag::is_letter;
 use crate::{Dialect, ProductToken};
+
+/// Where a user-agent line is in the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agent(u32);
+
+impl Agent {
+    const LARGE: u32 = 1 << 31;
+
+    pub(crate) fn new(offset: usize) -> Self {
+        Self(u32::try_from(offset).expect("the limit is below 2 GiB"))
+    }
+
+    pub(crate) fn offset(self) -> usize {
+        (self.0 & !Self::LARGE) as usize
+    }
+
+    /// Whether the group has so many rules that an index pays.
+    pub(crate) fn is_large(self) -> bool {
+        self.0 & Self::LARGE != 0
+    }
+
+    pub(crate) fn mark_large(&mut self) {
+        self.0 |= Self::LARGE;
+    }
+}
 
 /// Whether the line means every crawler not named elsewhere.
 pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
@@ -14,6 +41,9 @@ pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
 /// How well a line names the crawler: `None` if it does not, else the more the better.
 pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Option<usize> {
     let name = token.folded();
+    if is_everyone(value, dialect) {
+        return None;
+    }
     match dialect {
         Dialect::Google => google(value).eq_ignore_ascii_case(name).then_some(1),
         _ if name.is_empty() || name == b"*" => None,
@@ -21,11 +51,9 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
         Dialect::Koster1996 => contains(value, without_version(name)).then_some(1),
         Dialect::Selfhtml => {
             let value = without_version(value);
-            let is_prefix = !value.is_empty()
-                && name
-                    .get(..value.len())
-                    .is_some_and(|start| start.eq_ignore_ascii_case(value));
-            is_prefix.then_some(value.len())
+            let start = name.get(..value.len());
+            let is_prefix = start.is_some_and(|start| start.eq_ignore_ascii_case(value));
+            (is_prefix && !value.is_empty()).then_some(value.len())
         }
     }
 }
@@ -38,30 +66,22 @@ fn names(value: &[u8], name: &[u8]) -> bool {
     };
     let ends = rest
         .first()
-        .is_none_or(|&b| !(b.is_ascii_alphanumeric() || b"_-".contains(&b)));
+        .is_none_or(|&byte| !(is_letter(byte) || byte.is_ascii_digit()));
     ends && start.eq_ignore_ascii_case(name)
 }
 
 /// What Google's parser keeps of a value: it stops at the first octet outside `[A-Za-z_-]`.
 fn google(value: &[u8]) -> &[u8] {
-    let end = value
-        .iter()
-        .position(|b| !(b.is_ascii_alphabetic() || b"_-".contains(b)));
+    let end = value.iter().position(|&byte| !is_letter(byte));
     &value[..end.unwrap_or(value.len())]
 }
 
 fn contains(value: &[u8], name: &[u8]) -> bool {
-    !name.is_empty()
-        && value
-            .windows(name.len())
-            .any(|window| window.eq_ignore_ascii_case(name))
+    let is_name = |window: &[u8]| window.eq_ignore_ascii_case(name);
+    !name.is_empty() && value.windows(name.len()).any(is_name)
 }
 
 fn without_version(name: &[u8]) -> &[u8] {
     let end = name.iter().position(|&byte| byte == b'/');
     name[..end.unwrap_or(name.len())].trim_ascii_end()
-}
-
-fn is_space(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0B
 }

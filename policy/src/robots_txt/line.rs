@@ -1,9 +1,9 @@
 //! A line of robots.txt: what its field is, to each reader.
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 /// Google's parser keeps this many octets of a line (8 × 2,083, less one for its terminator).
-const GOOGLE_LINE_BYTES: usize = 16_663;
+pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,31 +24,31 @@ pub(crate) struct Statement<'a> {
 
 /// Cuts a file into lines that end in CR, LF or both, numbered from 1.
 pub(crate) fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    let mut rest = Some(body);
+    let mut rest = body;
     let mut number = 0;
     std::iter::from_fn(move || {
-        let text = rest?;
+        if rest.is_empty() {
+            return None;
+        }
         number += 1;
-        let Some(end) = memchr::memchr2(b'\n', b'\r', text) else {
-            rest = None;
-            return Some((number, text));
-        };
-        let ending = if text[end..].starts_with(b"\r\n") {
+        let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (line, after) = rest.split_at(end);
+        let ending = if after.starts_with(b"\r\n") {
             2
         } else {
-            1
+            after.len().min(1)
         };
-        rest = Some(&text[end + ending..]);
-        Some((number, &text[..end]))
+        rest = &after[ending..];
+        Some((number, line))
     })
 }
 
-/// Reads a line as RFC 9309 and the older texts do: the field is spelt exactly, the colon is there.
+/// Reads a line as RFC 9309 and the older texts do: the field is spelt exactly, the colon is
+/// there.
 pub(crate) fn statement(line: &[u8]) -> Option<Statement<'_>> {
     let line = without_comment(line);
     let colon = memchr(b':', line)?;
-    let name = line[..colon].trim_ascii();
-    let value = line[colon + 1..].trim_ascii();
+    let (name, value) = (trim(&line[..colon]), trim(&line[colon + 1..]));
     (!name.is_empty()).then(|| Statement {
         field: exact_field(name),
         name,
@@ -60,12 +60,13 @@ pub(crate) fn statement(line: &[u8]) -> Option<Statement<'_>> {
 /// ends the line, and so does octet 16,663.
 pub(crate) fn google_statement(line: &[u8]) -> Option<Statement<'_>> {
     let line = &line[..line.len().min(GOOGLE_LINE_BYTES)];
-    let line = without_comment(&line[..memchr(0, line).unwrap_or(line.len())]).trim_ascii();
+    let line = &line[..memchr(0, line).unwrap_or(line.len())];
+    let line = trim(without_comment(line));
     let (name, value) = match memchr(b':', line) {
         Some(colon) => (&line[..colon], &line[colon + 1..]),
         None => two_words(line)?,
     };
-    let (name, value) = (name.trim_ascii(), value.trim_ascii());
+    let (name, value) = (trim(name), trim(value));
     (!name.is_empty()).then(|| Statement {
         field: google_field(name),
         name,
@@ -73,9 +74,23 @@ pub(crate) fn google_statement(line: &[u8]) -> Option<Statement<'_>> {
     })
 }
 
-/// Whether a line is blank, which ends a record for the texts before RFC 9309; comments do not.
-pub(crate) fn is_blank(line: &[u8]) -> bool {
-    line.trim_ascii().is_empty()
+/// Takes off white space at both ends, the vertical tab included, as C's `isspace` has it.
+pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = text
+        && is_space(*first)
+    {
+        text = rest;
+    }
+    while let [rest @ .., last] = text
+        && is_space(*last)
+    {
+        text = rest;
+    }
+    text
+}
+
+pub(crate) fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r' | b' ')
 }
 
 fn without_comment(line: &[u8]) -> &[u8] {
@@ -83,11 +98,11 @@ fn without_comment(line: &[u8]) -> &[u8] {
 }
 
 fn two_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
-    let end = line.iter().position(is_space)?;
+    let is_gap = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let end = line.iter().position(is_gap)?;
     let value = &line[end..];
-    let value = &value[value.iter().position(|byte| !is_space(byte))?..];
-    (!value.iter().any(is_space)).then_some((&line[..end], value))
+    let value = &value[value.iter().position(|byte| !is_gap(byte))?..];
+    (!value.iter().any(is_gap)).then_some((&line[..end], value))
 }
 
 fn exact_field(name: &[u8]) -> Field {
@@ -112,8 +127,8 @@ fn google_field(name: &[u8]) -> Field {
         b"disallaw",
     ];
     let starts = |known: &&[u8]| {
-        name.get(..known.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(known))
+        let start = name.get(..known.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(known))
     };
     if USER_AGENT.iter().any(starts) {
         Field::UserAgent

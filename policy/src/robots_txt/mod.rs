@@ -2,57 +2,47 @@
 
 mod agent;
 mod beside;
+mod choose;
+mod compiled;
+mod found;
+mod index;
 mod line;
+mod parse;
 mod pattern;
-mod record;
+mod rules;
+mod stream;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::{Dialect, ProductToken};
-
+pub(crate) use beside::seconds;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
+pub(crate) use choose::Reader;
+use compiled::Compiled;
+pub(crate) use found::{Found, Match};
+pub(crate) use line::{
+    Field, GOOGLE_LINE_BYTES, Statement, google_statement, lines as numbered_lines,
+    statement as exact_statement,
+};
 pub(crate) use pattern::Path;
-pub(crate) use record::Found;
-use record::Record;
+
+use crate::{Dialect, Origin, ProductToken};
+use agent::Agent;
+use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, events};
 
 /// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
 /// that Google reads.
-const DEFAULT_LIMIT_BYTES: usize = 500 * 1024;
+pub(crate) const DEFAULT_LIMIT_BYTES: usize = 500 * 1024;
+
+/// No file is read further than this, whatever limit is given: offsets have four octets, and a
+/// statement takes at most a few octets more than its line.
+const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
 /// A parsed robots.txt. Any [`Dialect`] can be asked of it; it never changes.
+///
+/// Kept are the statements, not the bytes: comments, prose and markup are gone.
 #[derive(Clone, Debug, Default)]
-pub struct RobotsTxt {
-    lines: Box<[Line]>,
-}
-
-#[derive(Clone, Debug)]
-struct Line {
-    number: u32,
-    blank: bool,
-    exact: Option<Statement>,
-    google: Option<Statement>,
-}
-
-#[derive(Clone, Debug)]
-struct Statement {
-    field: line::Field,
-    name: Box<[u8]>,
-    value: Box<[u8]>,
-}
-
-impl Statement {
-    fn from_line(statement: line::Statement<'_>) -> Self {
-        Self {
-            field: statement.field,
-            name: statement.name.into(),
-            value: statement.value.into(),
-        }
-    }
-
-    fn heap_bytes(&self) -> usize {
-        self.name.len() + self.value.len()
-    }
-}
+pub struct RobotsTxt(Compiled);
 
 impl RobotsTxt {
     /// Reads a file's first 500 KiB (RFC 9309 §2.5). Whatever the bytes are, this succeeds:
@@ -62,54 +52,46 @@ impl RobotsTxt {
         Self::parse_with_limit(body, DEFAULT_LIMIT_BYTES)
     }
 
-    /// Reads a file's first `limit_bytes`; a line cut by the limit counts as far as it goes.
+    /// Reads a file's first `limit_bytes`, at most 256 MiB; a line cut by the limit counts as far
+    /// as it goes.
     #[must_use]
     pub fn parse_with_limit(body: &[u8], limit_bytes: usize) -> Self {
-        const BOM: &[u8] = b"\xEF\xBB\xBF";
-        let body = &body[..body.len().min(limit_bytes)];
-        // Google's parser skips a part of a byte order mark too; for the others it is text.
-        let partial_bom = BOM
-            .iter()
-            .zip(body)
-            .take_while(|(bom, byte)| bom == byte)
-            .count();
-        let body = body.strip_prefix(BOM).unwrap_or(body);
-        let partial_bom = if partial_bom == BOM.len() {
-            0
-        } else {
-            partial_bom
-        };
-        let lines = line::lines(body)
-            .map(|(number, text)| Line {
-                number,
-                blank: line::is_blank(text),
-                exact: line::statement(text).map(Statement::from_line),
-                google: line::google_statement(if number == 1 {
-                    &text[partial_bom..]
-                } else {
-                    text
-                })
-                .map(Statement::from_line),
-            })
-            .filter(|line| line.blank || line.exact.is_some() || line.google.is_some())
-            .collect();
-        Self { lines }
+        Self(parse::parse(
+            &body[..body.len().min(limit_bytes).min(MAX_LIMIT_BYTES)],
+        ))
     }
 
-    /// The bytes this file occupies beside itself.
+    /// The bytes this file occupies on the heap, indexes built by decisions so far included.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let texts = self
-            .lines
-            .iter()
-            .flat_map(|line| [&line.exact, &line.google]);
-        size_of_val(&*self.lines) + texts.flatten().map(Statement::heap_bytes).sum::<usize>()
+        self.0.heap_bytes()
     }
 
-    /// The sitemaps named anywhere in the file, in its order, as written.
+    /// The sitemaps named anywhere in the file, in its order, as written, each once. A value that
+    /// is not UTF-8 names none.
     pub fn sitemaps(&self) -> impl Iterator<Item = String> + '_ {
+        let mut seen = HashSet::new();
         self.directives_named(&["sitemap", "site-map", "site map"])
             .map(|directive| directive.value)
+            .filter(move |value| !value.contains('\u{FFFD}') && seen.insert(value.clone()))
+    }
+
+    /// The sitemaps as absolute URIs: a value without a scheme is taken as a path on this origin,
+    /// as crawlers do although the sitemap protocol asks for the whole URI.
+    pub fn absolute_sitemaps(&self, origin: &Origin) -> impl Iterator<Item = String> + '_ {
+        let origin = origin.to_string();
+        self.sitemaps().map(move |value| {
+            let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
+            let has_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+            match value.strip_prefix('/') {
+                _ if has_scheme => value,
+                Some(path) => format!("{origin}/{path}"),
+                None => format!("{origin}/{value}"),
+            }
+        })
     }
 
     /// The preferred host (`Host`, Yandex): the first value that could be a host name.
@@ -132,7 +114,7 @@ impl RobotsTxt {
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
         self.group_directives(dialect, tokens)
             .filter(|directive| directive.is(&["crawl-delay", "crawldelay", "crawl delay"]))
-            .find_map(|directive| beside::seconds(&directive.value))
+            .find_map(|directive| seconds(&directive.value))
     }
 
     /// How many requests in how much time a crawler may make, and when (`Request-rate`).
@@ -153,27 +135,40 @@ impl RobotsTxt {
             .collect()
     }
 
-    /// Every line that is neither a rule nor a user-agent line, in the file's order.
+    /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
+    /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        self.lines.iter().filter_map(|line| {
-            let statement = line.exact.as_ref()?;
-            (statement.field == line::Field::Other)
-                .then(|| Directive::new(line.number, &statement.name, &statement.value))
-        })
+        let numbered = events(&self.0.stream, 0).scan(0, |line, event| {
+            *line += event.lines();
+            Some((*line, event))
+        });
+        numbered
+            .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .map(|(line, event)| directive(line, &event))
     }
 
-    /// The other lines of the group chosen for a crawler. A line between user-agent lines counts
-    /// for the crawlers named before it.
+    /// The directives of the groups chosen for a crawler. One between user-agent lines counts for
+    /// the crawlers named before it. `strictest` chooses as `rfc9309` does.
     pub fn group_directives<'a>(
         &'a self,
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Directive> + 'a {
-        self.choose(dialect, tokens)
-            .unwrap_or_default()
-            .into_iter()
-            .flat_map(|record| record.others)
-            .map(|(number, name, value)| Directive::new(number, name, value))
+        let reader = Reader::new(dialect);
+        let choice = self.0.choice(reader, tokens).into_iter();
+        let events = choice.flat_map(move |choice| self.0.chosen_events(reader, choice));
+        let numbered = events.scan(0, |line, event| {
+            *line = if event.kind() == AGENT {
+                event.agent().0
+            } else {
+                *line + event.lines()
+            };
+            Some((*line, event))
+        });
+        numbered
+            .filter(move |(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .filter(move |(_, event)| !reader.takes_first || event.tag & RECORD != 0)
+            .map(|(line, event)| directive(line, &event))
     }
 
     fn directives_named<'a>(
@@ -183,40 +178,75 @@ impl RobotsTxt {
         self.directives().filter(|directive| directive.is(names))
     }
 
-    /// The records for a crawler: those of the first of its names that has any, else those of
-    /// `*`. Each holds what counts for this crawler only.
-    pub(crate) fn choose(
-        &self,
-        dialect: Dialect,
-        tokens: &[ProductToken],
-    ) -> Option<Vec<Record<'_>>> {
-        record::choose(record::records(&self.lines, dialect), dialect, tokens)
-    }
-
     /// The rule that decides about a path.
-    pub(crate) fn find(&self, dialect: Dialect, tokens: &[ProductToken], path: &Path) -> Found {
-        match self.choose(dialect, tokens) {
-            None => Found::NoGroup,
-            Some(records) => record::decide(&records, dialect, path),
-        }
+    pub(crate) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
+        self.0.find(reader, tokens, path)
     }
 
-    /// The text of a line as the dialect reads it.
-    pub(crate) fn rule_text(&self, dialect: Dialect, number: u32) -> Option<String> {
-        let line = self.lines.iter().find(|line| line.number == number)?;
-        let statement = match dialect {
-            Dialect::Google => line.google.as_ref()?,
-            _ => line.exact.as_ref()?,
-        };
-        let name = if statement.field == line::Field::Allow {
-            "Allow"
+    /// The values of all user-agent lines of the groups chosen for a crawler.
+    pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
+        let reader = Reader::new(dialect);
+        let choice = self.0.choice(reader, tokens).into_iter();
+        let chosen = choice.flat_map(|choice| self.0.chosen_agents(reader, choice));
+        let mut chosen = chosen.map(Agent::offset).peekable();
+        let mut names = Vec::new();
+        // Where the group being read begins among the names, and whether it is chosen.
+        let (mut start, mut is_chosen) = (0, false);
+        for event in events(&self.0.stream, 0) {
+            if reader.ends_at(&event) {
+                names.truncate(if is_chosen { names.len() } else { start });
+                (start, is_chosen) = (names.len(), false);
+            } else if event.kind() == AGENT && event.tag & reader.sees != 0 {
+                is_chosen |= chosen.next_if_eq(&event.offset).is_some();
+                names.push(String::from_utf8_lossy(event.agent().1).into_owned());
+            }
+        }
+        names.truncate(if is_chosen { names.len() } else { start });
+        names
+    }
+
+    /// The number of the line whose event is at an offset.
+    pub(crate) fn line(&self, offset: usize) -> u32 {
+        let after = self
+            .0
+            .agents
+            .partition_point(|agent| agent.offset() <= offset);
+        let start = after
+            .checked_sub(1)
+            .map_or(0, |agent| self.0.agents[agent].offset());
+        let mut line = 0;
+        for event in events(&self.0.stream, start) {
+            line += event.lines();
+            if event.kind() == AGENT {
+                line = event.agent().0;
+            }
+            if event.offset >= offset {
+                break;
+            }
+        }
+        line
+    }
+
+    /// The rule whose event is at an offset, as `Disallow: /private`.
+    pub(crate) fn rule_text(&self, offset: usize) -> Option<String> {
+        let event = events(&self.0.stream, offset)
+            .next()
+            .filter(Event::is_rule)?;
+        let name = if event.kind() == ALLOW {
+            "Allow:"
         } else {
-            "Disallow"
+            "Disallow:"
         };
+        let (value, _) = event.rule();
         Some(
-            format!("{name}: {}", String::from_utf8_lossy(&statement.value))
+            format!("{name} {}", String::from_utf8_lossy(value))
                 .trim_end()
                 .to_owned(),
         )
     }
+}
+
+fn directive(line: u32, event: &Event<'_>) -> Directive {
+    let (name, value) = event.other();
+    Directive::new(line, name, value)
 }

@@ -1,102 +1,230 @@
 //! Patterns: what a rule matches, and how specific it is.
 
-use crate::Dialect;
-use crate::spelling;
+use std::borrow::Cow;
+
+use memchr::{memchr, memmem};
+
+use crate::{Dialect, spelling};
 
 /// A path in the form in which a dialect compares it.
-pub(crate) struct Path(Vec<u8>);
+#[derive(Debug)]
+pub(crate) struct Path<'a> {
+    octets: Cow<'a, [u8]>,
+    /// The first eight octets, zeros where there are fewer.
+    head: u64,
+}
 
-impl Path {
-    pub(crate) fn new(path: &str, dialect: Dialect) -> Self {
-        let mut form = Vec::with_capacity(path.len());
-        match dialect {
-            Dialect::Google => form.extend(path.as_bytes()),
+impl<'a> Path<'a> {
+    pub(crate) fn new(path: &'a str, dialect: Dialect) -> Self {
+        let path = path.as_bytes();
+        let octets = match dialect {
+            Dialect::Google => Cow::Borrowed(path),
             Dialect::Rfc9309 | Dialect::Strictest => {
-                spelling::push_literal(&mut form, path.as_bytes());
+                rewritten(path, spelling::all_plain(path), spelling::push_literal)
             }
             // "The path portion of the URL", says the draft of 1996 (§3.2.2): no query.
             Dialect::Koster1996 => {
-                let end = path.find('?').unwrap_or(path.len());
-                spelling::push_decoded(&mut form, &path.as_bytes()[..end]);
+                let path = &path[..memchr(b'?', path).unwrap_or(path.len())];
+                rewritten(path, memchr(b'%', path).is_none(), spelling::push_decoded)
             }
-            Dialect::Selfhtml => spelling::push_decoded(&mut form, path.as_bytes()),
+            Dialect::Selfhtml => {
+                rewritten(path, memchr(b'%', path).is_none(), spelling::push_decoded)
+            }
+        };
+        Self {
+            head: head(&octets),
+            octets,
         }
-        Self(form)
+    }
+
+    pub(crate) fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    pub(crate) fn head(&self) -> u64 {
+        self.head
     }
 }
 
+/// The first eight octets of a text as a number, filled up with zeros.
+pub(crate) fn head(text: &[u8]) -> u64 {
+    text.first_chunk().copied().map_or_else(
+        || {
+            text.iter()
+                .rev()
+                .fold(0, |head, &byte| head << 8 | u64::from(byte))
+        },
+        u64::from_le_bytes,
+    )
+}
+
+/// Selects the first `octets` of a [`head`].
+pub(crate) fn head_mask(octets: usize) -> u64 {
+    static MASKS: [u64; 8] = {
+        let mut masks = [0; 8];
+        let mut octets = 1;
+        while octets < 8 {
+            masks[octets] = (1 << (8 * octets)) - 1;
+            octets += 1;
+        }
+        masks
+    };
+    MASKS.get(octets).copied().unwrap_or(u64::MAX)
+}
+
+type Rewrite = fn(&mut Vec<u8>, &[u8]);
+
+fn rewritten(text: &[u8], already: bool, push: Rewrite) -> Cow<'_, [u8]> {
+    if already {
+        return Cow::Borrowed(text);
+    }
+    let mut form = Vec::with_capacity(text.len() + 16);
+    push(&mut form, text);
+    Cow::Owned(form)
+}
+
 /// A rule's value, taken apart for one dialect.
+#[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    segments: Vec<Vec<u8>>,
+    /// The literal parts, between stars, one after the other.
+    literals: Vec<u8>,
+    /// Where each part but the last ends.
+    stars: Vec<u32>,
     anchored: bool,
     octets: usize,
 }
 
 impl Pattern {
     pub(crate) fn new(value: &[u8], dialect: Dialect) -> Self {
-        if dialect == Dialect::Koster1996 {
-            let mut literal = Vec::new();
-            spelling::push_decoded(&mut literal, value);
-            return Self {
-                octets: literal.len(),
-                segments: vec![literal],
-                anchored: false,
-            };
-        }
-        let (body, anchored) = match value.strip_suffix(b"$") {
-            Some(body) => (body, true),
-            None => (value, false),
-        };
-        let push = match dialect {
+        let push: Rewrite = match dialect {
             Dialect::Google => spelling::push_google,
-            Dialect::Selfhtml => spelling::push_decoded,
-            _ => spelling::push_literal,
+            Dialect::Koster1996 | Dialect::Selfhtml => spelling::push_decoded,
+            Dialect::Rfc9309 | Dialect::Strictest => spelling::push_literal,
         };
-        let segments: Vec<Vec<u8>> = body
-            .split(|&byte| byte == b'*')
-            .map(|segment| {
-                let mut literal = Vec::new();
-                push(&mut literal, segment);
-                literal
-            })
-            .collect();
-        let mut form = Vec::new();
-        match dialect {
-            Dialect::Google => spelling::push_google(&mut form, value),
-            _ => spelling::push_normalised(&mut form, value),
+        let wild = dialect != Dialect::Koster1996;
+        let anchored = wild && value.ends_with(b"$");
+        let body = if anchored {
+            &value[..value.len() - 1]
+        } else {
+            value
+        };
+        let mut literals = Vec::with_capacity(value.len());
+        let mut stars = Vec::new();
+        for (index, part) in body.split(|&byte| wild && byte == b'*').enumerate() {
+            if index > 0 {
+                stars.push(u32::try_from(literals.len()).expect("shorter than a file"));
+            }
+            push(&mut literals, part);
         }
+        let octets = match dialect {
+            Dialect::Rfc9309 | Dialect::Strictest => octets_of(value, spelling::push_normalised),
+            Dialect::Google => octets_of(value, spelling::push_google),
+            Dialect::Koster1996 | Dialect::Selfhtml => 0,
+        };
         Self {
-            octets: form.len(),
-            segments,
+            literals,
+            stars,
             anchored,
+            octets,
         }
     }
 
-    /// How specific the pattern is: its octets in the dialect's form.
+    /// For Google's parser an allow rule for `…/index.htm…` means `…/` too.
+    pub(crate) fn of_directory(value: &[u8]) -> Option<Self> {
+        let slash = memchr::memrchr(b'/', value).filter(|_| means_directory(value))?;
+        Some(Self::new(
+            &[&value[..=slash], b"$"].concat(),
+            Dialect::Google,
+        ))
+    }
+
+    /// How specific the pattern is: its octets in the dialect's form. Zero where the order of
+    /// rules decides instead.
     pub(crate) fn octets(&self) -> usize {
         self.octets
     }
 
-    pub(crate) fn matches(&self, path: &Path) -> bool {
-        let Some((first, rest)) = self.segments.split_first() else {
-            return false;
-        };
-        let Some(mut tail) = path.0.strip_prefix(first.as_slice()) else {
-            return false;
-        };
-        let Some((last, middle)) = rest.split_last() else {
-            return !self.anchored || tail.is_empty();
-        };
-        for segment in middle {
-            match memchr::memmem::find(tail, segment) {
-                Some(at) => tail = &tail[at + segment.len()..],
-                None => return false,
-            }
-        }
-        if self.anchored {
-            tail.ends_with(last)
-        } else {
-            memchr::memmem::find(tail, last).is_some()
-        }
+    /// Whether the pattern matches just what starts with its only part.
+    pub(crate) fn is_prefix(&self) -> bool {
+        self.stars.is_empty() && !self.anchored
     }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.literals.capacity() + self.stars.capacity() * size_of::<u32>()
+    }
+
+    /// The literal parts in order.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self
+            .stars
+            .iter()
+            .map(|&end| end as usize)
+            .chain([self.literals.len()]);
+        ends.scan(0, |start, end| {
+            let part = &self.literals[*start..end];
+            *start = end;
+            Some(part)
+        })
+    }
+
+    pub(crate) fn matches(&self, path: &Path<'_>) -> bool {
+        matches(self.parts(), self.anchored, path.octets())
+    }
+}
+
+fn octets_of(value: &[u8], push: Rewrite) -> usize {
+    let mut form = Vec::with_capacity(value.len());
+    push(&mut form, value);
+    form.len()
+}
+
+/// Whether a value that is plain but for `*` and a last `$` matches.
+pub(crate) fn matches_wild(value: &[u8], path: &[u8]) -> bool {
+    let (body, anchored) = match value {
+        [body @ .., b'$'] => (body, true),
+        body => (body, false),
+    };
+    matches(body.split(|&byte| byte == b'*'), anchored, path)
+}
+
+/// Matches parts between stars from left to right, each at its first place, the last one at the
+/// end if anchored. The first place is always good enough, since more of the path is left for
+/// what follows; so each octet of the path is passed once.
+fn matches<'a>(mut parts: impl Iterator<Item = &'a [u8]>, anchored: bool, path: &[u8]) -> bool {
+    let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
+    let Some(mut part) = parts.next() else {
+        return !anchored || rest.is_empty();
+    };
+    for next in parts {
+        match find(rest, part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+        part = next;
+    }
+    if anchored {
+        rest.ends_with(part)
+    } else {
+        find(rest, part).is_some()
+    }
+}
+
+/// Where `part` first is. Preparing a proper searcher costs more than most searches here.
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    const SHORT: usize = 256;
+    let Some((&first, others)) = part.split_first() else {
+        return Some(0);
+    };
+    if text.len() > SHORT && !others.is_empty() {
+        return memmem::find(text, part);
+    }
+    let starts = text.get(..=text.len().checked_sub(part.len())?)?;
+    memchr::memchr_iter(first, starts).find(|&at| text[at + 1..].starts_with(others))
+}
+
+/// Whether Google's parser takes an allow rule to mean a directory too: `…/index.htm…`.
+pub(crate) fn means_directory(value: &[u8]) -> bool {
+    memchr::memrchr(b'/', value).is_some_and(|slash| value[slash..].starts_with(b"/index.htm"))
 }

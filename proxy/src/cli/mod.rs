@@ -4,8 +4,11 @@
 //! Results go to standard output, complaints to standard error.
 
 mod ca;
+mod check;
 mod config;
 mod env;
+mod fetched;
+mod lint;
 mod serve;
 mod source;
 mod terminal;
@@ -31,6 +34,10 @@ struct Arguments {
 enum Command {
     /// Run the proxy in the foreground until SIGTERM or SIGINT
     Serve,
+    /// Say what robots.txt allows, without a proxy
+    Check(check::Arguments),
+    /// Say what is wrong with a robots.txt, or read differently by different dialects
+    Lint(lint::Arguments),
     /// Check a configuration file, or print the default one
     #[command(subcommand)]
     Config(config::Command),
@@ -48,6 +55,8 @@ pub fn run() -> ExitCode {
     let config = config.as_deref();
     match command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config),
+        Command::Check(arguments) => check::run(&arguments, config),
+        Command::Lint(arguments) => lint::run(&arguments, config),
         Command::Config(command) => config::run(command, config),
         Command::Ca(command) => ca::run(command, config),
         Command::Env(arguments) => env::run(&arguments, config),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
 use wayleave_policy::{Decision, Reason, Target, Verdict, decide_strictly};
 
-use super::exchange::{Identity, Refusal, Ruling};
+use super::exchange::{Identity, Refusal};
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 
@@ -55,12 +55,9 @@ fn refusal(
             explanation.reason
         ),
     };
-    let ruling = Ruling {
-        robots_url: target.origin().robots_txt_uri(),
-        explanation,
-    };
     Refusal {
-        ruling: Some(Box::new(ruling)),
+        robots_url: Some(target.origin().robots_txt_uri()),
+        explanation: Some(Box::new(explanation)),
         ..Refusal::new(
             403,
             "Disallowed by robots.txt",
@@ -88,14 +85,16 @@ fn unreached(target: &Target, snapshot: &Snapshot, now: SystemTime) -> Refusal {
 
 fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
     let robots_url = target.origin().robots_txt_uri();
+    let details = format!("{robots_url}: {details}");
     Refusal {
         retry_after: Some(retry_after),
+        robots_url: Some(robots_url),
         ..Refusal::new(
             503,
             "Robots.txt unreachable",
             ErrorType::DestinationUnavailable,
             Reason::Unreachable.as_str(),
-            format!("{robots_url}: {details}"),
+            details,
         )
     }
 }

@@ -76,17 +76,13 @@ pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     /// Why, as a sentence for people.
     pub(crate) details: Cow<'static, str>,
-    pub(crate) ruling: Option<Box<Ruling>>,
+    /// The robots.txt that the answer rests on, or that could not be had.
+    pub(crate) robots_url: Option<String>,
+    /// The rule that the answer rests on.
+    pub(crate) explanation: Option<Box<Explanation>>,
     pub(crate) retry_after: Option<Duration>,
     /// The rest of the connection cannot be trusted to be what it seems.
     pub(crate) closes: bool,
-}
-
-/// What robots.txt said, for a refusal that rests on it.
-#[derive(Clone, Debug)]
-pub(crate) struct Ruling {
-    pub(crate) robots_url: String,
-    pub(crate) explanation: Explanation,
 }
 
 impl Refusal {
@@ -125,7 +121,8 @@ impl Refusal {
             error,
             reason,
             details: details.into(),
-            ruling: None,
+            robots_url: None,
+            explanation: None,
             retry_after: None,
             closes: false,
         }

@@ -11,7 +11,7 @@ pub(super) fn identify(
     crawlers: &Crawlers,
     dialect: Dialect,
     connection: &Connection,
-    request: Request<'_>,
+    request: &Request<'_>,
 ) -> Identity {
     if let Some(crawler) = crawlers.find(connection.client, request.user_agent) {
         return Identity::Known(crawler.clone());

@@ -7,15 +7,15 @@
 //!       │
 //!  identify  resolve  consult  forward ── relay  refuse  record
 //!       │
-//!  head  request  exchange  fields         what they hand each other
+//!  request  client  exchange  fields       what they hand each other
 //! ```
 
 mod accept;
+mod client;
 mod consult;
 mod exchange;
 mod fields;
 mod forward;
-mod head;
 mod identify;
 mod record;
 mod refuse;

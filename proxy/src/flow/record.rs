@@ -27,9 +27,7 @@ fn log(exchange: &Exchange, crawler: &str, took_us: u128) {
         Outcome::Forward { .. } => None,
         Outcome::Refuse(refusal) | Outcome::Fail(refusal) => Some(refusal),
     };
-    let explanation = refusal
-        .and_then(|refusal| refusal.ruling.as_deref())
-        .map(|ruling| &ruling.explanation);
+    let explanation = refusal.and_then(|refusal| refusal.explanation.as_deref());
     tracing::info!(
         target: "wayleave::decision",
         decision_id = %exchange.id,

@@ -8,11 +8,12 @@ use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
 use super::exchange::{Connection, Refusal, Tunnel};
-use super::head::Head;
+use super::request::Received;
 use super::resolve;
 use super::way::Flow;
 use crate::egress::EgressError;
 use crate::fault::Fault;
+use crate::http1::Framing;
 use crate::intercept;
 use crate::stream::{Stream, Transport};
 
@@ -33,19 +34,19 @@ impl Flow {
     pub(super) async fn judge_connect(
         &self,
         connection: &Connection,
-        head: &Head,
+        received: &Received,
     ) -> Result<Origin, Refusal> {
-        let request = head.request(&self.options.name);
+        let request = received.request(&self.options.name);
         if connection.tunnel.is_some() {
             return Err(Refusal::malformed("CONNECT inside a tunnel"));
         }
         if request.is_loop {
             return Err(Refusal::looped());
         }
-        if head.has_body() {
+        if received.framing() != Framing::Length(0) {
             return Err(Refusal::malformed("CONNECT with a body"));
         }
-        let origin = resolve::resolve_connect(request.target, Scheme::Https)?;
+        let origin = resolve::resolve_connect(&request.target, Scheme::Https)?;
         // Whatever else is wrong with the name is told inside, where clients show the answer.
         match self
             .upstream

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pingora_core::protocols::http::ServerSession;
-use tokio::io::AsyncWriteExt;
-use wayleave_policy::{Dialect, Target};
+use bytes::BytesMut;
+use wayleave_policy::Dialect;
 
+use super::client::{Client, Gone};
 use super::exchange::{Connection, DecisionId, Exchange, Identity, Outcome, Refusal};
-use super::head::{Head, Patience};
-use super::refuse::{self, Answer};
 use super::relay::Broken;
-use super::request::Request;
-use super::{consult, forward, identify, record, resolve};
+use super::request::{Received, Request};
+use super::resolve::{self, Resolved};
+use super::{consult, forward, identify, record, refuse};
 use crate::crawlers::Crawlers;
+use crate::http1::Framing;
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
 use crate::proxy_status::ErrorType;
@@ -50,52 +50,43 @@ pub(crate) struct Flow {
 pub(super) enum Ending {
     /// The next request, if both sides want one.
     Whole,
+    /// Nothing, but the client has its answer.
+    Closed,
     /// Nothing: the client must see that the response is cut off.
     CutOff,
 }
 
 impl Flow {
-    pub(super) fn patience(&self) -> Patience {
-        Patience {
-            idle: self.options.idle_timeout,
-            head: self.options.header_timeout,
-        }
-    }
-
-    /// Takes one request whose head was read all the way.
+    /// Takes one request whose head was read.
     pub(super) async fn exchange(
         &self,
         connection: &Connection,
-        head: Option<&Head>,
-        session: &mut ServerSession,
+        received: &Received,
+        client: &mut Client,
     ) -> Ending {
         let (id, started) = (DecisionId::new(), Instant::now());
-        let name = &self.options.name;
-        let request = match head {
-            Some(head) => head.request(name),
-            None => Request::from_http2(session.req_header(), name),
-        };
+        let request = received.request(&self.options.name);
         let identity =
-            identify::identify(&self.crawlers, self.options.dialect, connection, request);
-        let method = request.method.to_owned();
-        let mut url = request.target.to_owned();
-        let judged = self.judge(connection, &identity, request, &mut url).await;
+            identify::identify(&self.crawlers, self.options.dialect, connection, &request);
+        let mut url = request.target.clone().into_owned();
+        let judged = match received.check() {
+            Ok(()) => self.judge(connection, &identity, &request, &mut url).await,
+            Err(refusal) => Err(refusal),
+        };
         let (outcome, ending) = match judged {
-            Ok((target, reason)) => self.forward(id, session, &target, reason).await,
+            Ok((resolved, reason)) => self.forward(id, received, client, &resolved, reason).await,
             Err(refusal) => {
-                let ending = self.answer(id, session, &refusal).await;
+                let ending = self.answer(id, received, client, &refusal).await;
                 (Outcome::Refuse(refusal), ending)
             }
         };
-        let identity = Some(identity);
-        let client = connection.client;
         let exchange = Exchange {
             id,
             started,
-            client,
-            method,
+            client: connection.client,
+            method: received.method().to_owned(),
             url,
-            identity,
+            identity: Some(identity),
             outcome,
         };
         record::record(&self.metrics, &exchange);
@@ -107,28 +98,32 @@ impl Flow {
         &self,
         connection: &Connection,
         identity: &Identity,
-        request: Request<'_>,
+        request: &Request<'_>,
         url: &mut String,
-    ) -> Result<(Target, &'static str), Refusal> {
+    ) -> Result<(Resolved, &'static str), Refusal> {
         if request.is_loop {
             return Err(Refusal::looped());
         }
-        let target = resolve::resolve(connection, request)?;
-        *url = target.to_string();
+        let resolved = resolve::resolve(connection, request)?;
+        *url = resolved.target.to_string();
         let started = Instant::now();
-        let reason = consult::consult(&self.robots, identity, &target).await;
+        let reason = consult::consult(&self.robots, identity, &resolved.target).await;
         self.metrics.decision(started.elapsed());
-        Ok((target, reason?))
+        Ok((resolved, reason?))
     }
 
     async fn forward(
         &self,
         id: DecisionId,
-        session: &mut ServerSession,
-        target: &Target,
+        received: &Received,
+        client: &mut Client,
+        resolved: &Resolved,
         reason: &'static str,
     ) -> (Outcome, Ending) {
-        let forwarded = forward::forward(&self.upstream, &self.options.name, session, target).await;
+        let name = &self.options.name;
+        let (target, path) = (&resolved.target, resolved.path());
+        let forwarded =
+            forward::forward(&self.upstream, name, received, client, target, path).await;
         let (refusal, answered) = match forwarded {
             Ok(status) => return (Outcome::Forward { status, reason }, Ending::Whole),
             Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
@@ -151,7 +146,7 @@ impl Flow {
         let ending = if answered {
             Ending::CutOff
         } else {
-            self.answer(id, session, &refusal).await
+            self.answer(id, received, client, &refusal).await
         };
         (Outcome::Fail(refusal), ending)
     }
@@ -159,43 +154,45 @@ impl Flow {
     async fn answer(
         &self,
         id: DecisionId,
-        session: &mut ServerSession,
+        received: &Received,
+        client: &mut Client,
         refusal: &Refusal,
     ) -> Ending {
-        if refusal.closes {
-            session.set_keepalive(None);
+        if received.expects_continue() {
+            // Its body comes only when it is asked for, which it is not.
+            client.answer.close_afterwards();
         }
-        let sent = match Answer::new(&self.options.name, id, refusal) {
-            Ok(answer) => answer.send(session).await,
-            Err(error) => Err(error),
-        };
-        match sent {
+        let is_head = received.method() == "HEAD";
+        match refuse::refuse(client, &self.options.name, id, refusal, is_head).await {
+            Ok(()) if refusal.closes => Ending::Closed,
             Ok(()) => Ending::Whole,
-            Err(error) => {
-                tracing::debug!(%error, "an answer did not reach its client");
-                Ending::CutOff
-            }
+            Err(Gone) => Ending::CutOff,
         }
     }
 
-    /// Answers what no session took, and closes the connection.
-    pub(super) async fn refuse_unread(
+    /// Answers a client whose connection ends here: there is no request, or it is for a tunnel.
+    pub(super) async fn turn_away(
         &self,
         connection: &Connection,
-        mut stream: Stream,
-        request: Option<Request<'_>>,
+        stream: Stream,
+        received: Option<&Received>,
         refusal: Refusal,
     ) {
         let (id, started) = (DecisionId::new(), Instant::now());
-        let answer = Answer::new(&self.options.name, id, &refusal);
-        if let Ok(bytes) = answer.and_then(Answer::into_last_bytes) {
-            // A client that left needs no answer.
-            let _ = stream.write_all(&bytes).await;
-        }
-        let (method, url) = request.map_or(("-", "-"), |request| (request.method, request.target));
-        let identity = request.map(|request| {
-            identify::identify(&self.crawlers, self.options.dialect, connection, request)
-        });
+        let patience = self.options.idle_timeout;
+        let mut client =
+            Client::http1(stream, BytesMut::new(), Framing::Length(0), false, patience);
+        let name = &self.options.name;
+        let answered = refuse::refuse(&mut client, name, id, &refusal, false).await;
+        let request = received.map(|received| received.request(name));
+        let (method, url, identity) = match &request {
+            None => ("-", "-", None),
+            Some(request) => {
+                let dialect = self.options.dialect;
+                let identity = identify::identify(&self.crawlers, dialect, connection, request);
+                (request.method, &*request.target, Some(identity))
+            }
+        };
         let exchange = Exchange {
             id,
             started,
@@ -206,7 +203,9 @@ impl Flow {
             outcome: Outcome::Refuse(refusal),
         };
         record::record(&self.metrics, &exchange);
-        refuse::close_softly(stream).await;
+        if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
+            refuse::close_softly(stream).await;
+        }
     }
 }
 

@@ -1,0 +1,190 @@
+//! What is wrong with single statements: unknown names, misspellings, values out of place.
+
+use super::finding::{Findings, show};
+use crate::robots_txt::{Field, Statement, exact_statement, google_statement, numbered_lines};
+
+/// Directives in use beside rules, in lower case.
+const KNOWN: [&str; 19] = [
+    "sitemap",
+    "crawl-delay",
+    "host",
+    "clean-param",
+    "request-rate",
+    "visit-time",
+    "noindex",
+    "nofollow",
+    "noarchive",
+    "cache-delay",
+    "robot-version",
+    "comment",
+    "content-signal",
+    "content-usage",
+    "llm-policy",
+    "acap-crawler",
+    "acap-disallow-crawl",
+    "acap-allow-crawl",
+    "disallowaitraining",
+];
+
+/// A line as each reader sees it.
+pub(super) struct Line<'a> {
+    pub(super) number: u32,
+    pub(super) text: &'a [u8],
+    pub(super) exact: Option<Statement<'a>>,
+    google: Option<Statement<'a>>,
+}
+
+pub(super) fn read(body: &[u8]) -> Vec<Line<'_>> {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let read = |(number, text)| Line {
+        number,
+        text,
+        exact: exact_statement(text),
+        google: google_statement(text),
+    };
+    numbered_lines(body).map(read).collect()
+}
+
+pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
+    let mut has_agent = false;
+    for line in lines {
+        let Line {
+            number,
+            text,
+            exact,
+            google,
+        } = line;
+        match exact {
+            None => check_no_statement(*number, text, google.as_ref(), findings),
+            Some(statement) => {
+                has_agent |= statement.field == Field::UserAgent;
+                check_statement(*number, statement, google.as_ref(), findings);
+                let is_rule = matches!(statement.field, Field::Allow | Field::Disallow);
+                if is_rule && !has_agent {
+                    findings.add(*number, "a rule before any user-agent line is for nobody");
+                }
+            }
+        }
+    }
+}
+
+fn check_no_statement(
+    number: u32,
+    text: &[u8],
+    google: Option<&Statement<'_>>,
+    findings: &mut Findings,
+) {
+    let text = text
+        .split(|&byte| byte == b'#')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
+    if text.is_empty() {
+        return;
+    }
+    let message = match google.map(|statement| statement.field) {
+        Some(Field::Allow | Field::Disallow | Field::UserAgent) => {
+            format!(
+                "{} has no colon; only Google's parser takes it for a rule",
+                show(text)
+            )
+        }
+        _ => format!("{} is no statement: expected \"name: value\"", show(text)),
+    };
+    findings.add(number, message);
+}
+
+fn check_statement(
+    number: u32,
+    statement: &Statement<'_>,
+    google: Option<&Statement<'_>>,
+    findings: &mut Findings,
+) {
+    let Statement { field, name, value } = statement;
+    match field {
+        Field::UserAgent => check_agent(number, value, findings),
+        Field::Other => {
+            let known = KNOWN
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+            if !known {
+                check_unknown(number, name, google, findings);
+            }
+            check_value(number, name, value, findings);
+        }
+        Field::Allow | Field::Disallow => {}
+    }
+}
+
+fn check_unknown(
+    number: u32,
+    name: &[u8],
+    google: Option<&Statement<'_>>,
+    findings: &mut Findings,
+) {
+    let rules = ["User-agent", "Allow", "Disallow"];
+    let meant = rules
+        .into_iter()
+        .chain(KNOWN)
+        .find(|known| is_near(name, known.as_bytes()));
+    let rule = google
+        .map(|statement| statement.field)
+        .filter(|field| *field != Field::Other);
+    let mut message = format!("{} is no known directive", show(name));
+    if let Some(meant) = meant {
+        message += &format!("; did you mean {meant:?}?");
+    }
+    if rule.is_some() {
+        message += " (Google's parser takes it for that, others do not)";
+    }
+    findings.add(number, message);
+}
+
+fn check_agent(number: u32, value: &[u8], findings: &mut Findings) {
+    let is_token = |byte: &u8| byte.is_ascii_alphabetic() || b"_-".contains(byte);
+    let kept = value.iter().take_while(|byte| is_token(byte)).count();
+    if value.is_empty() {
+        findings.add(number, "a user-agent line without a name is for nobody");
+    } else if value != b"*" && kept < value.len() {
+        let message = format!(
+            "{} is no product token (letters, \"_\" and \"-\"); Google reads {}",
+            show(value),
+            if value[0] == b'*' {
+                "\"*\" or nothing".to_owned()
+            } else {
+                show(&value[..kept])
+            }
+        );
+        findings.add(number, message);
+    }
+}
+
+fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) {
+    let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+    let text = String::from_utf8_lossy(value);
+    if is("crawl-delay") && crate::robots_txt::seconds(&text).is_none() {
+        findings.add(number, format!("{} is no number of seconds", show(value)));
+    }
+    if is("sitemap") && !text.to_ascii_lowercase().starts_with("http") {
+        let message = format!("the sitemap {} is no absolute URL", show(value));
+        findings.add(number, message);
+    }
+}
+
+/// Whether a name is a known one with at most two octets changed, added or left out.
+fn is_near(name: &[u8], known: &[u8]) -> bool {
+    const FAR: usize = 3;
+    if name.len().abs_diff(known.len()) >= FAR || name.len() <= FAR {
+        return false;
+    }
+    let mut row: Vec<usize> = (0..=known.len()).collect();
+    for (index, byte) in name.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (at, other) in known.iter().enumerate() {
+            let change = diagonal + usize::from(!byte.eq_ignore_ascii_case(other));
+            diagonal = row[at + 1];
+            row[at + 1] = change.min(diagonal + 1).min(row[at] + 1);
+        }
+    }
+    row[known.len()] < FAR
+}

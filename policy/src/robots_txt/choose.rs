@@ -1,0 +1,171 @@
+//! The groups for a crawler, as a dialect chooses them.
+
+use std::cmp::Reverse;
+
+use super::agent::{self, Agent};
+use super::compiled::Compiled;
+use super::stream::{EXACT, Event, Events, GOOGLE, RECORD, RUN, events};
+use crate::{Dialect, ProductToken, name_tag};
+
+/// How a dialect goes through a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    pub(super) dialect: Dialect,
+    /// The flag of the events it sees.
+    pub(super) sees: u8,
+    /// The flag of the runs at which a new group begins for it.
+    pub(super) ends: u8,
+    /// Whether the first rule that matches decides, in the one record that is for the crawler.
+    pub(super) takes_first: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        let (sees, ends, takes_first) = match dialect {
+            Dialect::Rfc9309 | Dialect::Strictest => (EXACT, EXACT, false),
+            Dialect::Google => (GOOGLE, GOOGLE, false),
+            Dialect::Koster1996 | Dialect::Selfhtml => (EXACT, RECORD, true),
+        };
+        Self {
+            dialect,
+            sees,
+            ends,
+            takes_first,
+        }
+    }
+
+    /// Whether an event begins a new group.
+    pub(super) fn ends_at(self, event: &Event<'_>) -> bool {
+        event.kind() == RUN && event.tag & self.ends != 0
+    }
+}
+
+/// Whose groups count.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Choice<'a> {
+    Named(&'a ProductToken),
+    Everyone,
+}
+
+impl Choice<'_> {
+    /// The name in lower case, `*` for everyone.
+    pub(super) fn name(&self) -> &[u8] {
+        match self {
+            Self::Named(token) => token.folded(),
+            Self::Everyone => b"*",
+        }
+    }
+
+    fn tag(self) -> u8 {
+        match self {
+            Self::Named(token) => token.tag(),
+            Self::Everyone => name_tag::EVERYONE,
+        }
+    }
+}
+
+impl Compiled {
+    /// The choice that finds a group: the first of the crawler's names that has any, else all.
+    pub(super) fn choice<'a>(
+        &self,
+        reader: Reader,
+        tokens: &'a [ProductToken],
+    ) -> Option<Choice<'a>> {
+        let mut choices = tokens.iter().map(Choice::Named).chain([Choice::Everyone]);
+        choices.find(|choice| self.chosen_agents(reader, *choice).next().is_some())
+    }
+
+    /// The user-agent lines by which groups are chosen, in the order of the file: every one that
+    /// names the crawler where groups merge, else the first of the best.
+    pub(super) fn chosen_agents<'a>(
+        &'a self,
+        reader: Reader,
+        choice: Choice<'a>,
+    ) -> impl Iterator<Item = Agent> + 'a {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            if reader.takes_first {
+                let best = if next == 0 {
+                    self.best_agent(reader, choice)
+                } else {
+                    None
+                };
+                next = 1;
+                return best;
+            }
+            self.next_agent(reader, choice, &mut next)
+        })
+    }
+
+    /// The events of all groups chosen, each group once.
+    pub(super) fn chosen_events<'a>(
+        &'a self,
+        reader: Reader,
+        choice: Choice<'a>,
+    ) -> impl Iterator<Item = Event<'a>> + 'a {
+        let mut agents = self.chosen_agents(reader, choice);
+        let mut group: Option<Events<'a>> = None;
+        let mut after = 0;
+        std::iter::from_fn(move || {
+            loop {
+                match group.as_mut().map(Iterator::next) {
+                    Some(Some(event)) if !reader.ends_at(&event) => return Some(event),
+                    Some(Some(event)) => after = event.offset,
+                    Some(None) => after = usize::MAX,
+                    None => {}
+                }
+                let agent = agents.find(|agent| agent.offset() >= after)?;
+                group = Some(events(&self.stream, agent.offset()));
+            }
+        })
+    }
+
+    /// The next user-agent line that names the crawler, where names are compared as a whole.
+    pub(super) fn next_agent(
+        &self,
+        reader: Reader,
+        choice: Choice<'_>,
+        next: &mut usize,
+    ) -> Option<Agent> {
+        loop {
+            let index = *next + position(choice.tag(), self.tags.get(*next..)?)?;
+            *next = index + 1;
+            let agent = self.agents[index];
+            if self.rank(reader, choice, agent).is_some() {
+                return Some(agent);
+            }
+        }
+    }
+
+    /// The first of the user-agent lines that name the crawler best.
+    pub(super) fn best_agent(&self, reader: Reader, choice: Choice<'_>) -> Option<Agent> {
+        let ranks = self.agents.iter().filter_map(|&agent| {
+            let rank = self.rank(reader, choice, agent)?;
+            Some((rank, Reverse(agent.offset()), agent))
+        });
+        ranks
+            .max_by_key(|&(rank, first, _)| (rank, first))
+            .map(|(.., agent)| agent)
+    }
+
+    fn rank(&self, reader: Reader, choice: Choice<'_>, agent: Agent) -> Option<usize> {
+        let event = events(&self.stream, agent.offset()).next()?;
+        if event.tag & reader.sees == 0 {
+            return None;
+        }
+        let (_, value) = event.agent();
+        match choice {
+            Choice::Named(token) => agent::rank(value, token, reader.dialect),
+            Choice::Everyone => agent::is_everyone(value, reader.dialect).then_some(1),
+        }
+    }
+}
+
+fn position(tag: u8, tags: &[u8]) -> Option<usize> {
+    const FEW: usize = 16;
+    if tags.len() <= FEW {
+        tags.iter().position(|&other| other == tag)
+    } else {
+        memchr::memchr(tag, tags)
+    }
+}

@@ -1,0 +1,46 @@
+//! What was found in a file about a path.
+
+use std::num::NonZeroU64;
+
+/// What a file says about a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    NoGroup,
+    NoRule,
+    Rule(Match),
+}
+
+/// A rule that matches, as a number that is the greater the sooner the rule decides: the octets
+/// of its pattern, whether it allows, and that it stands early in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Match(NonZeroU64);
+
+impl Match {
+    const ALLOW: u64 = 1 << 32;
+    const EARLY: u64 = Self::ALLOW - 1;
+
+    /// Takes the octets of the pattern, zero where order decides, and the offset of the event.
+    pub(crate) fn new(octets: usize, allow: bool, offset: usize) -> Self {
+        let allow = if allow { Self::ALLOW } else { 0 };
+        let early = Self::EARLY - offset as u64;
+        let number = (octets as u64) << 33 | allow | early;
+        Self(NonZeroU64::new(number).expect("offsets are far below 4 GiB"))
+    }
+
+    pub(crate) fn octets(self) -> u64 {
+        self.0.get() >> 33
+    }
+
+    pub(crate) fn is_allow(self) -> bool {
+        self.0.get() & Self::ALLOW != 0
+    }
+
+    pub(crate) fn offset(self) -> usize {
+        (Self::EARLY - self.early()) as usize
+    }
+
+    /// Where this rule stands among those of which the first decides: the greater the earlier.
+    pub(crate) fn early(self) -> u64 {
+        self.0.get() & Self::EARLY
+    }
+}

@@ -1,0 +1,249 @@
+//! `wayleave check --batch`: a decision for each JSON line.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::sync::Arc;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use wayleave_policy::{Dialect, ProductToken, decide, decide_strictly, path_to_judge};
+
+use super::seen::{File, Seen};
+
+/// A longer line is answered with an error. A file of 500 KiB fits even if every octet is escaped.
+const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+/// What is read and written at a time.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+#[derive(Deserialize)]
+struct Question<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    robots: Option<&'a RawValue>,
+    #[serde(borrow)]
+    robots_base64: Option<&'a RawValue>,
+    #[serde(borrow)]
+    user_agent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tokens: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url: Option<&'a RawValue>,
+    #[serde(borrow)]
+    dialect: Option<&'a RawValue>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: Option<&'a RawValue>,
+    verdict: &'static str,
+    reason: &'static str,
+    line: Option<u32>,
+    rule: Option<String>,
+    crawl_delay: Option<f64>,
+    sitemaps: &'a RawValue,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    id: Option<&'a RawValue>,
+    error: String,
+}
+
+/// What a question asks, its values read.
+struct Asked<'a> {
+    file: Arc<File>,
+    tokens: Vec<ProductToken>,
+    url: Cow<'a, str>,
+    dialect: Dialect,
+}
+
+/// Answers every line of standard input on standard output, in the same order.
+///
+/// # Errors
+///
+/// If either breaks.
+pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<()> {
+    let mut input = io::BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
+    let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
+    let mut batch = Batch {
+        seen: Seen::default(),
+        dialect,
+        strict,
+    };
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if input
+            .by_ref()
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)?
+            == 0
+        {
+            return output.flush();
+        }
+        if line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
+            skip_line(&mut input)?;
+            let error = format!("the line is longer than {MAX_LINE_BYTES} bytes");
+            write(&mut output, &Failure { id: None, error })?;
+        } else if !line.trim_ascii().is_empty() {
+            batch.answer(&line, &mut output)?;
+        }
+        // Whoever waits for each answer before asking on gets it.
+        if input.buffer().is_empty() {
+            output.flush()?;
+        }
+    }
+}
+
+fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
+    loop {
+        let buffer = input.fill_buf()?;
+        let (skipped, ended) = match memchr::memchr(b'\n', buffer) {
+            Some(end) => (end + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
+        };
+        input.consume(skipped);
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+fn write(output: &mut impl Write, answer: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *output, answer)?;
+    output.write_all(b"\n")
+}
+
+struct Batch {
+    seen: Seen,
+    dialect: Dialect,
+    strict: bool,
+}
+
+impl Batch {
+    fn answer(&mut self, line: &[u8], output: &mut impl Write) -> io::Result<()> {
+        let question: Question<'_> = match serde_json::from_slice(line) {
+            Ok(question) => question,
+            Err(error) => {
+                return write(
+                    output,
+                    &Failure {
+                        id: id_of(line).as_deref(),
+                        error: error.to_string(),
+                    },
+                );
+            }
+        };
+        let id = question.id;
+        let Asked {
+            file,
+            tokens,
+            url,
+            dialect,
+        } = match self.read(&question) {
+            Ok(asked) => asked,
+            Err(error) => return write(output, &Failure { id, error }),
+        };
+        let path = path_to_judge(&url);
+        let judge = if self.strict { decide_strictly } else { decide };
+        let decision = judge(&file.access, dialect, &tokens, &path);
+        let crawl_delay = match file.has_directives {
+            true => file.robots.crawl_delay(dialect, &tokens),
+            false => None,
+        };
+        let answer = Answer {
+            id,
+            verdict: decision.verdict().as_str(),
+            reason: decision.reason().as_str(),
+            line: decision.line(),
+            rule: decision.rule(),
+            crawl_delay: crawl_delay.map(|delay| delay.as_secs_f64()),
+            sitemaps: &file.sitemaps,
+        };
+        write(output, &answer)
+    }
+
+    fn read<'a>(&mut self, question: &Question<'a>) -> Result<Asked<'a>, String> {
+        let url = question.url.ok_or("url is missing")?;
+        let dialect = match question.dialect {
+            Some(name) => string("dialect", name)?
+                .parse()
+                .map_err(|error| format!("{error}"))?,
+            None => self.dialect,
+        };
+        let tokens = tokens(question)?;
+        let url = string("url", url)?;
+        let file = self.file(question)?;
+        Ok(Asked {
+            file,
+            tokens,
+            url,
+            dialect,
+        })
+    }
+
+    fn file(&mut self, question: &Question<'_>) -> Result<Arc<File>, String> {
+        match (question.robots, question.robots_base64) {
+            (Some(text), None) => self.seen.file(text.get(), || {
+                Ok(string("robots", text)?.into_owned().into_bytes())
+            }),
+            // A blank keeps the two apart: a value of `robots` never starts with one.
+            (None, Some(text)) => self.seen.file(&format!(" {}", text.get()), || {
+                let text = string("robots_base64", text)?;
+                let body = BASE64_STANDARD.decode(text.as_bytes());
+                body.map_err(|error| format!("robots_base64: {error}"))
+            }),
+            (Some(_), Some(_)) => Err("robots and robots_base64 contradict each other".to_owned()),
+            (None, None) => Err("robots or robots_base64 is missing".to_owned()),
+        }
+    }
+}
+
+/// The names to ask for; an empty one, or a field that names no product, is the crawler that only
+/// `*` can mean.
+fn tokens(question: &Question<'_>) -> Result<Vec<ProductToken>, String> {
+    match (question.user_agent, question.tokens) {
+        (Some(field), None) => {
+            let field = string("user_agent", field)?;
+            let token = ProductToken::from_user_agent(field.as_bytes());
+            Ok(vec![token.unwrap_or_else(ProductToken::anonymous)])
+        }
+        (None, Some(names)) => {
+            let names: Vec<Cow<'_, str>> = parse("tokens", names)?;
+            names.iter().map(|name| token(name)).collect()
+        }
+        (Some(_), Some(_)) => Err("user_agent and tokens contradict each other".to_owned()),
+        (None, None) => Err("user_agent or tokens is missing".to_owned()),
+    }
+}
+
+fn token(name: &str) -> Result<ProductToken, String> {
+    if name.is_empty() {
+        return Ok(ProductToken::anonymous());
+    }
+    ProductToken::new(name).map_err(|error| error.to_string())
+}
+
+fn string<'a>(field: &str, text: &'a RawValue) -> Result<Cow<'a, str>, String> {
+    let text: Text<'a> = parse(field, text)?;
+    Ok(text.0)
+}
+
+fn parse<'a, T: Deserialize<'a>>(field: &str, text: &'a RawValue) -> Result<T, String> {
+    serde_json::from_str(text.get()).map_err(|error| format!("{field}: {error}"))
+}
+
+/// A string, borrowed if it holds no escapes.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// The id of a line that is JSON but no question.
+fn id_of(line: &[u8]) -> Option<Box<RawValue>> {
+    #[derive(Deserialize)]
+    struct Id {
+        id: Option<Box<RawValue>>,
+    }
+    serde_json::from_slice::<Id>(line).ok()?.id
+}

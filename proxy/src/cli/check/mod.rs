@@ -1,0 +1,178 @@
+//! `wayleave check`: what robots.txt says about URLs, without a proxy.
+
+mod answer;
+mod batch;
+mod seen;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Target, path_to_judge};
+
+use super::fetched;
+use super::source::load_config;
+use super::terminal::{complain, print, unusable};
+use answer::Answer;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 all allowed, 1 at least one disallowed, 2 usage or input error, \
+                  3 undecidable because a robots.txt is unreachable."
+)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
+pub(super) struct Arguments {
+    /// Read robots.txt from this file, "-" for standard input, instead of fetching it
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    robots: Option<PathBuf>,
+    /// The crawler's User-Agent field; its name is taken from it as the proxy does
+    #[arg(long, value_name = "UA", conflicts_with = "tokens")]
+    user_agent: Option<String>,
+    /// The crawler's name in robots.txt; several in order of preference
+    #[arg(long = "token", value_name = "T")]
+    tokens: Vec<String>,
+    /// How to read: rfc9309, google, koster1996, selfhtml or strictest
+    #[arg(long, value_name = "D")]
+    dialect: Option<Dialect>,
+    /// Judge every equivalent spelling of the URL, as the proxy does
+    #[arg(long)]
+    strict: bool,
+    /// One JSON object per URL
+    #[arg(long)]
+    json: bool,
+    /// Answer JSON lines from standard input, one for each, in their order
+    #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "urls"])]
+    batch: bool,
+    /// Absolute URLs, or with --robots also paths
+    #[arg(value_name = "URL", required_unless_present = "batch")]
+    urls: Vec<String>,
+}
+
+pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
+    let dialect = arguments.dialect.unwrap_or_default();
+    if arguments.batch {
+        return match batch::run(dialect, arguments.strict) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => unusable(&format!("standard input or output: {error}")),
+        };
+    }
+    let tokens = match tokens(arguments) {
+        Ok(tokens) => tokens,
+        Err(message) => return unusable(&message),
+    };
+    match &arguments.robots {
+        Some(file) => match read(file) {
+            Ok(body) => offline(arguments, dialect, &tokens, &body),
+            Err(error) => unusable(&format!("{}: {error}", file.display())),
+        },
+        None => live(arguments, &tokens, config),
+    }
+}
+
+/// The crawler's names; without any, the crawler that only `*` can mean.
+fn tokens(arguments: &Arguments) -> Result<Vec<ProductToken>, String> {
+    if let Some(field) = &arguments.user_agent {
+        let token = ProductToken::from_user_agent(field.as_bytes());
+        let token = token.ok_or_else(|| format!("--user-agent {field:?} names no product"))?;
+        return Ok(vec![token]);
+    }
+    if arguments.tokens.is_empty() {
+        return Err("who asks? Give --user-agent or --token".to_owned());
+    }
+    let token =
+        |name: &String| ProductToken::new(name).map_err(|error| format!("--token: {error}"));
+    arguments.tokens.iter().map(token).collect()
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    if file != Path::new("-") {
+        return fs::read(file);
+    }
+    let mut body = Vec::new();
+    io::stdin().lock().read_to_end(&mut body)?;
+    Ok(body)
+}
+
+/// Judges by a file at hand, all of it: where crawlers stop reading is for `lint` to say.
+fn offline(
+    arguments: &Arguments,
+    dialect: Dialect,
+    tokens: &[ProductToken],
+    body: &[u8],
+) -> ExitCode {
+    let robots = RobotsTxt::parse_with_limit(body, usize::MAX);
+    let access = AccessResult::Successful(Arc::new(robots));
+    let answers = arguments.urls.iter().map(|url| {
+        let path = path_to_judge(url);
+        Answer::new(url, &access, dialect, tokens, &path, arguments.strict)
+    });
+    finish(&answers.collect::<Vec<_>>(), arguments.json)
+}
+
+/// Judges by what the origins serve now.
+fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -> ExitCode {
+    let config = match load_config(config) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    let target = |url: &String| Target::parse(url).map_err(|error| format!("{url}: {error}"));
+    let targets = match arguments
+        .urls
+        .iter()
+        .map(target)
+        .collect::<Result<Vec<_>, _>>()
+    {
+        Ok(targets) => targets,
+        Err(message) => return unusable(&message),
+    };
+    let fetched = match fetched::fetch(&config, targets.iter().map(Target::origin)) {
+        Ok(fetched) => fetched,
+        Err(error) => return unusable(&format!("{error:#}")),
+    };
+    let mut accesses = HashMap::new();
+    for (origin, facts) in &fetched {
+        let access = facts.access();
+        if matches!(access, AccessResult::Unreachable) {
+            let uri = origin.robots_txt_uri();
+            complain(&format!("wayleave: {uri}: {}\n", fetched::why_not(facts)));
+        }
+        accesses.insert(origin, access);
+    }
+    let dialect = arguments.dialect.unwrap_or(config.robots.dialect);
+    let answers = arguments.urls.iter().zip(&targets).map(|(url, target)| {
+        let access = &accesses[target.origin()];
+        Answer::new(
+            url,
+            access,
+            dialect,
+            tokens,
+            target.path(),
+            arguments.strict,
+        )
+    });
+    finish(&answers.collect::<Vec<_>>(), arguments.json)
+}
+
+/// Prints the answers and returns the exit status that sums them up.
+fn finish(answers: &[Answer<'_>], json: bool) -> ExitCode {
+    let line = |answer| {
+        if json {
+            Answer::to_json(answer)
+        } else {
+            Answer::to_text(answer)
+        }
+    };
+    let text: String = answers.iter().map(|answer| line(answer) + "\n").collect();
+    let printed = print(&text);
+    if printed == ExitCode::SUCCESS {
+        return ExitCode::from(answer::exit_status(answers));
+    }
+    printed
+}

@@ -1,0 +1,77 @@
+//! The files that a batch has brought so far, parsed once each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use wayleave_policy::{AccessResult, RobotsTxt};
+
+/// What is kept of files, in bytes, before all are dropped and read anew.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// A file, and what every answer about it repeats.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) access: AccessResult,
+    pub(super) robots: Arc<RobotsTxt>,
+    pub(super) sitemaps: Box<RawValue>,
+    /// Whether any group has directives; most files have none, and need not be asked.
+    pub(super) has_directives: bool,
+}
+
+impl File {
+    fn new(body: &[u8]) -> Self {
+        let robots = Arc::new(RobotsTxt::parse_with_limit(body, usize::MAX));
+        let sitemaps: Vec<String> = robots.sitemaps().collect();
+        let has_directives = robots.directives().next().is_some();
+        Self {
+            access: AccessResult::Successful(Arc::clone(&robots)),
+            sitemaps: serde_json::value::to_raw_value(&sitemaps).expect("strings are JSON"),
+            has_directives,
+            robots,
+        }
+    }
+}
+
+/// The files seen, by the JSON text that brought them. The last one is looked at first.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    files: HashMap<Box<str>, Arc<File>, foldhash::fast::RandomState>,
+    last: Option<(Box<str>, Arc<File>)>,
+    bytes: usize,
+}
+
+impl Seen {
+    /// The file that a JSON text stands for, decoded and parsed if it is new.
+    ///
+    /// # Errors
+    ///
+    /// What `decode` says is wrong with it.
+    pub(super) fn file(
+        &mut self,
+        text: &str,
+        decode: impl FnOnce() -> Result<Vec<u8>, String>,
+    ) -> Result<Arc<File>, String> {
+        if let Some((_, file)) = self.last.as_ref().filter(|(last, _)| **last == *text) {
+            return Ok(Arc::clone(file));
+        }
+        let file = match self.files.get(text) {
+            Some(file) => Arc::clone(file),
+            None => self.insert(text, &decode()?),
+        };
+        self.last = Some((text.into(), Arc::clone(&file)));
+        Ok(file)
+    }
+
+    fn insert(&mut self, text: &str, body: &[u8]) -> Arc<File> {
+        let file = Arc::new(File::new(body));
+        // Indexes come later and are at most a few times what they index.
+        self.bytes += text.len() + 4 * file.robots.heap_bytes() + size_of::<File>();
+        if self.bytes > MAX_BYTES {
+            self.files.clear();
+            self.bytes = 0;
+        }
+        self.files.insert(text.into(), Arc::clone(&file));
+        file
+    }
+}

@@ -1,0 +1,52 @@
+//! The robots.txt files that origins serve now, fetched as the proxy fetches them.
+
+use std::collections::HashMap;
+
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::{Facts, FetchRequest};
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::robots::Fetch;
+use crate::server;
+
+/// Asks every origin once, one after the other.
+pub(super) fn fetch<'a>(
+    config: &Config,
+    origins: impl Iterator<Item = &'a Origin>,
+) -> anyhow::Result<HashMap<Origin, Facts>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let clock = Clock::start();
+        let fetch = server::robots_fetch(config, clock)?;
+        let mut fetched = HashMap::new();
+        for origin in origins {
+            if !fetched.contains_key(origin) {
+                let request = FetchRequest {
+                    origin: origin.clone(),
+                    validators: None,
+                };
+                let outcome = fetch.fetch(request).await;
+                fetched.insert(
+                    origin.clone(),
+                    Facts {
+                        fetched_at: clock.now(),
+                        outcome,
+                    },
+                );
+            }
+        }
+        Ok(fetched)
+    })
+}
+
+/// Why an answer is none that can be used.
+pub(super) fn why_not(facts: &Facts) -> String {
+    match (facts.outcome.error(), facts.outcome.status()) {
+        (Some(error), _) => format!("{}: {}", error.kind, error.detail),
+        (None, Some(status)) => format!("status {status}"),
+        (None, None) => "no answer".to_owned(),
+    }
+}

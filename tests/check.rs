@@ -1,0 +1,259 @@
+//! `wayleave check` and `wayleave lint`: what they print and how they exit.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::wayleave::command;
+use crate::harness::{Origin, Reply};
+
+const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2\n\
+                      Sitemap: https://www.example.com/s.xml\n";
+
+/// Runs the program in an empty directory with something on its standard input.
+fn run(arguments: &[&str], input: &[u8]) -> Output {
+    let dir = TempDir::new().unwrap();
+    let mut child = command()
+        .args(arguments)
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // A program that never reads its input may end before all of it is written.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap();
+    stdout(output).lines().map(parse).collect()
+}
+
+#[test]
+fn each_url_gets_a_line_and_the_worst_decides_the_status() {
+    let arguments = ["check", "--robots", "-", "--token", "ExampleBot"];
+    let output = run(
+        &[&arguments[..], &["/open", "/private/a"]].concat(),
+        ROBOTS.as_bytes(),
+    );
+    assert_eq!(
+        stdout(&output),
+        "allow /open: no-matching-rule\ndisallow /private/a: rule, line 2: Disallow: /private\n"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = run(&[&arguments[..], &["/open"]].concat(), ROBOTS.as_bytes());
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn strict_judges_every_equivalent_spelling() {
+    let arguments = [
+        "check",
+        "--robots",
+        "-",
+        "--token",
+        "ExampleBot",
+        "/open/../%70rivate",
+    ];
+    let as_the_dialect_says = run(&arguments, ROBOTS.as_bytes());
+    assert_eq!(as_the_dialect_says.status.code(), Some(0));
+    let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), ROBOTS.as_bytes());
+    assert_eq!(as_the_proxy_does.status.code(), Some(1));
+}
+
+#[test]
+fn json_tells_all_there_is() {
+    let field = "Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)";
+    let arguments = [
+        "check",
+        "--robots",
+        "-",
+        "--user-agent",
+        field,
+        "--json",
+        "/private",
+    ];
+    let output = run(&arguments, ROBOTS.as_bytes());
+    let expected = json!({
+        "url": "/private", "verdict": "disallow", "reason": "rule", "line": 2,
+        "rule": "Disallow: /private", "dialect": "rfc9309", "group": ["ExampleBot"],
+        "crawl_delay": 2.0, "sitemaps": ["https://www.example.com/s.xml"],
+    });
+    assert_eq!(lines(&output), [expected]);
+}
+
+#[test]
+fn mistakes_in_usage_and_input_exit_with_2() {
+    for arguments in [
+        &["check", "--robots", "-", "/"][..],
+        &["check", "--robots", "missing.txt", "--token", "a", "/"],
+        &["check", "--robots", "-", "--token", "", "/"],
+        &[
+            "check",
+            "--robots",
+            "-",
+            "--token",
+            "a",
+            "--dialect",
+            "rfc",
+            "/",
+        ],
+        &["check", "--robots", "-", "--token", "a"],
+        &["check", "--token", "a", "/a/path/without/origin"],
+        &["check", "--batch", "/"],
+        &["lint", "missing.txt"],
+        &["lint"],
+    ] {
+        let output = run(arguments, b"");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
+    let questions = [
+        json!({"id": 1, "robots": ROBOTS, "tokens": ["ExampleBot"], "url": "/private"}).to_string(),
+        "this is no JSON".to_owned(),
+        json!({"id": "two", "robots": 5, "tokens": ["a"], "url": "/"}).to_string(),
+        json!({"id": 3, "robots": ROBOTS, "tokens": ["a"]}).to_string(),
+        json!({"id": 4, "robots_base64": "VXNlci1hZ2VudDogKgpEaXNhbGxvdzogL/8=",
+               "user_agent": "Foo/1.0", "url": "http://h.test/%FF", "dialect": "google"})
+        .to_string(),
+        json!({"id": 5, "robots": ROBOTS, "tokens": [""], "url": "/private"}).to_string(),
+    ];
+    let output = run(&["check", "--batch"], questions.join("\n").as_bytes());
+    assert_eq!(output.status.code(), Some(0));
+    let answers = lines(&output);
+    assert_eq!(
+        answers[0],
+        json!({"id": 1, "verdict": "disallow", "reason": "rule", "line": 2,
+               "rule": "Disallow: /private", "crawl_delay": 2.0,
+               "sitemaps": ["https://www.example.com/s.xml"]})
+    );
+    let errors: Vec<bool> = answers
+        .iter()
+        .map(|answer| answer["error"].is_string())
+        .collect();
+    assert_eq!(errors, [false, true, true, true, false, false]);
+    let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
+    assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5]));
+    assert_eq!(answers[4]["verdict"], "disallow");
+    assert_eq!(answers[5]["reason"], "no-matching-group");
+}
+
+#[test]
+fn a_batch_reaches_the_verdicts_of_googles_own_tests() {
+    let cases = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../policy/tests/cases/google_robots_test.jsonl"
+    );
+    let cases = std::fs::read_to_string(cases).unwrap();
+    let cases: Vec<Value> = cases
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut questions = String::new();
+    for case in &cases {
+        let question = json!({"id": case["id"], "robots": case["robots"], "url": case["url"],
+                              "tokens": [case["agent"]], "dialect": "google"});
+        writeln!(questions, "{question}").unwrap();
+    }
+    let answers = lines(&run(&["check", "--batch"], questions.as_bytes()));
+    assert_eq!(answers.len(), cases.len());
+    for (case, answer) in cases.iter().zip(&answers) {
+        let allow = answer["verdict"] == "allow";
+        assert_eq!(Some(allow), case["allow"].as_bool(), "{case} {answer}");
+    }
+}
+
+/// A configuration by which every `*.test` name at port 80 is the origin.
+fn config(dir: &TempDir, origin: &Origin) -> PathBuf {
+    let file = dir.path().join("wayleave.toml");
+    let text = format!(
+        "upstream.allow_private = [\"127.0.0.1/32\"]\ndns.overrides.\"*.test:80\" = \"{}\"\n",
+        origin.http
+    );
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn without_a_file_the_origins_robots_txt_decides() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("down.test").robots_reply(Reply::new(503));
+    let dir = TempDir::new().unwrap();
+    let config = config(&dir, &origin);
+    let check = |url: &str| {
+        let config = config.to_str().unwrap();
+        run(
+            &["check", "--config", config, "--token", "ExampleBot", url],
+            b"",
+        )
+    };
+    let output = check("http://shop.test/private?x");
+    let expected = "disallow http://shop.test/private?x: rule, line 2: Disallow: /private\n";
+    assert_eq!(stdout(&output), expected);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(check("http://shop.test/").status.code(), Some(0));
+    assert_eq!(check("http://down.test/").status.code(), Some(3));
+    assert!(
+        origin
+            .seen()
+            .iter()
+            .all(|request| request.contains("/robots.txt"))
+    );
+}
+
+#[test]
+fn lint_names_file_and_line_and_exits_by_what_it_found() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("robots.txt");
+    let name = file.to_str().unwrap();
+    std::fs::write(
+        &file,
+        "User-agent: *\nDisallow: /private\nDisalow: /secret\n",
+    )
+    .unwrap();
+    let output = run(&["lint", name], b"");
+    let expected =
+        format!("{name}:3: \"Disalow\" is no known directive; did you mean \"Disallow\"?");
+    assert!(
+        stdout(&output).starts_with(&expected),
+        "{}",
+        stdout(&output)
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = run(&["lint", "-"], b"User-agent: *\nDisallow: /private\n");
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
+}
+
+#[test]
+fn lint_reads_what_an_origin_serves() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots("Disallow: /private\n");
+    let dir = TempDir::new().unwrap();
+    let config = config(&dir, &origin);
+    let url = "http://shop.test/robots.txt";
+    let output = run(&["lint", "--config", config.to_str().unwrap(), url], b"");
+    let expected = format!("{url}:1: a rule before any user-agent line is for nobody\n");
+    assert_eq!(stdout(&output), expected);
+}
