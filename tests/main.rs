@@ -18,6 +18,7 @@ mod faults;
 mod forward;
 mod readme;
 mod refuse;
+mod restart;
 mod robots;
 mod selftest;
 mod shutdown;
