@@ -14,23 +14,13 @@ use tokio::runtime::Runtime;
 use wayleave::clock::Clock;
 use wayleave::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
-use wayleave_bench_robots::{ScriptedFetch, origin};
+use wayleave_bench_robots::{ScriptedFetch, origin, resident_bytes};
 use wayleave_policy::{Dialect, Origin, ProductToken, decide_strictly};
 
 /// Origins in memory; fewer by `ORIGINS`, for a quick look.
 fn origins() -> usize {
     let asked = std::env::var("ORIGINS").ok();
     asked.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
-}
-
-fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: usize = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0);
-    pages * 4096
 }
 
 async fn filled(dir: &std::path::Path) -> Robots {
@@ -122,6 +112,13 @@ fn lookup(criterion: &mut Criterion) {
         })
     };
     let mut at = 0;
+    let find_next = |at: &mut usize| {
+        *at = (*at + 1) % asked.len();
+        black_box(robots.at_hand(&asked[*at])).is_some()
+    };
+    group.bench_function("without the decision", |bencher| {
+        bencher.iter_custom(|iterations| median_of_batches(iterations, || find_next(&mut at)));
+    });
     group.bench_function("alone", |bencher| {
         bencher.iter_custom(|iterations| median_of_batches(iterations, || decide_next(&mut at)));
     });

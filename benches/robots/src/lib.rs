@@ -9,13 +9,20 @@ use wayleave_policy::lifecycle::{
     Body, Ending, FetchErrorKind, FetchOutcome, FetchRequest, Fields, Response,
 };
 
-/// The `n`th origin.
+/// The `n`th origin, in the order of the store's keys.
 ///
 /// # Panics
 ///
 /// Never: every number makes a host name.
 pub fn origin(n: usize) -> Origin {
-    Origin::parse(&format!("https://www.shop-{n}.example")).expect("a host name")
+    Origin::parse(&format!("https://www.shop-{n:08}.example")).expect("a host name")
+}
+
+/// What the process holds in memory, in bytes.
+pub fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|n| n.parse().ok());
+    pages.unwrap_or(0) * 4096
 }
 
 /// Answers at once, by the origin's number, in the shares that real origins have: four in five with rules, one in
@@ -41,24 +48,29 @@ impl ScriptedFetch {
 impl Fetch for ScriptedFetch {
     async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
         self.fetched.fetch_add(1, Ordering::Relaxed);
-        let uri = request.origin.robots_txt_uri();
-        let number: usize = uri
-            .bytes()
-            .filter(u8::is_ascii_digit)
-            .fold(0, |number, digit| number * 10 + usize::from(digit - b'0'));
-        let ending = match number % 20 {
-            0..16 if request.validators.is_some() => Ending::NotModified(Fields::default()),
-            0..16 => response(200, &rules(number)),
-            16..19 => response(404, b""),
-            _ => {
-                return FetchOutcome::failed(uri, FetchErrorKind::Connect, "as scripted");
-            }
-        };
-        FetchOutcome {
-            redirects: Vec::new(),
-            uri,
-            ending,
+        answer(&request)
+    }
+}
+
+/// What the origin answers.
+pub fn answer(request: &FetchRequest) -> FetchOutcome {
+    let uri = request.origin.robots_txt_uri();
+    let number: usize = uri
+        .bytes()
+        .filter(u8::is_ascii_digit)
+        .fold(0, |number, digit| number * 10 + usize::from(digit - b'0'));
+    let ending = match number % 20 {
+        0..16 if request.validators.is_some() => Ending::NotModified(Fields::default()),
+        0..16 => response(200, &rules(number)),
+        16..19 => response(404, b""),
+        _ => {
+            return FetchOutcome::failed(uri, FetchErrorKind::Connect, "as scripted");
         }
+    };
+    FetchOutcome {
+        redirects: Vec::new(),
+        uri,
+        ending,
     }
 }
 
