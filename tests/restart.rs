@@ -63,6 +63,33 @@ fn a_second_process_on_one_state_directory_is_told_so() {
     assert!(told.contains("in use by another process"), "{told}");
 }
 
+#[test]
+fn on_a_full_disk_the_proxy_goes_on_from_memory_and_says_so() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_on_full_disk(&origin, 2048);
+    let mut hosts = 0;
+    eventually("the store fails", || {
+        for _ in 0..20 {
+            let host = format!("host{hosts}.test");
+            let unlike_others = format!("{KEEP_OUT}Disallow: /{}\n", "x".repeat(20_000 + hosts));
+            origin.site(&host).robots(unlike_others);
+            assert_eq!(proxy.get(&format!("http://{host}/private")).status, 403);
+            hosts += 1;
+        }
+        proxy.metric("wayleave_store_errors_total", &[]) > 0.0
+    });
+    let ready = proxy.admin_get("/readyz");
+    assert_eq!(ready.status, 200);
+    assert!(ready.text().contains("the store fails"), "{}", ready.text());
+    for number in 0..hosts {
+        let private = format!("http://host{number}.test/private");
+        assert_eq!(proxy.get(&private).status, 403);
+    }
+    let fetches = robots_fetches(&origin);
+    assert_eq!(fetches.len(), hosts);
+    assert!(fetches.values().all(|count| *count == 1), "{fetches:?}");
+}
+
 /// Whether 200 comes from a proxy that may go away at any moment.
 fn is_answered(proxy: SocketAddr, url: &str) -> bool {
     let Ok(mut stream) = TcpStream::connect(proxy) else {

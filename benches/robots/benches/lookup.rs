@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::StreamExt;
+use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use rand_distr::Zipf;
 use tokio::runtime::Runtime;
 use wayleave::clock::Clock;
 use wayleave::metrics::Metrics;
@@ -23,11 +25,12 @@ fn origins() -> usize {
     asked.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
 }
 
-async fn filled(dir: &std::path::Path) -> Robots {
+/// A handle that knows the origins with these numbers, and what each cost.
+async fn filled(what: &str, dir: &std::path::Path, numbers: impl Iterator<Item = usize>) -> Robots {
     let clock = Clock::start();
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
-    let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone())
-        .expect("its own directory");
+    let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone());
+    let store = store.expect("its own directory");
     let options = Options {
         memory: 16 << 30,
         ..Options::default()
@@ -35,7 +38,7 @@ async fn filled(dir: &std::path::Path) -> Robots {
     let fetch = ScriptedFetch::default();
     let (robots, _) = Robots::start(fetch, store, &options, clock, metrics);
     let before = resident_bytes();
-    futures_util::stream::iter(0..origins())
+    futures_util::stream::iter(numbers)
         .for_each_concurrent(256, |n| {
             let robots = &robots;
             async move {
@@ -44,9 +47,9 @@ async fn filled(dir: &std::path::Path) -> Robots {
         })
         .await;
     robots.store().flush().await;
-    let held = resident_bytes() - before;
+    let held = resident_bytes().saturating_sub(before);
     println!(
-        "{} origins: {} bytes each held by the process, store included; {} counted",
+        "{} origins {what}: {} bytes each held by the process, the store's cache included; {} counted",
         origins(),
         held / origins(),
         robots.memory_bytes() / origins(),
@@ -73,62 +76,102 @@ fn swap(runtime: &Runtime, robots: &Robots, is_over: &Arc<AtomicBool>) {
 
 /// What `iterations` take if all take as long as the median batch. A batch is much shorter than a time slice, so that
 /// what else the machine does falls out.
-fn median_of_batches(iterations: u64, mut run: impl FnMut() -> bool) -> Duration {
-    const BATCH: u32 = 64;
-    let batches = iterations.div_ceil(u64::from(BATCH));
+fn median_of_batches(
+    iterations: u64,
+    asked: &mut Asked,
+    run: impl Fn(&Origin) -> bool,
+) -> Duration {
+    let batches = iterations.div_ceil(BATCH as u64);
     let mut spans: Vec<Duration> = (0..batches)
         .map(|_| {
+            let origins = asked.next_batch();
             let started = Instant::now();
-            for _ in 0..BATCH {
-                black_box(run());
+            for origin in origins {
+                black_box(run(origin));
             }
             started.elapsed()
         })
         .collect();
     spans.sort_unstable();
-    spans[spans.len() / 2].mul_f64(iterations as f64 / f64::from(BATCH))
+    spans[spans.len() / 2].mul_f64(iterations as f64 / BATCH as f64)
+}
+
+const BATCH: usize = 64;
+
+/// The origins that are asked for, over and over.
+struct Asked {
+    origins: Vec<Origin>,
+    at: usize,
+}
+
+impl Asked {
+    fn new(number: impl FnMut() -> usize) -> Self {
+        let numbers = std::iter::repeat_with(number).take(1 << 17);
+        Self {
+            origins: numbers.map(origin).collect(),
+            at: 0,
+        }
+    }
+
+    /// The next origins, read once: a request has just parsed its own.
+    fn next_batch(&mut self) -> &[Origin] {
+        self.at = (self.at + BATCH) % self.origins.len();
+        let batch = &self.origins[self.at..self.at + BATCH];
+        black_box(
+            batch
+                .iter()
+                .map(|origin| origin.host().len())
+                .sum::<usize>(),
+        );
+        black_box(batch.iter().any(|origin| origin.host().ends_with('x')));
+        batch
+    }
 }
 
 fn lookup(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let dir = tempfile::tempdir().expect("a directory");
-    let robots = runtime.block_on(filled(dir.path()));
+    let bare = tempfile::tempdir().expect("a directory");
+    let without_rules = (0..origins()).map(|n| 20 * n + 16);
+    drop(runtime.block_on(filled("without rules", bare.path(), without_rules)));
+    let robots = runtime.block_on(filled("with rules", dir.path(), 0..origins()));
     let tokens = [ProductToken::new("ExampleBot").expect("a token")];
     let mut random = SmallRng::seed_from_u64(1);
-    let asked: Vec<Origin> = (0..1 << 16)
-        .map(|_| origin(random.random_range(0..origins())))
-        .collect();
-    let mut group = criterion.benchmark_group("lookup and decision");
-    group.throughput(Throughput::Elements(1));
-    let decide_next = |at: &mut usize| {
-        *at = (*at + 1) % asked.len();
-        let snapshot = robots.at_hand(&asked[*at]);
-        snapshot.is_some_and(|snapshot| {
-            let access = snapshot.access(robots.clock().now());
-            let decision =
-                decide_strictly(access, Dialect::Rfc9309, &tokens, "/area-7/1/open/page?n=1");
-            black_box(decision.verdict());
-            true
-        })
-    };
-    let mut at = 0;
-    let find_next = |at: &mut usize| {
-        *at = (*at + 1) % asked.len();
-        black_box(robots.at_hand(&asked[*at])).is_some()
-    };
-    group.bench_function("without the decision", |bencher| {
-        bencher.iter_custom(|iterations| median_of_batches(iterations, || find_next(&mut at)));
+    let zipf = Zipf::new(origins() as f64, 1.0).expect("more than one origin");
+    let mut popular = Asked::new(|| {
+        let rank = zipf.sample(&mut random) as usize - 1;
+        (rank * 7_368_787) % origins()
     });
-    group.bench_function("alone", |bencher| {
-        bencher.iter_custom(|iterations| median_of_batches(iterations, || decide_next(&mut at)));
-    });
+    let mut random = SmallRng::seed_from_u64(2);
+    let mut any = Asked::new(|| random.random_range(0..origins()));
+    let find = |origin: &Origin| black_box(robots.at_hand(origin)).is_some();
+    let decide = |origin: &Origin| {
+        let Some(snapshot) = robots.at_hand(origin) else {
+            return false;
+        };
+        let access = snapshot.access(robots.clock().now());
+        let path = "/area-7/1/open/page?n=1";
+        let decision = decide_strictly(access, Dialect::Rfc9309, &tokens, path);
+        black_box(decision.verdict());
+        true
+    };
     let is_over = Arc::new(AtomicBool::new(false));
-    swap(&runtime, &robots, &is_over);
-    group.bench_function("while 1000 snapshots a second are swapped", |bencher| {
-        bencher.iter_custom(|iterations| median_of_batches(iterations, || decide_next(&mut at)));
-    });
+    for swapping in ["", ", 1000 snapshots a second swapped"] {
+        if !swapping.is_empty() {
+            swap(&runtime, &robots, &is_over);
+        }
+        for (asked, whom) in [(&mut popular, "by popularity"), (&mut any, "any")] {
+            let mut group = criterion.benchmark_group(format!("{whom}{swapping}"));
+            group.bench_function("find", |bencher| {
+                bencher.iter_custom(|iterations| median_of_batches(iterations, asked, find));
+            });
+            group.bench_function("find and decide", |bencher| {
+                bencher.iter_custom(|iterations| median_of_batches(iterations, asked, decide));
+            });
+            group.finish();
+        }
+    }
     is_over.store(true, Ordering::Relaxed);
-    group.finish();
     runtime.block_on(robots.close());
 }
 
