@@ -155,46 +155,25 @@ fn java_works_after_env() {
     check_client("java", &format!("java '{}' $URL", source.display()));
 }
 
+const PAGE: &str = r#"<!doctype html><title>page</title>
+    <img src="/private/a.png"><script src="/open/b.js"></script><link rel="stylesheet" href="/private/c.css">
+    <iframe src="https://other.test/private/d"></iframe><iframe src="https://other.test/open/e"></iframe>
+    <script>
+        fetch("/private/f").finally(() => fetch("/open/g")).finally(() => document.title = "done")
+    </script>"#;
+
 #[test]
 fn a_browsers_subresources_are_judged_one_by_one() {
     let origin = Origin::start();
-    let page = r#"<!doctype html><title>page</title><img src="/private/a.png"><script src="/open/b.js"></script>
-        <link rel="stylesheet" href="/private/c.css"><iframe src="https://other.test/private/d"></iframe><iframe src="https://other.test/open/e"></iframe>
-        <script>fetch("/private/f").finally(() => fetch("/open/g")).finally(() => document.title = "done")</script>"#;
+    let robots = "User-agent: *\nDisallow: /private\n";
     origin
         .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/", Reply::html(page));
-    origin
-        .site("other.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+        .robots(robots)
+        .page("/", Reply::html(PAGE));
+    origin.site("other.test").robots(robots);
     let proxy = Wayleave::start(&origin);
     trust_in_nss(&proxy);
-    let mut browser = clean(program("chromium"));
-    browser.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]);
-    browser.args([
-        "--disable-component-update",
-        "--disable-sync",
-        "--virtual-time-budget=10000",
-        "--dump-dom",
-    ]);
-    browser
-        .arg(format!(
-            "--user-data-dir={}",
-            proxy.dir.path().join("profile").display()
-        ))
-        .arg(format!("--proxy-server=http://{}", proxy.proxy));
-    browser
-        .arg("https://shop.test/")
-        .env("HOME", proxy.dir.path());
-    let dom = output_of(&mut browser, b"", LIMIT);
+    let dom = dump_dom(&proxy, "https://shop.test/");
     assert!(dom.contains("<title>done</title>"), "{dom}");
     let seen = origin.seen();
     for path in [
@@ -211,11 +190,28 @@ fn a_browsers_subresources_are_judged_one_by_one() {
         !seen.iter().any(|line| line.contains("/private")),
         "{seen:?}"
     );
-    assert_eq!(
-        seen.iter()
-            .filter(|line| line.ends_with("/robots.txt"))
-            .count(),
-        2,
-        "{seen:?}"
-    );
+    let robots = seen.iter().filter(|line| line.ends_with("/robots.txt"));
+    assert_eq!(robots.count(), 2, "{seen:?}");
+}
+
+/// The document that Chromium makes of `url`, its scripts run.
+fn dump_dom(proxy: &Wayleave, url: &str) -> String {
+    let profile = proxy.dir.path().join("profile");
+    let mut browser = clean(program("chromium"));
+    browser.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+    ]);
+    browser.args([
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]);
+    browser.args(["--virtual-time-budget=10000", "--dump-dom"]);
+    browser.arg(format!("--user-data-dir={}", profile.display()));
+    browser.arg(format!("--proxy-server=http://{}", proxy.proxy));
+    output_of(browser.arg(url).env("HOME", proxy.dir.path()), b"", LIMIT)
 }

@@ -52,8 +52,10 @@ pub struct Metrics {
     decision_duration: Histogram,
     robots: RobotsMetrics,
     client_connections: IntGauge,
-    upstream_connections: IntGaugeVec,
+    upstream_connections_new: IntGauge,
+    upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
+    organisation: Organisation,
     panics: IntCounter,
 }
 
@@ -119,6 +121,12 @@ impl Metrics {
     /// Returns an error if two metrics have one name: a mistake in this file.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
+        let upstream_connections = gauges(
+            &registry,
+            "upstream_connections",
+            UPSTREAM_CONNECTIONS,
+            "reused",
+        )?;
         let metrics = Self {
             requests: counters(
                 &registry,
@@ -140,18 +148,15 @@ impl Metrics {
             )?,
             robots: RobotsMetrics::new(&registry)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
-            upstream_connections: gauges(
-                &registry,
-                "upstream_connections",
-                UPSTREAM_CONNECTIONS,
-                "reused",
-            )?,
+            upstream_connections_new: upstream_connections.with_label_values(&["false"]),
+            upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
                 LEAF_CERTIFICATES,
                 &["result"],
             )?,
+            organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
             registry,
         };
@@ -176,13 +181,10 @@ impl Metrics {
 
     /// Series of closed label sets exist from the start, so that a rate over the first event is right.
     fn start_at_zero(&self) {
-        for reused in ["true", "false"] {
-            self.upstream_connections.with_label_values(&[reused]);
-        }
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
-        for outcome in ["forwarded", "refused", "failed"] {
+        for outcome in ["forwarded", "refused", "failed", "observed"] {
             self.request_duration.with_label_values(&[outcome]);
         }
     }
@@ -249,15 +251,31 @@ impl Metrics {
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        let reused = if reused { "true" } else { "false" };
-        let gauge = self.upstream_connections.with_label_values(&[reused]);
+        let gauge = if reused {
+            &self.upstream_connections_reused
+        } else {
+            &self.upstream_connections_new
+        };
         gauge.inc();
-        OpenConnection(gauge)
+        OpenConnection(gauge.clone())
     }
 
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
     pub(crate) fn leaf_certificate(&self, result: &str) {
         self.leaf_certificates.with_label_values(&[result]).inc();
+    }
+
+    /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
+    pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
+        self.organisation
+            .user_agent_mismatches
+            .with_label_values(&[crawler])
+            .inc();
+    }
+
+    /// Counts decisions that are missing in the log.
+    pub(crate) fn decisions_dropped(&self, count: u64) {
+        self.organisation.decisions_dropped.inc_by(count);
     }
 
     /// Counts a task that ended in a panic.
@@ -275,6 +293,27 @@ impl Metrics {
         let mut text = Vec::new();
         encoder.encode(&self.registry.gather(), &mut text)?;
         Ok((encoder.format_type().to_owned(), String::from_utf8(text)?))
+    }
+}
+
+/// What concerns the organisation more than the traffic.
+#[derive(Debug)]
+struct Organisation {
+    user_agent_mismatches: IntCounterVec,
+    decisions_dropped: IntCounter,
+}
+
+impl Organisation {
+    fn new(registry: &Registry) -> anyhow::Result<Self> {
+        Ok(Self {
+            user_agent_mismatches: counters(
+                registry,
+                "user_agent_mismatches_total",
+                USER_AGENT_MISMATCHES,
+                &["crawler"],
+            )?,
+            decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
+        })
     }
 }
 
@@ -303,6 +342,9 @@ const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
+const USER_AGENT_MISMATCHES: &str =
+    "Requests of known crawlers whose User-Agent contains none of their tokens.";
+const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 
 fn histogram(

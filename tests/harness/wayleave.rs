@@ -70,7 +70,7 @@ impl Settings {
     }
 
     /// Maps `host` or `host:port` (also `*.suffix`) to an address.
-    pub fn resolve(self, host: &str, to: impl ToString) -> Self {
+    pub fn resolve(self, host: &str, to: SocketAddr) -> Self {
         let to = to.to_string();
         self.set(&format!("dns.overrides.{host:?}"), &format!("{to:?}"))
     }
@@ -205,10 +205,6 @@ impl Wayleave {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
-    }
-
-    pub fn config_file(&self) -> PathBuf {
-        self.dir.path().join("config.toml")
     }
 
     pub fn ca_file(&self) -> PathBuf {

@@ -62,6 +62,7 @@ impl Listener {
         let open = self.flow.metrics.client_connection();
         let connection = Connection {
             client,
+            username: None,
             tunnel: None,
         };
         // A client that left already is found out when it is read from.
@@ -112,6 +113,7 @@ enum After {
         stream: Stream,
         ahead: BytesMut,
         origin: Origin,
+        username: Option<Arc<str>>,
     },
 }
 
@@ -122,15 +124,16 @@ impl Serving {
             stream,
             ahead,
             origin,
+            username,
         } = after
         else {
             return;
         };
-        let Some(inside) = self
-            .flow
-            .enter(stream, ahead, connection.client, origin)
-            .await
-        else {
+        let connection = Connection {
+            username,
+            ..connection
+        };
+        let Some(inside) = self.flow.enter(stream, ahead, &connection, origin).await else {
             return;
         };
         let Inside {
@@ -185,7 +188,8 @@ impl Serving {
         stream: &mut Stream,
         ahead: &mut BytesMut,
     ) -> Result<RequestHead, Option<Refusal>> {
-        let options = &self.flow.options;
+        let settings = self.flow.settings();
+        let options = &settings.options;
         if ahead.is_empty() {
             ahead.reserve(FIRST_READ);
             match timeout(options.idle_timeout, stream.read_buf(ahead)).await {
@@ -208,10 +212,11 @@ impl Serving {
         received: &Received,
     ) -> After {
         match self.flow.judge_connect(connection, received).await {
-            Ok(origin) => After::Tunnel {
+            Ok((origin, username)) => After::Tunnel {
                 stream,
                 ahead,
                 origin,
+                username,
             },
             Err(refusal) => {
                 self.flow
@@ -234,7 +239,7 @@ impl Serving {
             return None;
         };
         let keeps_alive = head.keeps_alive() && !self.stopping.is_cancelled();
-        let patience = self.flow.options.idle_timeout;
+        let patience = self.flow.settings().options.idle_timeout;
         let mut client = Client::http1(stream, ahead, head.framing(), keeps_alive, patience);
         match self.flow.exchange(connection, received, &mut client).await {
             Ending::Whole if client.may_go_on() => client.into_next(),
@@ -260,7 +265,7 @@ impl Serving {
         let mut is_ending = false;
         loop {
             let accepted = tokio::select! {
-                accepted = timeout(self.flow.options.idle_timeout, http2.accept()) => accepted,
+                accepted = timeout(self.flow.settings().options.idle_timeout, http2.accept()) => accepted,
                 () = self.stopping.cancelled(), if !is_ending => {
                     http2.graceful_shutdown();
                     is_ending = true;
@@ -298,7 +303,7 @@ impl Serving {
                 head: Box::new(head),
                 has_body,
             };
-            let mut client = Client::http2(body, respond, flow.options.idle_timeout);
+            let mut client = Client::http2(body, respond, flow.settings().options.idle_timeout);
             // Dropping a client whose response is not complete resets its stream.
             flow.exchange(&connection, &received, &mut client).await;
             drop(open);

@@ -9,8 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::client::{Client, ClientBody, Gone};
-use super::exchange::{DecisionId, Refusal};
+use super::exchange::Refusal;
 use super::fields::{Field, OnwardResponse};
+use crate::decisions::DecisionId;
 use crate::http1::{Framing, Trailers};
 use crate::proxy_status;
 use crate::stream::Stream;
@@ -90,6 +91,10 @@ fn fields<'a>(name: &str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
             proxy_status::field_value(name, refusal.error, &refusal.details),
         ),
     ];
+    if refusal.status == 407 {
+        let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
+        fields.push(("Proxy-Authenticate", challenge));
+    }
     if let Some(retry_after) = refusal.retry_after {
         fields.push(("Retry-After", whole_seconds(retry_after).to_string()));
     }

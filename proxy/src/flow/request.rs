@@ -56,6 +56,7 @@ impl Received {
             scheme,
             authority: authority.or_else(|| fields::text(&fields, "host")),
             user_agent: fields::first(&fields, "user-agent").unwrap_or_default(),
+            credentials: fields::first(&fields, "proxy-authorization"),
             is_loop: fields::passed_by(&fields, name),
         }
     }
@@ -151,6 +152,8 @@ pub(crate) struct Request<'a> {
     /// `Host`, or HTTP/2's `:authority`.
     pub(crate) authority: Option<&'a str>,
     pub(crate) user_agent: &'a [u8],
+    /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
+    pub(crate) credentials: Option<&'a [u8]>,
     /// `Via` names this proxy: the request goes round in a loop.
     pub(crate) is_loop: bool,
 }

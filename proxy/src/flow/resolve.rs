@@ -156,6 +156,7 @@ mod tests {
             scheme: None,
             authority,
             user_agent: b"",
+            credentials: None,
             is_loop: false,
         }
     }
@@ -163,6 +164,7 @@ mod tests {
     fn plain() -> Connection {
         Connection {
             client: [127, 0, 0, 1].into(),
+            username: None,
             tunnel: None,
         }
     }
