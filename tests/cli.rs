@@ -95,7 +95,7 @@ fn the_ca_is_made_once_and_shown() {
     let pem = text(&first.stdout);
     let fingerprint = output_of(
         tools::clean(program("openssl")).args(["x509", "-noout", "-fingerprint", "-sha256"]),
-        pem[pem.find("-----BEGIN").expect("a certificate")..].as_bytes(),
+        &pem.as_bytes()[pem.find("-----BEGIN").expect("a certificate")..],
         LIMIT,
     );
     let fingerprint = fingerprint

@@ -90,6 +90,30 @@ fn curl_works_after_env() {
 }
 
 #[test]
+fn curl_shows_line_and_rule() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nDisallow: /private\n";
+    origin.site("site.test").robots(robots);
+    let proxy = Wayleave::start(&origin);
+    let mut curl = clean(program("curl"));
+    curl.args(["-q", "-sS", "-i", "-x"])
+        .arg(format!("http://{}", proxy.proxy));
+    curl.arg("--cacert")
+        .arg(proxy.ca_file())
+        .arg("https://site.test/private");
+    let shown = output_of(&mut curl, b"", LIMIT);
+    for words in [
+        "403",
+        "application/problem+json",
+        "\"line\":2",
+        "\"rule\":\"Disallow: /private\"",
+    ] {
+        assert!(shown.contains(words), "{words} is missing: {shown}");
+    }
+    assert_eq!(origin.seen(), ["GET https://site.test/robots.txt"]);
+}
+
+#[test]
 fn wget_works_after_env() {
     check_client("wget", "wget --no-config -nv --tries=1 -O - $URL");
 }
@@ -155,46 +179,25 @@ fn java_works_after_env() {
     check_client("java", &format!("java '{}' $URL", source.display()));
 }
 
+const PAGE: &str = r#"<!doctype html><title>page</title>
+    <img src="/private/a.png"><script src="/open/b.js"></script><link rel="stylesheet" href="/private/c.css">
+    <iframe src="https://other.test/private/d"></iframe><iframe src="https://other.test/open/e"></iframe>
+    <script>
+        fetch("/private/f").finally(() => fetch("/open/g")).finally(() => document.title = "done")
+    </script>"#;
+
 #[test]
 fn a_browsers_subresources_are_judged_one_by_one() {
     let origin = Origin::start();
-    let page = r#"<!doctype html><title>page</title><img src="/private/a.png"><script src="/open/b.js"></script>
-        <link rel="stylesheet" href="/private/c.css"><iframe src="https://other.test/private/d"></iframe><iframe src="https://other.test/open/e"></iframe>
-        <script>fetch("/private/f").finally(() => fetch("/open/g")).finally(() => document.title = "done")</script>"#;
+    let robots = "User-agent: *\nDisallow: /private\n";
     origin
         .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/", Reply::html(page));
-    origin
-        .site("other.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+        .robots(robots)
+        .page("/", Reply::html(PAGE));
+    origin.site("other.test").robots(robots);
     let proxy = Wayleave::start(&origin);
     trust_in_nss(&proxy);
-    let mut browser = clean(program("chromium"));
-    browser.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]);
-    browser.args([
-        "--disable-component-update",
-        "--disable-sync",
-        "--virtual-time-budget=10000",
-        "--dump-dom",
-    ]);
-    browser
-        .arg(format!(
-            "--user-data-dir={}",
-            proxy.dir.path().join("profile").display()
-        ))
-        .arg(format!("--proxy-server=http://{}", proxy.proxy));
-    browser
-        .arg("https://shop.test/")
-        .env("HOME", proxy.dir.path());
-    let dom = output_of(&mut browser, b"", LIMIT);
+    let dom = dump_dom(&proxy, "https://shop.test/");
     assert!(dom.contains("<title>done</title>"), "{dom}");
     let seen = origin.seen();
     for path in [
@@ -211,11 +214,28 @@ fn a_browsers_subresources_are_judged_one_by_one() {
         !seen.iter().any(|line| line.contains("/private")),
         "{seen:?}"
     );
-    assert_eq!(
-        seen.iter()
-            .filter(|line| line.ends_with("/robots.txt"))
-            .count(),
-        2,
-        "{seen:?}"
-    );
+    let robots = seen.iter().filter(|line| line.ends_with("/robots.txt"));
+    assert_eq!(robots.count(), 2, "{seen:?}");
+}
+
+/// The document that Chromium makes of `url`, its scripts run.
+fn dump_dom(proxy: &Wayleave, url: &str) -> String {
+    let profile = proxy.dir.path().join("profile");
+    let mut browser = clean(program("chromium"));
+    browser.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+    ]);
+    browser.args([
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]);
+    browser.args(["--virtual-time-budget=10000", "--dump-dom"]);
+    browser.arg(format!("--user-data-dir={}", profile.display()));
+    browser.arg(format!("--proxy-server=http://{}", proxy.proxy));
+    output_of(browser.arg(url).env("HOME", proxy.dir.path()), b"", LIMIT)
 }

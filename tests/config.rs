@@ -83,8 +83,6 @@ fn what_is_not_built_yet_is_refused_and_not_ignored() {
     let texts = [
         "[https]\nmode = \"tunnel\"\n",
         "[https]\nbypass = [\"bank.test\"]\n",
-        "[politeness]\ncrawl_delay = \"wait\"\n",
-        "[politeness]\nmax_concurrent_per_origin = 2\n",
         "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:6379\"\n",
     ];
     for text in texts {
@@ -92,7 +90,7 @@ fn what_is_not_built_yet_is_refused_and_not_ignored() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         let complaints = complaints(&output);
         assert!(!complaints.is_empty(), "{text}");
-        for complaint in complaints {
+        for complaint in &complaints {
             assert!(
                 complaint.ends_with("not supported yet"),
                 "{text}: {complaint}"

@@ -252,7 +252,7 @@ fn nothing_that_cannot_be_done_is_only_observed() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("proxy.mode", "\"observe\"")
-            .resolve("inside.test:80", "10.0.0.1:80")
+            .resolve("inside.test:80", "10.0.0.1:80".parse().expect("an address"))
     });
     assert_eq!(proxy.get("http://inside.test/").status, 502);
     assert_eq!(proxy.get("ftp://open.test/").status, 501);

@@ -8,6 +8,7 @@
 mod harness;
 
 mod admin;
+mod bodies;
 mod check;
 mod cli;
 mod clients;
@@ -17,9 +18,14 @@ mod crawl;
 mod decisions;
 mod faults;
 mod forward;
+mod http2;
 mod identify;
+mod malformed;
+mod politeness;
 mod readme;
+mod redirects;
 mod refuse;
+mod restart;
 mod robots;
 mod rules;
 mod selftest;

@@ -60,7 +60,7 @@ impl Stage {
         });
         let link = |from: PathBuf, name: &str| {
             std::os::unix::fs::symlink(from, proxy.dir.path().join(name))
-                .expect("a link can be made")
+                .expect("a link can be made");
         };
         link(proxy.dir.path().join("state"), "wayleave-state");
         link(node_modules(), "node_modules");
@@ -182,6 +182,41 @@ fn no_snippet_is_left_out() {
             names.iter().any(|known| known == name),
             "the README has no snippet `{name}`"
         );
+    }
+}
+
+#[test]
+fn every_metric_it_names_exists() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table(
+            "[[crawler]]\nname = \"ours\"\ntokens = [\"ExampleBot\"]\nmatch = { user_agent = \"ExampleBot\" }\n",
+        )
+    });
+    proxy.get("http://shop.test/a");
+    proxy.get("https://shop.test/a");
+    let metrics = proxy.admin_get("/metrics").text();
+    let readme = std::fs::read_to_string(project().join("README.md")).expect("there is a README");
+    let table = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `wayleave_")?.split_once('`'));
+    let names: Vec<_> = table.map(|(name, _)| format!("wayleave_{name}")).collect();
+    assert!(
+        names.len() > 5,
+        "the README has a table of metrics: {names:?}"
+    );
+    for name in &names {
+        assert!(
+            metrics.contains(&format!("# TYPE {name} ")),
+            "{name} is in the README and nowhere else"
+        );
+    }
+    for line in metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE wayleave_"))
+    {
+        let name = format!("wayleave_{}", line.split(' ').next().expect("a name"));
+        assert!(names.contains(&name), "{name} is not in the README");
     }
 }
 

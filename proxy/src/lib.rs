@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  decisions  metrics  clock  stream    small leaves
+//!     egress  crawlers  rules  politeness  decisions  metrics  clock  stream    small leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -27,6 +27,7 @@
 //! Every arrow points down: no part knows one above it, and none but `server` knows `config`.
 
 mod admin;
+mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -36,10 +37,12 @@ pub mod egress;
 mod fault;
 mod flow;
 mod http1;
+mod idle;
 mod intercept;
 mod listeners;
 mod logging;
 pub mod metrics;
+pub mod politeness;
 mod proxy_status;
 pub mod robots;
 pub mod rules;

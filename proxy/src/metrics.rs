@@ -52,7 +52,8 @@ pub struct Metrics {
     decision_duration: Histogram,
     robots: RobotsMetrics,
     client_connections: IntGauge,
-    upstream_connections: IntGaugeVec,
+    upstream_connections_new: IntGauge,
+    upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
     organisation: Organisation,
     panics: IntCounter,
@@ -120,6 +121,12 @@ impl Metrics {
     /// Returns an error if two metrics have one name: a mistake in this file.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
+        let upstream_connections = gauges(
+            &registry,
+            "upstream_connections",
+            UPSTREAM_CONNECTIONS,
+            "reused",
+        )?;
         let metrics = Self {
             requests: counters(
                 &registry,
@@ -141,12 +148,8 @@ impl Metrics {
             )?,
             robots: RobotsMetrics::new(&registry)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
-            upstream_connections: gauges(
-                &registry,
-                "upstream_connections",
-                UPSTREAM_CONNECTIONS,
-                "reused",
-            )?,
+            upstream_connections_new: upstream_connections.with_label_values(&["false"]),
+            upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
@@ -178,9 +181,6 @@ impl Metrics {
 
     /// Series of closed label sets exist from the start, so that a rate over the first event is right.
     fn start_at_zero(&self) {
-        for reused in ["true", "false"] {
-            self.upstream_connections.with_label_values(&[reused]);
-        }
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
@@ -251,10 +251,13 @@ impl Metrics {
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        let reused = if reused { "true" } else { "false" };
-        let gauge = self.upstream_connections.with_label_values(&[reused]);
+        let gauge = if reused {
+            &self.upstream_connections_reused
+        } else {
+            &self.upstream_connections_new
+        };
         gauge.inc();
-        OpenConnection(gauge)
+        OpenConnection(gauge.clone())
     }
 
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
@@ -272,12 +275,25 @@ impl Metrics {
         }
     }
 
+    /// Starts the series of a configured crawler, so that a rate over its first event is right.
+    pub(crate) fn know_crawler(&self, crawler: &str) {
+        self.organisation
+            .user_agent_mismatches
+            .with_label_values(&[crawler]);
+    }
+
     /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
     pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
         self.organisation
             .user_agent_mismatches
             .with_label_values(&[crawler])
             .inc();
+    }
+
+    /// Notes how long a request waited for its turn.
+    pub(crate) fn crawl_delay_wait(&self, waited: Duration) {
+        let waits = &self.organisation.crawl_delay_waits;
+        waits.observe(waited.as_secs_f64());
     }
 
     /// Counts decisions that are missing in the log.
@@ -309,6 +325,7 @@ struct Organisation {
     user_agent_mismatches: IntCounterVec,
     rules: IntGaugeVec,
     decisions_dropped: IntCounter,
+    crawl_delay_waits: Histogram,
 }
 
 impl Organisation {
@@ -321,6 +338,12 @@ impl Organisation {
                 &["crawler"],
             )?,
             rules: gauges(registry, "rules", RULES, "state")?,
+            crawl_delay_waits: histogram(
+                registry,
+                "crawl_delay_waits_seconds",
+                CRAWL_DELAY_WAITS,
+                REQUEST_SECONDS,
+            )?,
             decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
         })
     }
@@ -354,6 +377,7 @@ const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted conn
 const USER_AGENT_MISMATCHES: &str =
     "Requests of known crawlers whose User-Agent contains none of their tokens.";
 const RULES: &str = "The organisation's rules, by whether they count or have expired.";
+const CRAWL_DELAY_WAITS: &str = "How long requests waited for their turn at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 

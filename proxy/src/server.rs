@@ -28,6 +28,7 @@ use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
+use crate::politeness::Politeness;
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
 use crate::rules::Rules;
 use crate::upstream::{self, Upstream};
@@ -50,7 +51,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
-    let _log = logging::start(config.log.format);
+    let _writing = logging::start(config.log.format);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
@@ -137,6 +138,9 @@ fn build(
         response_timeout: config.upstream.response_timeout,
         idle_connections: config.upstream.idle_connections,
     };
+    for crawler in &config.crawlers.crawlers {
+        metrics.know_crawler(&crawler.name);
+    }
     let flow = Flow {
         settings: ArcSwap::from_pointee(flow::Settings {
             configuration: 1,
@@ -147,9 +151,11 @@ fn build(
             },
             crawlers: Crawlers::new(config.crawlers.clone()),
             rules: rules(config, robots.clock().now()),
+            politeness: config.politeness,
             upstream: Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics))),
         }),
         robots,
+        politeness: Politeness::default(),
         interceptor: Interceptor::new(authority)?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),

@@ -77,16 +77,10 @@ impl Crawl {
                 let of_host = |host: &str| origin.ends_with(&format!("//{host}"));
                 let sample = samples().iter().find(|sample| of_host(&sample.host));
                 let sample = sample.unwrap_or_else(|| panic!("{url} is of no sample"));
-                // Requests that a browser makes for itself bear the browser's own name.
-                let own = user_agent.contains(&sample.agent);
-                let token = if own {
-                    sample.agent.as_str()
-                } else {
-                    "Mozilla"
-                };
+                let token = token_of(user_agent).to_owned();
                 (
                     sample.file.clone(),
-                    token.to_owned(),
+                    token,
                     vec![url[origin.len()..].to_owned()],
                 )
             })
@@ -99,6 +93,13 @@ impl Crawl {
             );
         }
     }
+}
+
+/// The product token that `user_agent` writes; a browser asks for favicons by its own name, or by that of the page before.
+fn token_of(user_agent: &str) -> &str {
+    let agents = samples().iter().map(|sample| sample.agent.as_str());
+    let named = agents.filter(|agent| user_agent.contains(agent));
+    named.max_by_key(|agent| agent.len()).unwrap_or("Mozilla")
 }
 
 /// `scheme://authority` of a URL.

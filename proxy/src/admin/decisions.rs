@@ -149,7 +149,7 @@ pub(super) async fn preview(
         Ok(decision) => {
             let mut answer = serde_json::to_value(decision).expect("strings and numbers serialise");
             // Nothing was asked for, so there is nothing to look up or to time.
-            for member in ["id", "client", "took_us", "decided_us"] {
+            for member in ["id", "client", "took_us", "waited_us", "decided_us"] {
                 answer
                     .as_object_mut()
                     .and_then(|answer| answer.remove(member));

@@ -4,7 +4,7 @@ use wayleave_policy::{Dialect, ProductToken};
 
 use super::reader::Section;
 use super::value::{
-    Node, Parsed, boolean, checked, dialect, filled_list, network, one_of, text, tried,
+    Node, Parsed, boolean, checked, dialect, duration, filled_list, network, one_of, text, tried,
 };
 use crate::crawlers::{Account, Crawler, Mode, Options, check_hash};
 
@@ -104,6 +104,7 @@ fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect
         }),
         dialect: section.value("dialect", dialect, robots_dialect),
         mode: section.value("mode", mode, others_mode),
+        default_delay: section.optional("default_delay", duration),
         user_agent_must_contain_token: section.value(
             "user_agent_must_contain_token",
             boolean,

@@ -18,6 +18,7 @@ use super::value::{
     network, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
 };
 use crate::egress::Override;
+use crate::politeness::{self, CrawlDelay};
 
 /// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
 const LONGEST_MAX_AGE: Duration = Duration::from_hours(24);
@@ -69,6 +70,7 @@ fn config(root: &mut Section<'_>) -> Config {
         dns: root.section("dns", dns),
         crawlers: crawlers(root, others, robots.dialect),
         rules: Vec::new(),
+        politeness: politeness::Options::default(),
         log: root.section("log", |section| log(section, &state.dir)),
         proxy,
         admin,
@@ -77,7 +79,7 @@ fn config(root: &mut Section<'_>) -> Config {
     };
     root.section("store", store);
     config.rules = rules(root, &config.crawlers.crawlers);
-    root.section("politeness", politeness);
+    config.politeness = root.section("politeness", polite);
     config
 }
 
@@ -302,16 +304,17 @@ fn store(section: &mut Section<'_>) {
     section.later_if_given("url", text);
 }
 
-fn politeness(section: &mut Section<'_>) {
-    section.later(
-        "crawl_delay",
-        word(&["ignore", "wait", "reject"]),
-        &"ignore",
-    );
-    section.later("max_wait", duration, &Duration::from_secs(30));
-    section.later("default_delay", duration, &Duration::ZERO);
-    section.later("max_delay", duration, &Duration::from_mins(5));
-    section.later("max_concurrent_per_origin", integer(0, 1_000_000_000), &0);
+fn polite(section: &mut Section<'_>) -> politeness::Options {
+    let default = politeness::Options::default();
+    let words = [CrawlDelay::Ignore, CrawlDelay::Wait, CrawlDelay::Reject];
+    let words = words.map(|word| (word.as_str(), word));
+    politeness::Options {
+        crawl_delay: section.value("crawl_delay", one_of(&words), default.crawl_delay),
+        max_wait: section.value("max_wait", duration, default.max_wait),
+        default_delay: section.value("default_delay", duration, default.default_delay),
+        max_delay: section.value("max_delay", duration, default.max_delay),
+        max_concurrent_per_origin: count(section, "max_concurrent_per_origin", 0, 0),
+    }
 }
 
 fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {

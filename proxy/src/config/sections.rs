@@ -10,6 +10,7 @@ use wayleave_policy::Dialect;
 
 use crate::crawlers;
 use crate::egress::Override;
+use crate::politeness;
 use crate::rules::Rule;
 
 /// Everything the proxy was told, checked and ready for use.
@@ -35,6 +36,8 @@ pub struct Config {
     pub crawlers: crawlers::Options,
     /// `[[rule]]`, in the order of the file; the first that matches a request is used.
     pub rules: Vec<Rule>,
+    /// `[politeness]`.
+    pub politeness: politeness::Options,
     /// `[log]`.
     pub log: Log,
 }

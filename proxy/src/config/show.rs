@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 
 use super::sections::{Config, Log, LogFormat};
 use crate::crawlers::Crawler;
+use crate::politeness;
 use crate::rules::{Action, Rule};
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
@@ -23,6 +24,7 @@ impl Display for Config {
             state,
             crawlers,
             rules,
+            politeness,
             log,
         } = self;
         writeln!(f, "[proxy]")?;
@@ -66,12 +68,12 @@ impl Display for Config {
         writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
         writeln!(f, "memory = {}", size(robots.memory as u64))?;
         writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
-        for crawler in &crawlers.crawlers {
-            show_crawler(f, crawler)?;
-        }
-        for rule in rules {
-            show_rule(f, rule)?;
-        }
+        crawlers
+            .crawlers
+            .iter()
+            .try_for_each(|crawler| show_crawler(f, crawler))?;
+        rules.iter().try_for_each(|rule| show_rule(f, rule))?;
+        show_politeness(f, politeness)?;
         show_log(f, log)
     }
 }
@@ -84,6 +86,9 @@ fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
     writeln!(f, "mode = {}", text(crawler.mode.as_str()))?;
     let must_contain_token = crawler.user_agent_must_contain_token;
     writeln!(f, "user_agent_must_contain_token = {must_contain_token}")?;
+    if let Some(delay) = crawler.default_delay {
+        writeln!(f, "default_delay = {}", time(delay))?;
+    }
     if let Some(account) = &crawler.username {
         writeln!(f, "password_hash = {}", text(&account.password_hash))?;
     }
@@ -130,6 +135,16 @@ fn show_rule(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
         writeln!(f, "expires = {}", text(&date[..10]))?;
     }
     Ok(())
+}
+
+fn show_politeness(f: &mut fmt::Formatter<'_>, politeness: &politeness::Options) -> fmt::Result {
+    writeln!(f, "\n[politeness]")?;
+    writeln!(f, "crawl_delay = {}", text(politeness.crawl_delay.as_str()))?;
+    writeln!(f, "max_wait = {}", time(politeness.max_wait))?;
+    writeln!(f, "default_delay = {}", time(politeness.default_delay))?;
+    writeln!(f, "max_delay = {}", time(politeness.max_delay))?;
+    let concurrent = politeness.max_concurrent_per_origin;
+    writeln!(f, "max_concurrent_per_origin = {concurrent}")
 }
 
 fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {

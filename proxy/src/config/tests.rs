@@ -7,6 +7,7 @@ use wayleave_policy::{Dialect, ProductToken};
 
 use super::{Config, DEFAULT_FILE, LogFormat, Mistake};
 use crate::crawlers::{Account, Crawler, Mode};
+use crate::politeness::{self, CrawlDelay};
 use crate::rules::{Action, HostPattern};
 
 fn mistakes_of(text: &str) -> Vec<String> {
@@ -125,6 +126,11 @@ robots.max_size = "1MiB"
 robots.max_age = "1h"
 robots.max_stale = "2h"
 robots.error_ttl = "5s"
+politeness.crawl_delay = "wait"
+politeness.max_wait = "9s"
+politeness.default_delay = "1s"
+politeness.max_delay = "1m"
+politeness.max_concurrent_per_origin = 3
 log.format = "json"
 log.decisions = "audit/d.jsonl"
 log.decisions_max_size = "1MiB"
@@ -137,6 +143,7 @@ match = { user_agent = "Googlebot", addresses = ["10.1.0.0/16"], username = "new
 password_hash = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY"
 dialect = "strictest"
 mode = "enforce"
+default_delay = "3s"
 user_agent_must_contain_token = true
 [[crawler]]
 name = "rest"
@@ -213,6 +220,14 @@ fn robots_and_log_are_read() {
     assert_eq!(config.robots.max_age, Duration::from_hours(1));
     assert_eq!(config.robots.max_stale, Duration::from_hours(2));
     assert_eq!(config.robots.error_ttl, Duration::from_secs(5));
+    let politeness = politeness::Options {
+        crawl_delay: CrawlDelay::Wait,
+        max_wait: Duration::from_secs(9),
+        default_delay: Duration::from_secs(1),
+        max_delay: Duration::from_secs(60),
+        max_concurrent_per_origin: 3,
+    };
+    assert_eq!(config.politeness, politeness);
     assert_eq!(config.log.format, LogFormat::Json);
     let decisions = Path::new("/var/lib/wayleave/audit/d.jsonl");
     assert_eq!(config.log.decisions.as_deref(), Some(decisions));
@@ -237,6 +252,7 @@ fn crawlers_are_read() {
         }),
         dialect: Dialect::Strictest,
         mode: Mode::Enforce,
+        default_delay: Some(Duration::from_secs(3)),
         user_agent_must_contain_token: true,
     };
     assert!(config.crawlers.require_crawler);

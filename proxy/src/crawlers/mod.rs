@@ -6,6 +6,7 @@ mod well_known;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use quick_cache::sync::Cache;
@@ -56,6 +57,8 @@ pub struct Crawler {
     pub dialect: Dialect,
     /// What is done about its requests that may not be sent.
     pub mode: Mode,
+    /// The time between requests to an origin that names none, instead of `[politeness]`'s.
+    pub default_delay: Option<Duration>,
     /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.
     pub user_agent_must_contain_token: bool,
 }
@@ -254,6 +257,7 @@ mod tests {
             username: None,
             dialect: Dialect::Rfc9309,
             mode: Mode::Enforce,
+            default_delay: None,
             user_agent_must_contain_token: false,
         }
     }

@@ -102,6 +102,9 @@ pub(crate) struct Decision {
     pub(crate) details: Option<String>,
     /// From a known target to a decision, in microseconds.
     pub(crate) decided_us: u64,
+    /// Waiting for its turn at the origin, in microseconds.
+    #[serde(default)]
+    pub(crate) waited_us: u64,
     /// From the request's head to the end of its response, in microseconds.
     pub(crate) took_us: u64,
 }

@@ -169,6 +169,7 @@ mod tests {
             configuration: 1,
             details: None,
             decided_us: 1,
+            waited_us: 0,
             took_us: 2,
         }
     }

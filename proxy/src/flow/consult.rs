@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
-use wayleave_policy::{Decision, Reason, Target, Verdict, decide_strictly};
+use wayleave_policy::{AccessResult, Decision, Dialect, Reason, Target, Verdict, decide_strictly};
 
 use super::exchange::{Identity, Refusal};
 use crate::decisions::Finding;
@@ -17,6 +17,8 @@ pub(super) struct Consulted {
     pub(super) finding: Option<Finding>,
     /// Why the request may be sent, or the refusal.
     pub(super) reason: Result<&'static str, Refusal>,
+    /// The time that robots.txt wants between requests.
+    pub(super) delay: Option<Duration>,
 }
 
 /// Asks the robots.txt of the target's origin.
@@ -28,6 +30,7 @@ pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Targe
             return Consulted {
                 finding: None,
                 reason: Err(refusal),
+                delay: None,
             };
         }
     };
@@ -49,6 +52,27 @@ pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Targe
     Consulted {
         finding: Some(finding),
         reason,
+        delay: delay(access, identity),
+    }
+}
+
+/// The longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
+pub(super) fn delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
+    let AccessResult::Successful(robots) = access else {
+        return None;
+    };
+    let in_dialect = |dialect: Dialect| {
+        let tokens = identity.tokens();
+        let rates = robots.request_rates(dialect, tokens).into_iter();
+        let pauses = rates.map(|rate| {
+            let never = rate.within.saturating_mul(u32::MAX);
+            rate.within.checked_div(rate.requests).unwrap_or(never)
+        });
+        pauses.chain(robots.crawl_delay(dialect, tokens)).max()
+    };
+    match identity.dialect() {
+        Dialect::Strictest => Dialect::ALL.into_iter().filter_map(in_dialect).max(),
+        dialect => in_dialect(dialect),
     }
 }
 

@@ -251,5 +251,9 @@ pub(crate) struct Facts {
     pub(crate) finding: Option<Finding>,
     /// The organisation's rule that decided.
     pub(crate) rule: Option<Match>,
+    /// The time that robots.txt wants between requests.
+    pub(crate) delay: Option<Duration>,
     pub(crate) decided_in: Duration,
+    /// How long it waited for its turn.
+    pub(crate) waited: Duration,
 }

@@ -4,7 +4,7 @@ use wayleave_policy::{Scheme, Target};
 
 use super::client::Client;
 use super::fields::OnwardRequest;
-use super::relay::{self, Broken};
+use super::relay::{self, Broken, Heard};
 use super::request::{Received, Version};
 use crate::fault::{Fault, describe};
 use crate::http1::Framing;
@@ -12,7 +12,7 @@ use crate::proxy_status::ErrorType;
 use crate::upstream::{self, Connection, OriginReader, OriginWriter, Preference, Upstream};
 
 /// Sends the request to its origin and the response to the client; tells the response's status.
-/// `path` is what is sent: the target's, or `*`.
+/// `path` is what is sent: the target's, or `*`; `heard` is called with the response's head.
 ///
 /// # Errors
 ///
@@ -24,6 +24,7 @@ pub(super) async fn forward(
     client: &mut Client,
     target: &Target,
     path: &str,
+    heard: &Heard<'_>,
 ) -> Result<u16, Broken> {
     let request = OnwardRequest::new(received, target, path, name);
     let preference = preference(received, target, path);
@@ -37,8 +38,16 @@ pub(super) async fn forward(
         let exchanged = async {
             let (mut writer, mut reader) = start(upstream, session.connection, &request).await?;
             let patience = upstream.patience();
-            let relayed =
-                relay::relay(received, client, &mut writer, &mut reader, name, patience).await?;
+            let relayed = relay::relay(
+                received,
+                client,
+                &mut writer,
+                &mut reader,
+                name,
+                patience,
+                heard,
+            )
+            .await?;
             Ok((relayed, writer, reader))
         };
         match exchanged.await {

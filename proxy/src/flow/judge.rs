@@ -38,7 +38,7 @@ impl Flow {
         received: &Received,
         request: &Request<'_>,
         url: &mut String,
-    ) -> (Facts, Result<Passage, Refusal>) {
+    ) -> (Facts, Result<Passage<'_>, Refusal>) {
         if let Err(refusal) = received.check() {
             return (Facts::default(), Err(refusal));
         }
@@ -64,7 +64,7 @@ impl Flow {
         identified: &mut Identified,
         method: &str,
         resolved: Resolved,
-    ) -> (Facts, Result<Passage, Refusal>) {
+    ) -> (Facts, Result<Passage<'_>, Refusal>) {
         let started = Instant::now();
         let mut facts = Facts {
             origin: Some(resolved.target.origin().clone()),
@@ -95,6 +95,7 @@ impl Flow {
             resolved,
             reason,
             observed: objections.observed,
+            turn: None,
         });
         (facts, passage)
     }
@@ -117,12 +118,17 @@ impl Flow {
         });
         if let Some(found) = &facts.rule {
             if found.rule.action == Action::Allow {
+                // The exception is from what may be fetched, not from how often.
+                let known = self.robots.at_hand(resolved.target.origin());
+                let now = self.robots.clock().now();
+                facts.delay = known.and_then(|known| consult::delay(known.access(now), identity));
                 return Ok(rule::EXCEPTION);
             }
             rule::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;
         }
         let consulted = consult::consult(&self.robots, identity, &resolved.target).await;
         facts.finding = consulted.finding;
+        facts.delay = consulted.delay;
         match consulted.reason {
             Ok(reason) => Ok(reason),
             Err(refusal) => {

@@ -5,7 +5,7 @@
 //!       │
 //!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
-//!  identify  judge ─ resolve, rule, consult  forward ── relay  refuse  record
+//!  identify  judge ─ resolve, rule, consult  turn  forward ── relay  refuse  record
 //!       │
 //!  request  client  exchange  fields  settings     what they hand each other, and go by
 //! ```
@@ -28,6 +28,7 @@ mod resolve;
 mod rule;
 mod settings;
 mod tunnel;
+mod turn;
 mod way;
 
 pub(crate) use self::accept::Listener;

@@ -53,6 +53,7 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         configuration: exchange.configuration,
         details,
         decided_us: micros(exchange.facts.decided_in),
+        waited_us: micros(exchange.facts.waited),
         took_us: micros(took),
     };
     (decision, exchange.outcome)

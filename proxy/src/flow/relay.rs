@@ -84,6 +84,9 @@ impl Progress {
     }
 }
 
+/// What is told of a response's head as soon as it is there.
+pub(super) type Heard<'a> = dyn Fn(&OriginHead) + Send + Sync + 'a;
+
 /// Sends the client's body to the origin, and the origin's response to the client.
 pub(super) async fn relay(
     received: &Received,
@@ -92,6 +95,7 @@ pub(super) async fn relay(
     reader: &mut OriginReader,
     name: &str,
     patience: Duration,
+    heard: &Heard<'_>,
 ) -> Result<Relayed, Broken> {
     let progress = Progress::default();
     // Then the head said all, and the upload has only to watch the client.
@@ -104,6 +108,7 @@ pub(super) async fn relay(
         progress: &progress,
         name,
         patience,
+        heard,
     };
     let status = both(upload, download.run(&mut client.answer)).await?;
     let is_upgraded = status == 101;
@@ -217,12 +222,14 @@ struct Download<'a> {
     progress: &'a Progress,
     name: &'a str,
     patience: Duration,
+    heard: &'a Heard<'a>,
 }
 
 impl Download<'_> {
     async fn run(mut self, client: &mut Responder) -> Result<u16, Broken> {
         let head = self.final_head(client).await?;
         let status = head.status();
+        (self.heard)(&head);
         let response = OnwardResponse::new(&head, self.received, self.name);
         let has_body = response.framing != Framing::Length(0);
         self.progress.is_answered.store(true, Ordering::Relaxed);

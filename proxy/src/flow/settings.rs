@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crawlers::Crawlers;
+use crate::politeness;
 use crate::rules::Rules;
 use crate::upstream::Upstream;
 
@@ -25,5 +26,6 @@ pub(crate) struct Settings {
     pub(crate) options: Options,
     pub(crate) crawlers: Crawlers,
     pub(crate) rules: Rules,
+    pub(crate) politeness: politeness::Options,
     pub(crate) upstream: Arc<Upstream>,
 }

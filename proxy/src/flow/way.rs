@@ -13,19 +13,22 @@ use super::passage::Passage;
 use super::relay::Broken;
 use super::request::Received;
 use super::settings::Settings;
-use super::{forward, identify, record, refuse};
+use super::{forward, identify, record, refuse, turn};
 use crate::decisions::{DecisionId, Decisions};
 use crate::http1::Framing;
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
+use crate::politeness::Politeness;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 use crate::stream::Stream;
+use crate::upstream::OriginHead;
 
 /// Everything that a request meets on its way.
 pub(crate) struct Flow {
     pub(crate) settings: ArcSwap<Settings>,
     pub(crate) robots: Robots,
+    pub(crate) politeness: Politeness,
     pub(crate) interceptor: Interceptor,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) metrics: Arc<Metrics>,
@@ -69,7 +72,7 @@ impl Flow {
         let mut identified =
             identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
         let mut url = request.target.clone().into_owned();
-        let (facts, judged) = self
+        let (mut facts, judged) = self
             .judge(
                 &settings,
                 connection,
@@ -79,6 +82,14 @@ impl Flow {
                 &mut url,
             )
             .await;
+        let identity = &identified.identity;
+        let judged = match judged {
+            Ok(passage) => {
+                self.await_turn(&settings, identity, &mut facts, passage)
+                    .await
+            }
+            Err(refusal) => Err(refusal),
+        };
         let record = |outcome| {
             let exchange = Exchange {
                 id,
@@ -167,7 +178,7 @@ impl fmt::Debug for Flow {
 }
 
 /// What became of a request that reached its origin.
-pub(super) fn passed(passage: Passage, status: u16) -> Outcome {
+pub(super) fn passed(passage: Passage<'_>, status: u16) -> Outcome {
     match passage.observed {
         Some(refusal) => Outcome::Observe { status, refusal },
         None => Outcome::Forward {
@@ -201,12 +212,25 @@ async fn forward(
     id: DecisionId,
     received: &Received,
     client: &mut Client,
-    passage: Passage,
+    passage: Passage<'_>,
 ) -> (Outcome, Ending) {
     let name = &settings.options.name;
     let (target, path) = (&passage.resolved.target, passage.resolved.path());
-    let forwarded =
-        forward::forward(&settings.upstream, name, received, client, target, path).await;
+    let heard = |head: &OriginHead| {
+        if let Some(turn) = &passage.turn {
+            turn::answered(turn, target.origin(), head);
+        }
+    };
+    let forwarded = forward::forward(
+        &settings.upstream,
+        name,
+        received,
+        client,
+        target,
+        path,
+        &heard,
+    )
+    .await;
     let (refusal, answered) = match forwarded {
         Ok(status) => return (passed(passage, status), Ending::Whole),
         Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),

@@ -1,7 +1,7 @@
 //! Connections to origins: a pooled one if there is one, else a new one through the egress door.
 //!
-//! pingora keeps the pools; dialling and TLS are done here, because what a forward proxy needs is
-//! not pingora's: addresses checked and raced (RFC 8305), one TLS configuration for all origins so
+//! pingora keeps HTTP/2's pools; the rest is done here, because what a forward proxy needs is not
+//! pingora's: addresses checked and raced (RFC 8305), one TLS configuration for all origins so
 //! that sessions resume, and errors that say what failed. A connection belongs to an origin, not to
 //! an address: whoever asks for the same origin again needs no DNS.
 
@@ -33,6 +33,7 @@ pub(crate) use self::session::{
 };
 use crate::egress::{Egress, EgressError};
 use crate::fault::{Fault, describe};
+use crate::idle::Idle;
 use crate::metrics::{Metrics, OpenConnection};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
@@ -42,6 +43,9 @@ const STREAMS_PER_CONNECTION: usize = 100;
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
+
+/// How long a connection that its origin closed may lie unnoticed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What upstream needs to know; part of `[upstream]`.
 #[derive(Clone, Debug)]
@@ -99,6 +103,7 @@ pub(crate) struct Upstream {
     egress: Arc<Egress>,
     http1: TlsConnector,
     http2: TlsConnector,
+    idle: Arc<Idle>,
     pool: v2::Connector,
     hasher: std::hash::RandomState,
     metrics: Arc<Metrics>,
@@ -120,6 +125,7 @@ impl Upstream {
         Self {
             http1: speaking(&[b"http/1.1"]),
             http2: speaking(&[b"h2", b"http/1.1"]),
+            idle: kept_in_order(options.idle_connections),
             pool: v2::Connector::new(Some(ConnectorOptions::new(options.idle_connections))),
             options,
             egress,
@@ -140,7 +146,7 @@ impl Upstream {
         {
             return Some(self.session(Connection::Http2(Box::new(stream)), key, true));
         }
-        let stream = self.pool.transport().reused_stream(&key).await?;
+        let stream = self.idle.take(key.0)?;
         Some(self.session(Connection::Http1(stream), key, true))
     }
 
@@ -188,8 +194,7 @@ impl Upstream {
                 // Bytes behind a response are nobody's answer.
                 if keeps_alive && ahead.is_empty() {
                     let stream = stream.unsplit(write);
-                    let transport = self.pool.transport();
-                    transport.release_stream(stream, lease.key.reuse_hash(), Some(IDLE_TIMEOUT));
+                    self.idle.keep(lease.key.0, stream);
                 }
             }
             (_, OriginReader::Http2(session)) => {
@@ -282,6 +287,22 @@ impl fmt::Debug for Upstream {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
+}
+
+/// A pool that is swept as long as it lives.
+fn kept_in_order(limit: usize) -> Arc<Idle> {
+    let idle = Arc::new(Idle::new(limit, IDLE_TIMEOUT));
+    let swept = Arc::downgrade(&idle);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+            match swept.upgrade() {
+                Some(idle) => idle.sweep(),
+                None => return,
+            }
+        }
+    });
+    idle
 }
 
 fn transport(tcp: TcpStream) -> Stream {

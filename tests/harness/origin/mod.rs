@@ -21,6 +21,8 @@ use super::{DEADLINE, runtime};
 /// One request as an origin received it.
 #[derive(Debug)]
 pub struct Request {
+    /// When its head had arrived.
+    pub at: Instant,
     pub connection: usize,
     /// `http` or `https`: which of the two ports it came in by.
     pub scheme: &'static str,

@@ -1,0 +1,106 @@
+//! When? The crawler's turn at the origin.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::exchange::{Facts, Identity, Refusal};
+use super::passage::Passage;
+use super::settings::Settings;
+use super::way::Flow;
+use crate::crawlers::Mode;
+use crate::politeness::{Cause, TooSoon, Turn};
+use crate::proxy_status::ErrorType;
+use crate::upstream::OriginHead;
+
+impl Flow {
+    /// Waits for the request's turn, as far as the configuration says so.
+    pub(super) async fn await_turn<'a>(
+        &'a self,
+        settings: &Settings,
+        identity: &Identity,
+        facts: &mut Facts,
+        mut passage: Passage<'a>,
+    ) -> Result<Passage<'a>, Refusal> {
+        let mode = identity.mode();
+        let options = match mode {
+            Mode::Enforce => settings.politeness,
+            Mode::Observe => settings.politeness.without_waiting(),
+        };
+        let own_delay = identity.crawler().and_then(|crawler| crawler.default_delay);
+        let delay = options.delay(facts.delay.or(own_delay));
+        let token = identity.tokens().first().map_or("", |token| token.as_str());
+        let origin = passage.resolved.target.origin();
+        let started = Instant::now();
+        match self.politeness.turn(&options, origin, token, delay).await {
+            Ok(turn) => passage.turn = Some(turn),
+            Err(too_soon) => {
+                let tolerated = refusal(too_soon, facts.delay).tolerated(mode)?;
+                passage.observed.get_or_insert(tolerated);
+            }
+        }
+        facts.waited = started.elapsed();
+        if !facts.waited.is_zero() && !delay.is_zero() {
+            self.metrics.crawl_delay_wait(facts.waited);
+        }
+        Ok(passage)
+    }
+}
+
+fn refusal(too_soon: TooSoon, delay: Option<Duration>) -> Refusal {
+    let (reason, details) = match too_soon.cause {
+        Cause::CrawlDelay => {
+            let delay = delay.map_or(String::new(), |delay| {
+                format!(" {}", humantime::format_duration(delay))
+            });
+            (
+                "crawl-delay",
+                format!("the origin wants a delay{delay} between requests of this crawler"),
+            )
+        }
+        Cause::OriginRests => (
+            "origin-rests",
+            "the origin asked for fewer requests".to_owned(),
+        ),
+        Cause::Concurrency => (
+            "concurrency",
+            "politeness.max_concurrent_per_origin requests are under way to the origin".to_owned(),
+        ),
+    };
+    Refusal {
+        is_policy: true,
+        retry_after: Some(too_soon.retry_after),
+        ..Refusal::new(
+            429,
+            "Crawl delay",
+            ErrorType::HttpRequestDenied,
+            reason,
+            details,
+        )
+    }
+}
+
+/// Ends a turn with the origin's answer.
+pub(super) fn answered(turn: &Turn<'_>, origin: &wayleave_policy::Origin, head: &OriginHead) {
+    let status = head.status();
+    let retry_after = matches!(status, 429 | 503).then(|| {
+        let fields = head.fields();
+        let mut named = fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
+        named.next().and_then(|(_, value)| read_retry_after(value))
+    });
+    turn.answered(origin, status, retry_after.flatten());
+}
+
+/// `Retry-After` is seconds or a date (RFC 9110 section 10.2.3).
+fn read_retry_after(value: &[u8]) -> Option<Duration> {
+    let text = str::from_utf8(value).ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let at = httpdate::parse_http_date(text).ok()?;
+            Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! How often and how many at a time: Crawl-delay over all connections and clients, origins that ask for rest, and a bound
+//! of requests under way.
+//!
+//! A Crawl-delay is the time between an origin's answer to one request and the sending of the next, for one product token.
+//! It counts from the answer because that is the latest instant at which the origin can have received the request:
+//! whatever the way takes, two requests never arrive closer together than the delay. With a burst of one, GCRA (the generic
+//! cell rate algorithm) is one instant per key: the next at which a request conforms. A limiter library such as governor
+//! gives one rate to all of its keys and counts from the start of a request; here each origin names its own.
+//!
+//! Requests under way to one origin with a delay follow one another, in the order of their arrival.
+
+mod queue;
+mod rest;
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wayleave_policy::Origin;
+
+use self::queue::{Place, Queues, Slots};
+use self::rest::Rests;
+
+/// What a Crawl-delay does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CrawlDelay {
+    /// Nothing, nor do origins that ask for rest.
+    Ignore,
+    /// A request waits for its turn.
+    Wait,
+    /// A request that comes too soon is refused.
+    #[default]
+    Reject,
+}
+
+impl CrawlDelay {
+    /// The spelling used in configuration.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ignore => "ignore",
+            Self::Wait => "wait",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+/// `[politeness]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What a Crawl-delay does. Default: reject.
+    pub crawl_delay: CrawlDelay,
+    /// The longest that a request waits for its turn. Default 30 s.
+    pub max_wait: Duration,
+    /// The delay for origins that name none. Default: none.
+    pub default_delay: Duration,
+    /// The longest delay or rest that an origin can ask for. Default 5 min.
+    pub max_delay: Duration,
+    /// Requests to one origin at one time; 0: no bound.
+    pub max_concurrent_per_origin: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            crawl_delay: CrawlDelay::default(),
+            max_wait: Duration::from_secs(30),
+            default_delay: Duration::ZERO,
+            max_delay: Duration::from_mins(5),
+            max_concurrent_per_origin: 0,
+        }
+    }
+}
+
+impl Options {
+    /// The same, but nobody waits: what only observes changes nothing about when requests are sent.
+    pub(crate) fn without_waiting(self) -> Self {
+        let crawl_delay = match self.crawl_delay {
+            CrawlDelay::Wait => CrawlDelay::Reject,
+            other => other,
+        };
+        Self {
+            crawl_delay,
+            ..self
+        }
+    }
+
+    /// The delay between requests to an origin that asks for `asked`.
+    pub(crate) fn delay(&self, asked: Option<Duration>) -> Duration {
+        match self.crawl_delay {
+            CrawlDelay::Ignore => Duration::ZERO,
+            _ => asked.unwrap_or(self.default_delay).min(self.max_delay),
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        match self.crawl_delay {
+            CrawlDelay::Wait => self.max_wait,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// A request comes too soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooSoon {
+    pub(crate) cause: Cause,
+    /// When it may come again.
+    pub(crate) retry_after: Duration,
+}
+
+/// Why a request comes too soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The Crawl-delay of its crawler.
+    CrawlDelay,
+    /// The origin answered 429 or 503 and has not rested long enough.
+    OriginRests,
+    /// As many requests are under way to the origin as may be.
+    Concurrency,
+}
+
+/// Keeps every crawler's turns at every origin.
+#[derive(Default)]
+pub(crate) struct Politeness {
+    queues: Queues,
+    slots: Slots,
+    rests: Rests,
+}
+
+impl Politeness {
+    /// A turn at `origin` for the crawler with this product token, waiting for it if `options` say so.
+    ///
+    /// # Errors
+    ///
+    /// Returns when to come again if the turn is too far off.
+    pub(crate) async fn turn(
+        &self,
+        options: &Options,
+        origin: &Origin,
+        token: &str,
+        delay: Duration,
+    ) -> Result<Turn<'_>, TooSoon> {
+        let latest = Instant::now() + options.patience();
+        let place = if delay.is_zero() {
+            None
+        } else {
+            Some(self.queues.place(origin, token, delay, latest).await?)
+        };
+        let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
+        if heeds_rest && let Some(rest) = self.rests.until(origin) {
+            if rest > latest {
+                return Err(TooSoon {
+                    cause: Cause::OriginRests,
+                    retry_after: rest - Instant::now(),
+                });
+            }
+            tokio::time::sleep_until(rest).await;
+        }
+        let slot = self
+            .slots
+            .take(options.max_concurrent_per_origin, origin, latest)
+            .await?;
+        Ok(Turn {
+            place,
+            _slot: slot,
+            rests: heeds_rest.then_some(&self.rests),
+            max_rest: options.max_delay,
+        })
+    }
+}
+
+impl fmt::Debug for Politeness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Politeness").finish_non_exhaustive()
+    }
+}
+
+/// A request's turn. The next one's begins when the origin has answered, or when this is dropped.
+pub(crate) struct Turn<'a> {
+    place: Option<Place>,
+    _slot: Option<tokio::sync::OwnedSemaphorePermit>,
+    rests: Option<&'a Rests>,
+    max_rest: Duration,
+}
+
+impl Turn<'_> {
+    /// Notes the origin's answer: the delay counts from now, and with 429 or 503 the origin rests.
+    pub(crate) fn answered(&self, origin: &Origin, status: u16, retry_after: Option<Duration>) {
+        if let Some(place) = &self.place {
+            place.leave();
+        }
+        if let Some(rests) = self.rests {
+            rests.answered(origin, status, retry_after, self.max_rest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin::parse("http://shop.test").unwrap()
+    }
+
+    fn options(crawl_delay: CrawlDelay) -> Options {
+        Options {
+            crawl_delay,
+            ..Options::default()
+        }
+    }
+
+    const DELAY: Duration = Duration::from_secs(2);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_too_soon_hears_exactly_when_to_come_again() {
+        let politeness = Politeness::default();
+        let reject = options(CrawlDelay::Reject);
+        let first = politeness
+            .turn(&reject, &origin(), "a", DELAY)
+            .await
+            .unwrap();
+        let under_way = politeness.turn(&reject, &origin(), "a", DELAY).await;
+        assert_eq!(under_way.err().map(|soon| soon.retry_after), Some(DELAY));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        first.answered(&origin(), 200, None);
+        drop(first);
+        tokio::time::advance(Duration::from_millis(500)).await;
+        let soon = politeness.turn(&reject, &origin(), "a", DELAY).await;
+        let soon = soon.err().unwrap();
+        assert_eq!(soon.cause, Cause::CrawlDelay);
+        assert_eq!(soon.retry_after, Duration::from_millis(1500));
+        assert!(
+            politeness
+                .turn(&reject, &origin(), "b", DELAY)
+                .await
+                .is_ok()
+        );
+        tokio::time::advance(Duration::from_millis(1500)).await;
+        assert!(
+            politeness
+                .turn(&reject, &origin(), "a", DELAY)
+                .await
+                .is_ok()
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_wait_follow_in_order_and_none_too_long() {
+        let politeness = Arc::new(Politeness::default());
+        let wait = Options {
+            max_wait: Duration::from_secs(7),
+            ..options(CrawlDelay::Wait)
+        };
+        let started = Instant::now();
+        let asking = (0..6).map(|_| {
+            let politeness = Arc::clone(&politeness);
+            tokio::spawn(async move {
+                let turn = politeness.turn(&wait, &origin(), "a", DELAY).await;
+                let at = started.elapsed().as_secs();
+                turn.map(|turn| turn.answered(&origin(), 200, None))
+                    .map(|()| at)
+            })
+        });
+        let mut turns = Vec::new();
+        for asked in asking.collect::<Vec<_>>() {
+            turns.push(asked.await.unwrap().map_err(|soon| soon.cause));
+        }
+        let late = Err(Cause::CrawlDelay);
+        assert_eq!(turns, [Ok(0), Ok(2), Ok(4), Ok(6), late, late]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_origin_rests_for_every_crawler() {
+        let politeness = Politeness::default();
+        let reject = options(CrawlDelay::Reject);
+        let shop = origin();
+        let turn = |token| politeness.turn(&reject, &shop, token, Duration::ZERO);
+        let hour = Some(Duration::from_secs(3600));
+        turn("a").await.unwrap().answered(&origin(), 503, hour);
+        let soon = turn("b").await.err().unwrap();
+        assert_eq!(
+            (soon.cause, soon.retry_after),
+            (Cause::OriginRests, reject.max_delay)
+        );
+        tokio::time::advance(reject.max_delay).await;
+        turn("b").await.unwrap().answered(&origin(), 200, None);
+        for (status, rest) in [
+            (429, Some(1)),
+            (429, Some(2)),
+            (429, Some(4)),
+            (200, None),
+            (503, None),
+            (503, Some(1)),
+        ] {
+            turn("b").await.unwrap().answered(&origin(), status, None);
+            let soon = turn("a").await.err();
+            assert_eq!(
+                soon.map(|soon| soon.retry_after.as_secs()),
+                rest,
+                "{status}"
+            );
+            tokio::time::advance(Duration::from_secs(rest.unwrap_or_default())).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_are_under_way_than_may_be() {
+        let politeness = Politeness::default();
+        let two = Options {
+            max_concurrent_per_origin: 2,
+            ..options(CrawlDelay::Ignore)
+        };
+        let shop = origin();
+        let turn = |token| politeness.turn(&two, &shop, token, Duration::ZERO);
+        let (first, _second) = (turn("a").await.unwrap(), turn("b").await.unwrap());
+        let soon = turn("c").await.err().unwrap();
+        assert_eq!(soon.cause, Cause::Concurrency);
+        drop(first);
+        assert!(turn("c").await.is_ok());
+    }
+}

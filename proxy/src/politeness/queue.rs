@@ -1,0 +1,176 @@
+//! Queues: one for each origin and product token that has a delay; and slots for each origin.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+use wayleave_policy::Origin;
+
+use super::{Cause, TooSoon};
+
+/// Entries are looked through for idle ones when there are this many, and then at every doubling.
+const TIDY_AT: usize = 1024;
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shared values by key; those that nobody uses are forgotten.
+struct Kept<K, V> {
+    values: HashMap<K, Arc<V>>,
+    tidy_at: usize,
+}
+
+impl<K: Hash + Eq, V> Kept<K, V> {
+    fn value(&mut self, key: K, new: impl FnOnce() -> V, is_idle: impl Fn(&V) -> bool) -> Arc<V> {
+        if self.values.len() >= self.tidy_at {
+            self.values
+                .retain(|_, value| Arc::strong_count(value) > 1 || !is_idle(value));
+            self.tidy_at = (2 * self.values.len()).max(TIDY_AT);
+        }
+        Arc::clone(self.values.entry(key).or_insert_with(|| Arc::new(new())))
+    }
+}
+
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Self {
+        Self {
+            values: HashMap::new(),
+            tidy_at: TIDY_AT,
+        }
+    }
+}
+
+/// The queue of every origin and token, in lower case.
+#[derive(Default)]
+pub(super) struct Queues(Mutex<Kept<(Origin, String), Queue>>);
+
+/// One at a time, in the order of arrival.
+struct Queue {
+    gate: Arc<Semaphore>,
+    waiting: AtomicU32,
+    next_at: Mutex<Instant>,
+}
+
+impl Queue {
+    fn new() -> Self {
+        Self {
+            gate: Arc::new(Semaphore::new(1)),
+            waiting: AtomicU32::new(0),
+            next_at: Mutex::new(Instant::now()),
+        }
+    }
+}
+
+/// Counts as waiting for as long as it lives.
+struct Waiting<'a>(&'a AtomicU32);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Queues {
+    /// The next place in the queue of `origin` and `token`, if its turn comes by `latest`.
+    pub(super) async fn place(
+        &self,
+        origin: &Origin,
+        token: &str,
+        delay: Duration,
+        latest: Instant,
+    ) -> Result<Place, TooSoon> {
+        let key = (origin.clone(), token.to_ascii_lowercase());
+        let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Instant::now();
+        let queue = lock(&self.0).value(key, Queue::new, is_idle);
+        let too_soon = |retry_after| TooSoon {
+            cause: Cause::CrawlDelay,
+            retry_after,
+        };
+        let ahead = queue.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&queue.waiting);
+        let turn_at = |next_at: Instant| next_at.max(Instant::now()) + delay * ahead;
+        let expected_at = turn_at(*lock(&queue.next_at));
+        if ahead > 0 && expected_at > latest {
+            return Err(too_soon(expected_at - Instant::now()));
+        }
+        let gate = Arc::clone(&queue.gate);
+        let permit = match gate.try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) if latest <= Instant::now() => return Err(too_soon(delay)),
+            Err(_) => {
+                let acquiring = Arc::clone(&queue.gate).acquire_owned();
+                let acquired = timeout_at(latest, acquiring).await;
+                let acquired = acquired.map_err(|_| too_soon(delay))?;
+                acquired.expect("the gate is never closed")
+            }
+        };
+        let next_at = *lock(&queue.next_at);
+        if next_at > latest {
+            return Err(too_soon(next_at - Instant::now()));
+        }
+        tokio::time::sleep_until(next_at).await;
+        drop(_waiting);
+        Ok(Place {
+            queue,
+            delay,
+            permit: Mutex::new(Some(permit)),
+        })
+    }
+}
+
+/// A request's place at the head of its queue.
+pub(super) struct Place {
+    queue: Arc<Queue>,
+    delay: Duration,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Place {
+    /// Makes room for the next, whose delay counts from now. Only the first time.
+    pub(super) fn leave(&self) {
+        if let Some(permit) = lock(&self.permit).take() {
+            *lock(&self.queue.next_at) = Instant::now() + self.delay;
+            drop(permit);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// The slots of every origin, and how many it has.
+#[derive(Default)]
+pub(super) struct Slots(Mutex<Kept<(Origin, usize), Arc<Semaphore>>>);
+
+impl Slots {
+    /// A slot among `count` at `origin`, if one is free by `latest`; none is needed if `count` is 0.
+    pub(super) async fn take(
+        &self,
+        count: usize,
+        origin: &Origin,
+        latest: Instant,
+    ) -> Result<Option<OwnedSemaphorePermit>, TooSoon> {
+        if count == 0 {
+            return Ok(None);
+        }
+        let is_idle = |slots: &Arc<Semaphore>| slots.available_permits() == count;
+        let key = (origin.clone(), count);
+        let slots = lock(&self.0).value(key, || Arc::new(Semaphore::new(count)), is_idle);
+        let acquiring = Semaphore::acquire_owned(Arc::clone(&slots));
+        match timeout_at(latest, acquiring).await {
+            Ok(acquired) => Ok(Some(acquired.expect("the slots are never closed"))),
+            Err(_) => Err(TooSoon {
+                cause: Cause::Concurrency,
+                retry_after: Duration::from_secs(1),
+            }),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Politeness: how often and how many at a time, over all connections and clients, measured at the origin.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::origin::reply::Step;
+use crate::harness::wayleave::Settings;
+use crate::harness::{Ask, Gate, Origin, Reply, Response, Wayleave, eventually};
+
+/// Three origins: one with delays, one without, one that can be made to ask for rest.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin.site("slow.test").robots(
+        "User-agent: NewsBot\nCrawl-delay: 0.2\n\nUser-agent: ImageBot\nRequest-rate: 1/3600\n",
+    );
+    origin.site("free.test");
+    origin.site("busy.test");
+    origin
+}
+
+fn start(origin: &Origin, crawl_delay: &str) -> Wayleave {
+    Wayleave::start_with(origin, |settings: Settings| {
+        settings.set("politeness.crawl_delay", &format!("{crawl_delay:?}"))
+    })
+}
+
+fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
+    proxy.exchange(&Ask::get(url).agent(agent))
+}
+
+#[track_caller]
+fn expect_429(answer: &Response, reason: &str) -> u64 {
+    let problem = answer.expect_refusal(429, Some("Crawl delay"), "http_request_denied");
+    assert_eq!(problem["reason"], reason);
+    problem["retry_after"]
+        .as_u64()
+        .expect("a number of seconds")
+}
+
+/// When requests for pages arrived at a host.
+fn arrivals(origin: &Origin, host: &str) -> Vec<Instant> {
+    let requests = origin.requests();
+    let pages = requests
+        .iter()
+        .filter(|request| request.host() == host && request.target != "/robots.txt");
+    pages.map(|request| request.at).collect()
+}
+
+#[test]
+fn eight_clients_together_keep_to_the_delay() {
+    let origin = sites();
+    let proxy = start(&origin, "wait");
+    std::thread::scope(|scope| {
+        for client in 0..8 {
+            let proxy = &proxy;
+            scope.spawn(move || {
+                for (scheme, page) in [("http", "a"), ("http", "b")] {
+                    let url = format!("{scheme}://slow.test/{client}{page}");
+                    assert_eq!(get(proxy, "NewsBot/1", &url).status, 200);
+                    assert_eq!(get(proxy, "NewsBot/1", "http://free.test/").status, 200);
+                }
+            });
+        }
+    });
+    let arrivals = arrivals(&origin, "slow.test");
+    assert_eq!(arrivals.len(), 16);
+    for pair in arrivals.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(apart >= Duration::from_millis(200), "{apart:?}");
+    }
+    assert!(proxy.metric("wayleave_crawl_delay_waits_seconds_count", &[]) >= 15.0);
+}
+
+#[test]
+fn who_comes_too_soon_hears_when_to_come_again() {
+    let origin = sites();
+    let proxy = start(&origin, "reject");
+    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    let retry_after = expect_429(
+        &get(&proxy, "imagebot/2", "http://slow.test/b"),
+        "crawl-delay",
+    );
+    assert!(
+        (299..=300).contains(&retry_after),
+        "max_delay bounds it: {retry_after}"
+    );
+    assert_eq!(get(&proxy, "Other/1", "http://slow.test/c").status, 200);
+    assert_eq!(get(&proxy, "ImageBot/1", "https://slow.test/d").status, 200);
+    assert_eq!(get(&proxy, "ImageBot/1", "http://free.test/e").status, 200);
+    assert_eq!(arrivals(&origin, "slow.test").len(), 3);
+}
+
+#[test]
+fn nobody_waits_longer_than_max_wait() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_wait", "\"1s\"")
+    });
+    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    let started = Instant::now();
+    expect_429(
+        &get(&proxy, "ImageBot/1", "http://slow.test/b"),
+        "crawl-delay",
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "in vain is at once"
+    );
+}
+
+#[test]
+fn an_origin_that_asks_for_rest_has_it_from_every_crawler() {
+    let origin = sites();
+    let limited = Reply::new(429).header("Retry-After", "100");
+    origin.site("busy.test").page("/a", limited);
+    let proxy = start(&origin, "reject");
+    assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/a").status, 429);
+    for agent in ["NewsBot/1", "ImageBot/1"] {
+        let answer = get(&proxy, agent, "http://busy.test/b");
+        let retry_after = expect_429(&answer, "origin-rests");
+        assert!((99..=100).contains(&retry_after), "{retry_after}");
+        assert_eq!(get(&proxy, agent, "http://free.test/b").status, 200);
+    }
+    assert_eq!(arrivals(&origin, "busy.test").len(), 1);
+    let ignoring = start(&origin, "ignore");
+    for _ in 0..2 {
+        assert_eq!(
+            get(&ignoring, "NewsBot/1", "http://busy.test/a").status,
+            429
+        );
+    }
+    assert_eq!(arrivals(&origin, "busy.test").len(), 3);
+}
+
+#[test]
+fn no_more_requests_are_under_way_than_may_be() {
+    let origin = sites();
+    let gate = Gate::closed();
+    let slow = Reply::new(200).body("a").step(Step::Wait(gate.clone()));
+    origin.site("busy.test").page("/slow", slow.body("b"));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.max_concurrent_per_origin", "1")
+    });
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://busy.test/slow").bytes("http://busy.test/slow"));
+    wire.response_head();
+    expect_429(
+        &get(&proxy, "NewsBot/1", "http://busy.test/b"),
+        "concurrency",
+    );
+    assert_eq!(get(&proxy, "NewsBot/1", "http://free.test/b").status, 200);
+    gate.open();
+    eventually("the slot is free again", || {
+        get(&proxy, "NewsBot/1", "http://busy.test/b").status == 200
+    });
+}
+
+#[test]
+fn delays_are_observed_without_waiting() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("proxy.mode", "\"observe\"")
+    });
+    for _ in 0..3 {
+        assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    }
+    eventually("two would have been refused", || {
+        let observed = [("outcome", "observed"), ("reason", "crawl-delay")];
+        proxy.metric("wayleave_requests_total", &observed) == 2.0
+    });
+}
