@@ -259,13 +259,82 @@ pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn form(push: fn(&mut Vec<u8>, &[u8]), text: &str) -> String {
+        let mut form = Vec::new();
+        push(&mut form, text.as_bytes());
+        String::from_utf8(form).unwrap()
+    }
 
     #[test]
     fn plain_octets_are_the_same_by_table_and_by_comparison() {
         for byte in 0..=u8::MAX {
             assert_eq!(not_plain(byte) == 0, is_plain(byte), "{byte:#x}");
             assert_eq!(all_plain(&[byte; 40]), is_plain(byte), "{byte:#x}");
+            assert_eq!(all_plain(&[byte; 3]), is_plain(byte), "{byte:#x}");
+            let mut last = [b'a'; 21];
+            last[20] = byte;
+            assert_eq!(all_plain(&last), is_plain(byte), "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn the_normal_form_decodes_unreserved_octets_only() {
+        for (text, expected) in [
+            ("/%7ejoe/%41%2d%2E%5F", "/~joe/A-._"),
+            ("/a%2fb%3f%2A", "/a%2Fb%3F%2A"),
+            ("/\u{30C4} <|>\"", "/%E3%83%84%20%3C%7C%3E%22"),
+            ("/a*b$c?d=e&f[g]", "/a*b$c?d=e&f[g]"),
+            ("/100%/%zz/%4", "/100%/%zz/%4"),
+            // What would make an escape of a lone percent sign stays escaped.
+            ("/%%341", "/%%341"),
+            ("/%4%31", "/%4%31"),
+            ("/%%67", "/%g"),
+            ("/%25%34%31", "/%2541"),
+        ] {
+            assert_eq!(form(push_normalised, text), expected, "{text}");
+        }
+        assert_eq!(form(push_literal, "/a*b%2Ac$%24"), "/a%2Ab%2Ac%24%24");
+        assert_eq!(form(push_decoded, "/a%2fb%2Fc%41%zz"), "/a%2Fb%2FcA%zz");
+        assert_eq!(form(push_google, "/%7e%2fa\u{e9}*"), "/%7E%2Fa%C3%A9*");
+    }
+
+    #[test]
+    fn dot_segments_go_as_in_rfc_3986() {
+        for (path, expected) in [
+            ("/a/b/c/./../../g", "/a/g"),
+            ("/a/..", "/"),
+            ("/..", "/"),
+            ("/.", "/"),
+            ("/a/.", "/a/"),
+            ("/a/b/..", "/a/"),
+            ("/../../a", "/a"),
+            ("//a//../b", "//a/b"),
+            ("/a/../?x=/../y", "/?x=/../y"),
+            ("/a/b?c/../d", "/a/b?c/../d"),
+            ("/...", "/..."),
+            ("/.a/..b/c..", "/.a/..b/c.."),
+        ] {
+            assert_eq!(without_dot_segments(path), expected, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn normalising_twice_changes_nothing(text in "/([%0-9A-Fa-f*$~é/]|\\PC){0,20}") {
+            for push in [push_normalised, push_literal, push_google] {
+                let once = form(push, &text);
+                prop_assert_eq!(&form(push, &once), &once);
+            }
+        }
+
+        #[test]
+        fn removing_dot_segments_twice_changes_nothing(path in "(/[.a]{0,3}){1,6}[?]?[./]{0,3}") {
+            let once = without_dot_segments(&path).into_owned();
+            prop_assert_eq!(without_dot_segments(&once), once.as_str());
         }
     }
 }
