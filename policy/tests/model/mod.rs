@@ -289,7 +289,7 @@ fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
     }
     let (body, anchored) = match value.split_last() {
         Some((b'$', body)) => (body, true),
-        _ => (value.as_ref(), false),
+        _ => (value, false),
     };
     let parts: Vec<Vec<u8>> = body
         .split(|&byte| byte == b'*')
