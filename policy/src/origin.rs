@@ -298,6 +298,10 @@ mod tests {
             "host:99999",
             "host:-1",
             "host:+1",
+            "a;b",
+            "a,b",
+            "a'b",
+            "a!b.example",
             "xn--",
             "\u{ad}",
         ] {
