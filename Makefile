@@ -5,7 +5,7 @@ CARGO_DENY = target/tools/bin/cargo-deny
 VENV = target/venv
 NPM = target/npm
 
-.PHONY: all test clients lint doc deny fuzz bench run
+.PHONY: all test clients lint doc deny fuzz bench bench-proxy bench-proxy-tools run
 
 all: lint doc deny test
 
@@ -57,3 +57,12 @@ bench:
 
 run:
 	cargo run --release
+
+# What wayleave and its rivals cost, on this machine. BENCH takes options: see benches/proxy/bench.py --help.
+bench-proxy: bench-proxy-tools
+	benches/proxy/bench.py $(BENCH)
+
+bench-proxy-tools:
+	benches/proxy/install
+	cargo build --release --locked --package wayleave
+	cargo build --release --locked --manifest-path benches/proxy/Cargo.toml --target-dir target/bench

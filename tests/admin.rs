@@ -101,7 +101,6 @@ fn metrics_count_what_happened() {
         ),
         1.0
     );
-    assert!(proxy.metric("wayleave_robots_cache_bytes", &[]) > 0.0);
     assert!(proxy.metric("process_open_fds", &[]) > 0.0);
 }
 

@@ -1,6 +1,6 @@
-//! HTTPS: CONNECT, interception, and HTTP/1.1 and HTTP/2 inside.
+//! HTTPS: CONNECT, interception, and what a tunnel may carry.
 
-use crate::harness::origin::reply::{Framing, Step, pattern_byte};
+use crate::harness::origin::reply::Step;
 use crate::harness::{Ask, Origin, Reply, Wayleave};
 
 #[test]
@@ -95,51 +95,6 @@ fn an_address_gets_a_leaf_of_its_own() {
 }
 
 #[test]
-fn http_2_inside_is_judged_stream_by_stream() {
-    let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/a", Reply::text("hello"));
-    let proxy = Wayleave::start(&origin);
-    let client = proxy.http2("shop.test:443");
-    assert_eq!(client.get("/a").text(), "hello");
-    let refused = client.get("/private/x?y");
-    refused.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
-    assert_eq!(client.get("/a").text(), "hello");
-    let asks: Vec<_> = (0..40)
-        .map(|number| {
-            Ask::get(&format!(
-                "https://shop.test/{}{number}",
-                if number % 2 == 0 { "ok/" } else { "private/" }
-            ))
-        })
-        .collect();
-    let statuses: Vec<_> = client
-        .exchange_all(&asks)
-        .iter()
-        .map(|answer| answer.status)
-        .collect();
-    assert!(
-        statuses.chunks(2).all(|pair| pair == [200, 403]),
-        "{statuses:?}"
-    );
-    assert!(
-        !origin.seen().iter().any(|line| line.contains("/private")),
-        "{:?}",
-        origin.seen()
-    );
-    assert_eq!(
-        origin
-            .seen()
-            .iter()
-            .filter(|line| line.ends_with("/robots.txt"))
-            .count(),
-        1
-    );
-}
-
-#[test]
 fn a_client_without_alpn_speaks_http_1_1() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
@@ -152,145 +107,6 @@ fn a_client_without_alpn_speaks_http_1_1() {
     let mut wire = secured.wire;
     wire.send(Ask::get("https://shop.test/a").bytes("/a"));
     assert_eq!(wire.response().status, 200);
-}
-
-#[test]
-fn every_pair_of_http_versions_carries_bodies_and_trailers() {
-    let origin = Origin::start();
-    let reply = Reply::text("body")
-        .header("Trailer", "x-sum")
-        .trailer("x-sum", "42");
-    origin
-        .site("old.test")
-        .http1_only()
-        .page("/t", reply.clone());
-    origin.site("new.test").page("/t", reply);
-    let proxy = Wayleave::start(&origin);
-    for (host, version) in [("old.test", "HTTP/1.1"), ("new.test", "HTTP/2")] {
-        let client = proxy.http2(&format!("{host}:443"));
-        let inside = proxy.tunnel(&format!("{host}:443"));
-        let answers = [
-            client.exchange(&Ask::new("POST", &format!("https://{host}/t")).body("upload")),
-            {
-                let mut wire = inside;
-                wire.send(
-                    Ask::new("POST", &format!("https://{host}/t"))
-                        .body("upload")
-                        .bytes("/t"),
-                );
-                wire.response()
-            },
-        ];
-        for answer in answers {
-            assert_eq!(
-                (answer.status, answer.text().as_str()),
-                (200, "body"),
-                "{host}: {answer:?}"
-            );
-            assert!(
-                answer
-                    .trailers
-                    .iter()
-                    .any(|(name, value)| name.eq_ignore_ascii_case("x-sum") && value == "42"),
-                "{host}: {answer:?}"
-            );
-        }
-        let posts: Vec<_> = origin
-            .requests()
-            .into_iter()
-            .filter(|request| request.host() == host && request.method == "POST")
-            .collect();
-        assert_eq!(posts.len(), 2);
-        for post in posts {
-            assert_eq!(
-                (post.version, post.body().start.as_slice()),
-                (version, &b"upload"[..])
-            );
-            assert!(
-                post.header("via")
-                    .is_some_and(|via| via.ends_with("wayleave")),
-                "{post:?}"
-            );
-        }
-    }
-}
-
-#[test]
-fn an_upload_of_unknown_length_over_http_2_leaves_the_origins_connection_in_step() {
-    // pingora #935: without a length the end of the body was written twice and poisoned the next request.
-    let origin = Origin::start();
-    origin
-        .site("old.test")
-        .http1_only()
-        .page("/next", Reply::text("next"));
-    let proxy = Wayleave::start(&origin);
-    let client = proxy.http2("old.test:443");
-    for _ in 0..3 {
-        assert_eq!(
-            client
-                .exchange(&Ask::new("POST", "https://old.test/up").body("no length given"))
-                .status,
-            200
-        );
-        assert_eq!(client.get("/next").text(), "next");
-    }
-    let bodies: Vec<_> = origin
-        .requests()
-        .iter()
-        .filter(|request| request.method == "POST")
-        .map(|request| request.body().start)
-        .collect();
-    assert_eq!(bodies, vec![b"no length given".to_vec(); 3]);
-}
-
-#[test]
-fn a_refused_upload_over_http_2_still_shows_its_refusal() {
-    let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
-    let proxy = Wayleave::start(&origin);
-    let client = proxy.http2("shop.test:443");
-    let upload = vec![b'x'; 40_000];
-    let answer = client.exchange(&Ask::new("POST", "https://shop.test/private").body(&upload));
-    answer.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
-    assert_eq!(client.get("/a").status, 200);
-}
-
-#[test]
-fn sixteen_mebibytes_pass_over_http_2_in_flat_memory() {
-    const LENGTH: u64 = 16 << 20;
-    let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
-    let proxy = Wayleave::start(&origin);
-    let client = proxy.http2("shop.test:443");
-    assert_eq!(client.get("/warm").status, 200);
-    let before = proxy.memory_kib("VmHWM");
-    let down = client.get("/down");
-    assert_eq!(down.body.len() as u64, LENGTH);
-    assert!(
-        down.body
-            .iter()
-            .zip(0..)
-            .all(|(byte, offset)| *byte == pattern_byte(offset)),
-        "bytes were lost or mixed up"
-    );
-    let up: Vec<u8> = (0..LENGTH).map(pattern_byte).collect();
-    assert_eq!(
-        client
-            .exchange(&Ask::new("POST", "https://shop.test/up").body(up))
-            .status,
-        200
-    );
-    let arrived = origin.wait_for_target("/up").body();
-    assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
-    let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
-    assert!(
-        grown < 12 * 1024,
-        "32 MiB passed, and memory grew by {grown} KiB"
-    );
 }
 
 #[test]
@@ -323,18 +139,6 @@ fn another_name_inside_the_tunnel_is_misdirected() {
             .expect_refusal(421, None, "http_request_error");
     }
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
-}
-
-#[test]
-fn another_authority_over_http_2_is_misdirected() {
-    let origin = Origin::start();
-    let proxy = Wayleave::start(&origin);
-    let client = proxy.http2("shop.test:443");
-    client
-        .exchange(&Ask::get("https://other.test/a"))
-        .expect_refusal(421, None, "http_request_error");
-    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
-    assert_eq!(client.get("/a").status, 200);
 }
 
 #[test]
@@ -394,9 +198,8 @@ fn bytes_that_are_neither_tls_nor_http_go_nowhere() {
         // The proxy may close while the bytes are still being written.
         let _maybe_closed = wire.try_send(bytes);
         let _maybe_closed = wire.tcp.shutdown(std::net::Shutdown::Write);
-        match wire.try_response(false) {
-            Ok(Some(answer)) => assert_eq!(answer.status, 400, "{answer:?}"),
-            Ok(None) | Err(_) => {}
+        if let Ok(Some(answer)) = wire.try_response(false) {
+            assert_eq!(answer.status, 400, "{answer:?}");
         }
     }
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
@@ -448,31 +251,5 @@ fn a_websocket_upgrade_inside_tls_becomes_a_pipe() {
         pings,
         ["HTTP/1.1"],
         "an upgrade needs HTTP/1.1 up to the origin"
-    );
-}
-
-#[test]
-fn answers_without_a_body_end_their_stream() {
-    let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/none", Reply::new(204))
-        .page("/same", Reply::new(304).header("ETag", "\"v1\""))
-        .page("/chunked", Reply::text("x").framing(Framing::Chunked))
-        .page("/big", Reply::text(vec![b'x'; 5000]));
-    let proxy = Wayleave::start(&origin);
-    let client = proxy.http2("shop.test:443");
-    for (path, status, length) in [("/none", 204, 0), ("/same", 304, 0), ("/chunked", 200, 1)] {
-        let answer = client.get(path);
-        assert_eq!(
-            (answer.status, answer.body.len()),
-            (status, length),
-            "{path}"
-        );
-    }
-    let head = client.exchange(&Ask::new("HEAD", "https://shop.test/big"));
-    assert_eq!(
-        (head.status, head.header("content-length"), head.body.len()),
-        (200, Some("5000"), 0)
     );
 }

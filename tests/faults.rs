@@ -104,76 +104,66 @@ fn bad_tls_is_named() {
     );
 }
 
+/// Answers that no proxy may pass on: a name, the bytes, how the connection ends, and the errors that fit.
+const BROKEN_ANSWERS: &[(&str, &str, Step, &[&str])] = &[
+    ("close", "", Step::Close, TERMINATED),
+    ("reset", "", Step::Reset, TERMINATED),
+    (
+        "half-a-head",
+        "HTTP/1.1 200 OK\r\nContent-Le",
+        Step::Close,
+        TERMINATED,
+    ),
+    (
+        "no-http",
+        "SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "two-lengths",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "bad-length",
+        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "both-framings",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "unasked-101",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+        Step::Hang,
+        &["http_protocol_error", "http_upgrade_failed"],
+    ),
+    (
+        "field-with-nul",
+        "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+];
+const TERMINATED: &[&str] = &["connection_terminated", "http_response_incomplete"];
+const PROTOCOL: &[&str] = &["http_protocol_error"];
+
 #[test]
 fn answers_that_are_not_http_are_named() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let answers = [
-        (
-            "close",
-            Reply::nothing(Step::Close),
-            &["connection_terminated", "http_response_incomplete"][..],
-        ),
-        (
-            "reset",
-            Reply::nothing(Step::Reset),
-            &["connection_terminated", "http_response_incomplete"],
-        ),
-        (
-            "half-a-head",
-            Reply::raw("HTTP/1.1 200 OK\r\nContent-Le", Step::Close),
-            &["http_response_incomplete", "connection_terminated"],
-        ),
-        (
-            "no-http",
-            Reply::raw("SSH-2.0-OpenSSH_9.2\r\n\r\n", Step::Close),
-            &["http_protocol_error"],
-        ),
-        (
-            "two-lengths",
-            Reply::raw(
-                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello",
-                Step::Close,
-            ),
-            &["http_protocol_error"],
-        ),
-        (
-            "bad-length",
-            Reply::raw(
-                "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nhello",
-                Step::Close,
-            ),
-            &["http_protocol_error"],
-        ),
-        (
-            "both-framings",
-            Reply::raw(
-                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-                Step::Close,
-            ),
-            &["http_protocol_error"],
-        ),
-        (
-            "unasked-101",
-            Reply::raw(
-                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
-                Step::Hang,
-            ),
-            &["http_protocol_error", "http_upgrade_failed"],
-        ),
-        (
-            "field-with-nul",
-            Reply::raw(
-                "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
-                Step::Close,
-            ),
-            &["http_protocol_error"],
-        ),
-    ];
     make_known(&proxy, "http://shop.test/known");
-    for (name, reply, errors) in answers {
+    for (name, bytes, end, errors) in BROKEN_ANSWERS {
         let path = format!("/{name}");
-        origin.site("shop.test").page(&path, reply);
+        origin
+            .site("shop.test")
+            .page(&path, Reply::raw(bytes, end.clone()));
         let answer = proxy.get(&format!("http://shop.test{path}"));
         assert_eq!(answer.status, 502, "{name}: {answer:?}");
         let error = answer.proxy_status().error;
@@ -251,21 +241,27 @@ fn a_broken_off_body_never_looks_whole() {
 #[test]
 fn a_stream_reset_by_the_origin_is_no_whole_answer() {
     let origin = Origin::start();
-    origin.site("shop.test").page(
-        "/reset",
-        Reply::new(200)
-            .body("the beginning")
-            .claims_length(1000)
-            .step(Step::Reset),
-    );
+    let half = Reply::new(200).body("the beginning").claims_length(1000);
+    origin
+        .site("shop.test")
+        .page("/reset", half.step(Step::Reset))
+        .page("/before-the-head", Reply::nothing(Step::Reset));
     let proxy = Wayleave::start(&origin);
-    let mut wire = proxy.tunnel("shop.test:443");
-    wire.send(Ask::get("https://shop.test/reset").bytes("/reset"));
-    match wire.try_response(false) {
-        Err(_) => {}
-        Ok(Some(answer)) => assert_eq!(answer.status, 502, "{answer:?}"),
-        Ok(None) => panic!("no answer at all"),
+    let client = proxy.http2("shop.test:443");
+    for path in ["/reset", "/before-the-head"] {
+        let ask = Ask::get(&format!("https://shop.test{path}"));
+        if let Ok(answer) = client.try_exchange(&ask) {
+            assert_eq!(answer.status, 502, "{path} looks whole: {answer:?}");
+        }
     }
+    assert_eq!(client.get("/a").status, 200);
+    let versions: Vec<_> = origin
+        .requests()
+        .iter()
+        .skip(1)
+        .map(|request| request.version)
+        .collect();
+    assert!(versions.contains(&"HTTP/2"), "{versions:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Plain HTTP: what reaches the origin, what comes back, and what happens to the connection in between.
 
-use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave};
+use crate::harness::origin::reply::Framing;
+use crate::harness::{Ask, Origin, Reply, Wayleave};
 
 #[test]
 fn an_allowed_request_arrives_in_origin_form() {
@@ -217,33 +217,6 @@ fn fields_of_the_origins_hop_go_and_via_comes() {
 }
 
 #[test]
-fn answers_without_a_body_keep_the_connection_in_step() {
-    let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/none", Reply::new(204))
-        .page("/same", Reply::new(304).header("ETag", "\"v1\""))
-        .page("/empty", Reply::new(200))
-        .page("/big", Reply::text(vec![b'x'; 5000]))
-        .page("/end", Reply::text("end"));
-    let proxy = Wayleave::start(&origin);
-    let mut wire = proxy.connect();
-    for (path, status) in [("/none", 204), ("/same", 304), ("/empty", 200)] {
-        wire.send(Ask::get("http://shop.test/").bytes(&format!("http://shop.test{path}")));
-        let answer = wire.response();
-        assert_eq!((answer.status, answer.body.len()), (status, 0), "{path}");
-    }
-    wire.send(Ask::new("HEAD", "http://shop.test/big").bytes("http://shop.test/big"));
-    let head = wire.response_to_head();
-    assert_eq!(
-        (head.status, head.header("content-length")),
-        (200, Some("5000"))
-    );
-    wire.send(Ask::get("http://shop.test/end").bytes("http://shop.test/end"));
-    assert_eq!(wire.response().text(), "end");
-}
-
-#[test]
 fn both_connections_are_kept_alive_and_used_again() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
@@ -350,165 +323,6 @@ fn an_http_1_0_client_gets_what_it_can_read() {
 }
 
 #[test]
-fn bodies_and_trailers_pass_both_ways() {
-    let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/up", Reply::text("down").framing(Framing::Chunked))
-        .page(
-            "/trailers",
-            Reply::text("body")
-                .header("Trailer", "X-Sum")
-                .trailer("X-Sum", "42"),
-        );
-    let proxy = Wayleave::start(&origin);
-    assert_eq!(
-        proxy
-            .exchange(&Ask::new("PUT", "http://shop.test/up").body("some bytes"))
-            .text(),
-        "down"
-    );
-    let chunked = "5\r\nhello\r\n6\r\n world\r\n0\r\nX-Check: 7\r\n\r\n";
-    let ask = Ask::new("POST", "http://shop.test/up")
-        .header("Transfer-Encoding", "chunked")
-        .header("Trailer", "X-Check")
-        .body(chunked);
-    assert_eq!(proxy.exchange(&ask).text(), "down");
-    let bodies: Vec<_> = origin.requests()[1..]
-        .iter()
-        .map(|request| request.body())
-        .collect();
-    assert_eq!(bodies[0].start, b"some bytes");
-    assert_eq!(bodies[1].start, b"hello world");
-    assert_eq!(bodies[1].trailers, [("X-Check".to_owned(), "7".to_owned())]);
-    let answer = proxy.get("http://shop.test/trailers");
-    assert_eq!(answer.text(), "body");
-    let trailers: Vec<_> = answer
-        .trailers
-        .iter()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.as_str()))
-        .collect();
-    assert_eq!(trailers, [("x-sum".to_owned(), "42")]);
-}
-
-#[test]
-fn a_body_that_waits_for_100_continue_arrives() {
-    let origin = Origin::start();
-    let proxy = Wayleave::start(&origin);
-    let mut wire = proxy.connect();
-    wire.send("POST http://shop.test/up HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: ExampleBot\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
-    let interim = wire.response_head();
-    assert_eq!(interim.status, 100);
-    wire.send("hello");
-    assert_eq!(wire.response().status, 200);
-    assert_eq!(origin.only_request().body().start, b"hello");
-}
-
-#[test]
-fn encoded_bodies_are_not_touched() {
-    let origin = Origin::start();
-    let bytes: Vec<u8> = (0..=255).collect();
-    origin.site("shop.test").page(
-        "/z",
-        Reply::new(200)
-            .header("Content-Encoding", "gzip")
-            .header("ETag", "\"v\"")
-            .body(&bytes),
-    );
-    let proxy = Wayleave::start(&origin);
-    let answer = proxy.exchange(&Ask::get("http://shop.test/z").header("Accept-Encoding", "gzip"));
-    assert_eq!(answer.header("content-encoding"), Some("gzip"));
-    assert_eq!(answer.body, bytes);
-}
-
-#[test]
-fn a_body_until_close_ends_where_the_origin_closed() {
-    let origin = Origin::start();
-    origin.site("shop.test").page(
-        "/a",
-        Reply::text("all there is").framing(Framing::UntilClose),
-    );
-    let proxy = Wayleave::start(&origin);
-    assert_eq!(proxy.get("http://shop.test/a").text(), "all there is");
-}
-
-#[test]
-fn a_download_streams_while_the_origin_still_sends() {
-    let origin = Origin::start();
-    let gate = Gate::closed();
-    let slow = Reply::new(200)
-        .body("first half,")
-        .step(Step::Wait(gate.clone()))
-        .body("second half");
-    origin.site("shop.test").page("/slow", slow);
-    let proxy = Wayleave::start(&origin);
-    let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
-    assert_eq!(wire.response_head().header("content-length"), Some("22"));
-    assert_eq!(wire.bytes(11), b"first half,");
-    gate.open();
-    assert_eq!(wire.bytes(11), b"second half");
-}
-
-#[test]
-fn an_upload_streams_while_the_client_still_sends() {
-    let origin = Origin::start();
-    let proxy = Wayleave::start(&origin);
-    let mut wire = proxy.connect();
-    wire.send(
-        Ask::new("POST", "http://shop.test/up")
-            .header("Content-Length", "22")
-            .bytes("http://shop.test/up"),
-    );
-    wire.send("first half,");
-    let arriving = origin.wait_for_target("/up");
-    origin.wait_for("the first half", |_| arriving.body().length == 11);
-    wire.send("second half");
-    assert_eq!(wire.response().status, 200);
-    assert_eq!(arriving.body().start, b"first half,second half");
-}
-
-#[test]
-fn sixty_four_mebibytes_pass_in_flat_memory() {
-    const LENGTH: u64 = 64 << 20;
-    let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
-    let proxy = Wayleave::start(&origin);
-    assert_eq!(proxy.get("http://shop.test/warm").status, 200);
-    let before = proxy.memory_kib("VmHWM");
-    let mut wire = proxy.connect();
-    wire.send(Ask::get("http://shop.test/down").bytes("http://shop.test/down"));
-    let mut head = wire.response_head();
-    let body = wire
-        .counted_body(&mut head)
-        .expect("the whole body arrives");
-    assert_eq!((body.length, body.off_pattern), (LENGTH, false));
-    wire.send(
-        Ask::new("POST", "http://shop.test/up")
-            .header("Content-Length", &LENGTH.to_string())
-            .bytes("http://shop.test/up"),
-    );
-    let mut sent = 0;
-    while sent < LENGTH {
-        let piece: Vec<u8> = (sent..sent + 65_536)
-            .map(crate::harness::origin::reply::pattern_byte)
-            .collect();
-        wire.send(&piece);
-        sent += 65_536;
-    }
-    assert_eq!(wire.response().status, 200);
-    let arrived = origin.wait_for_target("/up").body();
-    assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
-    let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
-    assert!(
-        grown < 16 * 1024,
-        "128 MiB passed, and memory grew by {grown} KiB"
-    );
-}
-
-#[test]
 fn an_https_url_in_absolute_form_is_fetched_over_tls() {
     let origin = Origin::start();
     origin
@@ -529,46 +343,6 @@ fn an_https_url_in_absolute_form_is_fetched_over_tls() {
             "GET https://shop.test/a"
         ]
     );
-}
-
-#[test]
-fn a_websocket_upgrade_becomes_a_pipe() {
-    let origin = Origin::start();
-    let reply = Reply::new(101)
-        .header("Upgrade", "websocket")
-        .header("Connection", "Upgrade")
-        .header("Sec-WebSocket-Accept", "x")
-        .step(Step::Echo);
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n")
-        .page("/ws", reply.clone())
-        .page("/private/ws", reply);
-    let proxy = Wayleave::start(&origin);
-    let ask = |path: &str| {
-        let url = format!("http://shop.test{path}");
-        Ask::get(&url)
-            .header("Connection", "Upgrade")
-            .header("Upgrade", "websocket")
-            .header("Sec-WebSocket-Key", "x")
-            .bytes(&url)
-    };
-    let mut wire = proxy.connect();
-    wire.send(ask("/ws"));
-    let head = wire.response_head();
-    assert_eq!(
-        (head.status, head.header("upgrade")),
-        (101, Some("websocket"))
-    );
-    wire.send("ping");
-    assert_eq!(wire.bytes(4), b"ping");
-    wire.send("pong");
-    assert_eq!(wire.bytes(4), b"pong");
-    let mut refused = proxy.connect();
-    refused.send(ask("/private/ws"));
-    refused
-        .response()
-        .expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
 }
 
 #[test]

@@ -8,12 +8,23 @@
 mod harness;
 
 mod admin;
+mod bodies;
 mod check;
+mod cli;
+mod clients;
+mod config;
 mod connect;
 mod crawl;
+mod decisions;
 mod faults;
 mod forward;
+mod http2;
+mod identify;
+mod malformed;
+mod readme;
+mod redirects;
 mod refuse;
 mod robots;
 mod selftest;
 mod shutdown;
+mod systemd;

@@ -1,8 +1,9 @@
 //! What failed on the way to an origin.
 
-use pingora_error::{Error, ErrorType as PingoraError};
+use pingora_error::{Error, ErrorType as PingoraError, RetryType};
 
 use crate::egress::EgressError;
+use crate::http1::BodyError;
 use crate::proxy_status::ErrorType;
 
 /// A failure on the way to an origin, in RFC 9209's terms.
@@ -10,7 +11,7 @@ use crate::proxy_status::ErrorType;
 pub(crate) struct Fault {
     pub(crate) error: ErrorType,
     pub(crate) details: String,
-    /// The connection had served before and died before it answered: another one may do.
+    /// The connection may have died before it took the request: another one may do.
     pub(crate) stale_connection: bool,
 }
 
@@ -20,6 +21,15 @@ impl Fault {
             error,
             details,
             stale_connection: false,
+        }
+    }
+
+    /// A failure that a kept connection shows when the origin had closed it.
+    pub(crate) fn stale(error: ErrorType, details: String) -> Self {
+        Self {
+            error,
+            details,
+            stale_connection: true,
         }
     }
 }
@@ -35,6 +45,27 @@ impl From<EgressError> for Fault {
     }
 }
 
+/// What broke a response's body.
+impl From<BodyError> for Fault {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Malformed(details) => Self::new(
+                ErrorType::HttpProtocolError,
+                format!("the response's body: {details}"),
+            ),
+            BodyError::Incomplete => {
+                let details = "the origin closed the connection in the middle of the body";
+                Self::new(ErrorType::HttpResponseIncomplete, details.to_owned())
+            }
+            BodyError::Io(error) => Self::new(
+                ErrorType::HttpResponseIncomplete,
+                format!("the response's body: {error}"),
+            ),
+        }
+    }
+}
+
+/// What broke an HTTP/2 stream.
 impl From<Box<Error>> for Fault {
     fn from(error: Box<Error>) -> Self {
         let kind = match error.etype() {
@@ -43,24 +74,15 @@ impl From<Box<Error>> for Fault {
             PingoraError::ConnectionClosed | PingoraError::ReadError | PingoraError::WriteError => {
                 ErrorType::ConnectionTerminated
             }
-            PingoraError::Custom("PrematureBodyEnd") => ErrorType::HttpResponseIncomplete,
             _ => ErrorType::HttpProtocolError,
         };
-        let stale = error.retry() || is_closed(&error);
+        let stale = error.retry == RetryType::ReusedOnly || kind == ErrorType::ConnectionTerminated;
         Self {
             error: kind,
             details: describe(&error),
             stale_connection: stale,
         }
     }
-}
-
-/// A connection that the origin had closed shows on the first write or the first read.
-fn is_closed(error: &Error) -> bool {
-    matches!(
-        error.etype(),
-        PingoraError::ConnectionClosed | PingoraError::WriteError | PingoraError::ReadError
-    )
 }
 
 /// pingora's own words, on one line: the kind, what it was doing, and what caused it.

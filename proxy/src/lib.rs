@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  metrics  clock  stream    small leaves
+//!     egress  crawlers  decisions  metrics  clock  stream    small leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -27,13 +27,17 @@
 //! Every arrow points down: no part knows one above it, and none but `server` knows `config`.
 
 mod admin;
+mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod crawlers;
+mod decisions;
 pub mod egress;
 mod fault;
 mod flow;
+mod http1;
+mod idle;
 mod intercept;
 mod listeners;
 mod logging;

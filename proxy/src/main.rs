@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A request is a few dozen small allocations, made on one thread and often freed on another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     wayleave::cli::run()
 }

@@ -50,15 +50,67 @@ pub struct Metrics {
     requests: IntCounterVec,
     request_duration: HistogramVec,
     decision_duration: Histogram,
-    robots_fetches: IntCounterVec,
-    robots_fetch_duration: Histogram,
-    robots_entries: IntGaugeVec,
-    robots_lookups: IntCounterVec,
-    snapshot_swaps: IntCounter,
+    robots: RobotsMetrics,
     client_connections: IntGauge,
-    upstream_connections: IntGaugeVec,
+    upstream_connections_new: IntGauge,
+    upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
+    organisation: Organisation,
     panics: IntCounter,
+}
+
+/// What is kept of robots.txt files, and how.
+#[derive(Debug)]
+struct RobotsMetrics {
+    fetches: IntCounterVec,
+    fetch_duration: Histogram,
+    entries: IntGaugeVec,
+    cache_bytes: IntGauge,
+    /// By [`Lookup`]: looked up once, because every request counts here.
+    lookups: [IntCounter; 3],
+    snapshot_swaps: IntCounter,
+    store_errors: IntCounterVec,
+}
+
+impl RobotsMetrics {
+    fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let lookups = counters(
+            registry,
+            "robots_lookups_total",
+            ROBOTS_LOOKUPS,
+            &["result"],
+        )?;
+        let metrics = Self {
+            fetches: counters(
+                registry,
+                "robots_fetches_total",
+                ROBOTS_FETCHES,
+                &["result"],
+            )?,
+            fetch_duration: histogram(
+                registry,
+                "robots_fetch_duration_seconds",
+                FETCH_DURATION,
+                REQUEST_SECONDS,
+            )?,
+            entries: gauges(registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
+            cache_bytes: gauge(registry, "robots_cache_bytes", ROBOTS_CACHE_BYTES)?,
+            lookups: [Lookup::Hit, Lookup::Miss, Lookup::Joined]
+                .map(|lookup| lookups.with_label_values(&[lookup.as_str()])),
+            snapshot_swaps: counter(registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
+            store_errors: counters(registry, "store_errors_total", STORE_ERRORS, &["operation"])?,
+        };
+        for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
+            metrics.fetches.with_label_values(&[result]);
+        }
+        for state in ["fresh", "stale", "unavailable", "unreachable"] {
+            metrics.entries.with_label_values(&[state]);
+        }
+        for operation in ["open", "read", "write"] {
+            metrics.store_errors.with_label_values(&[operation]);
+        }
+        Ok(metrics)
+    }
 }
 
 impl Metrics {
@@ -69,6 +121,12 @@ impl Metrics {
     /// Returns an error if two metrics have one name: a mistake in this file.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
+        let upstream_connections = gauges(
+            &registry,
+            "upstream_connections",
+            UPSTREAM_CONNECTIONS,
+            "reused",
+        )?;
         let metrics = Self {
             requests: counters(
                 &registry,
@@ -88,39 +146,17 @@ impl Metrics {
                 DECISION_DURATION,
                 DECISION_SECONDS,
             )?,
-            robots_fetches: counters(
-                &registry,
-                "robots_fetches_total",
-                ROBOTS_FETCHES,
-                &["result"],
-            )?,
-            robots_fetch_duration: histogram(
-                &registry,
-                "robots_fetch_duration_seconds",
-                FETCH_DURATION,
-                REQUEST_SECONDS,
-            )?,
-            robots_entries: gauges(&registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
-            robots_lookups: counters(
-                &registry,
-                "robots_lookups_total",
-                ROBOTS_LOOKUPS,
-                &["result"],
-            )?,
-            snapshot_swaps: counter(&registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
+            robots: RobotsMetrics::new(&registry)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
-            upstream_connections: gauges(
-                &registry,
-                "upstream_connections",
-                UPSTREAM_CONNECTIONS,
-                "reused",
-            )?,
+            upstream_connections_new: upstream_connections.with_label_values(&["false"]),
+            upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
                 LEAF_CERTIFICATES,
                 &["result"],
             )?,
+            organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
             registry,
         };
@@ -145,22 +181,10 @@ impl Metrics {
 
     /// Series of closed label sets exist from the start, so that a rate over the first event is right.
     fn start_at_zero(&self) {
-        for lookup in [Lookup::Hit, Lookup::Miss, Lookup::Joined] {
-            self.robots_lookups.with_label_values(&[lookup.as_str()]);
-        }
-        for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
-            self.robots_fetches.with_label_values(&[result]);
-        }
-        for state in ["fresh", "stale", "unavailable", "unreachable"] {
-            self.robots_entries.with_label_values(&[state]);
-        }
-        for reused in ["true", "false"] {
-            self.upstream_connections.with_label_values(&[reused]);
-        }
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
-        for outcome in ["forwarded", "refused", "failed"] {
+        for outcome in ["forwarded", "refused", "failed", "observed"] {
             self.request_duration.with_label_values(&[outcome]);
         }
     }
@@ -182,27 +206,41 @@ impl Metrics {
 
     /// Counts one fetch of robots.txt; `result` is one of the contract's four words.
     pub(crate) fn robots_fetch(&self, result: &str, took: Duration) {
-        self.robots_fetches.with_label_values(&[result]).inc();
-        self.robots_fetch_duration.observe(took.as_secs_f64());
+        self.robots.fetches.with_label_values(&[result]).inc();
+        self.robots.fetch_duration.observe(took.as_secs_f64());
     }
 
     /// Counts one look-up of an origin's robots.txt.
     pub(crate) fn robots_lookup(&self, lookup: Lookup) {
-        self.robots_lookups
-            .with_label_values(&[lookup.as_str()])
-            .inc();
+        self.robots.lookups[lookup as usize].inc();
     }
 
     /// Sets how many origins are in `state`: `fresh`, `stale`, `unavailable` or `unreachable`.
     pub(crate) fn robots_entries(&self, state: &str, count: usize) {
-        self.robots_entries
+        self.robots
+            .entries
             .with_label_values(&[state])
             .set(count.try_into().unwrap_or(i64::MAX));
     }
 
+    /// Sets the memory held by entries, in bytes.
+    pub(crate) fn robots_cache_bytes(&self, bytes: usize) {
+        self.robots
+            .cache_bytes
+            .set(bytes.try_into().unwrap_or(i64::MAX));
+    }
+
     /// Counts one origin's new snapshot.
     pub(crate) fn snapshot_swap(&self) {
-        self.snapshot_swaps.inc();
+        self.robots.snapshot_swaps.inc();
+    }
+
+    /// Counts a failure of the store: to `open`, `read` or `write`.
+    pub(crate) fn store_error(&self, operation: &str) {
+        self.robots
+            .store_errors
+            .with_label_values(&[operation])
+            .inc();
     }
 
     /// Counts a client's connection as open until the guard is dropped.
@@ -213,15 +251,31 @@ impl Metrics {
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        let reused = if reused { "true" } else { "false" };
-        let gauge = self.upstream_connections.with_label_values(&[reused]);
+        let gauge = if reused {
+            &self.upstream_connections_reused
+        } else {
+            &self.upstream_connections_new
+        };
         gauge.inc();
-        OpenConnection(gauge)
+        OpenConnection(gauge.clone())
     }
 
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
     pub(crate) fn leaf_certificate(&self, result: &str) {
         self.leaf_certificates.with_label_values(&[result]).inc();
+    }
+
+    /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
+    pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
+        self.organisation
+            .user_agent_mismatches
+            .with_label_values(&[crawler])
+            .inc();
+    }
+
+    /// Counts decisions that are missing in the log.
+    pub(crate) fn decisions_dropped(&self, count: u64) {
+        self.organisation.decisions_dropped.inc_by(count);
     }
 
     /// Counts a task that ended in a panic.
@@ -239,6 +293,27 @@ impl Metrics {
         let mut text = Vec::new();
         encoder.encode(&self.registry.gather(), &mut text)?;
         Ok((encoder.format_type().to_owned(), String::from_utf8(text)?))
+    }
+}
+
+/// What concerns the organisation more than the traffic.
+#[derive(Debug)]
+struct Organisation {
+    user_agent_mismatches: IntCounterVec,
+    decisions_dropped: IntCounter,
+}
+
+impl Organisation {
+    fn new(registry: &Registry) -> anyhow::Result<Self> {
+        Ok(Self {
+            user_agent_mismatches: counters(
+                registry,
+                "user_agent_mismatches_total",
+                USER_AGENT_MISMATCHES,
+                &["crawler"],
+            )?,
+            decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
+        })
     }
 }
 
@@ -260,11 +335,16 @@ const ROBOTS_FETCHES: &str = "Fetches of robots.txt by their access result (RFC 
 const FETCH_DURATION: &str = "One fetch of robots.txt, all redirects together.";
 const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
 const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests.";
+const ROBOTS_CACHE_BYTES: &str = "Memory held by robots.txt entries.";
+const STORE_ERRORS: &str = "Operations on the store in state.dir that failed.";
 const SNAPSHOT_SWAPS: &str = "Snapshots of an origin's rules that replaced what was there.";
 const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
+const USER_AGENT_MISMATCHES: &str =
+    "Requests of known crawlers whose User-Agent contains none of their tokens.";
+const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 
 fn histogram(

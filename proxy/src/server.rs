@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,17 +17,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_policy::lifecycle::Lifetimes;
 
-use crate::admin::Admin;
+use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::crawlers::{Crawler, Crawlers};
+use crate::crawlers::Crawlers;
+use crate::decisions::{Decisions, JournalOptions};
 use crate::egress::{self, Egress};
 use crate::flow::{self, Flow, Listener};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
-use crate::robots::{self, FetchOptions, HttpFetch, Robots};
+use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
@@ -47,7 +49,7 @@ pub fn run(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn serve(config: &Config) -> anyhow::Result<()> {
-    let _log = logging::start(config.log.format);
+    let _writing = logging::start(config.log.format);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
@@ -55,24 +57,31 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     let (listeners, admin_listener) = listen(config).await?;
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
-    let (flow, mut refresh) = build(config, &metrics, Arc::clone(&authority), own)?;
+    let decisions = Arc::new(Decisions::start(
+        journal(&config.log),
+        Arc::clone(&metrics),
+    )?);
+    let (flow, mut refresh) = build(config, &metrics, &decisions, Arc::clone(&authority), own)?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
+    let flow = Arc::new(flow);
     let listener = Arc::new(Listener {
-        flow: Arc::new(flow),
+        flow: Arc::clone(&flow),
         slots: Arc::new(Semaphore::new(config.proxy.max_connections)),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
     });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
-    let robots = listener.flow.robots.clone();
     let admin = Admin {
         metrics,
-        robots,
+        flow: Arc::clone(&flow),
+        decisions: Arc::clone(&decisions),
+        certificate_pem: authority.certificate_pem().into(),
+        proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
-    let mut admin = tokio::spawn(axum::serve(admin_listener, admin.router()).into_future());
+    let mut admin = tokio::spawn(axum::serve(admin_listener, admin::router(admin)).into_future());
     for bound in listeners {
         let listener = Arc::clone(&listener);
         tasks.spawn(async move { listener.run(bound).await });
@@ -87,6 +96,8 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
+    flow.robots.close().await;
+    decisions.close();
     ended
 }
 
@@ -106,6 +117,7 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
 fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
+    decisions: &Arc<Decisions>,
     authority: Arc<CertificateAuthority>,
     own_listeners: Vec<SocketAddr>,
 ) -> anyhow::Result<(Flow, tokio::task::JoinHandle<()>)> {
@@ -118,37 +130,38 @@ fn build(
     .context("reading the system's DNS configuration")?;
     let egress = Arc::new(egress);
     let tls = tls_config(&config.upstream)?;
-    let (robots, refresh) = start_robots(&config.robots, &egress, &tls, metrics);
+    let (robots, refresh) = start_robots(config, &egress, &tls, metrics)?;
     let upstream = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
         response_timeout: config.upstream.response_timeout,
         idle_connections: config.upstream.idle_connections,
     };
     let flow = Flow {
-        options: flow::Options {
-            name: config.proxy.name.clone(),
-            dialect: config.robots.dialect,
-            header_timeout: config.proxy.header_timeout,
-            idle_timeout: config.proxy.idle_timeout,
-        },
-        crawlers: crawlers(&config.crawlers),
+        settings: ArcSwap::from_pointee(flow::Settings {
+            configuration: 1,
+            options: flow::Options {
+                name: config.proxy.name.clone(),
+                header_timeout: config.proxy.header_timeout,
+                idle_timeout: config.proxy.idle_timeout,
+            },
+            crawlers: Crawlers::new(config.crawlers.clone()),
+            upstream: Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics))),
+        }),
         robots,
-        upstream: Upstream::new(upstream, egress, &tls, Arc::clone(metrics)),
         interceptor: Interceptor::new(authority)?,
+        decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
     };
     Ok((flow, refresh))
 }
 
-fn crawlers(configured: &[config::Crawler]) -> Crawlers {
-    let crawlers = configured.iter().map(|crawler| Crawler {
-        name: crawler.name.clone(),
-        tokens: crawler.tokens.clone(),
-        user_agent: crawler.matching.user_agent.clone(),
-        addresses: crawler.matching.addresses.clone(),
-        dialect: crawler.dialect,
-    });
-    Crawlers::new(crawlers.collect())
+fn journal(log: &config::Log) -> Option<JournalOptions> {
+    log.decisions.clone().map(|path| JournalOptions {
+        path,
+        max_size_bytes: log.decisions_max_size,
+        max_age: log.decisions_max_age,
+        keep: log.decisions_keep,
+    })
 }
 
 /// How origins' certificates are checked: by the system's roots and the configured ones.
@@ -321,12 +334,19 @@ fn fetch_options(robots: &config::Robots) -> FetchOptions {
 }
 
 fn start_robots(
-    robots: &config::Robots,
+    config: &Config,
     egress: &Arc<Egress>,
     tls: &ClientConfig,
     metrics: &Arc<Metrics>,
-) -> (Robots, tokio::task::JoinHandle<()>) {
+) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
     let clock = Clock::start();
+    let robots = &config.robots;
+    let store = Store::open(
+        &config.state.dir,
+        StoreOptions::default(),
+        clock,
+        Arc::clone(metrics),
+    )?;
     let options = robots::Options {
         lifetimes: Lifetimes {
             max_age: robots.max_age,
@@ -334,9 +354,11 @@ fn start_robots(
             error_ttl: robots.error_ttl,
             ..Lifetimes::default()
         },
-        fetch_timeout: robots::FetchTimeout(robots.fetch_timeout),
+        fetch_timeout: robots.fetch_timeout,
+        memory: robots.memory,
         ..robots::Options::default()
     };
     let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch_options(robots), clock);
-    Robots::start(fetch, &options, clock, Arc::clone(metrics))
+    let metrics = Arc::clone(metrics);
+    Ok(Robots::start(fetch, store, &options, clock, metrics))
 }

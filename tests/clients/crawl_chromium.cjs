@@ -8,19 +8,26 @@ const { readFileSync } = require("node:fs");
 const { chromium } = require("playwright-core");
 
 const asks = readFileSync(0, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
-const byAgent = Map.groupBy ? Map.groupBy(asks, (ask) => ask.user_agent) : new Map();
-if (!Map.groupBy) {
-  for (const ask of asks) byAgent.set(ask.user_agent, [...(byAgent.get(ask.user_agent) ?? []), ask]);
-}
 
-async function lane(context, queue) {
+// Whole hosts go to one page: going from site to site costs the browser a process.
+const hosts = new Map();
+for (const ask of asks) {
+  const { host } = new URL(ask.url);
+  hosts.set(host, [...(hosts.get(host) ?? []), ask]);
+}
+const queue = [...hosts.values()];
+
+async function lane(context) {
   const page = await context.newPage();
-  for (let ask = queue.shift(); ask; ask = queue.shift()) {
-    const answer = await page.goto(ask.url, { waitUntil: "commit" });
-    const upgraded = new URL(answer.url()).protocol !== new URL(ask.url).protocol;
-    console.log(JSON.stringify({ url: ask.url, status: answer.status(), upgraded }));
+  const devtools = await context.newCDPSession(page);
+  for (let host = queue.shift(); host; host = queue.shift()) {
+    await devtools.send("Emulation.setUserAgentOverride", { userAgent: host[0].user_agent });
+    for (const ask of host) {
+      const answer = await page.goto(ask.url, { waitUntil: "commit" });
+      const upgraded = new URL(answer.url()).protocol !== new URL(ask.url).protocol;
+      console.log(JSON.stringify({ url: ask.url, status: answer.status(), upgraded }));
+    }
   }
-  await page.close();
 }
 
 (async () => {
@@ -38,10 +45,7 @@ async function lane(context, queue) {
       "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
     ],
   });
-  for (const [userAgent, queue] of byAgent) {
-    const context = await browser.newContext({ userAgent });
-    await Promise.all([lane(context, queue), lane(context, queue), lane(context, queue), lane(context, queue)]);
-    await context.close();
-  }
+  const context = await browser.newContext();
+  await Promise.all([lane(context), lane(context), lane(context)]);
   await browser.close();
 })();

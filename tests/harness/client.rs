@@ -176,7 +176,7 @@ impl Wire {
     pub fn counted_body(&mut self, head: &mut Response) -> io::Result<Counted> {
         let mut counted = Counted::default();
         response::read_body(head, false, &mut self.stream, &mut self.buffer, |piece| {
-            counted.add(piece)
+            counted.add(piece);
         })?;
         Ok(counted)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// What is said about a name.
@@ -52,6 +52,12 @@ impl NameServer {
             }
         });
         server
+    }
+
+    /// The one name server of all tests that need none: it knows no name.
+    pub fn without_names() -> &'static Self {
+        static SERVER: OnceLock<NameServer> = OnceLock::new();
+        SERVER.get_or_init(Self::start)
     }
 
     /// Changes what is said about `name` from now on.

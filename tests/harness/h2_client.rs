@@ -63,9 +63,12 @@ impl H2Client {
     /// Sends one request, its body in one piece, and waits for the whole answer.
     #[track_caller]
     pub fn exchange(&self, ask: &Ask) -> Response {
-        runtime()
-            .block_on(exchange(self.send.clone(), ask))
-            .expect("the exchange ends well")
+        self.try_exchange(ask).expect("the exchange ends well")
+    }
+
+    /// As `exchange`, for answers that may break off.
+    pub fn try_exchange(&self, ask: &Ask) -> Result<Response, h2::Error> {
+        runtime().block_on(exchange(self.send.clone(), ask))
     }
 
     /// Sends all requests before it reads any answer; answers come back in the order of the requests.

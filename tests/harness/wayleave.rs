@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 use super::client::{Ask, Wire};
+use super::dns::NameServer;
 use super::response::Response;
 use super::tls::Authority;
 use super::{H2Client, Origin, eventually};
@@ -41,7 +42,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Free ports, state in `dir`, dialling of 127.0.0.1 only, and the test CA as a further root.
+    /// Free ports, state in `dir`, dialling of 127.0.0.1 only, and the test CA as a further root. Names without an override do not
+    /// exist, so that nothing a client does by itself leaves the machine.
     fn new(dir: &Path) -> Self {
         let roots = dir.join("origins.pem");
         std::fs::write(&roots, &Authority::trusted().pem)
@@ -54,6 +56,10 @@ impl Settings {
             .set("proxy.listen", r#"["127.0.0.1:0"]"#)
             .set("admin.listen", r#""127.0.0.1:0""#)
             .set("state.dir", &format!("{:?}", dir.join("state")))
+            .set(
+                "dns.servers",
+                &format!("[\"{}\"]", NameServer::without_names().address),
+            )
             .set("upstream.allow_private", r#"["127.0.0.1/32"]"#)
             .set("upstream.extra_roots", &format!("[{roots:?}]"))
     }
@@ -64,7 +70,7 @@ impl Settings {
     }
 
     /// Maps `host` or `host:port` (also `*.suffix`) to an address.
-    pub fn resolve(self, host: &str, to: impl ToString) -> Self {
+    pub fn resolve(self, host: &str, to: SocketAddr) -> Self {
         let to = to.to_string();
         self.set(&format!("dns.overrides.{host:?}"), &format!("{to:?}"))
     }
@@ -181,10 +187,6 @@ impl Wayleave {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
-    }
-
-    pub fn config_file(&self) -> PathBuf {
-        self.dir.path().join("config.toml")
     }
 
     pub fn ca_file(&self) -> PathBuf {

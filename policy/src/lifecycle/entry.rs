@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::outcome::{Ending, Facts, FetchErrorKind, FetchOutcome, FetchResult, Validators};
+use super::outcome::{Ending, Facts, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
+use crate::Origin;
 
 /// What one origin last said, and whether it could be reached since. This is what is worth keeping over a restart; all
 /// else follows from it.
@@ -46,10 +47,13 @@ impl Entry {
         }
     }
 
-    /// What to ask with whether the answer still holds.
+    /// What to fetch to learn more.
     #[must_use]
-    pub fn validators(&self) -> Option<Validators> {
-        self.answer.as_ref()?.validators()
+    pub fn request(&self, origin: &Origin) -> FetchRequest {
+        FetchRequest {
+            origin: origin.clone(),
+            validators: self.answer.as_ref().and_then(|answer| answer.validators()),
+        }
     }
 
     /// Whether both answers have one body, so that what was compiled from it holds for both.

@@ -16,9 +16,9 @@ pub struct Lifetimes {
     /// An answer is fresh at most this long, and this long if the origin does not say. Default: 24 h,
     /// the most RFC 9309 §2.4 lets a cached version be used.
     pub max_age: Duration,
-    /// An answer that is no longer fresh goes on to decide this long while the origin is unreachable;
-    /// after as long without any answer, an unreachable origin counts as unavailable. Default: 30 days,
-    /// the example of RFC 9309 §2.3.1.4.
+    /// An answer goes on to decide until it is this old while the origin is unreachable; after as long
+    /// without any answer, an unreachable origin counts as unavailable. Default: 30 days, the example of
+    /// RFC 9309 §2.3.1.4.
     pub max_stale: Duration,
     /// The first failure is believed this long; each further one twice as long. Default: 60 s.
     pub error_ttl: Duration,

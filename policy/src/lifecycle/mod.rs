@@ -4,6 +4,9 @@
 //! happen next. Facts and their interpretation are apart: an [`Entry`] keeps what came over the wire, a [`Snapshot`]
 //! what follows from it, and the dialect of the crawler that asks is applied last, by [`decide`](crate::decide).
 //!
+//! Neither lives here: of millions of origins the entries are on disk and the snapshots where requests read them. They
+//! go in as arguments, and the cache keeps only what is under way and what is due.
+//!
 //! | an entry is | then | it becomes | and |
 //! | --- | --- | --- | --- |
 //! | absent | wanted | fetching | whoever wants it waits |
@@ -28,9 +31,9 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::Origin;
 pub use entry::{Entry, Failing};
@@ -41,39 +44,27 @@ pub use outcome::{
 };
 pub use snapshot::{Snapshot, State, Use};
 
-/// All entries, and what should happen to them next. Starts no fetch itself: it says which to start, at most one per
-/// origin at a time.
+/// What happens next to every origin's entry. Starts no fetch itself: it says which to start, at most one per origin at
+/// a time.
 #[derive(Debug, Default)]
 pub struct Cache {
     lifetimes: Lifetimes,
-    slots: HashMap<Origin, Slot>,
-    due: BTreeSet<(SystemTime, Origin)>,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
-    known: Option<Known>,
-    is_fetching: bool,
-    due_at: Option<SystemTime>,
-}
-
-#[derive(Clone, Debug)]
-struct Known {
-    entry: Arc<Entry>,
-    snapshot: Arc<Snapshot>,
+    under_way: HashSet<Origin>,
+    /// By whole seconds since the epoch. An origin may stand here more than once; what its snapshot says counts.
+    due: BTreeMap<u64, Vec<Origin>>,
 }
 
 /// What is to be done now, see [`Cache::due`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Start these fetches.
-    pub refetch: Vec<FetchRequest>,
-    /// These were of no more use, and are gone.
+    /// Start to fetch these.
+    pub refetch: Vec<Origin>,
+    /// These are of no more use.
     pub forgotten: Vec<Origin>,
 }
 
 impl Cache {
-    /// An empty cache.
+    /// A cache in which nothing is known.
     #[must_use]
     pub fn new(lifetimes: Lifetimes) -> Self {
         Self {
@@ -82,160 +73,122 @@ impl Cache {
         }
     }
 
-    /// Someone needs the origin's robots.txt: starts a fetch if what is known may not be gone by at `now`, or if another
-    /// attempt is due, unless one is under way.
-    pub fn wanted(&mut self, origin: &Origin, now: SystemTime) -> Option<FetchRequest> {
-        let slot = self.slots.get(origin);
-        let known = slot.and_then(|slot| slot.known.as_ref());
-        match known.map(|known| known.snapshot.usable(now)) {
-            Some(Use::AtOnce) => None,
-            _ => self.refetch(origin),
+    /// Someone needs the origin's robots.txt, of which `known` is known: whether to start a fetch, because that may not
+    /// be gone by at `now` or another attempt is due, and none is under way.
+    pub fn wanted(&mut self, origin: &Origin, known: Option<&Snapshot>, now: SystemTime) -> bool {
+        match known.map(|known| known.usable(now)) {
+            Some(Use::AtOnce) => false,
+            _ => self.start(origin),
         }
     }
 
-    /// Starts a fetch whatever is known, unless one is under way.
-    pub fn refetch(&mut self, origin: &Origin) -> Option<FetchRequest> {
-        let slot = self.slots.entry(origin.clone()).or_default();
-        if std::mem::replace(&mut slot.is_fetching, true) {
-            return None;
-        }
-        let known = slot.known.as_ref();
-        Some(FetchRequest {
-            origin: origin.clone(),
-            validators: known.and_then(|known| known.entry.validators()),
-        })
+    /// Whether to start a fetch, whatever is known: there is none under way. From now on there is.
+    pub fn start(&mut self, origin: &Origin) -> bool {
+        self.under_way.insert(origin.clone())
     }
 
-    /// A fetch ended at `now`. Returns what is known from now on.
+    /// The fetch that was under way turned out not to be needed.
+    pub fn stop(&mut self, origin: &Origin) {
+        self.under_way.remove(origin);
+    }
+
+    /// A fetch ended at `now`; `before` is the entry it started from and `known` what is gone by so far. Returns the
+    /// entry to keep and the snapshot to go by from now on.
     pub fn fetched(
         &mut self,
         origin: &Origin,
+        before: &Entry,
+        known: Option<&Snapshot>,
         outcome: FetchOutcome,
         now: SystemTime,
-    ) -> Arc<Snapshot> {
-        let slot = self.slots.entry(origin.clone()).or_default();
-        slot.is_fetching = false;
-        let before = slot.known.take();
-        let entry = match &before {
-            Some(before) => before.entry.after(outcome, now),
-            None => Entry::default().after(outcome, now),
-        };
-        let parsed = before.filter(|before| before.entry.has_body_of(&entry));
-        self.know(origin, entry, parsed.map(|known| known.snapshot).as_deref())
-    }
-
-    /// What was known before a restart is known again. An entry that is known already stays.
-    pub fn restored(&mut self, origin: &Origin, entry: Entry) -> Arc<Snapshot> {
-        match self.snapshot(origin) {
-            Some(known) => known,
-            None => self.know(origin, entry, None),
+    ) -> (Entry, Snapshot) {
+        self.stop(origin);
+        let entry = before.after(outcome, now);
+        let is_compiled = |known: &&Snapshot| known.is_of(before) && before.has_body_of(&entry);
+        let compiled = known.filter(is_compiled);
+        let mut snapshot = Snapshot::of(origin, &entry, compiled, &self.lifetimes);
+        if let (Some(known), Some(_)) = (known, &entry.failing) {
+            snapshot = snapshot.with_newer_answer_of(known);
         }
+        self.schedule(origin, &snapshot);
+        (entry, snapshot)
     }
 
-    /// Takes `entry` for what is known; `parsed` has its answer compiled already.
-    fn know(&mut self, origin: &Origin, entry: Entry, parsed: Option<&Snapshot>) -> Arc<Snapshot> {
-        let snapshot = Arc::new(Snapshot::of(origin, &entry, parsed, &self.lifetimes));
-        let fetched_at = entry.answer.as_ref().map(|answer| answer.fetched_at);
-        let due_at = match (fetched_at, snapshot.fresh_until()) {
-            (Some(fetched_at), Some(fresh_until)) if entry.failing.is_none() => {
-                let lifetime = fresh_until.duration_since(fetched_at).unwrap_or_default();
-                fetched_at + self.lifetimes.refresh_after(origin, lifetime)
-            }
-            _ => snapshot.last_use(&self.lifetimes),
-        };
-        self.schedule(origin, due_at);
-        let slot = self.slots.entry(origin.clone()).or_default();
-        slot.known = Some(Known {
-            entry: Arc::new(entry),
-            snapshot: snapshot.clone(),
-        });
+    /// What follows from an entry that was kept.
+    pub fn restored(&mut self, origin: &Origin, entry: &Entry) -> Snapshot {
+        let snapshot = Snapshot::of(origin, entry, None, &self.lifetimes);
+        self.schedule(origin, &snapshot);
         snapshot
     }
 
-    fn schedule(&mut self, origin: &Origin, due_at: SystemTime) {
-        let slot = self.slots.entry(origin.clone()).or_default();
-        if let Some(before) = slot.due_at.replace(due_at) {
-            self.due.remove(&(before, origin.clone()));
-        }
-        self.due.insert((due_at, origin.clone()));
+    fn schedule(&mut self, origin: &Origin, snapshot: &Snapshot) {
+        let last_use = snapshot.last_use(&self.lifetimes);
+        let refresh_at = snapshot.refresh_at(origin, &self.lifetimes);
+        self.remind(origin, refresh_at.unwrap_or(last_use));
     }
 
-    /// What is to be done at `now`. Entries that are in use are fetched before they turn stale; entries that are not
-    /// are left to turn stale, and forgotten when they could not be used any more. `in_use` is asked once per entry that
-    /// comes up: whether it was used since it was last published.
-    pub fn due(&mut self, now: SystemTime, mut in_use: impl FnMut(&Origin) -> bool) -> Due {
+    fn remind(&mut self, origin: &Origin, at: SystemTime) {
+        let since_epoch = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let second = since_epoch.as_secs() + u64::from(since_epoch.subsec_nanos() > 0);
+        self.due.entry(second).or_default().push(origin.clone());
+    }
+
+    /// What is to be done at `now`. Entries in use are fetched before they turn stale; entries not in use are left to
+    /// turn stale, and are of no more use when they cannot be gone by any more. `look` tells what is known of an origin
+    /// and whether it was used since that was published; `None` if nothing is known of it any more.
+    pub fn due(
+        &mut self,
+        now: SystemTime,
+        mut look: impl FnMut(&Origin) -> Option<(Arc<Snapshot>, bool)>,
+    ) -> Due {
         let mut due = Due::default();
         while self.next_due().is_some_and(|at| at <= now) {
-            let Some((_, origin)) = self.due.pop_first() else {
+            let Some((_, origins)) = self.due.pop_first() else {
                 break;
             };
-            let Some(slot) = self.slots.get_mut(&origin) else {
-                continue;
-            };
-            slot.due_at = None;
-            let Some(known) = slot.known.as_ref() else {
-                continue;
-            };
-            let last_use = known.snapshot.last_use(&self.lifetimes);
-            if slot.is_fetching {
-                continue;
-            } else if in_use(&origin) {
-                due.refetch.extend(self.refetch(&origin));
-            } else if now >= last_use {
-                self.slots.remove(&origin);
-                due.forgotten.push(origin);
-            } else {
-                self.schedule(&origin, last_use);
+            for origin in origins {
+                if let Some((known, is_in_use)) = look(&origin) {
+                    self.consider(origin, &known, is_in_use, now, &mut due);
+                }
             }
         }
         due
     }
 
+    fn consider(
+        &mut self,
+        origin: Origin,
+        known: &Snapshot,
+        is_in_use: bool,
+        now: SystemTime,
+        due: &mut Due,
+    ) {
+        let last_use = known.last_use(&self.lifetimes);
+        let refresh_at = known.refresh_at(&origin, &self.lifetimes);
+        if self.is_under_way(&origin) || refresh_at.unwrap_or(last_use) > now {
+            // It is scheduled when the fetch ends, or was when it was published.
+        } else if is_in_use {
+            self.start(&origin);
+            due.refetch.push(origin);
+        } else if last_use <= now {
+            due.forgotten.push(origin);
+        } else {
+            self.remind(&origin, last_use);
+        }
+    }
+
     /// When to ask [`due`](Self::due) again.
     #[must_use]
     pub fn next_due(&self) -> Option<SystemTime> {
-        self.due.first().map(|(at, _)| *at)
-    }
-
-    /// Forgets what is known of an origin; whether there was anything. A fetch under way goes on.
-    pub fn forget(&mut self, origin: &Origin) -> bool {
-        let Some(slot) = self.slots.get_mut(origin) else {
-            return false;
-        };
-        if let Some(due_at) = slot.due_at.take() {
-            self.due.remove(&(due_at, origin.clone()));
-        }
-        let was_known = slot.known.take().is_some();
-        if !slot.is_fetching {
-            self.slots.remove(origin);
-        }
-        was_known
-    }
-
-    /// What is known of an origin, compiled.
-    #[must_use]
-    pub fn snapshot(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
-        let known = self.slots.get(origin)?.known.as_ref()?;
-        Some(known.snapshot.clone())
-    }
-
-    /// What is known of an origin, as facts.
-    #[must_use]
-    pub fn entry(&self, origin: &Origin) -> Option<Arc<Entry>> {
-        let known = self.slots.get(origin)?.known.as_ref()?;
-        Some(known.entry.clone())
+        let (second, _) = self.due.first_key_value()?;
+        Some(SystemTime::UNIX_EPOCH + Duration::from_secs(*second))
     }
 
     /// Whether a fetch is under way.
     #[must_use]
-    pub fn is_fetching(&self, origin: &Origin) -> bool {
-        self.slots.get(origin).is_some_and(|slot| slot.is_fetching)
-    }
-
-    /// Every origin of which something is known, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Origin, &Arc<Snapshot>)> {
-        self.slots
-            .iter()
-            .filter_map(|(origin, slot)| Some((origin, &slot.known.as_ref()?.snapshot)))
+    pub fn is_under_way(&self, origin: &Origin) -> bool {
+        self.under_way.contains(origin)
     }
 }

@@ -5,14 +5,15 @@ use std::time::{Duration, SystemTime};
 use super::entry::{Entry, Failing};
 use super::lifetime::Lifetimes;
 use super::outcome::{Facts, FetchErrorKind};
-use crate::{AccessResult, Origin};
+use crate::{AccessResult, Origin, RobotsTxt};
 
 /// What is known of one origin's robots.txt: its last answer with the compiled rules, and whether the origin could be
 /// reached since. Times go in as arguments; nothing here changes.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     answer: Option<Answer>,
-    failure: Option<Failure>,
+    /// Apart, because most origins have none.
+    failure: Option<Box<Failure>>,
 }
 
 /// The last thing the origin said.
@@ -46,7 +47,7 @@ impl Answer {
             access,
             fetched_at,
             fresh_until,
-            usable_until: fresh_until.after(lifetimes.max_stale),
+            usable_until: fetched_at.after(fresh_for.max(lifetimes.max_stale)),
         }
     }
 }
@@ -168,8 +169,35 @@ impl Snapshot {
         let failure = entry
             .failing
             .as_ref()
-            .map(|failing| Failure::new(origin, failing, answer.as_ref(), lifetimes));
+            .map(|failing| Box::new(Failure::new(origin, failing, answer.as_ref(), lifetimes)));
         Self { answer, failure }
+    }
+
+    /// Whether the answer is that of `entry`.
+    pub(super) fn is_of(&self, entry: &Entry) -> bool {
+        let facts = entry.answer.as_ref();
+        let fetched_at = facts.map(|facts| Moment::from(facts.fetched_at));
+        self.answer.as_ref().map(|answer| answer.fetched_at) == fetched_at
+    }
+
+    /// The same with `known`'s answer if that is newer: an entry that could not be kept is not lost while someone still
+    /// goes by it.
+    pub(super) fn with_newer_answer_of(mut self, known: &Self) -> Self {
+        let fetched_at = |snapshot: &Self| snapshot.answer.as_ref().map(|answer| answer.fetched_at);
+        if fetched_at(known) > fetched_at(&self) {
+            self.answer.clone_from(&known.answer);
+        }
+        self
+    }
+
+    /// When to fetch again what is in use; `None` while the origin is unreachable, when requests say when.
+    pub(super) fn refresh_at(&self, origin: &Origin, lifetimes: &Lifetimes) -> Option<SystemTime> {
+        let (Some(answer), None) = (&self.answer, &self.failure) else {
+            return None;
+        };
+        let lifetime = answer.fetched_at.until(answer.fresh_until);
+        let after = lifetimes.refresh_after(origin, lifetime);
+        Some(answer.fetched_at.after(after).into())
     }
 
     /// What the origin's robots.txt is taken to say at `now`. The dialect of who asks is applied by
@@ -245,6 +273,20 @@ impl Snapshot {
         let given_up_until = failure.map(|failure| failure.given_up_at.after(lifetimes.max_stale));
         let last = usable_until.max(given_up_until);
         last.map_or(SystemTime::UNIX_EPOCH, SystemTime::from)
+    }
+
+    /// Roughly what it holds in memory beside itself: mostly the compiled rules.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let rules = match self.answer.as_ref().map(|answer| &answer.access) {
+            Some(AccessResult::Successful(robots)) => size_of::<RobotsTxt>() + robots.heap_bytes(),
+            _ => 0,
+        };
+        let failure = self
+            .failure
+            .as_ref()
+            .map_or(0, |failure| size_of_val(&**failure));
+        rules + failure
     }
 
     /// When the last answer came or was confirmed.

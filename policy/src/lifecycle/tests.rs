@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
@@ -89,8 +90,55 @@ const ALLOWED: [&str; 5] = ["++"; 5];
 const DISALLOWED: [&str; 5] = ["--"; 5];
 const ALLOWED_BUT_KOSTER: [&str; 5] = ["++", "++", "--", "++", "--"];
 
+/// A cache with everything around it that keeps entries and publishes snapshots.
+#[derive(Default)]
+struct World {
+    cache: Cache,
+    kept: HashMap<Origin, (Entry, Arc<Snapshot>)>,
+}
+
+impl World {
+    fn snapshot(&self, host: &Origin) -> Option<Arc<Snapshot>> {
+        Some(self.kept.get(host)?.1.clone())
+    }
+
+    fn entry(&self, host: &Origin) -> Entry {
+        self.kept
+            .get(host)
+            .map(|kept| kept.0.clone())
+            .unwrap_or_default()
+    }
+
+    fn wanted(&mut self, host: &Origin, now: SystemTime) -> Option<FetchRequest> {
+        let known = self.snapshot(host);
+        let starts = self.cache.wanted(host, known.as_deref(), now);
+        starts.then(|| self.entry(host).request(host))
+    }
+
+    fn fetched(&mut self, host: &Origin, outcome: FetchOutcome, now: SystemTime) -> Arc<Snapshot> {
+        let (before, known) = (self.entry(host), self.snapshot(host));
+        let (entry, snapshot) = self
+            .cache
+            .fetched(host, &before, known.as_deref(), outcome, now);
+        let snapshot = Arc::new(snapshot);
+        self.kept.insert(host.clone(), (entry, snapshot.clone()));
+        snapshot
+    }
+
+    fn due(&mut self, now: SystemTime, is_in_use: bool) -> Due {
+        let kept = &self.kept;
+        let due = self
+            .cache
+            .due(now, |host| Some((kept.get(host)?.1.clone(), is_in_use)));
+        for host in &due.forgotten {
+            self.kept.remove(host);
+        }
+        due
+    }
+}
+
 fn run(name: &str, steps: Vec<Step>) {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     for (seconds, event, expected) in steps {
         let now = at(seconds);
@@ -101,7 +149,7 @@ fn run(name: &str, steps: Vec<Step>) {
                 cache.fetched(&host, outcome, now);
             }
             DueEvent(in_use, starts) => {
-                let due = cache.due(now, |_| in_use);
+                let due = cache.due(now, in_use);
                 assert_eq!(!due.refetch.is_empty(), starts, "{step}");
             }
             Nothing => {}
@@ -194,12 +242,12 @@ fn an_answer_not_in_use_turns_stale_and_is_at_last_forgotten() {
             (DAY - HOUR, DueEvent(false, false), fresh()),
             (2 * DAY, DueEvent(false, false), stale(Use::AfterRefetch)),
             (
-                31 * DAY - 1,
+                30 * DAY - 1,
                 DueEvent(false, false),
                 stale(Use::AfterRefetch),
             ),
-            (31 * DAY, DueEvent(false, false), None),
-            (31 * DAY, Wanted(true), None),
+            (30 * DAY, DueEvent(false, false), None),
+            (30 * DAY, Wanted(true), None),
         ],
     );
 }
@@ -218,8 +266,8 @@ fn a_stale_answer_decides_while_the_origin_is_unreachable() {
             (DAY + 90, Wanted(true), stale(Use::AtOnceAndRefetch)),
             (DAY + 90, Fetched(timeout()), stale(Use::AtOnce)),
             (DAY + 180, Wanted(false), stale(Use::AtOnce)),
-            (31 * DAY - 1, Wanted(true), stale(Use::AtOnceAndRefetch)),
-            (31 * DAY, Nothing, unreachable(Use::AfterRefetch)),
+            (30 * DAY - 1, Wanted(true), stale(Use::AtOnceAndRefetch)),
+            (30 * DAY, Nothing, unreachable(Use::AfterRefetch)),
             (31 * DAY, Fetched(timeout()), unreachable(Use::AtOnce)),
             (
                 31 * DAY + HOUR,
@@ -284,8 +332,8 @@ fn without_any_copy_for_thirty_days_an_origin_counts_as_unavailable() {
             (0, Fetched(status(200)), fresh()),
             (DAY, Wanted(true), stale(Use::AfterRefetch)),
             (DAY, Fetched(timeout()), stale(Use::AtOnce)),
-            (61 * DAY - 1, Nothing, unreachable(Use::AfterRefetch)),
-            (61 * DAY, Nothing, given_up),
+            (60 * DAY - 1, Nothing, unreachable(Use::AfterRefetch)),
+            (60 * DAY, Nothing, given_up),
         ],
     );
 }
@@ -348,14 +396,14 @@ fn an_unavailable_answer_lives_and_serves_like_rules() {
             (DAY - 1, Wanted(false), none(Use::AtOnce)),
             (DAY, Wanted(true), none(Use::AfterRefetch)),
             (DAY, Fetched(timeout()), none(Use::AtOnce)),
-            (31 * DAY, Nothing, unreachable(Use::AfterRefetch)),
+            (30 * DAY, Nothing, unreachable(Use::AfterRefetch)),
         ],
     );
 }
 
 #[test]
 fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
     let first = cache.fetched(&host, tagged(RULES), at(0));
@@ -377,8 +425,7 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
         panic!("both have rules");
     };
     assert!(Arc::ptr_eq(before, after), "the body was parsed again");
-    let answer = cache.entry(&host).and_then(|entry| entry.answer.clone());
-    let answer = answer.expect("an answer");
+    let answer = cache.entry(&host).answer.expect("an answer");
     assert_eq!(answer.outcome.status(), Some(200));
     assert_eq!(
         answer.validators().expect("kept").etag.as_deref(),
@@ -388,7 +435,7 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
 
 #[test]
 fn a_304_ends_unreachability() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
     cache.fetched(&host, tagged(RULES), at(0));
@@ -404,13 +451,13 @@ fn a_304_ends_unreachability() {
 
 #[test]
 fn a_304_for_a_forgotten_copy_is_a_failure() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
     cache.fetched(&host, tagged(RULES), at(0));
     cache.wanted(&host, at(DAY));
-    assert!(cache.forget(&host));
-    assert!(cache.is_fetching(&host), "the fetch goes on");
+    cache.kept.remove(&host);
+    assert!(cache.cache.is_under_way(&host), "the fetch goes on");
     assert_eq!(cache.wanted(&host, at(DAY)), None);
     let not_modified = ending(Ending::NotModified(Fields::default()));
     let snapshot = cache.fetched(&host, not_modified, at(DAY));
@@ -420,22 +467,22 @@ fn a_304_for_a_forgotten_copy_is_a_failure() {
 
 #[test]
 fn new_rules_replace_old_ones() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
     let old = cache.fetched(&host, status(200), at(0));
-    cache.refetch(&host).expect("none under way");
+    assert!(cache.cache.start(&host));
     let new = cache.fetched(&host, response(200, OTHER_RULES, Fields::default()), at(5));
     assert_eq!(verdicts(old.access(at(6)), Dialect::Rfc9309), "+-");
     assert_eq!(verdicts(new.access(at(6)), Dialect::Rfc9309), "--");
-    cache.refetch(&host).expect("none under way");
+    assert!(cache.cache.start(&host));
     let gone = cache.fetched(&host, status(404), at(7));
     assert_eq!(verdicts(gone.access(at(8)), Dialect::Rfc9309), "++");
 }
 
 #[test]
 fn rules_that_come_with_a_status_of_failure_do_not_count() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(0));
     let snapshot = cache.fetched(&host, response(500, b"", Fields::default()), at(0));
@@ -446,7 +493,7 @@ fn rules_that_come_with_a_status_of_failure_do_not_count() {
 
 #[test]
 fn retry_after_holds_the_next_attempt_back() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     let fields = Fields {
         retry_at: Some(at(1000)),
@@ -462,7 +509,7 @@ fn retry_after_holds_the_next_attempt_back() {
 
 #[test]
 fn failures_in_a_row_are_counted_from_the_first() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     for (round, seconds) in [(1, 0), (2, 100), (3, 400)] {
         assert!(cache.wanted(&host, at(seconds)).is_some(), "{round}");
@@ -474,38 +521,56 @@ fn failures_in_a_row_are_counted_from_the_first() {
 
 #[test]
 fn what_was_known_before_a_restart_is_known_again() {
-    let mut before = Cache::new(Lifetimes::default());
+    let mut before = World::default();
     let host = origin();
     before.wanted(&host, at(0));
     before.fetched(&host, timeout(), at(0));
-    let entry = before.entry(&host).expect("known");
 
     let mut after = Cache::new(Lifetimes::default());
-    let snapshot = after.restored(&host, (*entry).clone());
+    assert!(after.wanted(&host, None, at(30)));
+    let snapshot = after.restored(&host, &before.entry(&host));
+    after.stop(&host);
     assert_eq!(snapshot.unreachable_since(), Some(at(0)));
-    assert_eq!(
-        snapshot.retry_at(),
-        before.snapshot(&host).and_then(|s| s.retry_at())
+    let known = before.snapshot(&host).expect("known");
+    assert_eq!(snapshot.retry_at(), known.retry_at());
+    assert!(
+        !after.wanted(&host, Some(&snapshot), at(30)),
+        "the back-off goes on"
     );
-    assert_eq!(after.wanted(&host, at(30)), None, "the back-off goes on");
     assert_eq!(snapshot.state(at(30 * DAY - 1)), State::Unreachable);
     assert_eq!(
         verdicts(snapshot.access(at(30 * DAY)), Dialect::Rfc9309),
         "++"
     );
+}
 
-    let stranger = Entry::default().after(status(200), at(60));
-    let kept = after.restored(&host, stranger);
+#[test]
+fn an_answer_that_could_not_be_kept_still_decides() {
+    let mut cache = Cache::default();
+    let host = origin();
+    cache.start(&host);
+    let (_, known) = cache.fetched(&host, &Entry::default(), None, status(200), at(0));
+    cache.start(&host);
+    let lost = Entry::default();
+    let (entry, snapshot) = cache.fetched(&host, &lost, Some(&known), timeout(), at(DAY));
+    assert_eq!(entry.answer, None);
+    assert_eq!(snapshot.state(at(DAY)), State::Stale);
+
+    cache.start(&host);
+    let older = Entry::default().after(response(200, OTHER_RULES, Fields::default()), at(5));
+    let not_modified = ending(Ending::NotModified(Fields::default()));
+    let (_, snapshot) = cache.fetched(&host, &older, Some(&known), not_modified, at(DAY));
+    let access = snapshot.access(at(DAY));
     assert_eq!(
-        kept.state(at(60)),
-        State::Unreachable,
-        "what is known stays"
+        verdicts(access, Dialect::Rfc9309),
+        "--",
+        "what was confirmed is the older entry"
     );
 }
 
 #[test]
 fn a_clock_set_back_makes_nothing_fresh_for_longer() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(10 * DAY));
     cache.fetched(&host, status(200), at(10 * DAY));
@@ -525,12 +590,12 @@ fn a_clock_set_back_makes_nothing_fresh_for_longer() {
         Use::AtOnceAndRefetch,
         "the back-off is not of this time"
     );
-    assert_eq!(cache.due(at(0), |_| true), Due::default());
+    assert_eq!(cache.due(at(0), true), Due::default());
 }
 
 #[test]
 fn a_clock_set_back_does_not_prolong_a_back_off() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let host = origin();
     cache.wanted(&host, at(10 * DAY));
     cache.fetched(&host, timeout(), at(10 * DAY));
@@ -539,26 +604,36 @@ fn a_clock_set_back_does_not_prolong_a_back_off() {
 
 #[test]
 fn due_times_come_in_order_and_only_once() {
-    let mut cache = Cache::new(Lifetimes::default());
+    let mut cache = World::default();
     let hosts = ["a", "b", "c"].map(|name| {
         let host = Origin::parse(&format!("https://{name}.example")).expect("an origin");
         cache.wanted(&host, at(0));
         cache.fetched(&host, status(200), at(0));
         host
     });
-    let first = cache.next_due().expect("three are due");
+    let first = cache.cache.next_due().expect("three are due");
     assert!(first > at(DAY / 2) && first < at(DAY));
     assert_eq!(
-        cache.due(first - Duration::from_millis(1), |_| true),
+        cache.due(first - Duration::from_millis(1), true),
         Due::default()
     );
-    let due = cache.due(at(DAY), |_| true);
-    let mut refetched: Vec<_> = due.refetch.iter().map(|request| &request.origin).collect();
+    let mut refetched = cache.due(at(DAY), true).refetch;
     refetched.sort();
-    assert_eq!(refetched, hosts.iter().collect::<Vec<_>>());
-    assert_eq!(cache.due(at(DAY), |_| true), Due::default());
-    assert_eq!(cache.next_due(), None);
-    assert!(cache.forget(&hosts[0]) && !cache.forget(&hosts[0]));
+    assert_eq!(refetched, hosts);
+    assert_eq!(cache.due(at(DAY), true), Due::default());
+    assert_eq!(cache.cache.next_due(), None);
+}
+
+#[test]
+fn a_reminder_of_an_older_answer_is_passed_over() {
+    let mut cache = World::default();
+    let host = origin();
+    cache.wanted(&host, at(0));
+    cache.fetched(&host, status(200), at(0));
+    cache.cache.start(&host);
+    cache.fetched(&host, status(200), at(12 * HOUR));
+    assert_eq!(cache.due(at(DAY), true), Due::default());
+    assert_eq!(cache.due(at(DAY + 12 * HOUR), true).refetch, [host]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! The operators' listener: metrics and health.
+//! The operators' listener: metrics, health, decisions, and what clients need.
 
-use std::sync::Arc;
+mod clients;
+mod decisions;
+mod parts;
 
 use axum::Router;
 use axum::extract::State;
@@ -8,42 +10,41 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio_util::sync::CancellationToken;
 
-use crate::metrics::Metrics;
-use crate::robots::Robots;
+pub(crate) use self::parts::Admin;
 
-/// What the operators' listener shows.
-#[derive(Clone, Debug)]
-pub(crate) struct Admin {
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) robots: Robots,
-    /// Cancelled when the process was told to stop.
-    pub(crate) stopping: CancellationToken,
-}
-
-impl Admin {
-    /// The routes of the operators' listener.
-    pub(crate) fn router(self) -> Router {
-        Router::new()
-            .route("/livez", get(|| async { "ok\n" }))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics))
-            .with_state(self)
-    }
+/// The routes of the operators' listener.
+pub(crate) fn router(admin: Admin) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/ca.pem", get(clients::certificate))
+        .route("/proxy.pac", get(clients::proxy_auto_config))
+        .route("/v1/decision", get(decisions::preview))
+        .route("/v1/decisions", get(decisions::list))
+        .route("/v1/decisions/stream", get(decisions::stream))
+        .route("/v1/decisions/{id}", get(decisions::show))
+        .route("/v1/top", get(decisions::top))
+        .with_state(admin)
 }
 
 /// Served only once the listeners are open, so there is nothing to wait for but the end.
-async fn readyz(State(admin): State<Admin>) -> (StatusCode, &'static str) {
+///
+/// A store that fails does not stop the proxy, so it is ready all the same, but says so.
+async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     if admin.stopping.is_cancelled() {
-        (StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
-    } else {
-        (StatusCode::OK, "ready\n")
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
+    let body = match admin.flow.robots.store().fault() {
+        Some(fault) => format!("ready, but the store fails: {fault}\n"),
+        None => "ready\n".to_owned(),
+    };
+    (StatusCode::OK, body)
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
-    admin.robots.observe();
+    admin.flow.robots.observe();
     match admin.metrics.text() {
         Ok((content_type, text)) => ([(CONTENT_TYPE, content_type)], text).into_response(),
         Err(error) => {

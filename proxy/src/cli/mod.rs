@@ -6,9 +6,11 @@
 mod ca;
 mod check;
 mod config;
+mod decision;
 mod env;
 mod fetched;
 mod lint;
+mod operator;
 mod serve;
 mod source;
 mod terminal;
@@ -44,6 +46,8 @@ enum Command {
     /// Make the interception CA, or show its certificate
     #[command(subcommand)]
     Ca(ca::Command),
+    /// Say why a request was refused or forwarded, as a running proxy remembers it
+    Decision(decision::Arguments),
     /// Print what makes a client use the proxy, ready to paste or `eval`
     Env(env::Arguments),
 }
@@ -59,6 +63,7 @@ pub fn run() -> ExitCode {
         Command::Lint(arguments) => lint::run(&arguments, config),
         Command::Config(command) => config::run(command, config),
         Command::Ca(command) => ca::run(command, config),
+        Command::Decision(arguments) => decision::run(&arguments, config),
         Command::Env(arguments) => env::run(&arguments, config),
     }
 }

@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
-use wayleave_policy::{Dialect, ProductToken};
 
+use super::crawlers::{crawlers, others};
 use super::mistake::Mistake;
 use super::reader::{Reader, Section};
-use super::sections::{
-    Admin, Config, Crawler, Dns, Https, Log, LogFormat, Matching, Proxy, Robots, State, Upstream,
-};
+use super::sections::{Admin, Config, Dns, Https, Log, LogFormat, Proxy, Robots, State, Upstream};
 use super::value::{
-    Node, Parsed, address, boolean, checked, date, dns_server, duration, filled_list, integer,
-    list, network, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
+    Node, Parsed, address, boolean, checked, date, dialect, dns_server, duration, filled_list,
+    integer, list, network, one_of, path, pem_file, positive_duration, size, string, text, tried,
+    word,
 };
 use crate::egress::Override;
 
@@ -59,7 +58,7 @@ impl Config {
 }
 
 fn config(root: &mut Section<'_>) -> Config {
-    let proxy = root.section("proxy", proxy);
+    let (proxy, others) = root.section("proxy", |section| (proxy(section), others(section)));
     let admin = root.section("admin", |section| admin(section, &proxy.listen));
     // `https.ca_dir` and the dialect of crawlers rest on sections that the file may hold later: read those first.
     let state = root.section("state", state);
@@ -68,8 +67,8 @@ fn config(root: &mut Section<'_>) -> Config {
         https: root.section("https", |section| https(section, &state.dir)),
         upstream: root.section("upstream", upstream),
         dns: root.section("dns", dns),
-        crawlers: crawlers(root, robots.dialect),
-        log: root.section("log", log),
+        crawlers: crawlers(root, others, robots.dialect),
+        log: root.section("log", |section| log(section, &state.dir)),
         proxy,
         admin,
         robots,
@@ -83,7 +82,6 @@ fn config(root: &mut Section<'_>) -> Config {
 
 fn proxy(section: &mut Section<'_>) -> Proxy {
     let default = Proxy::default();
-    section.later("require_crawler", boolean, &false);
     Proxy {
         listen: section.value(
             "listen",
@@ -211,8 +209,6 @@ fn dns(section: &mut Section<'_>) -> Dns {
 
 fn robots(section: &mut Section<'_>) -> Robots {
     let default = Robots::default();
-    // The cache has no bound yet, so no other bound can be promised.
-    section.later("memory", size, &ByteSize::mib(256));
     let robots = Robots {
         dialect: section.value("dialect", dialect, default.dialect),
         user_agent: section.value("user_agent", checked(text, field_value), default.user_agent),
@@ -221,6 +217,7 @@ fn robots(section: &mut Section<'_>) -> Robots {
             .optional("max_redirects", integer(0, 20))
             .map_or(default.max_redirects, |value| value as usize),
         max_size: max_size(section, default.max_size),
+        memory: memory(section, default.memory),
         max_age: section.value(
             "max_age",
             checked(positive_duration, max_age),
@@ -269,6 +266,20 @@ fn max_size(section: &mut Section<'_>, default: usize) -> usize {
         .unwrap_or(default)
 }
 
+/// Enough for one whole robots.txt at least.
+fn memory(section: &mut Section<'_>, default: usize) -> usize {
+    let bound = |size: &ByteSize| {
+        if *size < ByteSize::mib(1) {
+            Err("is less than 1MiB".to_owned())
+        } else {
+            Ok(())
+        }
+    };
+    let size = section.optional("memory", checked(size, bound));
+    size.and_then(|size| usize::try_from(size.as_u64()).ok())
+        .unwrap_or(default)
+}
+
 fn max_age(value: &Duration) -> Result<(), String> {
     if *value > LONGEST_MAX_AGE {
         return Err(
@@ -288,97 +299,6 @@ fn state(section: &mut Section<'_>) -> State {
 fn store(section: &mut Section<'_>) {
     section.later("kind", word(&["embedded", "redis"]), &"embedded");
     section.later_if_given("url", text);
-}
-
-fn crawlers(root: &mut Section<'_>, dialect: Dialect) -> Vec<Crawler> {
-    let mut names: Vec<String> = Vec::new();
-    let mut catch_all = None;
-    root.tables("crawler", |section| {
-        let crawler = crawler(section, dialect);
-        if names.contains(&crawler.name) {
-            section.mistake(
-                "name",
-                format!("{:?} is the name of another crawler", crawler.name),
-            );
-        } else if section.is_sound("name") {
-            names.push(crawler.name.clone());
-        }
-        if let Some(name) = &catch_all {
-            section.mistake_of_table(format!(
-                "can never be used: {name:?} before it matches every request"
-            ));
-        } else if section.is_sound("match") && crawler.matching == Matching::default() {
-            catch_all = Some(crawler.name.clone());
-        }
-        crawler
-    })
-}
-
-fn crawler(section: &mut Section<'_>, robots_dialect: Dialect) -> Crawler {
-    section.later("mode", word(&["enforce", "observe"]), &"enforce");
-    section.later("user_agent_must_contain_token", boolean, &false);
-    let (matching, has_username) = section.section("match", matching);
-    let has_password = section
-        .later_if_given("password_hash", checked(text, argon2))
-        .is_some();
-    if has_password && !has_username {
-        section.mistake("password_hash", "needs match.username beside it");
-    }
-    if has_username && !section.has("password_hash") {
-        section.mistake(
-            "match",
-            "username needs password_hash beside it: anybody could claim the name",
-        );
-    }
-    Crawler {
-        name: section
-            .required("name", checked(text, label))
-            .unwrap_or_default(),
-        tokens: section
-            .required("tokens", filled_list(token))
-            .unwrap_or_default(),
-        matching,
-        dialect: section.value("dialect", dialect, robots_dialect),
-    }
-}
-
-/// Returns beside the conditions whether a user name is one of them.
-fn matching(section: &mut Section<'_>) -> (Matching, bool) {
-    section.later_if_given("username", text);
-    let matching = Matching {
-        user_agent: section.optional("user_agent", text),
-        addresses: section.value("addresses", filled_list(network), Vec::new()),
-    };
-    (matching, section.has("username"))
-}
-
-fn dialect(node: &Node<'_>) -> Parsed<Dialect> {
-    one_of(&Dialect::ALL.map(|dialect| (dialect.as_str(), dialect)))(node)
-}
-
-fn token(node: &Node<'_>) -> Parsed<ProductToken> {
-    tried(node, ProductToken::new)
-}
-
-fn label(name: &str) -> Result<(), String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if name == "asserted" {
-        Err("\"asserted\" is the label of requests that match no crawler".to_owned())
-    } else if name.len() <= 64 && name.bytes().all(is_plain) {
-        Ok(())
-    } else {
-        Err(format!(
-            "{name:?} is not 1 to 64 letters, digits, \"-\", \"_\" or \".\""
-        ))
-    }
-}
-
-fn argon2(hash: &str) -> Result<(), String> {
-    if hash.starts_with("$argon2id$") {
-        Ok(())
-    } else {
-        Err("is not an argon2id hash in PHC form ($argon2id$...)".to_owned())
-    }
 }
 
 fn rule(section: &mut Section<'_>) {
@@ -419,10 +339,32 @@ fn politeness(section: &mut Section<'_>) {
     section.later("max_concurrent_per_origin", integer(0, 1_000_000_000), &0);
 }
 
-fn log(section: &mut Section<'_>) -> Log {
+fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
     let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
-    section.later("decisions", string, &"");
+    let default = Log::default();
+    let at_least = |size: &ByteSize| match *size < ByteSize::kib(64) {
+        true => Err("is less than 64KiB".to_owned()),
+        false => Ok(()),
+    };
+    let max_size = section.optional("decisions_max_size", checked(size, at_least));
+    let decisions = section.value("decisions", optional_path, Some("decisions.jsonl".into()));
     Log {
-        format: section.value("format", one_of(&formats), Log::default().format),
+        format: section.value("format", one_of(&formats), default.format),
+        decisions: decisions.map(|file| state_dir.join(file)),
+        decisions_max_size: max_size.map_or(default.decisions_max_size, |size| size.as_u64()),
+        decisions_max_age: section.value(
+            "decisions_max_age",
+            positive_duration,
+            default.decisions_max_age,
+        ),
+        decisions_keep: section.value("decisions_keep", duration, default.decisions_keep),
+    }
+}
+
+/// A path, or none if it is empty.
+fn optional_path(node: &Node<'_>) -> Parsed<Option<PathBuf>> {
+    match string(node)? {
+        "" => Ok(None),
+        _ => path(node).map(Some),
     }
 }

@@ -1,7 +1,8 @@
 //! The configuration: a TOML file as written becomes a [`Config`] as used, or every mistake in it.
 //!
 //! ```text
-//! mod ─ file ─┬─ reader ─┬─ mistake      file: which keys there are and how they fit together
+//! mod ─ file ─┬─ crawlers                the tables [[crawler]]
+//!             ├─ reader ─┬─ mistake      file: which keys there are and how they fit together
 //!             │          └─ value        reader: tables; value: single values; both collect mistakes
 //!             ├─ show                    a Config as TOML, for `wayleave config check`
 //!             └─ sections                the types, and the defaults
@@ -13,6 +14,7 @@
 //! A key whose part is not built yet is known and checked, but refused with "not supported yet" unless it says what is
 //! done anyway: a proxy that ignores what it was told would not obey.
 
+mod crawlers;
 mod file;
 mod mistake;
 mod reader;
@@ -24,8 +26,7 @@ mod value;
 
 pub use mistake::Mistake;
 pub use sections::{
-    Admin, Config, Crawler, Dns, Https, Log, LogFormat, Matching, PemFile, Proxy, Robots, State,
-    Upstream,
+    Admin, Config, Dns, Https, Log, LogFormat, PemFile, Proxy, Robots, State, Upstream,
 };
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use rustls::pki_types::CertificateDer;
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_policy::Dialect;
 
+use crate::crawlers;
 use crate::egress::Override;
 
 /// Everything the proxy was told, checked and ready for use.
@@ -29,8 +30,8 @@ pub struct Config {
     pub robots: Robots,
     /// `[state]`: what outlives the process.
     pub state: State,
-    /// `[[crawler]]`, in the order of the file; the first that matches a request is used.
-    pub crawlers: Vec<Crawler>,
+    /// `[[crawler]]`, in the order of the file, and what `[proxy]` says of who is no known crawler.
+    pub crawlers: crawlers::Options,
     /// `[log]`.
     pub log: Log,
 }
@@ -166,6 +167,8 @@ pub struct Robots {
     pub max_stale: Duration,
     /// How long an origin found unreachable is left alone at first.
     pub error_ttl: Duration,
+    /// Bytes that entries may hold in memory; the others are on disk.
+    pub memory: usize,
 }
 
 impl Default for Robots {
@@ -179,6 +182,7 @@ impl Default for Robots {
             max_age: Duration::from_hours(24),
             max_stale: Duration::from_hours(30 * 24),
             error_ttl: Duration::from_secs(60),
+            memory: 256 << 20,
         }
     }
 }
@@ -198,33 +202,31 @@ impl Default for State {
     }
 }
 
-/// One crawler that the organisation knows.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Crawler {
-    /// Its label in metrics and logs: letters, digits, `-`, `_` and `.`; no two crawlers have the same.
-    pub name: String,
-    /// Its product tokens in order of preference; at least one.
-    pub tokens: Vec<ProductToken>,
-    /// Which requests are its; all that is given must match.
-    pub matching: Matching,
-    /// How robots.txt is read for it: its own dialect, or [`Robots::dialect`].
-    pub dialect: Dialect,
-}
-
-/// Which requests come from a crawler. With nothing given, all do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Matching {
-    /// Text that `User-Agent` contains, ignoring ASCII case.
-    pub user_agent: Option<String>,
-    /// Networks of the client's address; empty means any.
-    pub addresses: Vec<IpNet>,
-}
-
-/// How events are written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// How events and decisions are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     /// For people or for programs.
     pub format: LogFormat,
+    /// The decision log's file, already joined to [`State::dir`]; none: decisions are only events.
+    pub decisions: Option<PathBuf>,
+    /// A file of decisions this large is rotated away, in bytes.
+    pub decisions_max_size: u64,
+    /// A file of decisions this old is rotated away.
+    pub decisions_max_age: Duration,
+    /// Files of decisions that were rotated away longer ago are deleted.
+    pub decisions_keep: Duration,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::default(),
+            decisions: Some(State::default().dir.join("decisions.jsonl")),
+            decisions_max_size: 100 << 20,
+            decisions_max_age: Duration::from_hours(24),
+            decisions_keep: Duration::from_hours(30 * 24),
+        }
+    }
 }
 
 /// The form of a log event.

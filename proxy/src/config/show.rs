@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::sections::{Config, Crawler, LogFormat};
+use super::sections::{Config, Log, LogFormat};
+use crate::crawlers::Crawler;
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
 impl Display for Config {
@@ -29,6 +30,8 @@ impl Display for Config {
         writeln!(f, "shutdown_grace = {}", time(proxy.shutdown_grace))?;
         writeln!(f, "max_connections = {}", proxy.max_connections)?;
         writeln!(f, "name = {}", text(&proxy.name))?;
+        writeln!(f, "require_crawler = {}", crawlers.require_crawler)?;
+        writeln!(f, "mode = {}", text(crawlers.mode.as_str()))?;
         writeln!(f, "\n[admin]")?;
         writeln!(f, "listen = {}", text(admin.listen))?;
         writeln!(f, "\n[https]\nmode = \"intercept\"")?;
@@ -55,19 +58,16 @@ impl Display for Config {
         writeln!(f, "user_agent = {}", text(&robots.user_agent))?;
         writeln!(f, "fetch_timeout = {}", time(robots.fetch_timeout))?;
         writeln!(f, "max_redirects = {}", robots.max_redirects)?;
-        writeln!(f, "max_size = {}", size(robots.max_size))?;
+        writeln!(f, "max_size = {}", size(robots.max_size as u64))?;
         writeln!(f, "max_age = {}", time(robots.max_age))?;
         writeln!(f, "max_stale = {}", time(robots.max_stale))?;
         writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
+        writeln!(f, "memory = {}", size(robots.memory as u64))?;
         writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
-        for crawler in crawlers {
+        for crawler in &crawlers.crawlers {
             show_crawler(f, crawler)?;
         }
-        let format = match log.format {
-            LogFormat::Text => "text",
-            LogFormat::Json => "json",
-        };
-        writeln!(f, "\n[log]\nformat = \"{format}\"")
+        show_log(f, log)
     }
 }
 
@@ -76,15 +76,36 @@ fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
     writeln!(f, "name = {}", text(&crawler.name))?;
     writeln!(f, "tokens = {}", list(&crawler.tokens))?;
     writeln!(f, "dialect = {}", text(crawler.dialect))?;
-    writeln!(f, "mode = \"enforce\"")?;
+    writeln!(f, "mode = {}", text(crawler.mode.as_str()))?;
+    let must_contain_token = crawler.user_agent_must_contain_token;
+    writeln!(f, "user_agent_must_contain_token = {must_contain_token}")?;
+    if let Some(account) = &crawler.username {
+        writeln!(f, "password_hash = {}", text(&account.password_hash))?;
+    }
     let mut conditions = Vec::new();
-    if let Some(user_agent) = &crawler.matching.user_agent {
+    if let Some(account) = &crawler.username {
+        conditions.push(format!("username = {}", text(&account.username)));
+    }
+    if let Some(user_agent) = &crawler.user_agent {
         conditions.push(format!("user_agent = {}", text(user_agent)));
     }
-    if !crawler.matching.addresses.is_empty() {
-        conditions.push(format!("addresses = {}", list(&crawler.matching.addresses)));
+    if !crawler.addresses.is_empty() {
+        conditions.push(format!("addresses = {}", list(&crawler.addresses)));
     }
     writeln!(f, "match = {{ {} }}", conditions.join(", "))
+}
+
+fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {
+    let format = match log.format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
+    writeln!(f, "\n[log]\nformat = \"{format}\"")?;
+    let decisions = log.decisions.as_deref().map_or(text(""), path);
+    writeln!(f, "decisions = {decisions}")?;
+    writeln!(f, "decisions_max_size = {}", size(log.decisions_max_size))?;
+    writeln!(f, "decisions_max_age = {}", time(log.decisions_max_age))?;
+    writeln!(f, "decisions_keep = {}", time(log.decisions_keep))
 }
 
 fn text(value: impl Display) -> String {
@@ -101,9 +122,8 @@ fn time(value: Duration) -> String {
 }
 
 /// In the largest unit that keeps the number whole, since a rounded one would not be what is used.
-fn size(bytes: usize) -> String {
+fn size(bytes: u64) -> String {
     let units = [(ByteSize::mib(1), "MiB"), (ByteSize::kib(1), "KiB")];
-    let bytes = bytes as u64;
     let unit = units
         .iter()
         .find(|(unit, _)| bytes.is_multiple_of(unit.as_u64()));

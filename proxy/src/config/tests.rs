@@ -5,7 +5,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use wayleave_policy::{Dialect, ProductToken};
 
-use super::{Config, Crawler, DEFAULT_FILE, LogFormat, Matching, Mistake};
+use super::{Config, DEFAULT_FILE, LogFormat, Mistake};
+use crate::crawlers::{Account, Crawler, Mode};
 
 fn mistakes_of(text: &str) -> Vec<String> {
     match Config::from_toml("t.toml", text) {
@@ -85,16 +86,17 @@ fn examples_in_the_shipped_file_hold_only_what_is_not_supported_yet() {
     let uncommented: Vec<_> = DEFAULT_FILE
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if is_example(rest) && !rest.starts_with("match = { username") => rest,
+            Some(rest) if is_example(rest) => rest,
             _ => line,
         })
         .collect();
     for mistake in mistakes_of(&uncommented.join("\n")) {
-        let expected =
-            mistake.contains("not supported yet") || mistake.contains("needs match.username");
-        assert!(expected, "{mistake}");
+        assert!(mistake.contains("not supported yet"), "{mistake}");
     }
 }
+
+const HASH: &str =
+    "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY";
 
 const EVERY_KEY: &str = r#"
 proxy.listen = ["0.0.0.0:8080", "[::1]:0"]
@@ -103,6 +105,8 @@ proxy.idle_timeout = "2m"
 proxy.shutdown_grace = "0s"
 proxy.max_connections = 7
 proxy.name = "edge-1"
+proxy.require_crawler = true
+proxy.mode = "observe"
 admin.listen = "[::1]:9000"
 https.ca_dir = "authority"
 state.dir = "/var/lib/wayleave"
@@ -121,11 +125,18 @@ robots.max_age = "1h"
 robots.max_stale = "2h"
 robots.error_ttl = "5s"
 log.format = "json"
+log.decisions = "audit/d.jsonl"
+log.decisions_max_size = "1MiB"
+log.decisions_max_age = "1h"
+log.decisions_keep = "7d"
 [[crawler]]
 name = "news"
 tokens = ["Googlebot-News", "Googlebot"]
-match = { user_agent = "Googlebot", addresses = ["10.1.0.0/16"] }
+match = { user_agent = "Googlebot", addresses = ["10.1.0.0/16"], username = "news" }
+password_hash = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY"
 dialect = "strictest"
+mode = "enforce"
+user_agent_must_contain_token = true
 [[crawler]]
 name = "rest"
 tokens = ["archive.org_bot"]
@@ -187,6 +198,11 @@ fn robots_and_log_are_read() {
     assert_eq!(config.robots.max_stale, Duration::from_hours(2));
     assert_eq!(config.robots.error_ttl, Duration::from_secs(5));
     assert_eq!(config.log.format, LogFormat::Json);
+    let decisions = Path::new("/var/lib/wayleave/audit/d.jsonl");
+    assert_eq!(config.log.decisions.as_deref(), Some(decisions));
+    assert_eq!(config.log.decisions_max_size, 1 << 20);
+    assert_eq!(config.log.decisions_max_age, Duration::from_hours(1));
+    assert_eq!(config.log.decisions_keep, Duration::from_hours(7 * 24));
 }
 
 #[test]
@@ -197,15 +213,28 @@ fn crawlers_are_read() {
         tokens: ["Googlebot-News", "Googlebot"]
             .map(|t| ProductToken::new(t).unwrap())
             .to_vec(),
-        matching: Matching {
-            user_agent: Some("Googlebot".to_owned()),
-            addresses: vec!["10.1.0.0/16".parse().unwrap()],
-        },
+        user_agent: Some("Googlebot".to_owned()),
+        addresses: vec!["10.1.0.0/16".parse().unwrap()],
+        username: Some(Account {
+            username: "news".to_owned(),
+            password_hash: HASH.to_owned(),
+        }),
         dialect: Dialect::Strictest,
+        mode: Mode::Enforce,
+        user_agent_must_contain_token: true,
     };
-    assert_eq!(config.crawlers[0], news);
-    assert_eq!(config.crawlers[1].matching, Matching::default());
-    assert_eq!(config.crawlers[1].dialect, Dialect::Google);
+    assert!(config.crawlers.require_crawler);
+    assert_eq!(config.crawlers.mode, Mode::Observe);
+    let [first, second] = &config.crawlers.crawlers[..] else {
+        panic!("there are two")
+    };
+    assert_eq!(*first, news);
+    assert_eq!(
+        (second.username.as_ref(), &second.addresses[..]),
+        (None, &[][..])
+    );
+    assert_eq!(second.dialect, Dialect::Google);
+    assert_eq!(second.mode, Mode::Observe);
 }
 
 #[test]
@@ -227,7 +256,7 @@ idle_timout = \"1s\"
 dialect = \"googel\"
 max_age = \"25h\"
 max_size = \"500\"
-memory = \"1GiB\"
+memory = \"1KiB\"
 
 [[crawler]]
 tokens = [
@@ -247,7 +276,7 @@ tokens = [
              \"selfhtml\", \"strictest\"; did you mean \"google\"?",
             "t.toml:8: robots.max_age: is over 24h, the longest that RFC 9309 section 2.4",
             "t.toml:9: robots.max_size: \"500\" is not a size with a unit",
-            "t.toml:10: robots.memory: not supported yet",
+            "t.toml:10: robots.memory: is less than 1MiB",
             "t.toml:12: crawler[0].name: is missing",
             "t.toml:15: crawler[0].tokens[1]: ",
             "t.toml:18: colour: unknown key; there are proxy, admin,",

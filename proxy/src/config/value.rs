@@ -15,6 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 use toml::de::DeValue;
 use toml::value::Datetime;
+use wayleave_policy::Dialect;
 
 use super::sections::PemFile;
 
@@ -254,6 +255,11 @@ pub(super) fn one_of<T: Copy>(meanings: &[(&str, T)]) -> impl Fn(&Node<'_>) -> P
             .expect("`word` returns one of its words");
         Ok(*meaning)
     }
+}
+
+/// A way of reading robots.txt.
+pub(super) fn dialect(node: &Node<'_>) -> Parsed<Dialect> {
+    one_of(&Dialect::ALL.map(|dialect| (dialect.as_str(), dialect)))(node)
 }
 
 /// An array whose items are read by `item`; every bad one is reported.

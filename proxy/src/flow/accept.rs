@@ -5,12 +5,11 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use pingora_core::protocols::Digest;
-use pingora_core::protocols::http::ServerSession;
-use pingora_core::protocols::http::v2::server::{
-    self as http2, H2Accept, HttpSession as Http2Session,
-};
+use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
+use h2::server::SendResponse;
+use pingora_core::protocols::http::v2::server as http2;
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -18,15 +17,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_policy::Origin;
 
+use super::client::Client;
 use super::exchange::{Connection, Refusal};
-use super::head::{Head, NoHead};
+use super::refuse;
+use super::request::{self, Received};
 use super::tunnel::Inside;
 use super::way::{Ending, Flow};
+use crate::http1::RequestHead;
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
 
-/// Requests that one HTTP/2 client may send malformed before its connection ends.
-const MALFORMED_STREAMS: usize = 32;
+/// What is read of a request at first; most heads are shorter.
+const FIRST_READ: usize = 4096;
 
 /// Takes connections and serves each in a task of its own.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ impl Listener {
         let open = self.flow.metrics.client_connection();
         let connection = Connection {
             client,
+            username: None,
             tunnel: None,
         };
         // A client that left already is found out when it is read from.
@@ -78,7 +81,7 @@ impl Listener {
                 Ok(_slot) => serving.serve(stream, connection).await,
                 Err(_) => {
                     let flow = &serving.flow;
-                    flow.refuse_unread(&connection, stream, None, full()).await;
+                    flow.turn_away(&connection, stream, None, full()).await;
                 }
             }
             drop(open);
@@ -110,6 +113,7 @@ enum After {
         stream: Stream,
         ahead: BytesMut,
         origin: Origin,
+        username: Option<Arc<str>>,
     },
 }
 
@@ -120,15 +124,16 @@ impl Serving {
             stream,
             ahead,
             origin,
+            username,
         } = after
         else {
             return;
         };
-        let Some(inside) = self
-            .flow
-            .enter(stream, ahead, connection.client, origin)
-            .await
-        else {
+        let connection = Connection {
+            username,
+            ..connection
+        };
+        let Some(inside) = self.flow.enter(stream, ahead, &connection, origin).await else {
             return;
         };
         let Inside {
@@ -152,32 +157,50 @@ impl Serving {
         connection: &Connection,
     ) -> After {
         loop {
-            let read = tokio::select! {
-                read = Head::read(&mut stream, &mut ahead, self.flow.patience()) => read,
+            let head = tokio::select! {
+                head = self.head(&mut stream, &mut ahead) => head,
                 () = self.stopping.cancelled() => return After::Closed,
             };
-            let head = match read {
-                Ok(head) => head,
-                Err(NoHead::Closed) => return After::Closed,
-                Err(NoHead::Refused(refusal)) => {
-                    self.flow
-                        .refuse_unread(connection, stream, None, *refusal)
-                        .await;
+            let received = match head {
+                Ok(head) => Received::Http1(head),
+                Err(None) => return After::Closed,
+                Err(Some(refusal)) => {
+                    self.flow.turn_away(connection, stream, None, refusal).await;
                     return After::Closed;
                 }
             };
-            if head.is_connect() {
-                return self.connect(stream, ahead, connection, &head).await;
+            if received.method() == "CONNECT" {
+                return self.connect(stream, ahead, connection, &received).await;
             }
-            let session = session(
-                stream,
-                head.for_session(&ahead),
-                self.flow.options.idle_timeout,
-            );
-            match self.exchange(session, connection, &head).await {
+            match self
+                .http1_exchange(stream, ahead, connection, &received)
+                .await
+            {
                 Some(next) => (stream, ahead) = next,
                 None => return After::Closed,
             }
+        }
+    }
+
+    /// The next request's head; or the refusal of what came instead, if anything did.
+    async fn head(
+        &self,
+        stream: &mut Stream,
+        ahead: &mut BytesMut,
+    ) -> Result<RequestHead, Option<Refusal>> {
+        let settings = self.flow.settings();
+        let options = &settings.options;
+        if ahead.is_empty() {
+            ahead.reserve(FIRST_READ);
+            match timeout(options.idle_timeout, stream.read_buf(ahead)).await {
+                Ok(Ok(read)) if read > 0 => {}
+                _ => return Err(None),
+            }
+        }
+        match timeout(options.header_timeout, RequestHead::read(stream, ahead)).await {
+            Ok(Ok(head)) => Ok(head),
+            Ok(Err(error)) => Err(request::head_refusal(error)),
+            Err(_) => Err(Some(request::too_slow())),
         }
     }
 
@@ -186,18 +209,18 @@ impl Serving {
         stream: Stream,
         ahead: BytesMut,
         connection: &Connection,
-        head: &Head,
+        received: &Received,
     ) -> After {
-        match self.flow.judge_connect(connection, head).await {
-            Ok(origin) => After::Tunnel {
+        match self.flow.judge_connect(connection, received).await {
+            Ok((origin, username)) => After::Tunnel {
                 stream,
                 ahead,
                 origin,
+                username,
             },
             Err(refusal) => {
-                let request = head.request(&self.flow.options.name);
                 self.flow
-                    .refuse_unread(connection, stream, Some(request), refusal)
+                    .turn_away(connection, stream, Some(received), refusal)
                     .await;
                 After::Closed
             }
@@ -205,27 +228,24 @@ impl Serving {
     }
 
     /// Takes one request; tells the stream and the bytes read ahead if another one may follow.
-    async fn exchange(
+    async fn http1_exchange(
         &self,
-        mut session: ServerSession,
+        stream: Stream,
+        ahead: BytesMut,
         connection: &Connection,
-        head: &Head,
+        received: &Received,
     ) -> Option<(Stream, BytesMut)> {
-        if let Err(error) = session.read_request().await {
-            tracing::warn!(%error, "pingora refused a head that we took");
+        let Received::Http1(head) = received else {
             return None;
-        }
-        if self.stopping.is_cancelled() {
-            session.set_keepalive(None);
-        }
-        match self
-            .flow
-            .exchange(connection, Some(head), &mut session)
-            .await
-        {
-            Ending::Whole => {
-                let (stream, ahead) = session.finish().await.ok()??.into_parts();
-                Some((stream, ahead.unwrap_or_default()))
+        };
+        let keeps_alive = head.keeps_alive() && !self.stopping.is_cancelled();
+        let patience = self.flow.settings().options.idle_timeout;
+        let mut client = Client::http1(stream, ahead, head.framing(), keeps_alive, patience);
+        match self.flow.exchange(connection, received, &mut client).await {
+            Ending::Whole if client.may_go_on() => client.into_next(),
+            Ending::Whole | Ending::Closed => {
+                refuse::close_softly(client.into_stream()?).await;
+                None
             }
             Ending::CutOff => None,
         }
@@ -241,14 +261,11 @@ impl Serving {
             }
         };
         let connection = Arc::new(connection);
-        let digest = Arc::new(Digest::default());
         let streams = Arc::new(());
-        let mut malformed = 0;
         let mut is_ending = false;
-        while malformed < MALFORMED_STREAMS {
-            let accepting = Http2Session::from_h2_conn(&mut http2, Arc::clone(&digest));
+        loop {
             let accepted = tokio::select! {
-                accepted = timeout(self.flow.options.idle_timeout, accepting) => accepted,
+                accepted = timeout(self.flow.settings().options.idle_timeout, http2.accept()) => accepted,
                 () = self.stopping.cancelled(), if !is_ending => {
                     http2.graceful_shutdown();
                     is_ending = true;
@@ -256,44 +273,40 @@ impl Serving {
                 }
             };
             match accepted {
-                Ok(Ok(Some(H2Accept::Session(session)))) => {
-                    self.http2_exchange(session, Arc::clone(&connection), Arc::clone(&streams));
+                Ok(Some(Ok((request, respond)))) => {
+                    self.http2_exchange(request, respond, &connection, &streams);
                 }
-                Ok(Ok(Some(H2Accept::Rejected))) => malformed += 1,
-                Ok(Ok(None) | Err(_)) => return,
-                Err(_) if Arc::strong_count(&streams) == 1 => {
-                    if is_ending {
-                        return;
-                    }
+                Ok(None | Some(Err(_))) => return,
+                Err(_) if Arc::strong_count(&streams) > 1 => {}
+                Err(_) if is_ending => return,
+                Err(_) => {
                     http2.graceful_shutdown();
                     is_ending = true;
                 }
-                Err(_) => {}
             }
         }
     }
 
-    fn http2_exchange(&self, session: Http2Session, connection: Arc<Connection>, open: Arc<()>) {
+    fn http2_exchange(
+        &self,
+        request: http::Request<RecvStream>,
+        respond: SendResponse<Bytes>,
+        connection: &Arc<Connection>,
+        open: &Arc<()>,
+    ) {
         let flow = Arc::clone(&self.flow);
+        let (connection, open) = (Arc::clone(connection), Arc::clone(open));
         self.tasks.spawn(async move {
-            let mut session = ServerSession::new_http2(session);
-            session.set_write_timeout(Some(flow.options.idle_timeout));
-            let ending = flow.exchange(&connection, None, &mut session).await;
-            if ending == Ending::Whole {
-                // A client that left needs no end.
-                let _ = session.finish().await;
-            }
+            let (head, body) = request.into_parts();
+            let has_body = !body.is_end_stream();
+            let received = Received::Http2 {
+                head: Box::new(head),
+                has_body,
+            };
+            let mut client = Client::http2(body, respond, flow.settings().options.idle_timeout);
+            // Dropping a client whose response is not complete resets its stream.
+            flow.exchange(&connection, &received, &mut client).await;
             drop(open);
         });
     }
-}
-
-/// A session that reads `head` first.
-fn session(stream: Stream, head: BytesMut, patience: Duration) -> ServerSession {
-    let mut session = ServerSession::new_http1(stream);
-    session.set_pipelined_prefix(head);
-    session.set_pipelining_enabled(true);
-    session.set_read_timeout(Some(patience));
-    session.set_write_timeout(Some(patience));
-    session
 }

@@ -5,32 +5,50 @@ use std::time::{Duration, SystemTime};
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
 use wayleave_policy::{Decision, Reason, Target, Verdict, decide_strictly};
 
-use super::exchange::{Identity, Refusal, Ruling};
+use super::exchange::{Identity, Refusal};
+use crate::decisions::Finding;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 
-/// Why the request may be sent, or the refusal.
-pub(super) async fn consult(
-    robots: &Robots,
-    identity: &Identity,
-    target: &Target,
-) -> Result<&'static str, Refusal> {
+/// What the origin's robots.txt says of a request.
+#[derive(Debug)]
+pub(super) struct Consulted {
+    /// `None` if robots.txt did not come in time.
+    pub(super) finding: Option<Finding>,
+    /// Why the request may be sent, or the refusal.
+    pub(super) reason: Result<&'static str, Refusal>,
+}
+
+/// Asks the robots.txt of the target's origin.
+pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Target) -> Consulted {
     let snapshot = match robots.find(target.origin()).await {
         Ok(snapshot) => snapshot,
         Err(pending) => {
-            return Err(unreachable(
-                target,
-                &pending.to_string(),
-                pending.retry_after,
-            ));
+            let refusal = unreachable(target, &pending.to_string(), pending.retry_after);
+            return Consulted {
+                finding: None,
+                reason: Err(refusal),
+            };
         }
     };
     let now = robots.clock().now();
     let access = snapshot.access(now);
     let decision = decide_strictly(access, identity.dialect(), identity.tokens(), target.path());
-    match decision.verdict() {
+    let finding = Finding {
+        verdict: decision.verdict().as_str().into(),
+        basis: decision.reason().as_str().into(),
+        dialect: decision.dialect().as_str().into(),
+        line: decision.line(),
+        rule: decision.rule(),
+        robots_fetched_at: snapshot.fetched_at(),
+    };
+    let reason = match decision.verdict() {
         Verdict::Allow => Ok(decision.reason().as_str()),
         Verdict::Disallow => Err(refusal(target, &snapshot, &decision, now)),
+    };
+    Consulted {
+        finding: Some(finding),
+        reason,
     }
 }
 
@@ -55,12 +73,10 @@ fn refusal(
             explanation.reason
         ),
     };
-    let ruling = Ruling {
-        robots_url: target.origin().robots_txt_uri(),
-        explanation,
-    };
     Refusal {
-        ruling: Some(Box::new(ruling)),
+        is_policy: true,
+        robots_url: Some(target.origin().robots_txt_uri()),
+        explanation: Some(Box::new(explanation)),
         ..Refusal::new(
             403,
             "Disallowed by robots.txt",
@@ -88,14 +104,17 @@ fn unreached(target: &Target, snapshot: &Snapshot, now: SystemTime) -> Refusal {
 
 fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
     let robots_url = target.origin().robots_txt_uri();
+    let details = format!("{robots_url}: {details}");
     Refusal {
+        is_policy: true,
         retry_after: Some(retry_after),
+        robots_url: Some(robots_url),
         ..Refusal::new(
             503,
             "Robots.txt unreachable",
             ErrorType::DestinationUnavailable,
             Reason::Unreachable.as_str(),
-            format!("{robots_url}: {details}"),
+            details,
         )
     }
 }

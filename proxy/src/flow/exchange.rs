@@ -1,15 +1,14 @@
 //! What is known of one exchange: a request and what became of it.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use uuid::Uuid;
 use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
 
-use crate::crawlers::Crawler;
+use crate::crawlers::{Claim, Crawler, Mode};
+use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
 use crate::proxy_status::ErrorType;
 
@@ -20,6 +19,8 @@ pub(crate) const ASSERTED: &str = "asserted";
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) client: IpAddr,
+    /// Who proved this name when the tunnel was asked for.
+    pub(crate) username: Option<Arc<str>>,
     pub(crate) tunnel: Option<Tunnel>,
 }
 
@@ -38,12 +39,21 @@ pub(crate) enum Identity {
     Known(Arc<Crawler>),
     /// A client whose name is its own word.
     Asserted {
-        tokens: Vec<ProductToken>,
+        claim: Arc<Claim>,
         dialect: Dialect,
+        mode: Mode,
     },
 }
 
 impl Identity {
+    /// The crawler that the configuration knows, if it is one.
+    pub(crate) fn crawler(&self) -> Option<&Crawler> {
+        match self {
+            Self::Known(crawler) => Some(crawler),
+            Self::Asserted { .. } => None,
+        }
+    }
+
     pub(crate) fn label(&self) -> &str {
         match self {
             Self::Known(crawler) => &crawler.name,
@@ -54,7 +64,7 @@ impl Identity {
     pub(crate) fn tokens(&self) -> &[ProductToken] {
         match self {
             Self::Known(crawler) => &crawler.tokens,
-            Self::Asserted { tokens, .. } => tokens,
+            Self::Asserted { claim, .. } => &claim.tokens,
         }
     }
 
@@ -62,6 +72,13 @@ impl Identity {
         match self {
             Self::Known(crawler) => crawler.dialect,
             Self::Asserted { dialect, .. } => *dialect,
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self {
+            Self::Known(crawler) => crawler.mode,
+            Self::Asserted { mode, .. } => *mode,
         }
     }
 }
@@ -76,17 +93,16 @@ pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     /// Why, as a sentence for people.
     pub(crate) details: Cow<'static, str>,
-    pub(crate) ruling: Option<Box<Ruling>>,
+    /// The robots.txt that the answer rests on, or that could not be had.
+    pub(crate) robots_url: Option<String>,
+    /// The rule that the answer rests on.
+    pub(crate) explanation: Option<Box<Explanation>>,
     pub(crate) retry_after: Option<Duration>,
+    /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
+    /// forwarded.
+    pub(crate) is_policy: bool,
     /// The rest of the connection cannot be trusted to be what it seems.
     pub(crate) closes: bool,
-}
-
-/// What robots.txt said, for a refusal that rests on it.
-#[derive(Clone, Debug)]
-pub(crate) struct Ruling {
-    pub(crate) robots_url: String,
-    pub(crate) explanation: Explanation,
 }
 
 impl Refusal {
@@ -101,6 +117,19 @@ impl Refusal {
                 "malformed-request",
                 details,
             )
+        }
+    }
+
+    /// Whether this only counts as what would have been refused.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal if it stands.
+    pub(crate) fn tolerated(self, mode: Mode) -> Result<Self, Self> {
+        if self.is_policy && mode == Mode::Observe {
+            Ok(self)
+        } else {
+            Err(self)
         }
     }
 
@@ -125,8 +154,10 @@ impl Refusal {
             error,
             reason,
             details: details.into(),
-            ruling: None,
+            robots_url: None,
+            explanation: None,
             retry_after: None,
+            is_policy: false,
             closes: false,
         }
     }
@@ -145,6 +176,8 @@ impl From<Fault> for Refusal {
 pub(crate) enum Outcome {
     /// The origin's response reached the client whole.
     Forward { status: u16, reason: &'static str },
+    /// The same, though it would have been refused if that were not only observed.
+    Observe { status: u16, refusal: Refusal },
     /// Nothing of it left this proxy.
     Refuse(Refusal),
     /// It was allowed, but the origin or the way to it failed; or the client left.
@@ -156,6 +189,7 @@ impl Outcome {
     pub(crate) fn label(&self) -> &'static str {
         match self {
             Self::Forward { .. } => "forwarded",
+            Self::Observe { .. } => "observed",
             Self::Refuse(_) => "refused",
             Self::Fail(_) => "failed",
         }
@@ -164,13 +198,25 @@ impl Outcome {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Forward { reason, .. } => reason,
-            Self::Refuse(refusal) | Self::Fail(refusal) => refusal.reason,
+            Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
+                refusal.reason
+            }
+        }
+    }
+
+    /// Why it was refused or failed, or would have been refused.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Forward { .. } => None,
+            Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
+                Some(refusal)
+            }
         }
     }
 
     pub(crate) fn status(&self) -> u16 {
         match self {
-            Self::Forward { status, .. } => *status,
+            Self::Forward { status, .. } | Self::Observe { status, .. } => *status,
             Self::Refuse(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }
@@ -181,27 +227,23 @@ impl Outcome {
 pub(crate) struct Exchange {
     pub(crate) id: DecisionId,
     pub(crate) started: Instant,
+    pub(crate) started_at: SystemTime,
     pub(crate) client: IpAddr,
     pub(crate) method: String,
     /// The target if it was understood, else the request target as received.
     pub(crate) url: String,
     pub(crate) identity: Option<Identity>,
+    /// Which configuration it met, counted from 1.
+    pub(crate) configuration: u64,
+    pub(crate) facts: Facts,
     pub(crate) outcome: Outcome,
 }
 
-/// What a decision is known by, in the answer and in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DecisionId(Uuid);
-
-impl DecisionId {
-    /// Version 7: ordered by time.
-    pub(crate) fn new() -> Self {
-        Self(Uuid::now_v7())
-    }
-}
-
-impl fmt::Display for DecisionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.simple().fmt(f)
-    }
+/// What deciding found out, whatever became of the request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) origin: Option<Origin>,
+    /// What robots.txt says, if it was asked.
+    pub(crate) finding: Option<Finding>,
+    pub(crate) decided_in: Duration,
 }

@@ -3,27 +3,33 @@
 //! ```text
 //!  accept ── tunnel        a connection: HTTP/1, or CONNECT and what speaks inside
 //!       │
-//!      way                 the steps in their order
+//!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
-//!  identify  resolve  consult  forward ── relay  refuse  record
+//!  identify  judge ─ resolve, consult  forward ── relay  refuse  record
 //!       │
-//!  head  request  exchange  fields         what they hand each other
+//!  request  client  exchange  fields  settings     what they hand each other, and go by
 //! ```
 
 mod accept;
+mod client;
 mod consult;
 mod exchange;
 mod fields;
 mod forward;
-mod head;
 mod identify;
+mod judge;
+mod passage;
+mod preview;
 mod record;
 mod refuse;
 mod relay;
 mod request;
 mod resolve;
+mod settings;
 mod tunnel;
 mod way;
 
 pub(crate) use self::accept::Listener;
-pub(crate) use self::way::{Flow, Options};
+pub(crate) use self::preview::Question;
+pub(crate) use self::settings::{Options, Settings};
+pub(crate) use self::way::Flow;

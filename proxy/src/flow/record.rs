@@ -1,51 +1,61 @@
-//! One log line and one count per exchange.
+//! One decision and one count per exchange.
+
+use std::time::Duration;
 
 use super::exchange::{ASSERTED, Exchange, Identity, Outcome};
+use crate::decisions::{Decision, Decisions, Word};
 use crate::metrics::Metrics;
 
-/// Notes what became of an exchange.
-pub(super) fn record(metrics: &Metrics, exchange: &Exchange) {
+/// Notes what became of an exchange, and returns that.
+pub(super) fn record(metrics: &Metrics, decisions: &Decisions, exchange: Exchange) -> Outcome {
     let outcome = &exchange.outcome;
     let crawler = exchange.identity.as_ref().map_or(ASSERTED, Identity::label);
     let took = exchange.started.elapsed();
     metrics.request(crawler, outcome.label(), outcome.reason(), took);
-    log(exchange, crawler, took.as_micros());
+    let (decision, outcome) = decision(exchange, took);
+    decisions.record(decision);
+    outcome
 }
 
-fn log(exchange: &Exchange, crawler: &str, took_us: u128) {
-    let outcome = &exchange.outcome;
-    let identity = match &exchange.identity {
-        Some(Identity::Known(_)) => "known",
-        _ => ASSERTED,
+/// The decision of an exchange that ended, and what became of it.
+pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome) {
+    let (crawler, identity) = match &exchange.identity {
+        Some(Identity::Known(crawler)) => (Word::Owned(crawler.name.clone()), "known"),
+        _ => (Word::Borrowed(ASSERTED), ASSERTED),
     };
-    let token = exchange
-        .identity
-        .as_ref()
-        .and_then(|identity| identity.tokens().first());
-    let dialect = exchange.identity.as_ref().map(Identity::dialect);
-    let refusal = match outcome {
-        Outcome::Forward { .. } => None,
-        Outcome::Refuse(refusal) | Outcome::Fail(refusal) => Some(refusal),
+    let tokens = exchange.identity.as_ref().map(Identity::tokens);
+    let tokens = tokens.unwrap_or_default().iter().map(ToString::to_string);
+    let refusal = exchange.outcome.refusal();
+    let details = refusal.map(|refusal| refusal.details.clone().into_owned());
+    let would_be = match &exchange.outcome {
+        Outcome::Observe { refusal, .. } => Some(refusal.status),
+        _ => None,
     };
-    let explanation = refusal
-        .and_then(|refusal| refusal.ruling.as_deref())
-        .map(|ruling| &ruling.explanation);
-    tracing::info!(
-        target: "wayleave::decision",
-        decision_id = %exchange.id,
-        outcome = outcome.label(),
-        reason = outcome.reason(),
-        status = outcome.status(),
+    let mode = exchange.identity.as_ref().map(Identity::mode);
+    let decision = Decision {
+        id: exchange.id,
+        at: exchange.started_at,
+        outcome: exchange.outcome.label().into(),
+        reason: exchange.outcome.reason().into(),
+        status: exchange.outcome.status(),
         crawler,
-        identity,
-        token = token.map(tracing::field::display),
-        client = %exchange.client,
-        method = exchange.method,
-        url = exchange.url,
-        dialect = dialect.map(tracing::field::display),
-        line = explanation.and_then(|explanation| explanation.line),
-        rule = explanation.and_then(|explanation| explanation.rule.as_deref()),
-        details = refusal.map(|refusal| &*refusal.details),
-        took_us,
-    );
+        identity: identity.into(),
+        tokens: tokens.collect(),
+        client: exchange.client,
+        method: exchange.method,
+        url: exchange.url,
+        origin: exchange.facts.origin.map(|origin| origin.to_string()),
+        finding: exchange.facts.finding,
+        would_be,
+        mode: mode.unwrap_or_default().as_str().into(),
+        configuration: exchange.configuration,
+        details,
+        decided_us: micros(exchange.facts.decided_in),
+        took_us: micros(took),
+    };
+    (decision, exchange.outcome)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

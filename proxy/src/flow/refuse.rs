@@ -1,23 +1,25 @@
 //! Back to the crawler: status, reason, when to retry.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
-use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, SERVER};
-use pingora_core::protocols::http::ServerSession;
-use pingora_error::Error;
-use pingora_http::ResponseHeader;
+use bytes::Bytes;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::exchange::{DecisionId, Refusal};
+use super::client::{Client, ClientBody, Gone};
+use super::exchange::Refusal;
+use super::fields::{Field, OnwardResponse};
+use crate::decisions::DecisionId;
+use crate::http1::{Framing, Trailers};
 use crate::proxy_status;
 use crate::stream::Stream;
 
-/// What a client's body may hold that is read to its end before a refusal, so that the answer is
-/// not lost in a reset; above that the connection closes.
+/// How long and how far a client's body is read before a refusal, so that the answer is not lost in
+/// a reset and the connection serves on; beyond that it closes.
 const DRAINED: Duration = Duration::from_secs(2);
+const DRAINED_BYTES: usize = 1024 * 1024;
 /// How long a client that was refused may take to read why.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -40,59 +42,69 @@ struct Problem<'a> {
     retry_after: Option<u64>,
 }
 
-/// The answer to a refused request.
-pub(super) struct Answer {
-    header: ResponseHeader,
-    body: Bytes,
+/// Answers a refused request; `name` is the proxy's pseudonym.
+pub(super) async fn refuse(
+    client: &mut Client,
+    name: &str,
+    id: DecisionId,
+    refusal: &Refusal,
+    is_head: bool,
+) -> Result<(), Gone> {
+    if refusal.closes || timeout(DRAINED, drain(&mut client.body)).await != Ok(true) {
+        client.answer.close_afterwards();
+    }
+    let body = Bytes::from(problem(id, refusal));
+    let response = OnwardResponse {
+        status: refusal.status,
+        reason: refusal.phrase.as_bytes(),
+        framing: Framing::Length(if is_head { 0 } else { body.len() as u64 }),
+        fields: fields(name, refusal, body.len()),
+    };
+    client.answer.head(&response).await?;
+    if !is_head {
+        client.answer.part(body).await?;
+    }
+    client.answer.finish(&Trailers::new()).await
 }
 
-impl Answer {
-    /// Puts `refusal` into words; `name` is the proxy's pseudonym.
-    pub(super) fn new(name: &str, id: DecisionId, refusal: &Refusal) -> Result<Self, Box<Error>> {
-        let body = Bytes::from(problem(id, refusal));
-        let mut header = ResponseHeader::build(refusal.status, Some(8))?;
-        header.set_reason_phrase(Some(refusal.phrase))?;
-        header.insert_header(SERVER, name)?;
-        header.insert_header(CONTENT_TYPE, "application/problem+json")?;
-        header.insert_header(CONTENT_LENGTH, body.len())?;
-        header.insert_header(CACHE_CONTROL, "no-store")?;
-        let status = proxy_status::field_value(name, refusal.error, &refusal.details);
-        header.insert_header("Proxy-Status", status)?;
-        if let Some(retry_after) = refusal.retry_after {
-            header.insert_header("Retry-After", whole_seconds(retry_after))?;
+/// Reads the rest of a body, if that is short; whether it ended.
+async fn drain(body: &mut ClientBody) -> bool {
+    let mut left = DRAINED_BYTES;
+    while let Ok(Some(part)) = body.next().await {
+        match left.checked_sub(part.len()) {
+            Some(less) => left = less,
+            None => return false,
         }
-        Ok(Self { header, body })
     }
+    body.is_done()
+}
 
-    /// Sends the answer through a session whose request was read.
-    pub(super) async fn send(self, session: &mut ServerSession) -> Result<(), Box<Error>> {
-        session.set_total_drain_timeout(Some(DRAINED));
-        let waits_to_be_told = session
-            .req_header()
-            .headers
-            .contains_key(http::header::EXPECT);
-        if !waits_to_be_told && session.drain_request_body().await.is_err() {
-            session.set_keepalive(None);
-        }
-        let no_body = session.req_header().method == http::Method::HEAD;
-        session.write_response_header(Box::new(self.header)).await?;
-        let body = if no_body { Bytes::new() } else { self.body };
-        session.write_response_body(body, true).await
+fn fields<'a>(name: &str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
+    let mut fields = vec![
+        ("Date", httpdate::fmt_http_date(SystemTime::now())),
+        ("Server", name.to_owned()),
+        ("Content-Type", "application/problem+json".to_owned()),
+        ("Content-Length", length.to_string()),
+        ("Cache-Control", "no-store".to_owned()),
+        (
+            "Proxy-Status",
+            proxy_status::field_value(name, refusal.error, &refusal.details),
+        ),
+    ];
+    if refusal.status == 407 {
+        let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
+        fields.push(("Proxy-Authenticate", challenge));
     }
-
-    /// The answer as bytes that end their connection, for a request that no session took.
-    pub(super) fn into_last_bytes(mut self) -> Result<BytesMut, Box<Error>> {
-        self.header.insert_header(CONNECTION, "close")?;
-        self.header
-            .insert_header(DATE, httpdate::fmt_http_date(SystemTime::now()))?;
-        let phrase = self.header.get_reason_phrase().unwrap_or_default();
-        let line = format!("HTTP/1.1 {} {phrase}\r\n", self.header.status.as_u16());
-        let mut bytes = BytesMut::from(line.as_bytes());
-        self.header.header_to_h1_wire(&mut bytes);
-        bytes.extend_from_slice(b"\r\n");
-        bytes.extend_from_slice(&self.body);
-        Ok(bytes)
+    if let Some(retry_after) = refusal.retry_after {
+        fields.push(("Retry-After", whole_seconds(retry_after).to_string()));
     }
+    let bytes = |(field, value): (&'a str, String)| {
+        (
+            Cow::Borrowed(field.as_bytes()),
+            Cow::Owned(value.into_bytes()),
+        )
+    };
+    fields.into_iter().map(bytes).collect()
 }
 
 /// Lets the client read what was written before the connection goes: closing at once while bytes
@@ -110,7 +122,7 @@ pub(super) async fn close_softly(mut stream: Stream) {
 }
 
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
-    let explanation = refusal.ruling.as_deref().map(|ruling| &ruling.explanation);
+    let explanation = refusal.explanation.as_deref();
     let problem = Problem {
         r#type: format!("urn:wayleave:problem:{}", refusal.reason),
         title: refusal.phrase,
@@ -118,7 +130,7 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
         detail: &refusal.details,
         decision_id: id.to_string(),
         reason: refusal.reason,
-        robots_url: refusal.ruling.as_deref().map(|ruling| &*ruling.robots_url),
+        robots_url: refusal.robots_url.as_deref(),
         line: explanation.and_then(|explanation| explanation.line),
         rule: explanation.and_then(|explanation| explanation.rule.as_deref()),
         retry_after: refusal.retry_after.map(whole_seconds),
@@ -135,11 +147,14 @@ fn whole_seconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
     use crate::proxy_status::ErrorType;
+    use crate::stream::Transport;
 
-    #[test]
-    fn says_why_in_every_place() {
+    #[tokio::test]
+    async fn says_why_in_every_place() {
         let refusal = Refusal {
             retry_after: Some(Duration::from_millis(1500)),
             ..Refusal::new(
@@ -150,9 +165,16 @@ mod tests {
                 "no answer",
             )
         };
-        let answer = Answer::new("wayleave", DecisionId::new(), &refusal).unwrap();
-        let bytes = answer.into_last_bytes().unwrap();
-        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let (near, mut far) = tokio::io::duplex(4096);
+        let stream = Box::new(Transport::new(near, 1));
+        let framing = Framing::Length(0);
+        let mut client = Client::http1(stream, BytesMut::new(), framing, false, DRAINED);
+        refuse(&mut client, "wayleave", DecisionId::new(), &refusal, false)
+            .await
+            .unwrap();
+        drop(client);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
         for expected in [
             "HTTP/1.1 503 Robots.txt unreachable\r\n",
             "Content-Type: application/problem+json\r\n",

@@ -1,14 +1,22 @@
 //! Both bodies, both ways at once: the client's to the origin, the origin's to the client.
 
-use bytes::Bytes;
-use http::{StatusCode, Version};
-use pingora_core::protocols::http::ServerSession;
-use pingora_core::protocols::http::client::HttpSession;
-use pingora_error::{Error, ErrorType as PingoraError};
-use pingora_http::{RequestHeader, ResponseHeader};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use super::fields;
-use crate::fault::{Fault, describe};
+use bytes::Bytes;
+use pingora_timeout::timeout;
+
+use super::client::{Client, ClientBody, Gone, Responder};
+use super::fields::{self, OnwardResponse};
+use super::request::{Received, Version};
+use crate::fault::Fault;
+use crate::http1::{BodyError, Framing};
+use crate::proxy_status::ErrorType;
+use crate::upstream::{OriginHead, OriginReader, OriginWriter};
+
+/// How long the origin of an upgraded connection may take nothing.
+const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +31,10 @@ pub(super) enum Broken {
     /// The origin or the way to it. `answered`: the client has a response's head already.
     Origin { fault: Fault, answered: bool },
     /// The client sent a body that is none.
-    Body { details: String, answered: bool },
+    Body {
+        details: &'static str,
+        answered: bool,
+    },
     /// The client left.
     Gone,
 }
@@ -37,193 +48,260 @@ impl From<Fault> for Broken {
     }
 }
 
-/// Sends `request` and the client's body to the origin, and its response to the client.
+impl From<Gone> for Broken {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+/// How far an exchange is, as both directions see it.
+#[derive(Debug, Default)]
+struct Progress {
+    sent_parts: AtomicUsize,
+    is_sent: AtomicBool,
+    is_answered: AtomicBool,
+}
+
+impl Progress {
+    fn sent(&self) -> usize {
+        self.sent_parts.load(Ordering::Relaxed)
+    }
+
+    /// Whether waiting for the origin goes on: it does for as long as the client's body is on its way.
+    fn goes_on(&self, sent_before: usize) -> Result<(), Broken> {
+        if self.sent() == sent_before {
+            let details = "the origin sends nothing".to_owned();
+            return Err(self.answered(Fault::new(ErrorType::HttpResponseTimeout, details)));
+        }
+        Ok(())
+    }
+
+    fn answered(&self, fault: Fault) -> Broken {
+        Broken::Origin {
+            fault,
+            answered: self.is_answered.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Sends the client's body to the origin, and the origin's response to the client.
 pub(super) async fn relay(
-    client: &mut ServerSession,
-    origin: &mut HttpSession,
-    request: Box<RequestHeader>,
+    received: &Received,
+    client: &mut Client,
+    writer: &mut OriginWriter,
+    reader: &mut OriginReader,
     name: &str,
+    patience: Duration,
 ) -> Result<Relayed, Broken> {
-    origin
-        .write_request_header(request)
-        .await
-        .map_err(|error| origin_broke(error, false))?;
-    let mut upload = Upload {
-        is_done: client.is_body_done(),
+    let progress = Progress::default();
+    // Then the head said all, and the upload has only to watch the client.
+    let is_sent = received.framing() == Framing::Length(0);
+    progress.is_sent.store(is_sent, Ordering::Relaxed);
+    let upload = upload(&mut client.body, writer, &progress, patience);
+    let download = Download {
+        received,
+        reader,
+        progress: &progress,
+        name,
+        patience,
     };
-    if upload.is_done {
-        origin
-            .finish_request_body()
-            .await
-            .map_err(|error| origin_broke(error, false))?;
+    let status = both(upload, download.run(&mut client.answer)).await?;
+    let is_upgraded = status == 101;
+    if is_upgraded {
+        splice(client, writer, reader).await;
     }
-    let response = await_response(client, origin, &mut upload).await?;
-    check(client, &response)?;
-    let status = response.status;
-    send_head(client, &response, name).await?;
-    if status == StatusCode::SWITCHING_PROTOCOLS {
-        upload.is_done = false;
-    }
-    relay_bodies(client, origin, &mut upload).await?;
-    let upgraded = status == StatusCode::SWITCHING_PROTOCOLS;
+    let connection_serves_again = progress.is_sent.load(Ordering::Relaxed) && !is_upgraded;
     Ok(Relayed {
-        status: status.as_u16(),
-        connection_serves_again: upload.is_done && !upgraded,
+        status,
+        connection_serves_again,
     })
 }
 
-/// Refuses a response that could be read in two ways, or that changes the protocol unasked.
-fn check(client: &ServerSession, response: &ResponseHeader) -> Result<(), Broken> {
-    let unasked = response.status == StatusCode::SWITCHING_PROTOCOLS
-        && !fields::asks_for_websocket(client.req_header());
-    let wrong = fields::ambiguous_framing(response).or(unasked.then_some("a 101 nobody asked for"));
-    match wrong {
-        None => Ok(()),
-        Some(wrong) => {
-            let error = Error::explain(PingoraError::InvalidHTTPHeader, wrong);
-            Err(origin_broke(error, false))
-        }
-    }
-}
-
-/// The final response's head. Passes interim ones on (RFC 9110 section 15.2), and the client's body
-/// meanwhile.
-async fn await_response(
-    client: &mut ServerSession,
-    origin: &mut HttpSession,
-    upload: &mut Upload,
-) -> Result<ResponseHeader, Broken> {
+/// Drives both directions until the response is complete or one of them breaks the exchange.
+async fn both(
+    upload: impl Future<Output = Broken>,
+    download: impl Future<Output = Result<u16, Broken>>,
+) -> Result<u16, Broken> {
+    let (mut upload, mut download) = (pin!(upload), pin!(download));
+    let mut is_uploading = true;
     loop {
         tokio::select! {
             biased;
-            read = origin.read_response_header() => {
-                read.map_err(|error| origin_broke(error, false))?;
-                let response = origin.response_header().expect("a head was just read");
-                let status = response.status;
-                if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
-                    return Ok(response.clone());
-                }
-                send_interim(client, response).await?;
-            }
-            chunk = client.read_body_or_idle(upload.is_done) => {
-                upload.pass(chunk.map_err(|error| client_broke(&error, false))?, origin, false).await?;
-            }
+            done = &mut download => return done,
+            broken = &mut upload, if is_uploading => match broken {
+                // The origin may have answered before it stopped to listen.
+                Broken::Origin { .. } => is_uploading = false,
+                broken => return Err(broken),
+            },
         }
     }
 }
 
-async fn send_interim(client: &mut ServerSession, interim: &ResponseHeader) -> Result<(), Broken> {
-    // HTTP/1.0 knows no interim responses.
-    if client.req_header().version == Version::HTTP_10 {
-        return Ok(());
-    }
-    let interim = Box::new(interim.clone());
-    client
-        .write_response_header(interim)
-        .await
-        .map_err(|_| Broken::Gone)
-}
-
-async fn send_head(
-    client: &mut ServerSession,
-    response: &ResponseHeader,
-    name: &str,
-) -> Result<(), Broken> {
-    let request = client.req_header();
-    let response = fields::onward_response(response, &request.method, request.version, name)
-        .map_err(|error| origin_broke(error, false))?;
-    client
-        .write_response_header(Box::new(response))
-        .await
-        .map_err(|_| Broken::Gone)
-}
-
-async fn relay_bodies(
-    client: &mut ServerSession,
-    origin: &mut HttpSession,
-    upload: &mut Upload,
-) -> Result<(), Broken> {
-    while !origin.response_done() {
-        tokio::select! {
-            biased;
-            chunk = origin.read_response_body() => {
-                let Some(chunk) = chunk.map_err(|error| origin_broke(error, true))? else { break };
-                client.write_response_body(chunk, false).await.map_err(|_| Broken::Gone)?;
-            }
-            chunk = client.read_body_or_idle(false), if !upload.is_done => {
-                upload.pass(chunk.map_err(|error| client_broke(&error, true))?, origin, true).await?;
+/// Passes whatever comes, both ways, until the origin ends it or either side breaks.
+async fn splice(client: &mut Client, writer: &mut OriginWriter, reader: &mut OriginReader) {
+    client.body.becomes_raw();
+    writer.becomes_raw();
+    let (body, answer) = (&mut client.body, &mut client.answer);
+    let to_origin = async {
+        while let Ok(Some(part)) = body.next().await {
+            if writer.part(part, UPGRADED_PATIENCE).await.is_err() {
+                return;
             }
         }
-    }
-    relay_trailers(client, origin).await
-}
-
-/// Trailers pass between HTTP/2 peers; pingora's HTTP/1 drops them, as a proxy may
-/// (RFC 9110 section 6.5.1).
-async fn relay_trailers(
-    client: &mut ServerSession,
-    origin: &mut HttpSession,
-) -> Result<(), Broken> {
-    let HttpSession::H2(origin) = origin else {
-        return Ok(());
+        writer.close().await;
+        // The origin may have more to say to a client that says nothing more.
+        std::future::pending::<()>().await;
     };
-    let trailers = origin
-        .read_trailers()
-        .await
-        .map_err(|error| origin_broke(error, true))?;
-    match trailers {
-        Some(trailers) if client.is_http2() => client
-            .write_response_trailers(trailers)
-            .await
-            .map_err(|_| Broken::Gone),
-        _ => Ok(()),
-    }
-}
-
-/// The client's body on its way.
-#[derive(Debug)]
-struct Upload {
-    is_done: bool,
-}
-
-impl Upload {
-    /// Passes on what the client sent; `None` is the body's end.
-    async fn pass(
-        &mut self,
-        chunk: Option<Bytes>,
-        origin: &mut HttpSession,
-        answered: bool,
-    ) -> Result<(), Broken> {
-        if let HttpSession::H1(origin) = origin {
-            origin.maybe_upgrade_body_writer();
-        }
-        let passed = match chunk {
-            Some(chunk) if chunk.is_empty() => Ok(()),
-            Some(chunk) => origin.write_request_body(chunk, false).await,
-            None => {
-                self.is_done = true;
-                origin.finish_request_body().await
+    let to_client = async {
+        while let Ok(Some(part)) = reader.part().await {
+            if answer.part(part).await.is_err() || answer.flush().await.is_err() {
+                return;
             }
-        };
-        passed.map_err(|error| origin_broke(error, answered))
-    }
-}
-
-fn origin_broke(error: Box<Error>, answered: bool) -> Broken {
-    Broken::Origin {
-        fault: Fault::from(error),
-        answered,
-    }
-}
-
-fn client_broke(error: &Error, answered: bool) -> Broken {
-    match error.etype() {
-        PingoraError::ConnectionClosed | PingoraError::ReadError | PingoraError::H2Error => {
-            Broken::Gone
         }
-        _ => Broken::Body {
-            details: describe(error),
+    };
+    tokio::select! {
+        () = to_origin => {}
+        () = to_client => {}
+    }
+}
+
+/// Passes the client's body on, and then watches whether the client stays. Ends only with what broke.
+async fn upload(
+    body: &mut ClientBody,
+    writer: &mut OriginWriter,
+    progress: &Progress,
+    patience: Duration,
+) -> Broken {
+    if !progress.is_sent.load(Ordering::Relaxed) {
+        if let Err(broken) = pass(body, writer, progress, patience).await {
+            return broken;
+        }
+        progress.is_sent.store(true, Ordering::Relaxed);
+    }
+    body.gone().await;
+    Broken::Gone
+}
+
+async fn pass(
+    body: &mut ClientBody,
+    writer: &mut OriginWriter,
+    progress: &Progress,
+    patience: Duration,
+) -> Result<(), Broken> {
+    let broke = |error| body_broke(&error, progress);
+    let failed = |fault| progress.answered(fault);
+    while let Some(part) = body.next().await.map_err(broke)? {
+        writer.part(part, patience).await.map_err(failed)?;
+        progress.sent_parts.fetch_add(1, Ordering::Relaxed);
+    }
+    let trailers = body.trailers().await.map_err(broke)?;
+    writer.finish(&trailers, patience).await.map_err(failed)
+}
+
+fn body_broke(error: &BodyError, progress: &Progress) -> Broken {
+    let answered = progress.is_answered.load(Ordering::Relaxed);
+    match error {
+        BodyError::Malformed(details) => Broken::Body { details, answered },
+        BodyError::Incomplete => Broken::Body {
+            details: "the body is cut off",
             answered,
         },
+        BodyError::Io(_) => Broken::Gone,
+    }
+}
+
+/// The response on its way.
+struct Download<'a> {
+    received: &'a Received,
+    reader: &'a mut OriginReader,
+    progress: &'a Progress,
+    name: &'a str,
+    patience: Duration,
+}
+
+impl Download<'_> {
+    async fn run(mut self, client: &mut Responder) -> Result<u16, Broken> {
+        let head = self.final_head(client).await?;
+        let status = head.status();
+        let response = OnwardResponse::new(&head, self.received, self.name);
+        let has_body = response.framing != Framing::Length(0);
+        self.progress.is_answered.store(true, Ordering::Relaxed);
+        client.head(&response).await?;
+        if status == 101 {
+            client.flush().await?;
+            return Ok(status);
+        }
+        if has_body {
+            self.body(client).await?;
+        }
+        let trailers = self
+            .reader
+            .trailers()
+            .await
+            .map_err(|fault| self.progress.answered(fault))?;
+        client.finish(&trailers).await?;
+        Ok(status)
+    }
+
+    /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
+    async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, Broken> {
+        loop {
+            let head = self.head().await?;
+            match head.status() {
+                101 if fields::asks_for_websocket(self.received) => return Ok(head),
+                101 => {
+                    let details = "the origin changed the protocol unasked".to_owned();
+                    return Err(Fault::new(ErrorType::HttpProtocolError, details).into());
+                }
+                // HTTP/1.0 knows no interim responses.
+                100..=199 if self.received.version() == Version::Http10 => {}
+                100..=199 => client.interim(&OnwardResponse::interim(&head)).await?,
+                _ => return Ok(head),
+            }
+        }
+    }
+
+    async fn head(&mut self) -> Result<OriginHead, Broken> {
+        let method = self.received.method();
+        loop {
+            let sent = self.progress.sent();
+            match timeout(self.patience, self.reader.head(method)).await {
+                Ok(head) => return head.map_err(|fault| self.progress.answered(fault)),
+                Err(_) => self.progress.goes_on(sent)?,
+            }
+        }
+    }
+
+    async fn part(&mut self) -> Result<Option<Bytes>, Broken> {
+        loop {
+            let sent = self.progress.sent();
+            match timeout(self.patience, self.reader.part()).await {
+                Ok(part) => return part.map_err(|fault| self.progress.answered(fault)),
+                Err(_) => self.progress.goes_on(sent)?,
+            }
+        }
+    }
+
+    async fn body(&mut self, client: &mut Responder) -> Result<(), Broken> {
+        loop {
+            let part = tokio::select! {
+                biased;
+                part = self.part() => part,
+                // Nothing more is at hand: what waits for company leaves.
+                flushed = client.flush(), if client.holds_back() => {
+                    flushed?;
+                    continue;
+                }
+            };
+            match part {
+                Ok(Some(part)) => client.part(part).await?,
+                Ok(None) => return Ok(()),
+                Err(broken) => {
+                    // What came so far is the client's, cut off as it is.
+                    client.flush().await?;
+                    return Err(broken);
+                }
+            }
+        }
     }
 }

@@ -1,46 +1,204 @@
-//! A request as far as deciding needs it, whichever HTTP version brought it.
+//! A request as it was received, and what deciding needs of it.
 
-use http::header::{HOST, HeaderValue, USER_AGENT, VIA};
-use pingora_http::RequestHeader;
+use std::borrow::Cow;
 
-use super::fields;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::request::Parts;
+
+use super::exchange::Refusal;
+use super::fields::{self, Pair};
+use crate::http1::{Framing, HeadError, RequestHead};
+use crate::proxy_status::ErrorType;
+use crate::upstream::pairs;
+
+/// The HTTP version of a message, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Http10,
+    Http11,
+    Http2,
+}
+
+impl Version {
+    /// As `Via` spells it (RFC 9110 section 7.6.3).
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "1.0",
+            Self::Http11 => "1.1",
+            Self::Http2 => "2.0",
+        }
+    }
+}
+
+/// A request's head, in the form of its HTTP version.
+#[derive(Debug)]
+pub(super) enum Received {
+    Http1(RequestHead),
+    Http2 { head: Box<Parts>, has_body: bool },
+}
+
+impl Received {
+    /// What deciding needs; `name` is the proxy's pseudonym.
+    pub(super) fn request(&self, name: &str) -> Request<'_> {
+        let fields = self.fields();
+        let (target, scheme, authority) = match self {
+            Self::Http1(head) => (Cow::Borrowed(head.target()), None, None),
+            Self::Http2 { head, .. } => (
+                http2_target(head),
+                head.uri.scheme_str(),
+                head.uri.authority(),
+            ),
+        };
+        let authority = authority.map(http::uri::Authority::as_str);
+        Request {
+            method: self.method(),
+            target,
+            scheme,
+            authority: authority.or_else(|| fields::text(&fields, "host")),
+            user_agent: fields::first(&fields, "user-agent").unwrap_or_default(),
+            credentials: fields::first(&fields, "proxy-authorization"),
+            is_loop: fields::passed_by(&fields, name),
+        }
+    }
+
+    pub(super) fn method(&self) -> &str {
+        match self {
+            Self::Http1(head) => head.method(),
+            Self::Http2 { head, .. } => head.method.as_str(),
+        }
+    }
+
+    pub(super) fn version(&self) -> Version {
+        match self {
+            Self::Http1(head) if head.is_http_10() => Version::Http10,
+            Self::Http1(_) => Version::Http11,
+            Self::Http2 { .. } => Version::Http2,
+        }
+    }
+
+    /// Name and value of every field.
+    pub(super) fn fields(&self) -> Vec<Pair<'_>> {
+        match self {
+            Self::Http1(head) => head.fields().iter().collect(),
+            Self::Http2 { head, .. } => pairs(&head.headers),
+        }
+    }
+
+    /// How the body's end is told on a connection that needs it told.
+    pub(super) fn framing(&self) -> Framing {
+        match self {
+            Self::Http1(head) => head.framing(),
+            Self::Http2 {
+                has_body: false, ..
+            } => Framing::Length(0),
+            Self::Http2 { head, .. } => {
+                let length = head
+                    .headers
+                    .get(CONTENT_LENGTH)
+                    .and_then(|length| length.to_str().ok());
+                length
+                    .and_then(|length| length.parse().ok())
+                    .map_or(Framing::Chunked, Framing::Length)
+            }
+        }
+    }
+
+    /// Whether the body comes only after a 100 (RFC 9110 section 10.1.1).
+    pub(super) fn expects_continue(&self) -> bool {
+        let expect = fields::first(&self.fields(), "expect").is_some();
+        expect && self.version() == Version::Http11
+    }
+
+    /// What HTTP/2 lets through although two readers could read it differently; HTTP/1 heads were
+    /// checked when they were read.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let Self::Http2 { head, .. } = self else {
+            return Ok(());
+        };
+        let mut hosts = head.headers.get_all(HOST).iter();
+        let host = hosts.next();
+        if hosts.next().is_some() {
+            return Err(Refusal::malformed("more than one Host"));
+        }
+        if let (Some(host), Some(authority)) = (host, head.uri.authority())
+            && !host
+                .as_bytes()
+                .eq_ignore_ascii_case(authority.as_str().as_bytes())
+        {
+            return Err(Refusal::malformed("Host and :authority differ"));
+        }
+        if head.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
+            return Err(Refusal::malformed("more than one Content-Length"));
+        }
+        Ok(())
+    }
+}
+
+fn http2_target(head: &Parts) -> Cow<'_, str> {
+    match head.uri.path_and_query() {
+        Some(path) => Cow::Borrowed(path.as_str()),
+        None => Cow::Owned(head.uri.to_string()),
+    }
+}
 
 /// A request as far as deciding needs it, whichever HTTP version brought it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     /// The request target as received; for HTTP/2 the `:path`.
-    pub(crate) target: &'a str,
+    pub(crate) target: Cow<'a, str>,
     /// HTTP/2's `:scheme`.
     pub(crate) scheme: Option<&'a str>,
     /// `Host`, or HTTP/2's `:authority`.
     pub(crate) authority: Option<&'a str>,
     pub(crate) user_agent: &'a [u8],
+    /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
+    pub(crate) credentials: Option<&'a [u8]>,
     /// `Via` names this proxy: the request goes round in a loop.
     pub(crate) is_loop: bool,
 }
 
-impl<'a> Request<'a> {
-    /// Takes an HTTP/2 request; `name` is the proxy's pseudonym.
-    pub(super) fn from_http2(header: &'a RequestHeader, name: &str) -> Self {
-        let host = header.headers.get(HOST).and_then(|host| host.to_str().ok());
-        let authority = header.uri.authority().map(http::uri::Authority::as_str);
-        let via = header
-            .headers
-            .get_all(VIA)
-            .iter()
-            .map(HeaderValue::as_bytes);
-        Self {
-            method: header.method.as_str(),
-            // What is not text names no target and is refused as such.
-            target: str::from_utf8(header.raw_path()).unwrap_or_default(),
-            scheme: header.uri.scheme_str(),
-            authority: authority.or(host),
-            user_agent: header
-                .headers
-                .get(USER_AGENT)
-                .map_or(b"", HeaderValue::as_bytes),
-            is_loop: fields::passed_by(via, name),
+/// The refusal of a request whose head is none; nothing if nobody is there to hear it.
+pub(super) fn head_refusal(error: HeadError) -> Option<Refusal> {
+    match error {
+        HeadError::Closed => None,
+        HeadError::Broken(_) => Some(Refusal::malformed("the head is cut off")),
+        HeadError::Malformed(details) => Some(Refusal::malformed(details)),
+        HeadError::TooLarge(details) => {
+            let phrase = "Request header fields too large";
+            Some(closing(431, phrase, "head-too-large", details))
         }
+        HeadError::Version => {
+            let details = "neither HTTP/1.1 nor HTTP/1.0";
+            Some(closing(
+                505,
+                "HTTP version not supported",
+                "unsupported-version",
+                details,
+            ))
+        }
+    }
+}
+
+/// The refusal of a request whose head does not come.
+pub(super) fn too_slow() -> Refusal {
+    closing(
+        408,
+        "Request timeout",
+        "head-timeout",
+        "the head did not come in time",
+    )
+}
+
+fn closing(
+    status: u16,
+    phrase: &'static str,
+    reason: &'static str,
+    details: &'static str,
+) -> Refusal {
+    let refusal = Refusal::new(status, phrase, ErrorType::HttpRequestError, reason, details);
+    Refusal {
+        closes: true,
+        ..refusal
     }
 }

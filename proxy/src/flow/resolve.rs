@@ -7,6 +7,27 @@ use super::exchange::{Connection, Refusal, Tunnel};
 use super::request::Request;
 use crate::proxy_status::ErrorType;
 
+/// What a request is for.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    /// What is judged.
+    pub(super) target: Target,
+    /// `OPTIONS` for the server as a whole, whose target is `*` (RFC 9112 section 3.2.4). It is judged as
+    /// the origin's root.
+    is_for_server: bool,
+}
+
+impl Resolved {
+    /// The path that is sent.
+    pub(super) fn path(&self) -> &str {
+        if self.is_for_server {
+            "*"
+        } else {
+            self.target.path()
+        }
+    }
+}
+
 /// The target of a request.
 ///
 /// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a
@@ -16,15 +37,26 @@ use crate::proxy_status::ErrorType;
 /// # Errors
 ///
 /// Returns the refusal if there is no target, or if the request contradicts its tunnel.
-pub(super) fn resolve(connection: &Connection, request: Request<'_>) -> Result<Target, Refusal> {
+pub(super) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<Resolved, Refusal> {
     if request.method == "CONNECT" {
         // HTTP/2's extended CONNECT (RFC 8441) among them: it is not offered.
         return Err(Refusal::malformed("CONNECT inside a tunnel"));
     }
-    match &connection.tunnel {
-        None => resolve_absolute(request.target),
-        Some(tunnel) => resolve_in_tunnel(tunnel, request),
-    }
+    let target = match &connection.tunnel {
+        None => resolve_absolute(&request.target)?,
+        Some(tunnel) => resolve_in_tunnel(tunnel, request)?,
+    };
+    let is_for_server = request.method == "OPTIONS" && has_no_path(&request.target);
+    Ok(Resolved {
+        target,
+        is_for_server,
+    })
+}
+
+/// Whether a target that was understood names an origin only, or `*`.
+fn has_no_path(target: &str) -> bool {
+    let after_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);
+    !after_scheme.contains(['/', '?', '#'])
 }
 
 /// The origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
@@ -52,7 +84,7 @@ fn resolve_absolute(target: &str) -> Result<Target, Refusal> {
     Target::parse(target).map_err(|error| invalid(&error))
 }
 
-fn resolve_in_tunnel(tunnel: &Tunnel, request: Request<'_>) -> Result<Target, Refusal> {
+fn resolve_in_tunnel(tunnel: &Tunnel, request: &Request<'_>) -> Result<Target, Refusal> {
     let origin = &tunnel.origin;
     if let Some(name) = &tunnel.foreign_server_name {
         let details = format!("the TLS handshake named {name}, the tunnel is to {origin}");
@@ -73,10 +105,13 @@ fn resolve_in_tunnel(tunnel: &Tunnel, request: Request<'_>) -> Result<Target, Re
             "the request names {authority}, the tunnel is to {origin}"
         )));
     }
-    if request.target.starts_with('/') {
-        return Target::new(origin.clone(), request.target).map_err(|error| invalid(&error));
+    if request.target == "*" && request.method == "OPTIONS" {
+        return Target::new(origin.clone(), "/").map_err(|error| invalid(&error));
     }
-    let target = resolve_absolute(request.target)?;
+    if request.target.starts_with('/') {
+        return Target::new(origin.clone(), &request.target).map_err(|error| invalid(&error));
+    }
+    let target = resolve_absolute(&request.target)?;
     if target.origin() == origin {
         Ok(target)
     } else {
@@ -117,10 +152,11 @@ mod tests {
     fn request<'a>(target: &'a str, authority: Option<&'a str>) -> Request<'a> {
         Request {
             method: "GET",
-            target,
+            target: target.into(),
+            scheme: None,
             authority,
             user_agent: b"",
-            scheme: None,
+            credentials: None,
             is_loop: false,
         }
     }
@@ -128,6 +164,7 @@ mod tests {
     fn plain() -> Connection {
         Connection {
             client: [127, 0, 0, 1].into(),
+            username: None,
             tunnel: None,
         }
     }
@@ -149,8 +186,8 @@ mod tests {
         target: &str,
         authority: Option<&str>,
     ) -> Result<String, u16> {
-        resolve(connection, request(target, authority))
-            .map(|target| target.to_string())
+        resolve(connection, &request(target, authority))
+            .map(|resolved| resolved.target.to_string())
             .map_err(|refusal| refusal.status)
     }
 
@@ -193,6 +230,23 @@ mod tests {
             resolved(&tunnel, "http://shop.test/a", Some("shop.test")),
             Err(421)
         );
+    }
+
+    #[test]
+    fn options_may_be_for_the_whole_server() {
+        let sent = |connection: &Connection, target: &str| {
+            let request = Request {
+                method: "OPTIONS",
+                ..request(target, None)
+            };
+            resolve(connection, &request)
+                .map(|resolved| resolved.path().to_owned())
+                .ok()
+        };
+        assert_eq!(sent(&plain(), "http://shop.test").as_deref(), Some("*"));
+        assert_eq!(sent(&plain(), "http://shop.test/").as_deref(), Some("/"));
+        assert_eq!(sent(&plain(), "*"), None);
+        assert_eq!(sent(&tunnelled(None), "*").as_deref(), Some("*"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A `CONNECT` from its head to what speaks inside: TLS that is ended here, or plain HTTP.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -8,11 +10,12 @@ use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
 use super::exchange::{Connection, Refusal, Tunnel};
-use super::head::Head;
-use super::resolve;
+use super::request::Received;
 use super::way::Flow;
+use super::{identify, resolve};
 use crate::egress::EgressError;
 use crate::fault::Fault;
+use crate::http1::Framing;
 use crate::intercept;
 use crate::stream::{Stream, Transport};
 
@@ -33,28 +36,30 @@ impl Flow {
     pub(super) async fn judge_connect(
         &self,
         connection: &Connection,
-        head: &Head,
-    ) -> Result<Origin, Refusal> {
-        let request = head.request(&self.options.name);
+        received: &Received,
+    ) -> Result<(Origin, Option<Arc<str>>), Refusal> {
+        let settings = self.settings();
+        let request = received.request(&settings.options.name);
         if connection.tunnel.is_some() {
             return Err(Refusal::malformed("CONNECT inside a tunnel"));
         }
         if request.is_loop {
             return Err(Refusal::looped());
         }
-        if head.has_body() {
+        if received.framing() != Framing::Length(0) {
             return Err(Refusal::malformed("CONNECT with a body"));
         }
-        let origin = resolve::resolve_connect(request.target, Scheme::Https)?;
+        let origin = resolve::resolve_connect(&request.target, Scheme::Https)?;
+        let username = identify::admit(&settings.crawlers, connection, &request).await?;
         // Whatever else is wrong with the name is told inside, where clients show the answer.
-        match self
+        match settings
             .upstream
             .egress()
             .addresses(origin.host(), origin.port())
             .await
         {
             Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
-            _ => Ok(origin),
+            _ => Ok((origin, username)),
         }
     }
 
@@ -63,20 +68,24 @@ impl Flow {
         &self,
         mut stream: Stream,
         mut ahead: BytesMut,
-        client: std::net::IpAddr,
+        outside: &Connection,
         origin: Origin,
     ) -> Option<Inside> {
         let opened = b"HTTP/1.1 200 Connection established\r\n\r\n";
         stream.write_all(opened).await.ok()?;
         stream.flush().await.ok()?;
         while ahead.is_empty() {
-            let read = timeout(self.options.header_timeout, stream.read_buf(&mut ahead)).await;
+            let read = timeout(
+                self.settings().options.header_timeout,
+                stream.read_buf(&mut ahead),
+            )
+            .await;
             if read.ok()?.ok()? == 0 {
                 return None;
             }
         }
         if ahead[0] == TLS_HANDSHAKE {
-            return self.end_tls(stream, ahead, client, origin).await;
+            return self.end_tls(stream, ahead, outside, origin).await;
         }
         let origin = Origin::from_authority(
             Scheme::Http,
@@ -87,8 +96,8 @@ impl Flow {
             foreign_server_name: None,
         };
         let connection = Connection {
-            client,
             tunnel: Some(tunnel),
+            ..outside.clone()
         };
         Some(Inside {
             stream,
@@ -102,7 +111,7 @@ impl Flow {
         &self,
         stream: Stream,
         ahead: BytesMut,
-        client: std::net::IpAddr,
+        outside: &Connection,
         origin: Origin,
     ) -> Option<Inside> {
         let host = origin.host().trim_start_matches('[').trim_end_matches(']');
@@ -127,10 +136,13 @@ impl Flow {
         let id = pingora_core::protocols::UniqueID::id(&*stream);
         let stream = stream.ungathered().with_read_ahead(ahead.freeze());
         let accepting = TlsAcceptor::from(config).accept(stream);
-        let tls = match timeout(self.options.header_timeout, accepting).await.ok()? {
+        let tls = match timeout(self.settings().options.header_timeout, accepting)
+            .await
+            .ok()?
+        {
             Ok(tls) => tls,
             Err(error) => {
-                self.explain_failed_handshake(client, &origin, &error);
+                self.explain_failed_handshake(outside.client, &origin, &error);
                 return None;
             }
         };
@@ -145,8 +157,8 @@ impl Flow {
             foreign_server_name,
         };
         let connection = Connection {
-            client,
             tunnel: Some(tunnel),
+            ..outside.clone()
         };
         let stream: Stream = Box::new(Transport::new(tls, id));
         Some(Inside {

@@ -2,46 +2,32 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Instant, SystemTime};
 
-use pingora_core::protocols::http::ServerSession;
-use tokio::io::AsyncWriteExt;
-use wayleave_policy::{Dialect, Target};
+use arc_swap::ArcSwap;
+use bytes::BytesMut;
 
-use super::exchange::{Connection, DecisionId, Exchange, Identity, Outcome, Refusal};
-use super::head::{Head, Patience};
-use super::refuse::{self, Answer};
+use super::client::{Client, Gone};
+use super::exchange::{Connection, Exchange, Facts, Outcome, Refusal};
+use super::passage::Passage;
 use super::relay::Broken;
-use super::request::Request;
-use super::{consult, forward, identify, record, resolve};
-use crate::crawlers::Crawlers;
+use super::request::Received;
+use super::settings::Settings;
+use super::{forward, identify, record, refuse};
+use crate::decisions::{DecisionId, Decisions};
+use crate::http1::Framing;
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 use crate::stream::Stream;
-use crate::upstream::Upstream;
-
-/// What the way of a request needs to know; part of `[proxy]` and `[robots]`.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    /// The pseudonym in `Via` and `Proxy-Status`. Default `wayleave`.
-    pub(crate) name: String,
-    /// How robots.txt is read for crawlers that the configuration does not know.
-    pub(crate) dialect: Dialect,
-    /// How long a client may take for a request's head. Default 10 s.
-    pub(crate) header_timeout: Duration,
-    /// How long a connection may be silent between requests. Default 60 s.
-    pub(crate) idle_timeout: Duration,
-}
 
 /// Everything that a request meets on its way.
 pub(crate) struct Flow {
-    pub(crate) options: Options,
-    pub(crate) crawlers: Crawlers,
+    pub(crate) settings: ArcSwap<Settings>,
     pub(crate) robots: Robots,
-    pub(crate) upstream: Upstream,
     pub(crate) interceptor: Interceptor,
+    pub(crate) decisions: Arc<Decisions>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -50,170 +36,186 @@ pub(crate) struct Flow {
 pub(super) enum Ending {
     /// The next request, if both sides want one.
     Whole,
+    /// Nothing, but the client has its answer.
+    Closed,
     /// Nothing: the client must see that the response is cut off.
     CutOff,
 }
 
 impl Flow {
-    pub(super) fn patience(&self) -> Patience {
-        Patience {
-            idle: self.options.idle_timeout,
-            head: self.options.header_timeout,
-        }
+    /// What holds now. An exchange asks once and goes by that to its end.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
     }
 
-    /// Takes one request whose head was read all the way.
+    /// Takes one request whose head was read.
     pub(super) async fn exchange(
         &self,
         connection: &Connection,
-        head: Option<&Head>,
-        session: &mut ServerSession,
+        received: &Received,
+        client: &mut Client,
     ) -> Ending {
-        let (id, started) = (DecisionId::new(), Instant::now());
-        let name = &self.options.name;
-        let request = match head {
-            Some(head) => head.request(name),
-            None => Request::from_http2(session.req_header(), name),
+        let (id, started, started_at) = self.begin();
+        let settings = self.settings();
+        let name = &settings.options.name;
+        let request = received.request(name);
+        let mut identified =
+            identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
+        let mut url = request.target.clone().into_owned();
+        let (facts, judged) = self
+            .judge(connection, &mut identified, received, &request, &mut url)
+            .await;
+        let record = |outcome| {
+            let exchange = Exchange {
+                id,
+                started,
+                started_at,
+                client: connection.client,
+                method: received.method().to_owned(),
+                url,
+                identity: Some(identified.identity),
+                configuration: settings.configuration,
+                facts,
+                outcome,
+            };
+            record::record(&self.metrics, &self.decisions, exchange)
         };
-        let identity =
-            identify::identify(&self.crawlers, self.options.dialect, connection, request);
-        let method = request.method.to_owned();
-        let mut url = request.target.to_owned();
-        let judged = self.judge(connection, &identity, request, &mut url).await;
-        let (outcome, ending) = match judged {
-            Ok((target, reason)) => self.forward(id, session, &target, reason).await,
-            Err(refusal) => {
-                let ending = self.answer(id, session, &refusal).await;
-                (Outcome::Refuse(refusal), ending)
+        match judged {
+            Ok(passage) => {
+                let (outcome, ending) = forward(&settings, id, received, client, passage).await;
+                record(outcome);
+                ending
             }
-        };
-        let identity = Some(identity);
-        let client = connection.client;
-        let exchange = Exchange {
-            id,
-            started,
-            client,
-            method,
-            url,
-            identity,
-            outcome,
-        };
-        record::record(&self.metrics, &exchange);
-        ending
+            // Recorded first: who has the answer in hand may ask about it.
+            Err(refusal) => match record(Outcome::Refuse(refusal)).refusal() {
+                Some(refusal) => answer(name, id, received, client, refusal).await,
+                None => Ending::CutOff,
+            },
+        }
     }
 
-    /// The target and why it may be fetched, or why not. `url` becomes the target's spelling.
-    async fn judge(
+    /// An exchange begins.
+    fn begin(&self) -> (DecisionId, Instant, SystemTime) {
+        let now = self.robots.clock().now();
+        (DecisionId::new(), Instant::now(), now)
+    }
+
+    /// Answers a client whose connection ends here: there is no request, or it is for a tunnel.
+    pub(super) async fn turn_away(
         &self,
         connection: &Connection,
-        identity: &Identity,
-        request: Request<'_>,
-        url: &mut String,
-    ) -> Result<(Target, &'static str), Refusal> {
-        if request.is_loop {
-            return Err(Refusal::looped());
-        }
-        let target = resolve::resolve(connection, request)?;
-        *url = target.to_string();
-        let started = Instant::now();
-        let reason = consult::consult(&self.robots, identity, &target).await;
-        self.metrics.decision(started.elapsed());
-        Ok((target, reason?))
-    }
-
-    async fn forward(
-        &self,
-        id: DecisionId,
-        session: &mut ServerSession,
-        target: &Target,
-        reason: &'static str,
-    ) -> (Outcome, Ending) {
-        let forwarded = forward::forward(&self.upstream, &self.options.name, session, target).await;
-        let (refusal, answered) = match forwarded {
-            Ok(status) => return (Outcome::Forward { status, reason }, Ending::Whole),
-            Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
-            Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
-            Err(Broken::Gone) => {
-                let error = ErrorType::ConnectionTerminated;
-                let details = "the client left before the response was complete";
-                (
-                    Refusal::new(
-                        499,
-                        "Client closed request",
-                        error,
-                        "client-closed",
-                        details,
-                    ),
-                    true,
-                )
-            }
-        };
-        let ending = if answered {
-            Ending::CutOff
-        } else {
-            self.answer(id, session, &refusal).await
-        };
-        (Outcome::Fail(refusal), ending)
-    }
-
-    async fn answer(
-        &self,
-        id: DecisionId,
-        session: &mut ServerSession,
-        refusal: &Refusal,
-    ) -> Ending {
-        if refusal.closes {
-            session.set_keepalive(None);
-        }
-        let sent = match Answer::new(&self.options.name, id, refusal) {
-            Ok(answer) => answer.send(session).await,
-            Err(error) => Err(error),
-        };
-        match sent {
-            Ok(()) => Ending::Whole,
-            Err(error) => {
-                tracing::debug!(%error, "an answer did not reach its client");
-                Ending::CutOff
-            }
-        }
-    }
-
-    /// Answers what no session took, and closes the connection.
-    pub(super) async fn refuse_unread(
-        &self,
-        connection: &Connection,
-        mut stream: Stream,
-        request: Option<Request<'_>>,
+        stream: Stream,
+        received: Option<&Received>,
         refusal: Refusal,
     ) {
-        let (id, started) = (DecisionId::new(), Instant::now());
-        let answer = Answer::new(&self.options.name, id, &refusal);
-        if let Ok(bytes) = answer.and_then(Answer::into_last_bytes) {
-            // A client that left needs no answer.
-            let _ = stream.write_all(&bytes).await;
-        }
-        let (method, url) = request.map_or(("-", "-"), |request| (request.method, request.target));
-        let identity = request.map(|request| {
-            identify::identify(&self.crawlers, self.options.dialect, connection, request)
-        });
+        let (id, started, started_at) = self.begin();
+        let settings = self.settings();
+        let patience = settings.options.idle_timeout;
+        let mut client =
+            Client::http1(stream, BytesMut::new(), Framing::Length(0), false, patience);
+        let name = &settings.options.name;
+        let request = received.map(|received| received.request(name));
+        let (method, url, identity) = match &request {
+            None => ("-", "-", None),
+            Some(request) => {
+                let username = connection.username.as_deref();
+                let identity =
+                    identify::recognise(&settings.crawlers, connection, username, request);
+                (request.method, &*request.target, Some(identity))
+            }
+        };
+        let answered = refuse::refuse(&mut client, name, id, &refusal, false).await;
         let exchange = Exchange {
             id,
             started,
+            started_at,
             client: connection.client,
             method: method.to_owned(),
             url: url.to_owned(),
             identity,
+            configuration: settings.configuration,
+            facts: Facts::default(),
             outcome: Outcome::Refuse(refusal),
         };
-        record::record(&self.metrics, &exchange);
-        refuse::close_softly(stream).await;
+        record::record(&self.metrics, &self.decisions, exchange);
+        if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
+            refuse::close_softly(stream).await;
+        }
     }
 }
 
 impl fmt::Debug for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flow")
-            .field("options", &self.options)
+            .field("options", &self.settings().options)
             .finish_non_exhaustive()
     }
+}
+
+/// What became of a request that reached its origin.
+pub(super) fn passed(passage: Passage, status: u16) -> Outcome {
+    match passage.observed {
+        Some(refusal) => Outcome::Observe { status, refusal },
+        None => Outcome::Forward {
+            status,
+            reason: passage.reason,
+        },
+    }
+}
+
+async fn answer(
+    name: &str,
+    id: DecisionId,
+    received: &Received,
+    client: &mut Client,
+    refusal: &Refusal,
+) -> Ending {
+    if received.expects_continue() {
+        // Its body comes only when it is asked for, which it is not.
+        client.answer.close_afterwards();
+    }
+    let is_head = received.method() == "HEAD";
+    match refuse::refuse(client, name, id, refusal, is_head).await {
+        Ok(()) if refusal.closes => Ending::Closed,
+        Ok(()) => Ending::Whole,
+        Err(Gone) => Ending::CutOff,
+    }
+}
+
+async fn forward(
+    settings: &Settings,
+    id: DecisionId,
+    received: &Received,
+    client: &mut Client,
+    passage: Passage,
+) -> (Outcome, Ending) {
+    let name = &settings.options.name;
+    let (target, path) = (&passage.resolved.target, passage.resolved.path());
+    let forwarded =
+        forward::forward(&settings.upstream, name, received, client, target, path).await;
+    let (refusal, answered) = match forwarded {
+        Ok(status) => return (passed(passage, status), Ending::Whole),
+        Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
+        Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
+        Err(Broken::Gone) => {
+            let error = ErrorType::ConnectionTerminated;
+            let details = "the client left before the response was complete";
+            (
+                Refusal::new(
+                    499,
+                    "Client closed request",
+                    error,
+                    "client-closed",
+                    details,
+                ),
+                true,
+            )
+        }
+    };
+    let ending = if answered {
+        Ending::CutOff
+    } else {
+        answer(name, id, received, client, &refusal).await
+    };
+    (Outcome::Fail(refusal), ending)
 }

@@ -128,7 +128,9 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut builder = http1::Builder::new();
-    builder.max_buf_size(MAX_HEAD_BYTES);
+    builder
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_header_size(MAX_HEAD_BYTES);
     let handshake = builder.handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
     let mut connecting = JoinSet::new();

@@ -1,39 +1,40 @@
 //! Robots: keeps every origin's robots.txt at hand.
 //!
 //! A [`Robots`] is a handle. What is known of an origin is a [`Snapshot`] behind an atomic pointer in one concurrent
-//! map: reading it takes no lock and waits for nobody. What is not known, or too old to go by, is asked for: one task
-//! (`refresh`) owns the lifecycle of all entries, starts at most one fetch per origin however many wait for it, and
-//! publishes what it brings.
-//!
-//! The map is papaya's: its readers never lock and never wait for writers, nor for its growth, which it spreads over
-//! later writes. dashmap and scc lock a shard or a bucket for a read, which the writer of another origin may hold.
+//! map (`published`): reading it takes no lock and waits for nobody. What is not known, or too old to go by, is asked
+//! for: one task (`refresh`) owns the lifecycle of all entries, starts at most one fetch per origin however many wait
+//! for it, and publishes what it brings. Facts go to the store on disk and come back from there when an origin that was
+//! let go of (`memory`), or known before a restart, is wanted again.
 
 mod body;
 mod fetch;
 mod fields;
 mod hop;
+mod memory;
+mod published;
 mod queue;
 mod refresh;
+mod store;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Entry, Lifetimes, Snapshot, State, Use};
+use wayleave_policy::lifecycle::{Entry, Lifetimes, Snapshot, State};
 
 use crate::clock::Clock;
 use crate::metrics::{Lookup, Metrics};
 pub use fetch::{Fetch, FetchOptions, HttpFetch};
+use published::Published;
 pub use queue::FetchBounds;
-use refresh::{Event, Refresh};
+use refresh::{Event, Refresh, Surroundings, Terms};
+pub use store::{Store, StoreError, StoreOptions, Version};
 
 /// How many messages may lie before the refresh task until senders wait.
 const EVENTS: usize = 4096;
@@ -41,30 +42,36 @@ const EVENTS: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How robots.txt files are kept; part of `[robots]`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// How long answers serve.
     pub lifetimes: Lifetimes,
     /// How many fetches may be under way.
     pub bounds: FetchBounds,
     /// How long a request waits for robots.txt; the fetcher's own timeout. Default: 10 s.
-    pub fetch_timeout: FetchTimeout,
+    pub fetch_timeout: Duration,
+    /// What entries may hold in memory, in bytes. Default: 256 MiB.
+    pub memory: usize,
 }
 
-/// A span with the default of `fetch_timeout`: 10 s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FetchTimeout(pub Duration);
-
-impl Default for FetchTimeout {
+impl Default for Options {
     fn default() -> Self {
-        Self(FetchOptions::default().timeout)
+        Self {
+            lifetimes: Lifetimes::default(),
+            bounds: FetchBounds::default(),
+            fetch_timeout: FetchOptions::default().timeout,
+            memory: 256 << 20,
+        }
     }
 }
 
 /// Keeps robots.txt at hand. Cheap to clone; the task behind it ends when the last clone is gone.
 #[derive(Clone)]
 pub struct Robots {
-    shared: Arc<Shared>,
+    published: Arc<Published>,
+    store: Store,
+    clock: Clock,
+    metrics: Arc<Metrics>,
     events: mpsc::Sender<Event>,
     patience: Duration,
 }
@@ -72,7 +79,7 @@ pub struct Robots {
 impl fmt::Debug for Robots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Robots")
-            .field("entries", &self.shared.slots.len())
+            .field("entries", &self.published.len())
             .finish_non_exhaustive()
     }
 }
@@ -95,10 +102,12 @@ impl std::error::Error for Pending {}
 /// Everything that is known of one origin, for operators.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// What is gone by.
-    pub snapshot: Arc<Snapshot>,
-    /// What that follows from.
-    pub entry: Arc<Entry>,
+    /// What is gone by, if it is in memory.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// What that follows from: the last answer with its body, the failures since.
+    pub entry: Entry,
+    /// What the origin said before, oldest first, the last answer included.
+    pub history: Vec<Version>,
     /// Whether a fetch is under way.
     pub is_fetching: bool,
 }
@@ -116,75 +125,37 @@ pub struct Listing {
     pub limit: usize,
 }
 
-/// What readers and the refresh task share.
-struct Shared {
-    slots: papaya::HashMap<Origin, Slot, foldhash::fast::RandomState>,
-    clock: Clock,
-    metrics: Arc<Metrics>,
-}
-
-/// One origin's place in the map.
-struct Slot {
-    snapshot: ArcSwap<Snapshot>,
-    /// Whether it was gone by since it was published.
-    is_used: AtomicBool,
-    /// Whether the refresh task was told since that another attempt is due.
-    is_reported: AtomicBool,
-}
-
-impl Shared {
-    /// Makes `snapshot` what readers find; whoever holds the one before keeps it.
-    fn publish(&self, origin: &Origin, snapshot: &Arc<Snapshot>) {
-        let slots = self.slots.pin();
-        match slots.get(origin) {
-            Some(slot) => {
-                slot.snapshot.store(snapshot.clone());
-                slot.is_used.store(false, Ordering::Relaxed);
-                slot.is_reported.store(false, Ordering::Relaxed);
-            }
-            None => {
-                let slot = Slot {
-                    snapshot: ArcSwap::new(snapshot.clone()),
-                    is_used: AtomicBool::new(false),
-                    is_reported: AtomicBool::new(false),
-                };
-                slots.insert(origin.clone(), slot);
-            }
-        }
-        self.metrics.snapshot_swap();
-    }
-
-    fn withdraw(&self, origin: &Origin) {
-        self.slots.pin().remove(origin);
-    }
-
-    fn is_in_use(&self, origin: &Origin) -> bool {
-        let slots = self.slots.pin();
-        slots
-            .get(origin)
-            .is_some_and(|slot| slot.is_used.load(Ordering::Relaxed))
-    }
-}
-
 impl Robots {
-    /// Starts to keep what `fetch` brings. The task that does it ends after the last handle.
+    /// Starts to keep what `fetch` brings. The task that does it ends after the last handle, or when told to
+    /// [`close`](Self::close).
     pub fn start<F: Fetch>(
         fetch: F,
+        store: Store,
         options: &Options,
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> (Self, JoinHandle<()>) {
-        let shared = Arc::new(Shared {
-            slots: papaya::HashMap::with_hasher(foldhash::fast::RandomState::default()),
+        let published = Arc::new(Published::new());
+        let (events, heard) = mpsc::channel(EVENTS);
+        let around = Surroundings {
+            published: published.clone(),
+            store: store.clone(),
+            clock,
+            metrics: metrics.clone(),
+        };
+        let terms = Terms {
+            lifetimes: options.lifetimes.clone(),
+            bounds: options.bounds,
+            memory_bytes: options.memory,
+        };
+        let refresh = Refresh::new(fetch, around, heard, terms);
+        let robots = Self {
+            published,
+            store,
             clock,
             metrics,
-        });
-        let (events, heard) = mpsc::channel(EVENTS);
-        let refresh = Refresh::new(fetch, shared.clone(), heard, options);
-        let robots = Self {
-            shared,
             events,
-            patience: options.fetch_timeout.0 + PATIENCE,
+            patience: options.fetch_timeout + PATIENCE,
         };
         (robots, tokio::spawn(refresh.run()))
     }
@@ -207,24 +178,17 @@ impl Robots {
 
     /// What is known of `origin`'s robots.txt, if that may be gone by now. Never waits.
     pub fn at_hand(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
-        let slots = self.shared.slots.pin();
-        let slot = slots.get(origin)?;
-        let snapshot = slot.snapshot.load_full();
-        let usable = snapshot.usable(self.shared.clock.now());
-        if usable == Use::AfterRefetch {
-            return None;
+        let found = self.published.at_hand(origin, self.clock.now())?;
+        if found.is_overdue
+            && self
+                .events
+                .try_send(Event::Overdue(origin.clone()))
+                .is_err()
+        {
+            self.published.unreport(origin);
         }
-        if usable == Use::AtOnceAndRefetch && !slot.is_reported.swap(true, Ordering::Relaxed) {
-            let overdue = Event::Overdue(origin.clone());
-            // With the channel full the next reader says it again.
-            let is_heard = self.events.try_send(overdue).is_ok();
-            slot.is_reported.store(is_heard, Ordering::Relaxed);
-        }
-        if !slot.is_used.load(Ordering::Relaxed) {
-            slot.is_used.store(true, Ordering::Relaxed);
-        }
-        self.shared.metrics.robots_lookup(Lookup::Hit);
-        Some(snapshot)
+        self.metrics.robots_lookup(Lookup::Hit);
+        Some(found.snapshot)
     }
 
     /// Fetches `origin`'s robots.txt anew and returns what is known then.
@@ -237,60 +201,68 @@ impl Robots {
         self.ask_in_time(refresh).await
     }
 
-    /// Forgets what is known of `origin`; whether there was anything.
+    /// Forgets what is known of `origin`, in memory and in the store; whether there was anything. What it said before
+    /// stays in its history.
     pub async fn forget(&self, origin: &Origin) -> bool {
+        let was_kept = self.store.load(origin).await.is_some();
         let forget = |reply| Event::Forget(origin.clone(), reply);
-        self.ask(forget).await.unwrap_or(false)
+        let was_at_hand = self.ask(forget).await.unwrap_or(false);
+        was_kept || was_at_hand
     }
 
-    /// Everything that is known of `origin`. Does not count as a use.
+    /// Everything that is known of `origin`, in memory and in the store. Does not count as a use.
     pub async fn inspect(&self, origin: &Origin) -> Option<Inspection> {
-        let inspect = |reply| Event::Inspect(origin.clone(), reply);
-        self.ask(inspect).await.flatten()
+        let snapshot = self.published.snapshot(origin);
+        let entry = self.store.load(origin).await;
+        if snapshot.is_none() && entry.is_none() {
+            return None;
+        }
+        let is_fetching = |reply| Event::IsFetching(origin.clone(), reply);
+        Some(Inspection {
+            snapshot,
+            entry: entry.unwrap_or_default(),
+            history: self.store.history(origin).await,
+            is_fetching: self.ask(is_fetching).await.unwrap_or(false),
+        })
     }
 
-    /// The known origins that `listing` asks for, in order, with what is known of them. Looks at all entries.
+    /// The origins in memory that `listing` asks for, in order, with what is known of them. Looks at all entries.
     pub fn list(&self, listing: &Listing) -> Vec<(Origin, Arc<Snapshot>)> {
-        let now = self.shared.clock.now();
-        let is_asked_for = |origin: &Origin, snapshot: &Snapshot| {
+        let now = self.clock.now();
+        let mut found = self.published.select(|origin, snapshot| {
             listing.after.as_ref().is_none_or(|after| origin > after)
                 && listing
                     .state
                     .is_none_or(|state| snapshot.state(now) == state)
                 && (listing.query.is_empty() || origin.to_string().contains(&listing.query))
-        };
-        let mut found: Vec<_> = self
-            .shared
-            .slots
-            .pin()
-            .iter()
-            .map(|(origin, slot)| (origin, slot.snapshot.load_full()))
-            .filter(|(origin, snapshot)| is_asked_for(origin, snapshot))
-            .map(|(origin, snapshot)| (origin.clone(), snapshot))
-            .collect();
+        });
         found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         found.truncate(listing.limit);
         found
     }
 
-    /// Counts the entries by state into the metrics. Looks at all entries: for whoever gathers the metrics.
+    /// Counts the entries in memory by state into the metrics. Looks at all of them: for whoever gathers the metrics.
     pub fn observe(&self) {
-        let now = self.shared.clock.now();
-        let mut counts = State::ALL.map(|state| (state, 0));
-        for (_, slot) in &self.shared.slots.pin() {
-            let found = slot.snapshot.load().state(now);
-            for (state, count) in &mut counts {
-                *count += usize::from(*state == found);
-            }
+        for (state, count) in self.published.count(self.clock.now()) {
+            self.metrics.robots_entries(state.as_str(), count);
         }
-        for (state, count) in counts {
-            self.shared.metrics.robots_entries(state.as_str(), count);
-        }
+        self.metrics.robots_cache_bytes(self.published.bytes());
+    }
+
+    /// Where facts are kept.
+    pub fn store(&self) -> &Store {
+        &self.store
     }
 
     /// What the handle's clock shows: the time to judge snapshots by.
     pub fn clock(&self) -> Clock {
-        self.shared.clock
+        self.clock
+    }
+
+    /// Ends the task, once what was learned is on disk. From then on nothing new is learned.
+    pub async fn close(&self) {
+        // If the task has ended already, the store writes what is left when it is dropped.
+        let _ = self.ask(Event::Close).await;
     }
 
     async fn ask_in_time(

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::FetchRequest;
+use wayleave_policy::lifecycle::Entry;
 
 /// How many fetches may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,21 @@ impl Default for FetchBounds {
     }
 }
 
+/// An origin to fetch, and what is kept of it so far.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) origin: Origin,
+    pub(super) entry: Entry,
+}
+
 /// Fetches that wait for their turn, first come, first served.
 #[derive(Debug)]
 pub(super) struct Queue {
     bounds: FetchBounds,
-    known: VecDeque<FetchRequest>,
-    unknown: VecDeque<FetchRequest>,
+    known: VecDeque<Job>,
+    unknown: VecDeque<Job>,
     /// Waiting for another fetch to the same host to end.
-    held: HashMap<Box<str>, VecDeque<(FetchRequest, Kind)>>,
+    held: HashMap<Box<str>, VecDeque<(Job, Kind)>>,
     running: usize,
     running_by_host: HashMap<Box<str>, usize>,
 }
@@ -58,36 +65,36 @@ impl Queue {
         }
     }
 
-    pub(super) fn push(&mut self, request: FetchRequest, kind: Kind) {
+    pub(super) fn push(&mut self, job: Job, kind: Kind) {
         match kind {
-            Kind::Known => self.known.push_back(request),
-            Kind::Unknown => self.unknown.push_back(request),
+            Kind::Known => self.known.push_back(job),
+            Kind::Unknown => self.unknown.push_back(job),
         }
     }
 
     /// The next fetch that may start; it counts as running until [`ended`](Self::ended).
-    pub(super) fn start(&mut self) -> Option<FetchRequest> {
+    pub(super) fn start(&mut self) -> Option<Job> {
         loop {
-            let (request, kind) = self.next()?;
-            let host = request.origin.host();
+            let (job, kind) = self.next()?;
+            let host = job.origin.host();
             let running = self.running_by_host.entry(host.into()).or_default();
             if *running < self.bounds.per_host.max(1) {
                 *running += 1;
                 self.running += 1;
-                return Some(request);
+                return Some(job);
             }
             let held = self.held.entry(host.into()).or_default();
-            held.push_back((request, kind));
+            held.push_back((job, kind));
         }
     }
 
-    fn next(&mut self) -> Option<(FetchRequest, Kind)> {
+    fn next(&mut self) -> Option<(Job, Kind)> {
         let total = self.bounds.total.max(1);
         if self.running >= total {
             return None;
         }
-        if let Some(request) = self.known.pop_front() {
-            return Some((request, Kind::Known));
+        if let Some(job) = self.known.pop_front() {
+            return Some((job, Kind::Known));
         }
         let for_unknown = total.saturating_sub(self.bounds.reserved).max(1);
         if self.running >= for_unknown {
@@ -112,8 +119,8 @@ impl Queue {
                 self.held.remove(host);
             }
             match released {
-                Some((request, Kind::Known)) => self.known.push_front(request),
-                Some((request, Kind::Unknown)) => self.unknown.push_front(request),
+                Some((job, Kind::Known)) => self.known.push_front(job),
+                Some((job, Kind::Unknown)) => self.unknown.push_front(job),
                 None => {}
             }
         }
@@ -124,16 +131,16 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn request(uri: &str) -> FetchRequest {
-        FetchRequest {
+    fn job(uri: &str) -> Job {
+        Job {
             origin: Origin::parse(uri).expect("an origin"),
-            validators: None,
+            entry: Entry::default(),
         }
     }
 
     fn started(queue: &mut Queue) -> Vec<String> {
         std::iter::from_fn(|| queue.start())
-            .map(|request| request.origin.to_string())
+            .map(|job| job.origin.to_string())
             .collect()
     }
 
@@ -149,17 +156,17 @@ mod tests {
     fn a_storm_of_unknown_origins_leaves_room_for_known_ones() {
         let mut queue = Queue::new(bounds(4, 4, 1));
         for n in 0..10 {
-            queue.push(request(&format!("https://new{n}.example")), Kind::Unknown);
+            queue.push(job(&format!("https://new{n}.example")), Kind::Unknown);
         }
         assert_eq!(started(&mut queue).len(), 3);
-        queue.push(request("https://known.example"), Kind::Known);
+        queue.push(job("https://known.example"), Kind::Known);
         assert_eq!(started(&mut queue), ["https://known.example"]);
-        queue.push(request("https://known2.example"), Kind::Known);
+        queue.push(job("https://known2.example"), Kind::Known);
         assert!(started(&mut queue).is_empty(), "four are running");
-        queue.ended(&request("https://new0.example").origin);
+        queue.ended(&job("https://new0.example").origin);
         assert_eq!(started(&mut queue), ["https://known2.example"]);
-        queue.ended(&request("https://new1.example").origin);
-        queue.ended(&request("https://new2.example").origin);
+        queue.ended(&job("https://new1.example").origin);
+        queue.ended(&job("https://new2.example").origin);
         assert_eq!(started(&mut queue), ["https://new3.example"]);
     }
 
@@ -167,24 +174,21 @@ mod tests {
     fn one_host_holds_up_only_itself() {
         let mut queue = Queue::new(bounds(100, 2, 0));
         for port in 1..=5 {
-            queue.push(
-                request(&format!("https://slow.example:{port}")),
-                Kind::Unknown,
-            );
+            queue.push(job(&format!("https://slow.example:{port}")), Kind::Unknown);
         }
-        queue.push(request("https://quick.example"), Kind::Unknown);
+        queue.push(job("https://quick.example"), Kind::Unknown);
         let first = [
             "https://slow.example:1",
             "https://slow.example:2",
             "https://quick.example",
         ];
         assert_eq!(started(&mut queue), first);
-        queue.ended(&request("https://quick.example").origin);
+        queue.ended(&job("https://quick.example").origin);
         assert!(started(&mut queue).is_empty());
-        queue.ended(&request("https://slow.example:2").origin);
+        queue.ended(&job("https://slow.example:2").origin);
         assert_eq!(started(&mut queue), ["https://slow.example:3"]);
         for port in [1, 3, 4, 5] {
-            queue.ended(&request(&format!("https://slow.example:{port}")).origin);
+            queue.ended(&job(&format!("https://slow.example:{port}")).origin);
             started(&mut queue);
         }
         assert!(queue.held.is_empty() && queue.running_by_host.is_empty());

@@ -1,24 +1,30 @@
-//! The one task that owns the cache: it hears who wants what, starts fetches, applies what they bring, publishes.
+//! The one task that owns the cache: it hears who wants what, recalls it from the store or starts fetches, applies what
+//! they bring, publishes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{
-    Cache, Entry, FetchErrorKind, FetchOutcome, FetchRequest, Snapshot,
+    Cache, Entry, FetchErrorKind, FetchOutcome, Lifetimes, Snapshot, Use,
 };
 
 use super::fetch::Fetch;
-use super::queue::{Kind, Queue};
-use super::{Inspection, Options, Shared};
-use crate::metrics::Lookup;
+use super::memory::Memory;
+use super::published::Published;
+use super::queue::{FetchBounds, Job, Kind, Queue};
+use super::store::Store;
+use crate::clock::Clock;
+use crate::metrics::{Lookup, Metrics};
 
 /// A day without anything due is still woken from, to look again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
+/// How many entries are read from the store at a time: as many as disks like to be asked for.
+const RECALLS: usize = 32;
 
 /// What the handle asks of the task.
 pub(super) enum Event {
@@ -28,53 +34,91 @@ pub(super) enum Event {
     Overdue(Origin),
     /// An operator wants it fetched anew.
     Refresh(Origin, oneshot::Sender<Arc<Snapshot>>),
-    /// An operator wants it forgotten; whether it was known.
+    /// An operator wants it forgotten; whether it was in memory.
     Forget(Origin, oneshot::Sender<bool>),
-    /// An operator wants to see everything there is about an origin.
-    Inspect(Origin, oneshot::Sender<Option<Inspection>>),
+    /// Whether a fetch is under way.
+    IsFetching(Origin, oneshot::Sender<bool>),
+    /// The last event: what is known is to be on disk when this is answered.
+    Close(oneshot::Sender<()>),
+}
+
+/// What the task works with.
+pub(super) struct Surroundings {
+    pub(super) published: Arc<Published>,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// How the task works.
+pub(super) struct Terms {
+    pub(super) lifetimes: Lifetimes,
+    pub(super) bounds: FetchBounds,
+    pub(super) memory_bytes: usize,
 }
 
 /// The task's belongings.
 pub(super) struct Refresh<F> {
     cache: Cache,
     queue: Queue,
+    memory: Memory,
     fetch: Arc<F>,
-    shared: Arc<Shared>,
+    around: Surroundings,
     events: mpsc::Receiver<Event>,
+    recalls: Arc<Semaphore>,
+    recalling: JoinSet<(Origin, Option<Entry>)>,
     fetching: JoinSet<(FetchOutcome, Duration)>,
-    origins: HashMap<Id, Origin>,
+    jobs: HashMap<Id, Job>,
     waiting: HashMap<Origin, Vec<oneshot::Sender<Arc<Snapshot>>>>,
+    /// Being recalled, and to be fetched even if what is recalled may be gone by.
+    forced: HashSet<Origin>,
 }
 
 impl<F: Fetch> Refresh<F> {
     pub(super) fn new(
         fetch: F,
-        shared: Arc<Shared>,
+        around: Surroundings,
         events: mpsc::Receiver<Event>,
-        options: &Options,
+        terms: Terms,
     ) -> Self {
         Self {
-            cache: Cache::new(options.lifetimes.clone()),
-            queue: Queue::new(options.bounds),
+            cache: Cache::new(terms.lifetimes),
+            queue: Queue::new(terms.bounds),
+            memory: Memory::new(terms.memory_bytes),
             fetch: Arc::new(fetch),
-            shared,
+            around,
             events,
+            recalls: Arc::new(Semaphore::new(RECALLS)),
+            recalling: JoinSet::new(),
             fetching: JoinSet::new(),
-            origins: HashMap::new(),
+            jobs: HashMap::new(),
             waiting: HashMap::new(),
+            forced: HashSet::new(),
         }
     }
 
-    /// Runs until the last handle is gone.
+    /// Runs until the last handle is gone, or told to close.
     pub(super) async fn run(mut self) {
         loop {
             let next_due = self.cache.next_due();
-            let pause = next_due.map_or(LONGEST_SLEEP, |at| self.shared.clock.until(at));
+            let pause = next_due.map_or(LONGEST_SLEEP, |at| self.around.clock.until(at));
             tokio::select! {
                 event = self.events.recv() => match event {
+                    Some(Event::Close(reply)) => {
+                        self.around.store.flush().await;
+                        // Whoever asked may have gone.
+                        let _ = reply.send(());
+                        return;
+                    }
                     Some(event) => self.hear(event),
                     None => return,
                 },
+                Some(recalled) = self.recalling.join_next() => {
+                    // Reading the store breaks only with the store's own code; the origin then waits in vain.
+                    if let Ok((origin, entry)) = recalled {
+                        self.recalled(origin, entry);
+                    }
+                }
                 Some(ended) = self.fetching.join_next_with_id() => self.fetched(ended),
                 () = tokio::time::sleep(pause.min(LONGEST_SLEEP)) => self.wake(),
             }
@@ -82,71 +126,103 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
+    fn now(&self) -> SystemTime {
+        self.around.clock.now()
+    }
+
     fn hear(&mut self, event: Event) {
         match event {
             Event::Wanted(origin, reply) => self.wanted(origin, reply),
             Event::Overdue(origin) => {
-                let request = self.cache.wanted(&origin, self.shared.clock.now());
-                self.enqueue(request);
+                let known = self.around.published.snapshot(&origin);
+                if self.cache.wanted(&origin, known.as_deref(), self.now()) {
+                    self.recall(origin);
+                }
             }
             Event::Refresh(origin, reply) => {
-                let request = self.cache.refetch(&origin);
-                self.enqueue(request);
-                self.waiting.entry(origin).or_default().push(reply);
+                self.waiting.entry(origin.clone()).or_default().push(reply);
+                if self.cache.start(&origin) {
+                    self.forced.insert(origin.clone());
+                    self.recall(origin);
+                }
             }
             Event::Forget(origin, reply) => {
-                self.shared.withdraw(&origin);
-                // Whoever asked may have gone.
-                let _ = reply.send(self.cache.forget(&origin));
+                self.around.store.forget(&origin);
+                // Whoever asked may have gone, here and below.
+                let _ = reply.send(self.around.published.withdraw(&origin).is_some());
             }
-            Event::Inspect(origin, reply) => {
-                let _ = reply.send(self.inspect(&origin));
+            Event::IsFetching(origin, reply) => {
+                let _ = reply.send(self.cache.is_under_way(&origin));
             }
+            // Ends the loop.
+            Event::Close(_) => {}
         }
     }
 
     fn wanted(&mut self, origin: Origin, reply: oneshot::Sender<Arc<Snapshot>>) {
-        let request = self.cache.wanted(&origin, self.shared.clock.now());
-        let is_first = request.is_some();
-        self.enqueue(request);
-        if !self.cache.is_fetching(&origin)
-            && let Some(snapshot) = self.cache.snapshot(&origin)
-        {
-            // It was published while the request was on its way here.
-            self.shared.metrics.robots_lookup(Lookup::Hit);
-            let _ = reply.send(snapshot);
-            return;
-        }
-        let lookup = if is_first {
-            Lookup::Miss
-        } else {
-            Lookup::Joined
+        let known = self.around.published.snapshot(&origin);
+        let is_first = self.cache.wanted(&origin, known.as_deref(), self.now());
+        let lookup = match (known, is_first, self.cache.is_under_way(&origin)) {
+            (Some(known), false, false) => {
+                // It was published while the request was on its way here.
+                let _ = reply.send(known);
+                self.around.metrics.robots_lookup(Lookup::Hit);
+                return;
+            }
+            (_, true, _) => Lookup::Miss,
+            (_, false, _) => Lookup::Joined,
         };
-        self.shared.metrics.robots_lookup(lookup);
-        self.waiting.entry(origin).or_default().push(reply);
+        self.around.metrics.robots_lookup(lookup);
+        self.waiting.entry(origin.clone()).or_default().push(reply);
+        if is_first {
+            self.recall(origin);
+        }
     }
 
-    fn enqueue(&mut self, request: Option<FetchRequest>) {
-        let Some(request) = request else {
-            return;
+    /// Reads what the store keeps of an origin, for a fetch to go on from, or to go by.
+    fn recall(&mut self, origin: Origin) {
+        let (store, recalls) = (self.around.store.clone(), self.recalls.clone());
+        self.recalling.spawn(async move {
+            // The semaphore is never closed.
+            let _permit = recalls.acquire_owned().await.ok();
+            let entry = store.load(&origin).await;
+            (origin, entry)
+        });
+    }
+
+    fn recalled(&mut self, origin: Origin, entry: Option<Entry>) {
+        let is_forced = self.forced.remove(&origin);
+        let is_published = self.around.published.snapshot(&origin).is_some();
+        if let (Some(entry), false) = (&entry, is_published) {
+            let snapshot = Arc::new(self.cache.restored(&origin, entry));
+            self.publish(&origin, &snapshot);
+            let usable = snapshot.usable(self.now());
+            if usable != Use::AfterRefetch && !is_forced {
+                self.answer(&origin, &snapshot);
+            }
+            if usable == Use::AtOnce && !is_forced {
+                self.cache.stop(&origin);
+                return;
+            }
+        }
+        let kind = match entry.is_some() || is_published {
+            true => Kind::Known,
+            false => Kind::Unknown,
         };
-        let kind = match self.cache.snapshot(&request.origin) {
-            Some(_) => Kind::Known,
-            None => Kind::Unknown,
-        };
-        self.queue.push(request, kind);
+        let entry = entry.unwrap_or_default();
+        self.queue.push(Job { origin, entry }, kind);
     }
 
     fn start_fetches(&mut self) {
-        while let Some(request) = self.queue.start() {
-            let origin = request.origin.clone();
+        while let Some(job) = self.queue.start() {
+            let request = job.entry.request(&job.origin);
             let fetch = self.fetch.clone();
             let started = Instant::now();
             let task = self.fetching.spawn(async move {
                 let outcome = fetch.fetch(request).await;
                 (outcome, started.elapsed())
             });
-            self.origins.insert(task.id(), origin);
+            self.jobs.insert(task.id(), job);
         }
     }
 
@@ -155,7 +231,7 @@ impl<F: Fetch> Refresh<F> {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        let Some(origin) = self.origins.remove(&id) else {
+        let Some(Job { origin, entry }) = self.jobs.remove(&id) else {
             return;
         };
         self.queue.ended(&origin);
@@ -163,52 +239,62 @@ impl<F: Fetch> Refresh<F> {
             Ok((_, fetched)) => fetched,
             Err(error) => (broken(&origin, &error), Duration::ZERO),
         };
-        let result = outcome.result();
-        self.shared.metrics.robots_fetch(result.as_str(), took);
+        self.report(&origin, &outcome, took);
+        let known = self.around.published.snapshot(&origin);
+        let now = self.now();
+        let (entry, snapshot) = self
+            .cache
+            .fetched(&origin, &entry, known.as_deref(), outcome, now);
+        self.around.store.save(&origin, Arc::new(entry));
+        let snapshot = Arc::new(snapshot);
+        self.publish(&origin, &snapshot);
+        self.answer(&origin, &snapshot);
+    }
+
+    fn report(&self, origin: &Origin, outcome: &FetchOutcome, took: Duration) {
+        let result = outcome.result().as_str();
+        self.around.metrics.robots_fetch(result, took);
         tracing::debug!(
-            origin = %origin,
-            result = result.as_str(),
+            %origin,
+            result,
             status = outcome.status(),
             error = outcome.error().map(|error| error.detail.as_str()),
-            took = ?took,
+            ?took,
             "fetched robots.txt"
         );
-        let now = self.shared.clock.now();
-        let snapshot = self.cache.fetched(&origin, outcome, now);
-        self.shared.publish(&origin, &snapshot);
-        for reply in self.waiting.remove(&origin).into_iter().flatten() {
+    }
+
+    fn publish(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {
+        let resized = self.around.published.publish(origin, snapshot);
+        self.around.metrics.snapshot_swap();
+        self.memory.note(origin, resized);
+        self.memory.shrink(&self.around.published);
+    }
+
+    fn answer(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {
+        for reply in self.waiting.remove(origin).into_iter().flatten() {
             // Whoever waited may have gone.
             let _ = reply.send(snapshot.clone());
         }
     }
 
     fn wake(&mut self) {
-        let shared = &self.shared;
+        let published = &self.around.published;
         let due = self
             .cache
-            .due(shared.clock.now(), |origin| shared.is_in_use(origin));
+            .due(self.around.clock.now(), |origin| published.look(origin));
         for origin in due.forgotten {
-            shared.withdraw(&origin);
+            published.withdraw(&origin);
         }
-        for request in due.refetch {
-            self.queue.push(request, Kind::Known);
+        for origin in due.refetch {
+            self.recall(origin);
         }
-    }
-
-    fn inspect(&self, origin: &Origin) -> Option<Inspection> {
-        let snapshot = self.cache.snapshot(origin)?;
-        let entry: Arc<Entry> = self.cache.entry(origin)?;
-        Some(Inspection {
-            snapshot,
-            entry,
-            is_fetching: self.cache.is_fetching(origin),
-        })
     }
 }
 
 /// A fetch that panicked still ends, or its origin would wait forever.
 fn broken(origin: &Origin, error: &JoinError) -> FetchOutcome {
-    tracing::error!(origin = %origin, %error, "the fetch of a robots.txt broke");
+    tracing::error!(%origin, %error, "the fetch of a robots.txt broke");
     FetchOutcome::failed(
         origin.robots_txt_uri(),
         FetchErrorKind::Internal,

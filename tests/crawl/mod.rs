@@ -1,29 +1,22 @@
 //! A hundred real robots.txt files crawled through wayleave by real clients. Protego says what may be fetched; what the origin saw says
 //! whether it was obeyed.
 
+mod samples;
+mod verify;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::samples::samples;
 use crate::harness::tools::{clean, node_modules, output_of, program, project, python, run};
 use crate::harness::{Origin, Reply, Wayleave};
 
 /// No crawl takes a fifth of this on two cores.
 const LIMIT: Duration = Duration::from_secs(240);
-
-/// One real file and the requests it judges.
-struct Sample {
-    host: String,
-    file: PathBuf,
-    /// The product token to crawl with.
-    agent: String,
-    /// Paths, and whether Protego allows them.
-    paths: Vec<(String, bool)>,
-}
 
 /// One URL to crawl.
 #[derive(Clone)]
@@ -31,73 +24,6 @@ struct Ask {
     url: String,
     user_agent: String,
     allowed: bool,
-}
-
-fn samples() -> &'static [Sample] {
-    static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
-    SAMPLES.get_or_init(|| {
-        let dir = project().join("tests/data/robots");
-        let manifest = std::fs::read_to_string(dir.join("manifest.jsonl"))
-            .expect("the manifest is part of the project");
-        let rows: Vec<Value> = manifest
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("each line is JSON"))
-            .collect();
-        let text = |value: &Value| value.as_str().expect("a string").to_owned();
-        let paths = |row: &Value| {
-            row["paths"]
-                .as_array()
-                .expect("a list")
-                .iter()
-                .map(text)
-                .collect::<Vec<_>>()
-        };
-        let asked: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                (
-                    dir.join(text(&row["file"])),
-                    text(&row["agent"]),
-                    paths(row),
-                )
-            })
-            .collect();
-        let verdicts = judge(&asked);
-        let samples =
-            rows.iter()
-                .zip(asked)
-                .zip(verdicts)
-                .map(|((row, (file, agent, paths)), verdicts)| {
-                    let length = std::fs::metadata(&file)
-                        .expect("each file of the manifest is there")
-                        .len();
-                    assert_eq!(row["bytes"], length, "{} is not as served", file.display());
-                    Sample {
-                        host: text(&row["host"]),
-                        file,
-                        agent,
-                        paths: paths.into_iter().zip(verdicts).collect(),
-                    }
-                });
-        samples.collect()
-    })
-}
-
-/// Protego's verdicts on `(file, product token, paths)`.
-fn judge(asked: &[(PathBuf, String, Vec<String>)]) -> Vec<Vec<bool>> {
-    let lines = asked.iter().map(|(file, agent, paths)| {
-        json!({ "file": file, "agent": agent, "paths": paths }).to_string() + "\n"
-    });
-    let script = project().join("tests/clients/verdicts.py");
-    let output = output_of(
-        clean(python()).arg(script),
-        lines.collect::<String>().as_bytes(),
-        LIMIT,
-    );
-    output
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("a list of verdicts"))
-        .collect()
 }
 
 /// Real crawlers write their product token in more than one way.
@@ -205,99 +131,6 @@ impl Crawl {
         }
         answers
     }
-
-    /// Checks what reached the origin. `except`: URLs that the client itself did not ask for as planned.
-    #[track_caller]
-    fn check_origin(&self, except: &BTreeSet<String>) {
-        let mut arrived = BTreeSet::new();
-        let mut robots = BTreeMap::<String, usize>::new();
-        for request in self.origin.requests() {
-            let url = format!(
-                "{}://{}{}",
-                request.scheme, request.authority, request.target
-            );
-            if request.target == "/robots.txt" {
-                *robots.entry(url).or_default() += 1;
-            } else {
-                arrived.insert(url);
-            }
-        }
-        let (mut allowed, mut disallowed) = (0, 0);
-        for ask in self.asks.iter().filter(|ask| !except.contains(&ask.url)) {
-            assert_eq!(
-                arrived.contains(&ask.url),
-                ask.allowed,
-                "{} as {}",
-                ask.url,
-                ask.user_agent
-            );
-            *(if ask.allowed {
-                &mut allowed
-            } else {
-                &mut disallowed
-            }) += 1;
-        }
-        assert!(
-            allowed > 350 && disallowed > 350,
-            "a crawl of {allowed} allowed and {disallowed} disallowed URLs shows little"
-        );
-        for (url, times) in &robots {
-            assert_eq!(*times, 1, "{url} was fetched more than once");
-        }
-        let origins: BTreeSet<_> = self
-            .asks
-            .iter()
-            .filter(|ask| !except.contains(&ask.url))
-            .map(|ask| origin_of(&ask.url))
-            .collect();
-        for origin in origins {
-            assert!(
-                robots.contains_key(&format!("{origin}/robots.txt")),
-                "{origin}/robots.txt was never fetched"
-            );
-        }
-        self.check_extras(&arrived);
-    }
-
-    /// What arrived without being planned (a browser's favicon) must be allowed too.
-    #[track_caller]
-    fn check_extras(&self, arrived: &BTreeSet<String>) {
-        let planned: BTreeSet<_> = self.asks.iter().map(|ask| ask.url.as_str()).collect();
-        let extras: Vec<_> = arrived
-            .iter()
-            .filter(|url| !planned.contains(url.as_str()))
-            .collect();
-        let asked: Vec<_> = extras
-            .iter()
-            .map(|url| {
-                let origin = origin_of(url);
-                let sample = samples()
-                    .iter()
-                    .find(|sample| origin.ends_with(&format!("//{}", sample.host)))
-                    .unwrap_or_else(|| panic!("{url} is of no sample"));
-                (
-                    sample.file.clone(),
-                    sample.agent.clone(),
-                    vec![url[origin.len()..].to_owned()],
-                )
-            })
-            .collect();
-        for (url, verdict) in extras.iter().zip(judge(&asked)) {
-            assert_eq!(
-                verdict,
-                [true],
-                "{url} was not asked for by the test, is disallowed, and arrived"
-            );
-        }
-    }
-}
-
-/// `scheme://authority` of a URL.
-fn origin_of(url: &str) -> &str {
-    let authority_at = url.find("://").expect("an absolute URL") + 3;
-    url[authority_at..]
-        .find('/')
-        .map_or(url, |path_at| &url[..authority_at + path_at])
 }
 
 #[test]

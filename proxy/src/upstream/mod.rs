@@ -1,32 +1,39 @@
 //! Connections to origins: a pooled one if there is one, else a new one through the egress door.
 //!
-//! pingora keeps the pools; dialling and TLS are done here, because what a forward proxy needs is
-//! not pingora's: addresses checked and raced (RFC 8305), one TLS configuration for all origins so
+//! pingora keeps HTTP/2's pools; the rest is done here, because what a forward proxy needs is not
+//! pingora's: addresses checked and raced (RFC 8305), one TLS configuration for all origins so
 //! that sessions resume, and errors that say what failed. A connection belongs to an origin, not to
 //! an address: whoever asks for the same origin again needs no DNS.
+
+mod session;
 
 use std::fmt;
 use std::hash::BuildHasher;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use pingora_core::connectors::ConnectorOptions;
 use pingora_core::connectors::http::v2::{self, H2HandshakeSettings};
-use pingora_core::protocols::http::client::HttpSession;
-use pingora_core::protocols::http::v1::client::HttpSession as Http1Session;
+use pingora_core::protocols::http::v2::client::Http2Session;
 use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora_core::upstreams::peer::Peer;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
-use crate::egress::Egress;
+pub(crate) use self::session::{
+    OriginHead, OriginReader, OriginWriter, header_map, owned_pairs, pairs, start_http1,
+    start_http2,
+};
+use crate::egress::{Egress, EgressError};
 use crate::fault::{Fault, describe};
+use crate::idle::Idle;
 use crate::metrics::{Metrics, OpenConnection};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
@@ -36,6 +43,9 @@ const STREAMS_PER_CONNECTION: usize = 100;
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
+
+/// How long a connection that its origin closed may lie unnoticed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What upstream needs to know; part of `[upstream]`.
 #[derive(Clone, Debug)]
@@ -67,11 +77,22 @@ pub(crate) enum Preference {
     Http2,
 }
 
-/// A connection, or a stream of one, that serves one request.
+/// A connection, or a stream of one, that can take one request.
 pub(crate) struct Session {
-    pub(crate) http: HttpSession,
+    pub(crate) connection: Connection,
+    pub(crate) lease: Lease,
+}
+
+/// A connection by what it speaks.
+pub(crate) enum Connection {
+    Http1(Stream),
+    Http2(Box<Http2Session>),
+}
+
+/// What is known of a connection while it serves a request.
+pub(crate) struct Lease {
     /// Whether earlier requests used the connection: then it may have died unnoticed.
-    pub(crate) reused: bool,
+    pub(crate) is_reused: bool,
     key: PoolKey,
     _open: OpenConnection,
 }
@@ -82,6 +103,7 @@ pub(crate) struct Upstream {
     egress: Arc<Egress>,
     http1: TlsConnector,
     http2: TlsConnector,
+    idle: Arc<Idle>,
     pool: v2::Connector,
     hasher: std::hash::RandomState,
     metrics: Arc<Metrics>,
@@ -103,6 +125,7 @@ impl Upstream {
         Self {
             http1: speaking(&[b"http/1.1"]),
             http2: speaking(&[b"h2", b"http/1.1"]),
+            idle: kept_in_order(options.idle_connections),
             pool: v2::Connector::new(Some(ConnectorOptions::new(options.idle_connections))),
             options,
             egress,
@@ -121,10 +144,10 @@ impl Upstream {
         if preference == Preference::Http2
             && let Ok(Some(stream)) = self.pool.reused_http_session(&key).await
         {
-            return Some(self.session(HttpSession::H2(stream), key, true));
+            return Some(self.session(Connection::Http2(Box::new(stream)), key, true));
         }
-        let stream = self.pool.transport().reused_stream(&key).await?;
-        Some(self.session(HttpSession::H1(Http1Session::new(stream)), key, true))
+        let stream = self.idle.take(key.0)?;
+        Some(self.session(Connection::Http1(stream), key, true))
     }
 
     /// A new connection to `origin`.
@@ -138,43 +161,59 @@ impl Upstream {
         preference: Preference,
     ) -> Result<Session, Fault> {
         let key = self.key(origin, preference);
-        let opening = self.open(origin, preference, &key);
-        let http = tokio::time::timeout(self.options.connect_timeout, opening)
+        let deadline = Instant::now() + self.options.connect_timeout;
+        let resolving = self.egress.addresses(origin.host(), origin.port());
+        let addresses = timeout_at(deadline, resolving)
             .await
-            .map_err(|_| {
-                let details = format!("no connection to {origin} within the connect timeout");
-                Fault::new(ErrorType::ConnectionTimeout, details)
-            })??;
-        Ok(self.session(http, key, false))
+            .map_err(|_| EgressError::DnsTimeout)??;
+        let opening = self.open(origin, preference, &key, &addresses);
+        let connection = timeout_at(deadline, opening).await.map_err(|_| {
+            let details = format!("no connection to {origin} within the connect timeout");
+            Fault::new(ErrorType::ConnectionTimeout, details)
+        })??;
+        Ok(self.session(connection, key, false))
     }
 
-    /// Takes back a session whose response is complete, so that its connection serves again.
-    pub(crate) async fn release(&self, session: Session) {
-        let Session { http, key, .. } = session;
-        match http {
-            HttpSession::H1(mut http) => {
-                http.respect_keepalive();
-                if let Some(stream) = http.reuse().await {
-                    let transport = self.pool.transport();
-                    transport.release_stream(stream, key.reuse_hash(), Some(IDLE_TIMEOUT));
+    /// How long an origin may take for the next byte, or to take one.
+    pub(crate) fn patience(&self) -> Duration {
+        self.options.response_timeout
+    }
+
+    /// Takes back a connection whose response was read to its end, so that it serves again if it can.
+    pub(crate) fn release(&self, lease: &Lease, writer: OriginWriter, reader: OriginReader) {
+        match (writer, reader) {
+            (
+                OriginWriter::Http1 { stream: write, .. },
+                OriginReader::Http1 {
+                    stream,
+                    ahead,
+                    keeps_alive,
+                    ..
+                },
+            ) => {
+                // Bytes behind a response are nobody's answer.
+                if keeps_alive && ahead.is_empty() {
+                    let stream = stream.unsplit(write);
+                    self.idle.keep(lease.key.0, stream);
                 }
             }
-            HttpSession::H2(http) => {
+            (_, OriginReader::Http2(session)) => {
                 self.pool
-                    .release_http_session(http, &key, Some(IDLE_TIMEOUT));
+                    .release_http_session(*session, &lease.key, Some(IDLE_TIMEOUT));
             }
-            HttpSession::Custom(()) => {}
+            (OriginWriter::Http2(_), OriginReader::Http1 { .. }) => {}
         }
     }
 
-    fn session(&self, mut http: HttpSession, key: PoolKey, reused: bool) -> Session {
-        http.set_read_timeout(Some(self.options.response_timeout));
-        http.set_write_timeout(Some(self.options.response_timeout));
+    fn session(&self, connection: Connection, key: PoolKey, is_reused: bool) -> Session {
+        let _open = self.metrics.upstream_connection(is_reused);
         Session {
-            http,
-            reused,
-            key,
-            _open: self.metrics.upstream_connection(reused),
+            connection,
+            lease: Lease {
+                is_reused,
+                key,
+                _open,
+            },
         }
     }
 
@@ -188,15 +227,15 @@ impl Upstream {
         origin: &Origin,
         preference: Preference,
         key: &PoolKey,
-    ) -> Result<HttpSession, Fault> {
-        let addresses = self.egress.addresses(origin.host(), origin.port()).await?;
-        let tcp = Egress::dial(&addresses)
+        addresses: &[SocketAddr],
+    ) -> Result<Connection, Fault> {
+        let tcp = Egress::dial(addresses)
             .await
             .map_err(|error| connect_fault(origin, &error))?;
         tcp.set_nodelay(true)
             .map_err(|error| connect_fault(origin, &error))?;
         if origin.scheme() == Scheme::Http {
-            return Ok(HttpSession::H1(Http1Session::new(transport(tcp))));
+            return Ok(Connection::Http1(transport(tcp)));
         }
         let connector = match preference {
             Preference::Http1 => &self.http1,
@@ -211,7 +250,7 @@ impl Upstream {
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         let stream: Stream = Box::new(Transport::new(tls, descriptor).ungathered());
         if !speaks_http2 {
-            return Ok(HttpSession::H1(Http1Session::new(stream)));
+            return Ok(Connection::Http1(stream));
         }
         self.open_http2(stream, key).await.map_err(|error| {
             Fault::new(
@@ -225,7 +264,7 @@ impl Upstream {
         &self,
         stream: Stream,
         key: &PoolKey,
-    ) -> Result<HttpSession, Box<pingora_error::Error>> {
+    ) -> Result<Connection, Box<pingora_error::Error>> {
         let mut settings = H2HandshakeSettings::new();
         settings.max_streams = STREAMS_PER_CONNECTION;
         let connection = v2::handshake(stream, settings).await?;
@@ -238,7 +277,7 @@ impl Upstream {
         if connection.more_streams_allowed() {
             self.pool.in_use_pool().insert(key.reuse_hash(), connection);
         }
-        Ok(HttpSession::H2(stream))
+        Ok(Connection::Http2(Box::new(stream)))
     }
 }
 
@@ -248,6 +287,22 @@ impl fmt::Debug for Upstream {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
+}
+
+/// A pool that is swept as long as it lives.
+fn kept_in_order(limit: usize) -> Arc<Idle> {
+    let idle = Arc::new(Idle::new(limit, IDLE_TIMEOUT));
+    let swept = Arc::downgrade(&idle);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+            match swept.upgrade() {
+                Some(idle) => idle.sweep(),
+                None => return,
+            }
+        }
+    });
+    idle
 }
 
 fn transport(tcp: TcpStream) -> Stream {

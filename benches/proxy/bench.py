@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""bench.py: wayleave beside the proxies that one could use instead.
+
+Starts an origin and the proxies, all on loopback, sends each scenario through each proxy in turns (A B C A B C ...),
+and prints what a request costs. `make bench-proxy` installs and builds what is needed first.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import origin
+import peers
+import processes
+import scenarios
+import table
+
+LOAD = peers.PROJECT / "target/bench/release/bench-load"
+
+
+def main():
+    options = arguments()
+    directory = Path(options.dir).resolve()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    raise_file_limit()
+    chosen = [entry for entry in scenarios.ALL if re.search(options.scenario, entry.name)]
+    with contextlib.ExitStack() as stack:
+        bench = Bench(directory, options, stack)
+        bench.start()
+        results = bench.run(chosen)
+    text = table.render(results, list(bench.running), bench.about())
+    print(text)
+    if options.out:
+        Path(options.out).write_text(text)
+    if options.json:
+        Path(options.json).write_text(json.dumps(results, indent=1))
+    sys.exit(1 if any(run.get("error") for runs in results.values() for runs in runs.values() for run in runs) else 0)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scenario", default="", metavar="REGEX", help="only scenarios whose name has this")
+    parser.add_argument("--proxy", default="", metavar="A,B", help="only these: " + ", ".join(peers.known()))
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each run")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dir", default=str(peers.PROJECT / "target/bench-run"))
+    parser.add_argument("--out", help="write the table there, too")
+    parser.add_argument("--json", help="write every run there")
+    parser.add_argument("--wayleave", action="append", default=[], metavar="NAME=PROGRAM", help="another build of wayleave beside the first")
+    return parser.parse_args()
+
+
+def raise_file_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class Bench:
+    """The origin, the proxies and what was measured of them."""
+
+    def __init__(self, directory, options, stack):
+        self.dir = directory
+        self.options = options
+        self.stack = stack
+        self.ports = {}
+        self.running = {}
+        self.fresh = {}
+
+    def start(self):
+        self.http, self.https = free_port(), free_port()
+        origin.prepare(self.dir, self.http, self.https)
+        self.keep(origin.start(self.dir), self.http, "nginx")
+        for peer in self.chosen():
+            self.start_peer(peer)
+
+    def chosen(self):
+        known = peers.known()
+        for entry in self.options.wayleave:
+            name, _, program = entry.partition("=")
+            known = {name: peers.another_wayleave(name, program), **known}
+        names = [name for name in self.options.proxy.split(",") if name] or list(known)
+        for name in names:
+            if name not in known:
+                sys.exit(f"no proxy {name}; there are {', '.join(known)}")
+            if not shutil.which(known[name].program):
+                sys.exit(f"{known[name].program} is missing: run `make bench-proxy-tools`")
+        return [known[name] for name in names]
+
+    def start_peer(self, peer):
+        place = peers.Place(
+            free_port(), free_port(), self.dir / peer.name, self.dir, self.http, self.https
+        )
+        place.dir.mkdir()
+        command, environment = peer.configure(place)
+        with open(self.dir / f"{peer.name}.log", "wb") as log:
+            process = subprocess.Popen(
+                command, cwd=place.dir, env={**os.environ, **environment}, stdout=log, stderr=log
+            )
+        self.keep(process, place.port, peer.name)
+        self.running[peer.name] = (peer, process, place.port)
+
+    def keep(self, process, port, name):
+        """Ends the process with the bench; waits until it listens."""
+        self.stack.callback(stop, process)
+        listens = lambda: process.poll() is not None or is_open(port)
+        processes.wait_for(listens, 30, f"{name} does not listen")
+        if process.poll() is not None:
+            sys.exit(f"{name} ended with status {process.returncode}: see {self.dir}/{name}.log")
+
+    def run(self, chosen):
+        """All scenarios through all proxies that can, in turns: scenario -> proxy -> runs."""
+        results = {}
+        for entry in chosen:
+            able = {name: running for name, running in self.running.items() if entry.is_fit(running[0])}
+            runs = results[entry.name] = {name: [] for name in able}
+            rounds = 1 if entry.kind == "idle" else self.options.rounds
+            for number in range(rounds):
+                for name, (_, process, port) in able.items():
+                    run = self.measure(entry, name, process, port, number)
+                    runs[name].append({"kind": entry.kind, **run})
+                    print(f"{entry.name} | {name} | {table.brief(entry.kind, run)}", file=sys.stderr)
+        return results
+
+    def measure(self, entry, name, process, port, number):
+        command = self.load_command(entry, name, port, number)
+        before_memory = processes.memory_bytes(process.pid)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as load:
+            if load.stdout.readline().strip() != "ready":
+                raise RuntimeError(f"{' '.join(command)} failed")
+            memory = processes.memory_bytes(process.pid)
+            before = processes.cpu_us(process.pid)
+            load.stdin.write("go\n")
+            load.stdin.flush()
+            run = json.loads(load.stdout.readline())
+            cpu = processes.cpu_us(process.pid) - before
+        count = max(run["requests"], 1)
+        opened = entry.load.get("connections", 32)
+        return {
+            **run,
+            "cpu_us": cpu / count,
+            "per_second": run["requests"] / max(run["seconds"], 1e-9),
+            "memory_mib": processes.memory_bytes(process.pid) / 2**20,
+            "connection_kib": (memory - before_memory) / opened / 1024,
+        }
+
+    def load_command(self, entry, name, port, number):
+        options = {"seconds": self.options.seconds, "port": self.http, "via": f"127.0.0.1:{port}", **entry.load}
+        if options.get("https"):
+            options["port"] = self.https
+        first_warm_up = options.pop("first_warm_up", None)
+        if first_warm_up and number == 0:
+            options["warm_up"] = first_warm_up
+        if options.pop("fresh", False):
+            options["seconds"] = 60
+            options["first_host"] = self.fresh.get(name, 0)
+            self.fresh[name] = options["first_host"] + options["hosts"]
+        command = [str(LOAD)]
+        for key, value in options.items():
+            flag = "--" + key.replace("_", "-")
+            command += [flag] if value is True else [flag, str(value)]
+        return command
+
+    def about(self):
+        """The machine and the versions."""
+        with open("/proc/cpuinfo") as file:
+            model = re.search(r"model name\s*: (.*)", file.read())
+        lines = [
+            f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} x {model.group(1) if model else 'unknown'}, "
+            f"Linux {os.uname().release}; {self.options.rounds} rounds of {self.options.seconds:g} s",
+        ]
+        versions = [f"{name} {peers.version(peer)}" for name, (peer, _, _) in self.running.items()]
+        return lines + ["; ".join(versions)]
+
+
+def stop(process):
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+if __name__ == "__main__":
+    main()

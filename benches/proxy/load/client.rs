@@ -1,0 +1,222 @@
+//! One connection to a proxy or an origin, as crawlers open them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, LazyLock};
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use http::header::{HOST, USER_AGENT};
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::options::Options;
+
+/// A connection that takes requests.
+pub(crate) struct Client {
+    sender: Sender,
+    /// The authority inside a tunnel; without one each request names its own.
+    tunnel: Option<String>,
+}
+
+#[derive(Clone)]
+enum Sender {
+    Http1(Arc<tokio::sync::Mutex<http1::SendRequest<Empty<Bytes>>>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Client {
+    /// Connects, with a tunnel to `authority` and TLS inside if HTTPS is asked for.
+    pub(crate) async fn connect(options: &Options, authority: &str) -> anyhow::Result<Self> {
+        let origin = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+        let mut tcp = TcpStream::connect(options.via.unwrap_or(origin)).await?;
+        tcp.set_nodelay(true)?;
+        if !options.https {
+            return Ok(Self {
+                sender: http1_sender(tcp).await?,
+                tunnel: None,
+            });
+        }
+        if options.via.is_some() {
+            open_tunnel(&mut tcp, authority, &options.user_agent).await?;
+        }
+        let config = if options.http2 {
+            &*TLS_HTTP2
+        } else {
+            &*TLS_HTTP1
+        };
+        let (host, _) = authority.rsplit_once(':').context("no port")?;
+        let name = ServerName::try_from(host.to_owned())?;
+        let connector = TlsConnector::from(Arc::clone(config));
+        let tls = connector.connect(name, tcp).await?;
+        let sender = if options.http2 {
+            if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
+                bail!("HTTP/2 was not agreed on");
+            }
+            http2_sender(tls).await?
+        } else {
+            http1_sender(tls).await?
+        };
+        Ok(Self {
+            sender,
+            tunnel: Some(authority.to_owned()),
+        })
+    }
+
+    /// A client that shares the connection: for HTTP/2's streams.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            sender: self.sender.clone(),
+            tunnel: self.tunnel.clone(),
+        }
+    }
+
+    /// Sends a request and reads the answer to its end; its status and length.
+    pub(crate) async fn ask(
+        &mut self,
+        options: &Options,
+        authority: &str,
+    ) -> anyhow::Result<(u16, usize)> {
+        let request = self.request(options, authority)?;
+        let response = match &mut self.sender {
+            Sender::Http1(sender) => {
+                let mut sender = sender.lock().await;
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            Sender::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        };
+        let status = response.status().as_u16();
+        let mut body = response.into_body();
+        let mut length = 0;
+        while let Some(frame) = body.frame().await {
+            length += frame?.data_ref().map_or(0, Bytes::len);
+        }
+        Ok((status, length))
+    }
+
+    fn request(&self, options: &Options, authority: &str) -> anyhow::Result<Request<Empty<Bytes>>> {
+        let authority = self.tunnel.as_deref().unwrap_or(authority);
+        let path = &options.path;
+        let is_http2 = matches!(self.sender, Sender::Http2(_));
+        let uri: Uri = if is_http2 {
+            format!("https://{authority}{path}").parse()?
+        } else if self.tunnel.is_some() || options.via.is_none() {
+            path.parse()?
+        } else {
+            format!("http://{authority}{path}").parse()?
+        };
+        let mut request = Request::get(uri)
+            .header(USER_AGENT, &options.user_agent)
+            .header("Accept", "*/*")
+            .header("Accept-Encoding", "gzip, deflate");
+        if !is_http2 {
+            request = request.header(HOST, authority);
+        }
+        Ok(request.body(Empty::new())?)
+    }
+}
+
+async fn http1_sender<S>(stream: S) -> anyhow::Result<Sender>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // How it ends shows in the requests.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(Sender::Http1(Arc::new(tokio::sync::Mutex::new(sender))))
+}
+
+async fn http2_sender<S>(stream: S) -> anyhow::Result<Sender>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(Sender::Http2(sender))
+}
+
+async fn open_tunnel(tcp: &mut TcpStream, authority: &str, user_agent: &str) -> anyhow::Result<()> {
+    let head = format!(
+        "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {user_agent}\r\n\r\n"
+    );
+    tcp.write_all(head.as_bytes()).await?;
+    let mut answer = Vec::with_capacity(256);
+    while !answer.ends_with(b"\r\n\r\n") {
+        if tcp.read_buf(&mut answer).await? == 0 || answer.len() > 8192 {
+            bail!("no answer to CONNECT: {}", String::from_utf8_lossy(&answer));
+        }
+    }
+    if !answer.starts_with(b"HTTP/1.1 200") && !answer.starts_with(b"HTTP/1.0 200") {
+        bail!("CONNECT: {}", String::from_utf8_lossy(&answer));
+    }
+    Ok(())
+}
+
+static TLS_HTTP1: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| tls(b"http/1.1"));
+static TLS_HTTP2: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| tls(b"h2"));
+
+/// Without resumption, as most crawlers' clients connect: every handshake is whole.
+fn tls(protocol: &[u8]) -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("ring has ciphers for all versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    Arc::new(config)
+}
+
+/// Trusts every proxy's CA: verifying costs the client, which is not measured.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,202 @@
+//! One connection's requests, one after another; and when all of them start and end.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use crate::client::Client;
+use crate::options::Options;
+use crate::report::Tally;
+
+/// So many failed requests end a worker: whatever is measured is broken.
+const MAX_FAILURES: usize = 20;
+
+/// Where workers wait until all are warm, and what bounds them then.
+pub(crate) struct Gate {
+    workers: usize,
+    warm: Semaphore,
+    opened: Semaphore,
+    started: OnceLock<Instant>,
+    /// Counts the requests that were begun in the measurement.
+    begun: AtomicUsize,
+    /// Counts the origins that were asked.
+    hosts: AtomicUsize,
+}
+
+impl Gate {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            workers: options.connections,
+            warm: Semaphore::new(0),
+            opened: Semaphore::new(0),
+            started: OnceLock::new(),
+            begun: AtomicUsize::new(0),
+            hosts: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) async fn all_are_warm(&self) {
+        let workers = u32::try_from(self.workers).unwrap_or(u32::MAX);
+        let all = self.warm.acquire_many(workers).await;
+        all.expect("never closed").forget();
+    }
+
+    /// Starts the measurement.
+    pub(crate) fn open(&self) -> Instant {
+        let started = *self.started.get_or_init(Instant::now);
+        self.opened.add_permits(self.workers);
+        started
+    }
+
+    async fn pass(&self) -> Instant {
+        self.warm.add_permits(1);
+        let passed = self.opened.acquire().await;
+        passed.expect("never closed").forget();
+        *self.started.get().expect("set before the gate opens")
+    }
+}
+
+/// One connection at a time, and its requests.
+pub(crate) struct Worker {
+    number: usize,
+    options: Arc<Options>,
+    gate: Arc<Gate>,
+    client: Option<(Client, String)>,
+    asked: usize,
+    tally: Tally,
+}
+
+impl Worker {
+    pub(crate) fn new(number: usize, options: Arc<Options>, gate: Arc<Gate>) -> Self {
+        Self {
+            number,
+            options,
+            gate,
+            client: None,
+            asked: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    pub(crate) async fn run(mut self) -> Tally {
+        for _ in 0..self.options.warm_up {
+            if !self.ask(Instant::now()).await {
+                break;
+            }
+        }
+        let warm_up = std::mem::take(&mut self.tally);
+        self.tally.first_error = warm_up.first_error;
+        let started = self.gate.pass().await;
+        if self.options.streams > 1 {
+            self.ask_in_streams(started).await
+        } else {
+            self.measure(started).await
+        }
+    }
+
+    async fn measure(mut self, started: Instant) -> Tally {
+        let end = started + self.options.duration();
+        let mut turn = started + self.offset();
+        while self.tally.failures < MAX_FAILURES && self.may_begin() {
+            let mut begin = Instant::now();
+            if let Some(interval) = self.options.interval() {
+                if begin < turn {
+                    sleep_until(turn.into()).await;
+                    begin = Instant::now();
+                } else {
+                    // The answer before came too late: who waits for this one waits since its turn.
+                    begin = turn;
+                }
+                turn += interval;
+            }
+            if begin >= end {
+                break;
+            }
+            self.ask(begin).await;
+        }
+        self.tally
+    }
+
+    /// Spreads the connections' turns over the interval.
+    fn offset(&self) -> std::time::Duration {
+        let interval = self.options.interval().unwrap_or_default();
+        let (number, of) = (self.number as f64, self.options.connections as f64);
+        interval.mul_f64(number / of)
+    }
+
+    fn may_begin(&self) -> bool {
+        let begun = self.gate.begun.fetch_add(1, Ordering::Relaxed);
+        self.options.requests == 0 || begun < self.options.requests
+    }
+
+    /// Many requests at a time on one connection.
+    async fn ask_in_streams(mut self, started: Instant) -> Tally {
+        let mut streams = JoinSet::new();
+        let Some((client, authority)) = self.client.take() else {
+            return self.tally;
+        };
+        for _ in 0..self.options.streams {
+            let mut stream = Self::new(
+                self.number,
+                Arc::clone(&self.options),
+                Arc::clone(&self.gate),
+            );
+            stream.client = Some((client.share(), authority.clone()));
+            streams.spawn(stream.measure(started));
+        }
+        while let Some(tally) = streams.join_next().await {
+            self.tally.add(tally.expect("streams do not panic"));
+        }
+        self.tally
+    }
+
+    /// Asks once, on a new connection if it is time for one. Whether it went well.
+    async fn ask(&mut self, begin: Instant) -> bool {
+        match self.try_ask().await {
+            Ok(length) => {
+                self.tally.answered(begin.elapsed(), length);
+                true
+            }
+            Err(error) => {
+                self.client = None;
+                self.tally.failed(&error);
+                false
+            }
+        }
+    }
+
+    async fn try_ask(&mut self) -> anyhow::Result<usize> {
+        let renew_after = self.options.renew_after;
+        if renew_after > 0 && self.asked.is_multiple_of(renew_after) {
+            self.client = None;
+        }
+        self.asked += 1;
+        let mut authority = String::new();
+        if self.client.is_none() || (!self.options.https && self.options.hosts > 1) {
+            let number = self.gate.hosts.fetch_add(1, Ordering::Relaxed);
+            authority = self.options.authority(number);
+        }
+        if self.client.is_none() {
+            let client = Client::connect(&self.options, &authority).await?;
+            self.client = Some((client, authority.clone()));
+            self.tally.connections += 1;
+        }
+        let (client, first) = self.client.as_mut().expect("connected above");
+        let authority = if authority.is_empty() {
+            &*first
+        } else {
+            &authority
+        };
+        let (status, length) = client.ask(&self.options, authority).await?;
+        anyhow::ensure!(
+            status == self.options.expect,
+            "status {status} from {authority}"
+        );
+        Ok(length)
+    }
+}

@@ -1,0 +1,241 @@
+"""The proxies: how each is configured as its documentation advises, and started."""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from origin import DOMAIN
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parent.parent
+# The highest number of a host c{}; squid and Traffic Server read names from a file.
+FRESH_HOSTS = 60_000
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A proxy of the bench."""
+
+    name: str
+    abilities: frozenset
+    # (place) -> (command, environment); writes its configuration into place.dir.
+    configure: object
+    # Which program must be there.
+    program: str
+    # What it says of its version when asked so, or the version itself.
+    version: object = ("--version",)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a proxy lives: its port, its own directory, and the bench's certificates."""
+
+    port: int
+    admin_port: int
+    dir: Path
+    shared: Path
+    origin_http: int
+    origin_https: int
+
+
+def wayleave(place):
+    """As shipped: only addresses and the bench's roots differ from the defaults."""
+    (place.dir / "config.toml").write_text(
+        f"""\
+[proxy]
+listen = ["127.0.0.1:{place.port}"]
+[admin]
+listen = "127.0.0.1:{place.admin_port}"
+[upstream]
+allow_private = ["127.0.0.0/8", "::1/128"]
+extra_roots = ["{place.shared}/roots.crt"]
+[dns.overrides]
+"*.{DOMAIN}" = "127.0.0.1"
+"localhost" = "127.0.0.1"
+[state]
+dir = "{place.dir}/state"
+"""
+    )
+    return [WAYLEAVE, "serve", "--config", str(place.dir / "config.toml")], {}
+
+
+def floor(name):
+    """A pass-through around a proxy library, built here."""
+
+    def configure(place):
+        command = [
+            str(PROJECT / "target/bench/release" / name), "--listen", f"127.0.0.1:{place.port}",
+            "--ca-certificate", f"{place.shared}/proxy-ca.crt",
+            "--ca-key", f"{place.shared}/proxy-ca.pkcs8.key",
+            "--origin-roots", f"{place.shared}/roots.crt",
+        ]
+        return command, {}
+
+    return configure
+
+
+def squid(place):
+    """Without its cache, which would not ask the origin, and with its leaf generator."""
+    certificates = place.dir / "leaves"
+    generator = "/usr/lib/squid/security_file_certgen"
+    shutil.rmtree(certificates, ignore_errors=True)
+    subprocess.run(
+        [generator, "-c", "-s", str(certificates), "-M", "64MB"], check=True, capture_output=True
+    )
+    bundle = place.dir / "ca.pem"
+    bundle.write_text(
+        Path(place.shared, "proxy-ca.crt").read_text() + Path(place.shared, "proxy-ca.key").read_text()
+    )
+    user = ""
+    if os.geteuid() == 0:
+        # It does not run as root, and must reach what it shall use.
+        user = "cache_effective_user proxy\n"
+        subprocess.run(["chown", "-R", "proxy", str(place.dir)], check=True)
+    (place.dir / "squid.conf").write_text(
+        f"""\
+{user}http_port 127.0.0.1:{place.port} ssl-bump cert={bundle} generate-host-certificates=on dynamic_cert_mem_cache_size=64MB
+sslcrtd_program {generator} -s {certificates} -M 64MB
+sslcrtd_children 8 startup=4 idle=2
+tls_outgoing_options cafile={place.shared}/roots.crt
+acl private urlpath_regex ^/private/
+acl connect method CONNECT
+http_access allow connect
+http_access deny private
+http_access allow localhost
+ssl_bump bump all
+hosts_file {_hosts(place)}
+cache deny all
+access_log none
+cache_log {place.dir}/cache.log
+pid_filename {place.dir}/squid.pid
+coredump_dir {place.dir}
+icp_port 0
+shutdown_lifetime 0 seconds
+max_filedescriptors 16384
+"""
+    )
+    return ["squid", "-N", "-f", str(place.dir / "squid.conf")], {}
+
+
+def privoxy(place):
+    """Without filters: no action file is read."""
+    (place.dir / "config").write_text(
+        f"""\
+listen-address 127.0.0.1:{place.port}
+toggle 0
+keep-alive-timeout 300
+default-server-timeout 60
+connection-sharing 1
+max-client-connections 8000
+"""
+    )
+    return ["privoxy", "--no-daemon", str(place.dir / "config")], {}
+
+
+def traffic_server(place):
+    """A forward proxy without a cache, on two threads."""
+    runroot = place.dir / "root"
+    if not runroot.exists():
+        layout = ["traffic_layout", "init", "--path", str(runroot), "--copy-style=SOFT"]
+        subprocess.run(layout, check=True, capture_output=True)
+    etc = next(path.parent for path in runroot.rglob("records.*"))
+    settings = {
+        "http.server_ports STRING": f"{place.port}:ip-in=127.0.0.1",
+        "url_remap.remap_required INT": "0",
+        "reverse_proxy.enabled INT": "0",
+        "http.cache.http INT": "0",
+        "hostdb.host_file.path STRING": str(_hosts(place)),
+        "log.logging_enabled INT": "0",
+        "exec_thread.autoconfig INT": "0",
+        "exec_thread.limit INT": "2",
+        "net.connections_throttle INT": "16000",
+        "http.insert_response_via_str INT": "1",
+        "admin.user_id STRING": f"{_user()}",
+        "diags.logfile.filename STRING": "stderr",
+    }
+    lines = [f"CONFIG proxy.config.{key} {value}\n" for key, value in settings.items()]
+    (etc / "records.config").write_text("".join(lines))
+    return ["traffic_server"], {"TS_RUNROOT": str(runroot)}
+
+
+def mitmproxy(addon):
+    """mitmdump, which prints nothing; with `addon`, it obeys robots.txt by Protego."""
+
+    def configure(place):
+        conf = place.dir / "conf"
+        conf.mkdir(exist_ok=True)
+        (conf / "mitmproxy-ca.pem").write_text(
+            Path(place.shared, "proxy-ca.key").read_text() + Path(place.shared, "proxy-ca.crt").read_text()
+        )
+        command = [
+            str(VENV / "bin/mitmdump"), "--quiet", "--listen-host", "127.0.0.1",
+            "--listen-port", str(place.port), "--set", f"confdir={conf}",
+            "--set", f"ssl_verify_upstream_trusted_ca={place.shared}/roots.crt",
+            "--set", "connection_strategy=lazy", "--scripts", str(HERE / "mitm_names.py"),
+        ]
+        return command + (["--scripts", str(HERE / addon)] if addon else []), {}
+
+    return configure
+
+
+WAYLEAVE = str(PROJECT / "target/release/wayleave")
+VENV = PROJECT / "target/bench-venv"
+EVERYTHING = frozenset({"plain", "intercept", "http2", "refuse", "hosts"})
+
+
+def another_wayleave(name, program):
+    """A second build of wayleave, to compare two of them."""
+
+    def configure(place):
+        command, environment = wayleave(place)
+        return [program, *command[1:]], environment
+
+    return Peer(name, EVERYTHING | {"robots"}, configure, program)
+
+
+def version(peer):
+    """What the program says of its version."""
+    if isinstance(peer.version, str):
+        return peer.version
+    said = subprocess.run([peer.program, *peer.version], capture_output=True, text=True)
+    found = re.search(r"\d+\.\d+[\w.+-]*", said.stdout + said.stderr)
+    return found.group() if found else "?"
+
+
+def known():
+    """All proxies, by name, in the order of the table."""
+    bench = PROJECT / "target/bench/release"
+    found = [
+        Peer("wayleave", EVERYTHING | {"robots"}, wayleave, WAYLEAVE),
+        Peer("hudsucker", EVERYTHING, floor("floor-hudsucker"), str(bench / "floor-hudsucker"), "0.25.0"),
+        Peer("pingora-proxy", EVERYTHING, floor("floor-pingora"), str(bench / "floor-pingora"), "0.9.1"),
+        Peer("squid", EVERYTHING - {"http2"}, squid, "squid", ("-v",)),
+        Peer("privoxy", frozenset({"plain"}), privoxy, "privoxy"),
+        Peer("traffic-server", frozenset({"plain", "hosts"}), traffic_server, "traffic_server", ("-V",)),
+        Peer("mitmproxy", EVERYTHING - {"refuse"}, mitmproxy(None), str(VENV / "bin/mitmdump")),
+        Peer(
+            "mitmproxy+protego", EVERYTHING | {"robots"}, mitmproxy("mitm_robots.py"),
+            str(VENV / "bin/mitmdump"),
+        ),
+    ]
+    return {peer.name: peer for peer in found}
+
+
+def _hosts(place):
+    """A hosts file with every name of the bench."""
+    path = place.shared / "hosts"
+    if not path.exists():
+        numbers = [f"o{number}" for number in range(1000)]
+        numbers += [f"c{number}" for number in range(FRESH_HOSTS)]
+        lines = [f"127.0.0.1 {number}.{DOMAIN}\n" for number in numbers]
+        path.write_text("127.0.0.1 localhost\n" + "".join(lines))
+    return path
+
+
+def _user():
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name

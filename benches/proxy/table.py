@@ -1,0 +1,62 @@
+"""What was measured, as Markdown."""
+
+from statistics import median
+
+# For each kind of scenario: the columns (key of a run, heading), the first of which is compared.
+COLUMNS = {
+    "cpu": [("cpu_us", "CPU us/request"), ("per_second", "requests/s")],
+    "rate": [("p50_us", "p50 us"), ("p99_us", "p99 us"), ("cpu_us", "CPU us/request")],
+    "idle": [("connection_kib", "KiB/connection")],
+    "storm": [("seconds", "seconds"), ("cpu_us", "CPU us/request")],
+}
+
+
+def render(results, proxies, about):
+    """The whole report: what it was measured on, then one table per scenario."""
+    parts = list(about)
+    for name, runs in results.items():
+        parts += ["", f"### {name}", "", *scenario(runs, proxies)]
+    return "\n".join(parts) + "\n"
+
+
+def scenario(runs, proxies):
+    """One scenario's table: min-median-max, and wayleave's cost in each proxy's."""
+    able = [proxy for proxy in proxies if runs.get(proxy)]
+    if not able:
+        return ["no proxy can"]
+    columns = COLUMNS[runs[able[0]][0]["kind"]]
+    heads = ["proxy", *(heading for _, heading in columns), "wayleave is", "memory MiB"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    for proxy in able:
+        errors = [run for run in runs[proxy] if run["failures"]]
+        cells = [proxy, *(spread(runs[proxy], key) for key, _ in columns)]
+        cells.append(ratio(runs.get("wayleave"), runs[proxy], columns[0][0]) if proxy != "wayleave" else "")
+        cells.append(f"{max(run['memory_mib'] for run in runs[proxy]):.0f}")
+        if errors:
+            cells[0] += f" ({sum(run['failures'] for run in errors)} failed: {errors[0]['error']})"
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def spread(runs, key):
+    values = sorted(run[key] for run in runs)
+    if len(values) == 1:
+        return number(values[0])
+    return f"{number(values[0])}-**{number(median(values))}**-{number(values[-1])}"
+
+
+def number(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def ratio(ours, theirs, key):
+    """The median over the rounds of what wayleave needed, in what the other needed in the same round."""
+    if not ours:
+        return ""
+    pairs = [(one[key], other[key]) for one, other in zip(ours, theirs) if other[key]]
+    return f"{median(one / other for one, other in pairs):.2f} x" if pairs else ""
+
+
+def brief(kind, run):
+    shown = ", ".join(f"{heading} {number(run[key])}" for key, heading in COLUMNS[kind])
+    return shown + (f"; {run['failures']} FAILED: {run['error']}" if run["failures"] else "")

@@ -1,0 +1,184 @@
+//! Lines on their way to a file, many at a time: whoever writes one only copies it.
+//!
+//! A thread writes what gathered; it sleeps while there is nothing. Under load it is woken some
+//! dozen times a second, whatever the number of lines.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What waits is at most this long; while its reader stalls, further lines are lost instead of
+/// requests.
+const MAX_WAITING_BYTES: usize = 32 * 1024 * 1024;
+/// How long lines gather.
+const GATHER: Duration = Duration::from_millis(25);
+
+/// Takes lines. Clones write to the same place.
+#[derive(Clone, Debug)]
+pub(crate) struct Lines {
+    shared: Arc<Shared>,
+}
+
+/// Writes until it is dropped; then what was taken by then is written, and the thread has ended.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    is_ending: bool,
+}
+
+impl Lines {
+    /// Lines to `output`.
+    pub(crate) fn to(output: impl Write + Send + 'static) -> (Self, Writing) {
+        let shared = Arc::new(Shared::default());
+        let writing = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || writing.write_to(output))
+            .expect("the system has room for one thread at the start");
+        let writing = Writing {
+            shared: Arc::clone(&shared),
+            thread: Some(thread),
+        };
+        (Self { shared }, writing)
+    }
+
+    /// Takes what `write` puts at the end of the buffer it is given: whole lines.
+    pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut waiting = self.shared.lock();
+        let starts = waiting.bytes.is_empty();
+        if waiting.bytes.len() > MAX_WAITING_BYTES {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        write(&mut waiting.bytes);
+        drop(waiting);
+        if starts {
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+/// For tracing: each call is one event's lines.
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.append(|buffer| buffer.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // A panic inside `append` leaves at worst a piece of a line.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_to(&self, mut output: impl Write) {
+        let mut batch = Vec::new();
+        loop {
+            let is_ending = self.take(&mut batch);
+            // Nobody is left to tell if the log itself cannot be written.
+            let _ = output.write_all(&batch).and_then(|()| output.flush());
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                let _ = writeln!(
+                    output,
+                    "{lost} log lines were lost: their reader is too slow"
+                );
+            }
+            batch.clear();
+            if is_ending {
+                return;
+            }
+            // The first line of a quiet time is out by now; those that follow may gather.
+            let waiting = self.lock();
+            let ends = |waiting: &mut Waiting| !waiting.is_ending;
+            drop(self.changed.wait_timeout_while(waiting, GATHER, ends));
+        }
+    }
+
+    /// Waits for lines and takes them; whether they are the last.
+    fn take(&self, batch: &mut Vec<u8>) -> bool {
+        let waiting = self.lock();
+        let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_ending;
+        let waiting = self.changed.wait_while(waiting, is_idle);
+        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(batch, &mut waiting.bytes);
+        waiting.is_ending
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.shared.lock().is_ending = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It ends by itself; a panic in it was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// Hands on what is written, batch by batch.
+    struct Output(mpsc::Sender<Vec<u8>>);
+
+    impl Write for Output {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // The test may have seen enough.
+            let _ = self.0.send(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_arrives_while_the_program_runs() {
+        let (sender, written) = mpsc::channel();
+        let (lines, _writing) = Lines::to(Output(sender));
+        lines.append(|buffer| buffer.extend_from_slice(b"one\n"));
+        assert_eq!(written.recv().unwrap(), b"one\n");
+        lines.append(|buffer| buffer.extend_from_slice(b"two\n"));
+        assert_eq!(written.recv().unwrap(), b"two\n");
+    }
+
+    #[test]
+    fn everything_is_written_at_the_end_in_order() {
+        let (sender, written) = mpsc::channel();
+        let (lines, writing) = Lines::to(Output(sender));
+        let mut expected = Vec::new();
+        for number in 0..10_000 {
+            let line = format!("{number}\n");
+            lines.append(|buffer| buffer.extend_from_slice(line.as_bytes()));
+            expected.extend_from_slice(line.as_bytes());
+        }
+        drop(writing);
+        let seen: Vec<u8> = written.into_iter().flatten().collect();
+        assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,142 @@
+//! The tables `[[crawler]]`, and what `[proxy]` says of crawlers that are in none of them.
+
+use wayleave_policy::{Dialect, ProductToken};
+
+use super::reader::Section;
+use super::value::{
+    Node, Parsed, boolean, checked, dialect, filled_list, network, one_of, text, tried,
+};
+use crate::crawlers::{Account, Crawler, Mode, Options, check_hash};
+
+/// What `[proxy]` says of crawlers that no table knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Others {
+    require_crawler: bool,
+    mode: Mode,
+}
+
+pub(super) fn others(section: &mut Section<'_>) -> Others {
+    Others {
+        require_crawler: section.value("require_crawler", boolean, false),
+        mode: section.value("mode", mode, Mode::Enforce),
+    }
+}
+
+/// `dialect` and the others' mode hold for crawlers that name none themselves, and for who is no known crawler.
+pub(super) fn crawlers(root: &mut Section<'_>, others: Others, dialect: Dialect) -> Options {
+    let mut earlier: Vec<Crawler> = Vec::new();
+    let mut catch_all = None;
+    let crawlers = root.tables("crawler", |section| {
+        let crawler = crawler(section, others.mode, dialect);
+        let has_name = |other: &&Crawler| other.name == crawler.name;
+        if section.is_sound("name") && earlier.iter().any(|other| has_name(&other)) {
+            let name = &crawler.name;
+            section.mistake("name", format!("{name:?} is the name of another crawler"));
+        }
+        if contradicts(&earlier, crawler.username.as_ref()) {
+            let message = "is not the one that another crawler has for the same username";
+            section.mistake("password_hash", message);
+        }
+        if let Some(name) = &catch_all {
+            section.mistake_of_table(format!(
+                "can never be used: {name:?} before it matches every request"
+            ));
+        } else if section.is_sound("match") && matches_all(&crawler) {
+            catch_all = Some(crawler.name.clone());
+        }
+        earlier.push(crawler.clone());
+        crawler
+    });
+    Options {
+        crawlers,
+        require_crawler: others.require_crawler,
+        dialect,
+        mode: others.mode,
+    }
+}
+
+fn matches_all(crawler: &Crawler) -> bool {
+    crawler.user_agent.is_none() && crawler.addresses.is_empty() && crawler.username.is_none()
+}
+
+fn contradicts(earlier: &[Crawler], account: Option<&Account>) -> bool {
+    let accounts = earlier
+        .iter()
+        .filter_map(|crawler| crawler.username.as_ref());
+    account.is_some_and(|account| {
+        accounts
+            .filter(|other| other.username == account.username)
+            .any(|other| other.password_hash != account.password_hash)
+    })
+}
+
+fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect) -> Crawler {
+    let (username, user_agent, addresses) = section.section("match", |section| {
+        (
+            section.optional("username", checked(text, username)),
+            section.optional("user_agent", text),
+            section.value("addresses", filled_list(network), Vec::new()),
+        )
+    });
+    let password_hash = section.optional("password_hash", checked(text, check_hash));
+    if section.has("password_hash") && username.is_none() && section.is_sound("match") {
+        section.mistake("password_hash", "needs match.username beside it");
+    }
+    if username.is_some() && !section.has("password_hash") {
+        section.mistake(
+            "match",
+            "username needs password_hash beside it: anybody could claim the name",
+        );
+    }
+    let account = username.zip(password_hash);
+    Crawler {
+        name: section
+            .required("name", checked(text, label))
+            .unwrap_or_default(),
+        tokens: section
+            .required("tokens", filled_list(token))
+            .unwrap_or_default(),
+        user_agent,
+        addresses,
+        username: account.map(|(username, password_hash)| Account {
+            username,
+            password_hash,
+        }),
+        dialect: section.value("dialect", dialect, robots_dialect),
+        mode: section.value("mode", mode, others_mode),
+        user_agent_must_contain_token: section.value(
+            "user_agent_must_contain_token",
+            boolean,
+            false,
+        ),
+    }
+}
+
+fn mode(node: &Node<'_>) -> Parsed<Mode> {
+    one_of(&[Mode::Enforce, Mode::Observe].map(|mode| (mode.as_str(), mode)))(node)
+}
+
+fn token(node: &Node<'_>) -> Parsed<ProductToken> {
+    tried(node, ProductToken::new)
+}
+
+/// Basic credentials end the name at the first colon (RFC 7617 section 2).
+fn username(name: &str) -> Result<(), String> {
+    if name.contains(':') {
+        return Err("must not hold \":\"".to_owned());
+    }
+    Ok(())
+}
+
+fn label(name: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name == "asserted" {
+        Err("\"asserted\" is the label of requests that match no crawler".to_owned())
+    } else if name.len() <= 64 && name.bytes().all(is_plain) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{name:?} is not 1 to 64 letters, digits, \"-\", \"_\" or \".\""
+        ))
+    }
+}

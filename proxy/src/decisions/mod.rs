@@ -1,0 +1,202 @@
+//! Decisions: what became of every exchange and why, kept for whoever asks.
+//!
+//! ```text
+//!  mod ─┬─ recent     the last ones, in memory
+//!       ├─ top        which hosts, crawlers or rules they are about
+//!       ├─ writer     a thread that writes log events and lines
+//!       │    └─ journal   the log's files: rotated by size and age
+//!       └─ decision   one of them
+//!            └─ instant   how its times are written
+//! ```
+//!
+//! An exchange hands its decision over and goes on. When the writer cannot keep up, decisions are left out
+//! of the log and counted; an exchange never waits for it.
+
+mod decision;
+mod instant;
+mod journal;
+mod recent;
+mod top;
+mod writer;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+pub(crate) use self::decision::{Decision, DecisionId, Finding, Word};
+pub(crate) use self::journal::JournalOptions;
+use self::recent::Recent;
+pub(crate) use self::top::{By, Ranked};
+use self::writer::Writer;
+use crate::metrics::Metrics;
+
+/// Decisions that a reader of the stream may lag behind until it misses some.
+const WATCHED: usize = 4096;
+
+/// Takes every exchange's decision.
+pub(crate) struct Decisions {
+    recent: Recent,
+    watchers: broadcast::Sender<Arc<Decision>>,
+    writer: Writer,
+    log: Option<PathBuf>,
+}
+
+/// Which decisions somebody wants to see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query {
+    pub(crate) crawler: Option<String>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) host: Option<String>,
+}
+
+impl Query {
+    /// Whether `decision` is one of them.
+    pub(crate) fn takes(&self, decision: &Decision) -> bool {
+        let is = |wanted: &Option<String>, value: &str| {
+            wanted
+                .as_deref()
+                .is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
+        };
+        is(&self.crawler, &decision.crawler)
+            && is(&self.outcome, &decision.outcome)
+            && is(&self.host, decision.host().unwrap_or_default())
+    }
+}
+
+impl Decisions {
+    /// Starts the thread that writes events, and lines if `journal` is given.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the log's file cannot be opened or the thread cannot be started.
+    pub(crate) fn start(
+        journal: Option<JournalOptions>,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            recent: Recent::new(),
+            watchers: broadcast::Sender::new(WATCHED),
+            log: journal.as_ref().map(|journal| journal.path.clone()),
+            writer: Writer::start(journal, metrics)?,
+        })
+    }
+
+    /// Keeps one decision.
+    pub(crate) fn record(&self, decision: Decision) {
+        let decision = Arc::new(decision);
+        self.recent.push(Arc::clone(&decision));
+        if self.watchers.receiver_count() > 0 {
+            // Without receivers by now there is nobody to tell.
+            let _ = self.watchers.send(Arc::clone(&decision));
+        }
+        self.writer.write(decision);
+    }
+
+    /// A recent decision.
+    pub(crate) fn find(&self, id: DecisionId) -> Option<Arc<Decision>> {
+        self.recent.find(id)
+    }
+
+    /// A decision that is not recent any more, if the log still has it. Reads the log's files.
+    pub(crate) async fn search_log(&self, id: DecisionId) -> Option<Arc<Decision>> {
+        let log = self.log.clone()?;
+        let searching = tokio::task::spawn_blocking(move || journal::search(&log, id));
+        searching.await.ok().flatten().map(Arc::new)
+    }
+
+    /// The recent decisions that `query` takes, the newest first, at most `limit`.
+    pub(crate) fn list(&self, query: &Query, limit: usize) -> Vec<Arc<Decision>> {
+        let taken = self.recent.iter().filter(|decision| query.takes(decision));
+        taken.take(limit).collect()
+    }
+
+    /// What the recent decisions that `query` takes are about, the most frequent first, at most `limit`.
+    pub(crate) fn top(&self, by: By, query: &Query, limit: usize) -> Vec<Ranked> {
+        let taken = self.recent.iter().filter(|decision| query.takes(decision));
+        top::top(by, taken, limit)
+    }
+
+    /// Decisions from now on.
+    pub(crate) fn watch(&self) -> broadcast::Receiver<Arc<Decision>> {
+        self.watchers.subscribe()
+    }
+
+    /// Writes what was recorded so far, and ends the thread.
+    pub(crate) fn close(&self) {
+        self.writer.close();
+    }
+}
+
+impl fmt::Debug for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decisions").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    pub(super) fn decision() -> Decision {
+        Decision {
+            id: DecisionId::new(),
+            at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_001),
+            outcome: "refused".into(),
+            reason: "rule".into(),
+            status: 403,
+            crawler: "news".into(),
+            identity: "known".into(),
+            tokens: vec!["ExampleBot".to_owned()],
+            client: [127, 0, 0, 1].into(),
+            method: "GET".to_owned(),
+            url: "https://[::1]:8443/a".to_owned(),
+            origin: Some("https://[::1]:8443".to_owned()),
+            finding: Some(Finding {
+                verdict: "disallow".into(),
+                basis: "rule".into(),
+                dialect: "rfc9309".into(),
+                line: Some(2),
+                rule: Some("Disallow: /a".to_owned()),
+                robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
+            }),
+            would_be: None,
+            mode: "enforce".into(),
+            configuration: 1,
+            details: None,
+            decided_us: 1,
+            took_us: 2,
+        }
+    }
+
+    #[test]
+    fn a_decision_reads_back_as_it_was_written() {
+        let written = serde_json::to_value(decision()).unwrap();
+        assert_eq!(written["at"], "2027-01-15T08:00:00.000001Z");
+        assert_eq!(written["line"], 2);
+        let read: Decision = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), written);
+        let mut bare = decision();
+        bare.finding = None;
+        let written = serde_json::to_value(bare).unwrap();
+        assert_eq!(written.get("verdict"), None);
+        let read: Decision = serde_json::from_value(written).unwrap();
+        assert!(read.finding.is_none());
+    }
+
+    #[test]
+    fn a_query_names_a_host_without_its_port() {
+        let query = |host: &str| Query {
+            host: Some(host.to_owned()),
+            ..Query::default()
+        };
+        assert!(query("[::1]").takes(&decision()));
+        assert!(!query("::1").takes(&decision()));
+        let mut named = decision();
+        named.origin = Some("http://shop.test:8080".to_owned());
+        assert!(query("Shop.test").takes(&named));
+    }
+}

@@ -1,0 +1,89 @@
+//! What decisions are about: counted by host, crawler or rule.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::decision::Decision;
+
+/// What to count decisions by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum By {
+    Host,
+    Crawler,
+    /// The deciding rule together with its origin.
+    Rule,
+}
+
+/// How many decisions are about one thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Ranked {
+    pub(crate) name: String,
+    pub(crate) count: usize,
+}
+
+/// The most frequent first; equals in alphabetical order.
+pub(super) fn top(
+    by: By,
+    decisions: impl Iterator<Item = Arc<Decision>>,
+    limit: usize,
+) -> Vec<Ranked> {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for decision in decisions {
+        if let Some(name) = name(by, &decision) {
+            *counts.entry(name).or_default() += 1;
+        }
+    }
+    let mut ranked: Vec<_> = counts
+        .into_iter()
+        .map(|(name, count)| Ranked { name, count })
+        .collect();
+    ranked.sort_unstable_by(|one, other| {
+        (other.count.cmp(&one.count)).then_with(|| one.name.cmp(&other.name))
+    });
+    ranked.truncate(limit);
+    ranked
+}
+
+fn name(by: By, decision: &Decision) -> Option<String> {
+    match by {
+        By::Host => decision.host().map(str::to_owned),
+        By::Crawler => Some(decision.crawler.clone().into_owned()),
+        By::Rule => {
+            let finding = decision.finding.as_ref()?;
+            let (line, rule) = (finding.line?, finding.rule.as_deref()?);
+            let origin = decision.origin.as_deref()?;
+            Some(format!("{rule} ({origin}/robots.txt:{line})"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::decision;
+    use super::*;
+
+    #[test]
+    fn the_most_frequent_come_first() {
+        let named = |crawler: &'static str| {
+            let mut decision = decision();
+            decision.crawler = crawler.into();
+            Arc::new(decision)
+        };
+        let decisions = ["b", "c", "a", "c"].map(named);
+        let ranked = top(By::Crawler, decisions.into_iter(), 2);
+        let names: Vec<_> = ranked.iter().map(|r| (r.name.as_str(), r.count)).collect();
+        assert_eq!(names, [("c", 2), ("a", 1)]);
+    }
+
+    #[test]
+    fn a_rule_is_named_with_its_place() {
+        let ranked = top(By::Rule, [Arc::new(decision())].into_iter(), 9);
+        assert_eq!(
+            ranked[0].name,
+            "Disallow: /a (https://[::1]:8443/robots.txt:2)"
+        );
+    }
+}

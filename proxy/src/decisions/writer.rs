@@ -1,0 +1,192 @@
+//! The thread that writes decisions: an event each for the log, and a line each for the decision log.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::decision::Decision;
+use super::journal::{Journal, JournalOptions};
+use crate::metrics::Metrics;
+
+/// Decisions that wait to be written. Some seconds at full speed; beyond that they are left out and counted.
+const WAITING: usize = 65_536;
+/// How often the thread looks while there is something to write. It is woken only from idleness: waking it for each
+/// decision would cost an exchange more than everything else here.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The door to the thread.
+pub(super) struct Writer {
+    waiting: SyncSender<Arc<Decision>>,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    thread: Thread,
+    ended: Mutex<Option<JoinHandle<()>>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        journal: Option<JournalOptions>,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        let journal = journal.map(Journal::open).transpose()?;
+        let (waiting, received) = sync_channel(WAITING);
+        let closing = Arc::new(AtomicBool::new(false));
+        let is_idle = Arc::new(AtomicBool::new(false));
+        let desk = Desk {
+            received,
+            journal,
+            closing: Arc::clone(&closing),
+            is_idle: Arc::clone(&is_idle),
+            metrics: Arc::clone(&metrics),
+            is_failing: false,
+        };
+        let working = thread::Builder::new()
+            .name("decisions".to_owned())
+            .spawn(move || desk.work())
+            .context("starting the thread that writes decisions")?;
+        Ok(Self {
+            waiting,
+            closing,
+            is_idle,
+            thread: working.thread().clone(),
+            ended: Mutex::new(Some(working)),
+            metrics,
+        })
+    }
+
+    /// Hands `decision` over, or counts it as dropped; never waits.
+    pub(super) fn write(&self, decision: Arc<Decision>) {
+        if self.waiting.try_send(decision).is_err() {
+            self.metrics.decisions_dropped(1);
+        }
+        if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = ended.take() {
+            // If it panicked, the panic hook has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+/// What the thread works with.
+struct Desk {
+    received: Receiver<Arc<Decision>>,
+    journal: Option<Journal>,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    metrics: Arc<Metrics>,
+    is_failing: bool,
+}
+
+impl Desk {
+    fn work(mut self) {
+        let mut first = None;
+        loop {
+            // Read before the channel: what was sent before closing is written.
+            let is_last = self.closing.load(Ordering::SeqCst);
+            let had_work = self.write_all(first.take());
+            if is_last {
+                return;
+            }
+            if had_work {
+                thread::park_timeout(PAUSE);
+                continue;
+            }
+            self.is_idle.store(true, Ordering::SeqCst);
+            // Whoever sent before that did not wake anyone.
+            first = self.received.try_recv().ok();
+            if first.is_none() && !self.closing.load(Ordering::SeqCst) {
+                thread::park();
+            }
+            self.is_idle.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Writes `first` and all that waits; whether there was anything.
+    fn write_all(&mut self, first: Option<Arc<Decision>>) -> bool {
+        let mut unwritten = 0;
+        let mut had_work = false;
+        let mut next = first.or_else(|| self.received.try_recv().ok());
+        while let Some(decision) = next {
+            had_work = true;
+            announce(&decision);
+            if let Some(journal) = &mut self.journal {
+                journal.push(&decision);
+                unwritten += 1;
+                if journal.is_full() {
+                    self.flush(unwritten);
+                    unwritten = 0;
+                }
+            }
+            next = self.received.try_recv().ok();
+        }
+        self.flush(unwritten);
+        had_work
+    }
+
+    fn flush(&mut self, unwritten: u64) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        match journal.flush() {
+            Ok(()) if self.is_failing => {
+                tracing::info!("the decision log can be written again");
+                self.is_failing = false;
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.metrics.decisions_dropped(unwritten);
+                if !self.is_failing {
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "the decision log cannot be written"
+                    );
+                }
+                self.is_failing = true;
+            }
+        }
+    }
+}
+
+/// One event for each decision.
+fn announce(decision: &Decision) {
+    let finding = decision.finding.as_ref();
+    tracing::info!(
+        target: "wayleave::decision",
+        decision_id = %decision.id,
+        outcome = &*decision.outcome,
+        reason = &*decision.reason,
+        status = decision.status,
+        would_be = decision.would_be,
+        crawler = &*decision.crawler,
+        identity = &*decision.identity,
+        token = decision.tokens.first(),
+        client = %decision.client,
+        method = decision.method,
+        url = decision.url,
+        dialect = finding.map(|finding| &*finding.dialect),
+        line = finding.and_then(|finding| finding.line),
+        rule = finding.and_then(|finding| finding.rule.as_deref()),
+        details = decision.details,
+        took_us = decision.took_us,
+    );
+}

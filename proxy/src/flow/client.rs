@@ -1,0 +1,368 @@
+//! The client's side of one request: what comes from it and what goes back, each by itself, so that
+//! both can be under way at once.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::{HeaderName, HeaderValue, Response};
+use pingora_core::protocols::http::v2::write_body;
+use pingora_timeout::timeout;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+
+use super::fields::{Field, OnwardResponse};
+use crate::http1::{BodyError, BodyReader, BodyWriter, Framing, Trailers, write_fields};
+use crate::stream::Stream;
+use crate::upstream::{header_map, owned_pairs};
+
+/// Bytes of following requests that are read while one is served.
+const MAX_PIPELINED: usize = 64 * 1024;
+
+/// How long an upgraded connection may be silent.
+const UPGRADED_PATIENCE: Duration = Duration::from_secs(60 * 60);
+
+/// A client waiting for its answer.
+pub(super) struct Client {
+    pub(super) body: ClientBody,
+    pub(super) answer: Responder,
+}
+
+/// The request's body, and what the client sends behind it.
+pub(super) enum ClientBody {
+    Http1 {
+        stream: ReadHalf<Stream>,
+        ahead: BytesMut,
+        body: BodyReader,
+        patience: Duration,
+    },
+    Http2(RecvStream),
+}
+
+/// The way of the response.
+pub(super) enum Responder {
+    Http1(Http1Responder),
+    Http2 {
+        respond: SendResponse<Bytes>,
+        stream: Option<SendStream<Bytes>>,
+        patience: Duration,
+    },
+}
+
+pub(super) struct Http1Responder {
+    stream: WriteHalf<Stream>,
+    body: BodyWriter,
+    patience: Duration,
+    keeps_alive: bool,
+    has_unflushed: bool,
+}
+
+/// The client left, or takes nothing.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl Client {
+    /// A client of an HTTP/1 connection, whose request's head was read.
+    pub(super) fn http1(
+        stream: Stream,
+        ahead: BytesMut,
+        framing: Framing,
+        keeps_alive: bool,
+        patience: Duration,
+    ) -> Self {
+        let (read, stream) = tokio::io::split(stream);
+        let body = BodyReader::new(framing);
+        Self {
+            body: ClientBody::Http1 {
+                stream: read,
+                ahead,
+                body,
+                patience,
+            },
+            answer: Responder::Http1(Http1Responder {
+                stream,
+                body: BodyWriter::new(Framing::Length(0)),
+                patience,
+                keeps_alive,
+                has_unflushed: false,
+            }),
+        }
+    }
+
+    /// A client of an HTTP/2 stream.
+    pub(super) fn http2(
+        body: RecvStream,
+        respond: SendResponse<Bytes>,
+        patience: Duration,
+    ) -> Self {
+        let answer = Responder::Http2 {
+            respond,
+            stream: None,
+            patience,
+        };
+        Self {
+            body: ClientBody::Http2(body),
+            answer,
+        }
+    }
+
+    /// Whether another request may follow on the connection.
+    pub(super) fn may_go_on(&self) -> bool {
+        matches!(&self.answer, Responder::Http1(answer) if answer.keeps_alive)
+            && self.body.is_done()
+    }
+
+    /// The connection and the bytes read ahead.
+    pub(super) fn into_next(self) -> Option<(Stream, BytesMut)> {
+        match (self.body, self.answer) {
+            (ClientBody::Http1 { stream, ahead, .. }, Responder::Http1(answer)) => {
+                Some((stream.unsplit(answer.stream), ahead))
+            }
+            _ => None,
+        }
+    }
+
+    /// The connection, to end it with care.
+    pub(super) fn into_stream(self) -> Option<Stream> {
+        self.into_next().map(|(stream, _)| stream)
+    }
+}
+
+impl ClientBody {
+    pub(super) fn is_done(&self) -> bool {
+        match self {
+            Self::Http1 { body, .. } => body.is_done(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    /// The next part of the body; `None` at its end. Giving a read up loses nothing.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                patience,
+            } => match timeout(*patience, body.next(stream, ahead)).await {
+                Ok(part) => part,
+                Err(_) => Err(BodyError::Malformed("the body did not come in time")),
+            },
+            Self::Http2(body) => loop {
+                let Some(part) = body.data().await else {
+                    return Ok(None);
+                };
+                let part = part.map_err(io::Error::other)?;
+                // What was read makes room for more; a stream that ended needs none.
+                let _ = body.flow_control().release_capacity(part.len());
+                if !part.is_empty() {
+                    return Ok(Some(part));
+                }
+            },
+        }
+    }
+
+    /// From now on everything is passed on as it comes, for as long as it comes.
+    pub(super) fn becomes_raw(&mut self) {
+        if let Self::Http1 { body, patience, .. } = self {
+            *body = BodyReader::new(Framing::UntilClose);
+            *patience = UPGRADED_PATIENCE;
+        }
+    }
+
+    /// The fields behind the body, once it is done.
+    pub(super) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
+        match self {
+            Self::Http1 { body, .. } => Ok(body.take_trailers()),
+            Self::Http2(body) => {
+                let trailers = body.trailers().await.map_err(io::Error::other)?;
+                Ok(trailers.map_or_else(Vec::new, |trailers| owned_pairs(&trailers)))
+            }
+        }
+    }
+
+    /// Waits until the client's connection breaks. A client that ended its side still reads; requests
+    /// that it sends ahead are kept for later.
+    pub(super) async fn gone(&mut self) {
+        if let Self::Http1 { stream, ahead, .. } = self {
+            while ahead.len() < MAX_PIPELINED {
+                ahead.reserve(1024);
+                match stream.read_buf(ahead).await {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(_) => return,
+                }
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+}
+
+impl Responder {
+    /// Whether the connection ends with this answer.
+    pub(super) fn close_afterwards(&mut self) {
+        if let Self::Http1(answer) = self {
+            answer.keeps_alive = false;
+        }
+    }
+
+    /// Sends an interim response; HTTP/2's are left out, which its clients do not miss.
+    pub(super) async fn interim(&mut self, response: &OnwardResponse<'_>) -> Result<(), Gone> {
+        match self {
+            Self::Http1(answer) => {
+                let head = status_line(response);
+                answer.send(&finished(head, &response.fields, &[])).await?;
+                answer.flush().await
+            }
+            Self::Http2 { .. } => Ok(()),
+        }
+    }
+
+    /// Sends the final response's head.
+    pub(super) async fn head(&mut self, response: &OnwardResponse<'_>) -> Result<(), Gone> {
+        match self {
+            Self::Http1(answer) => answer.head(response).await,
+            Self::Http2 {
+                respond, stream, ..
+            } => {
+                let ends = response.framing == Framing::Length(0);
+                let sent = respond
+                    .send_response(http2_head(response), ends)
+                    .map_err(|_| Gone)?;
+                *stream = (!ends).then_some(sent);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a part of the body, which is not empty.
+    pub(super) async fn part(&mut self, part: Bytes) -> Result<(), Gone> {
+        match self {
+            Self::Http1(answer) => {
+                let sending = answer.body.write(&mut answer.stream, &part);
+                answer.has_unflushed = true;
+                in_time(answer.patience, sending).await
+            }
+            Self::Http2 {
+                stream, patience, ..
+            } => {
+                let stream = stream.as_mut().ok_or(Gone)?;
+                write_body(stream, part, false, Some(*patience))
+                    .await
+                    .map_err(|_| Gone)
+            }
+        }
+    }
+
+    /// Whether anything waits to leave with what comes next.
+    pub(super) fn holds_back(&self) -> bool {
+        matches!(self, Self::Http1(answer) if answer.has_unflushed)
+    }
+
+    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+        match self {
+            Self::Http1(answer) => answer.flush().await,
+            Self::Http2 { .. } => Ok(()),
+        }
+    }
+
+    /// Ends the body.
+    pub(super) async fn finish(&mut self, trailers: &Trailers) -> Result<(), Gone> {
+        match self {
+            Self::Http1(answer) => {
+                answer.has_unflushed = false;
+                in_time(
+                    answer.patience,
+                    answer.body.finish(&mut answer.stream, trailers),
+                )
+                .await
+            }
+            Self::Http2 {
+                stream: Some(stream),
+                ..
+            } if !trailers.is_empty() => {
+                stream.send_trailers(header_map(trailers)).map_err(|_| Gone)
+            }
+            Self::Http2 {
+                stream: Some(stream),
+                ..
+            } => stream.send_data(Bytes::new(), true).map_err(|_| Gone),
+            Self::Http2 { stream: None, .. } => Ok(()),
+        }
+    }
+}
+
+impl Http1Responder {
+    async fn head(&mut self, response: &OnwardResponse<'_>) -> Result<(), Gone> {
+        self.body = BodyWriter::new(response.framing);
+        let is_upgrade = response.status == 101;
+        self.keeps_alive &= response.framing != Framing::UntilClose;
+        let mut ours: Vec<&[u8]> = Vec::new();
+        if response.framing == Framing::Chunked {
+            ours.push(b"Transfer-Encoding: chunked\r\n");
+        }
+        if is_upgrade {
+            ours.push(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
+        } else if !self.keeps_alive {
+            ours.push(b"Connection: close\r\n");
+        }
+        let head = finished(status_line(response), &response.fields, &ours);
+        self.send(&head).await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+        self.has_unflushed = true;
+        in_time(self.patience, self.stream.write_all(bytes)).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Gone> {
+        self.has_unflushed = false;
+        in_time(self.patience, self.stream.flush()).await
+    }
+}
+
+async fn in_time(
+    patience: Duration,
+    sending: impl Future<Output = io::Result<()>>,
+) -> Result<(), Gone> {
+    match timeout(patience, sending).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(Gone),
+    }
+}
+
+fn status_line(response: &OnwardResponse<'_>) -> BytesMut {
+    let mut head = BytesMut::with_capacity(512);
+    head.extend_from_slice(format!("HTTP/1.1 {} ", response.status).as_bytes());
+    head.extend_from_slice(response.reason);
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn finished(mut head: BytesMut, fields: &[Field<'_>], ours: &[&[u8]]) -> BytesMut {
+    write_fields(
+        &mut head,
+        fields.iter().map(|(field, value)| (&**field, &**value)),
+    );
+    for line in ours {
+        head.extend_from_slice(line);
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+fn http2_head(response: &OnwardResponse<'_>) -> Response<()> {
+    let mut head = Response::new(());
+    *head.status_mut() = http::StatusCode::from_u16(response.status).unwrap_or_default();
+    for (field, value) in &response.fields {
+        // HTTP/1 was parsed more strictly than these types are.
+        if let (Ok(field), Ok(value)) = (
+            HeaderName::from_bytes(field),
+            HeaderValue::from_bytes(value),
+        ) {
+            head.headers_mut().append(field, value);
+        }
+    }
+    head
+}

@@ -1,0 +1,13 @@
+//! HTTP/1 on a byte stream: heads, and bodies with their trailers, read strictly and written plainly.
+//!
+//! httparse parses; what is here decides where a message ends and refuses every message whose end
+//! two readers could see in different places. pingora's HTTP/1 sessions, which stood here first,
+//! drop trailers, cannot read and write at once, and take heads and chunk sizes that are none.
+
+mod body;
+mod fields;
+mod head;
+
+pub(crate) use self::body::{BodyError, BodyReader, BodyWriter, Framing, Trailers};
+pub(crate) use self::fields::write_fields;
+pub(crate) use self::head::{HeadError, RequestHead, ResponseHead, has_content};

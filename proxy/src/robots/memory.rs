@@ -1,0 +1,216 @@
+//! Which entries stay in memory: S3-FIFO (Yang et al., SOSP 2023).
+//!
+//! New origins pass through a small queue; only those used again while they are in it reach the main one, where each use
+//! buys another round. One-time visitors, most of a crawl, so never push out what is used daily. Hits touch nothing but
+//! a counter in the entry itself, and all queues belong to the one task that publishes: caches that keep their order on
+//! every read, or behind a lock, would have readers wait for each other.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasher;
+
+use wayleave_policy::Origin;
+
+use super::published::{Published, Resized};
+
+/// The small queue's share of the memory, in percent.
+const SMALL_PERCENT: usize = 10;
+
+/// The order in which entries go when memory runs out.
+pub(super) struct Memory {
+    limit_bytes: usize,
+    small: VecDeque<Origin>,
+    small_bytes: usize,
+    main: VecDeque<Origin>,
+    /// Hashes of origins that left the small queue unused: if they come back soon, that was wrong.
+    ghosts: VecDeque<u32>,
+    ghost_set: HashSet<u32>,
+    hasher: foldhash::fast::RandomState,
+}
+
+impl Memory {
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self {
+            limit_bytes,
+            small: VecDeque::new(),
+            small_bytes: 0,
+            main: VecDeque::new(),
+            ghosts: VecDeque::new(),
+            ghost_set: HashSet::new(),
+            hasher: foldhash::fast::RandomState::default(),
+        }
+    }
+
+    /// Takes note of what was published.
+    pub(super) fn note(&mut self, origin: &Origin, resized: Resized) {
+        if resized.from.is_some() {
+            return;
+        }
+        let ghost = self.ghost(origin);
+        if self.ghost_set.remove(&ghost) {
+            self.main.push_back(origin.clone());
+        } else {
+            self.small.push_back(origin.clone());
+            self.small_bytes += resized.to as usize;
+        }
+    }
+
+    /// Withdraws what is least worth keeping until the rest fits.
+    pub(super) fn shrink(&mut self, published: &Published) {
+        while published.bytes() > self.limit_bytes {
+            let small_limit = self.limit_bytes / 100 * SMALL_PERCENT;
+            let is_any = if self.small_bytes > small_limit || self.main.is_empty() {
+                self.shrink_small(published)
+            } else {
+                self.shrink_main(published)
+            };
+            if !is_any {
+                return;
+            }
+        }
+    }
+
+    /// Lets the oldest of the small queue go, or move up; whether there was one.
+    fn shrink_small(&mut self, published: &Published) -> bool {
+        let Some(origin) = self.small.pop_front() else {
+            self.small_bytes = 0;
+            return !self.main.is_empty();
+        };
+        let Some((bytes, uses)) = published.worth(&origin) else {
+            return true;
+        };
+        self.small_bytes = self.small_bytes.saturating_sub(bytes as usize);
+        if uses > 1 {
+            published.set_uses(&origin, 0);
+            self.main.push_back(origin);
+        } else {
+            published.withdraw(&origin);
+            self.haunt(&origin);
+        }
+        true
+    }
+
+    /// Lets the oldest of the main queue go, or go round again; whether there was one.
+    fn shrink_main(&mut self, published: &Published) -> bool {
+        let Some(origin) = self.main.pop_front() else {
+            return false;
+        };
+        match published.worth(&origin) {
+            Some((_, 0)) => {
+                published.withdraw(&origin);
+            }
+            Some((_, uses)) => {
+                published.set_uses(&origin, uses - 1);
+                self.main.push_back(origin);
+            }
+            None => {}
+        }
+        true
+    }
+
+    fn haunt(&mut self, origin: &Origin) {
+        let ghost = self.ghost(origin);
+        if self.ghost_set.insert(ghost) {
+            self.ghosts.push_back(ghost);
+        }
+        let most = (self.main.len() + self.small.len()).max(64) / 2;
+        while self.ghosts.len() > most {
+            if let Some(oldest) = self.ghosts.pop_front() {
+                self.ghost_set.remove(&oldest);
+            }
+        }
+    }
+
+    fn ghost(&self, origin: &Origin) -> u32 {
+        let [a, b, c, d, ..] = self.hasher.hash_one(origin).to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use wayleave_policy::lifecycle::{Cache, Entry, FetchErrorKind, FetchOutcome, Snapshot};
+
+    use super::*;
+
+    fn origin(n: usize) -> Origin {
+        Origin::parse(&format!("https://host{n:06}.example")).expect("an origin")
+    }
+
+    fn snapshot(origin: &Origin) -> Arc<Snapshot> {
+        let outcome = FetchOutcome::failed(origin.robots_txt_uri(), FetchErrorKind::Connect, "");
+        let entry = Entry::default().after(outcome, SystemTime::UNIX_EPOCH);
+        Arc::new(Cache::default().restored(origin, &entry))
+    }
+
+    struct World {
+        published: Published,
+        memory: Memory,
+    }
+
+    impl World {
+        /// Room for about `entries`.
+        fn with_room_for(entries: usize) -> Self {
+            let published = Published::new();
+            let one = published.publish(&origin(0), &snapshot(&origin(0))).to;
+            published.withdraw(&origin(0));
+            Self {
+                published,
+                memory: Memory::new(entries * one as usize),
+            }
+        }
+
+        /// Uses an origin, fetching it first if it is not there; whether it was.
+        fn visit(&mut self, n: usize) -> bool {
+            let origin = origin(n);
+            let is_there = self
+                .published
+                .at_hand(&origin, SystemTime::UNIX_EPOCH)
+                .is_some();
+            if !is_there {
+                let resized = self.published.publish(&origin, &snapshot(&origin));
+                self.memory.note(&origin, resized);
+                self.memory.shrink(&self.published);
+            }
+            is_there
+        }
+    }
+
+    #[test]
+    fn memory_stays_below_its_limit() {
+        let mut world = World::with_room_for(100);
+        for n in 0..10_000 {
+            world.visit(n % 700);
+            assert!(world.published.bytes() <= world.memory.limit_bytes);
+        }
+        assert!(world.published.len() > 90, "{}", world.published.len());
+    }
+
+    #[test]
+    fn a_flood_of_one_time_visitors_does_not_push_out_what_is_in_use() {
+        let mut world = World::with_room_for(100);
+        for round in 0..5 {
+            for n in 0..50 {
+                assert!(world.visit(n) || round == 0);
+            }
+        }
+        let mut hits = 0;
+        for n in 1000..5000 {
+            world.visit(n);
+            hits += usize::from(world.visit(n % 50));
+        }
+        assert!(hits > 3900, "{hits} of 4000");
+    }
+
+    #[test]
+    fn everything_goes_when_nothing_fits() {
+        let mut world = World::with_room_for(0);
+        for n in 0..10 {
+            assert!(!world.visit(n));
+            assert!(!world.visit(n));
+        }
+        assert_eq!((world.published.len(), world.published.bytes()), (0, 0));
+    }
+}

@@ -1,0 +1,169 @@
+//! Store: entries on disk, so that a restart forgets nothing.
+//!
+//! A redb file: one transactional B-tree file without a server, whose commits are whole or not there, and which opens
+//! at once after a crash. Entries are read when they are wanted, never all at once. Changes are gathered for a moment
+//! and written together, off the async threads; until they are on disk, reads see them all the same.
+//!
+//! The store never stands in the way: what cannot be written stays in memory as long as there is room, the fault is
+//! logged and counted and shown by [`Store::fault`], and the file is opened anew until that succeeds.
+
+mod error;
+mod record;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use redb::Database;
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::Entry;
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+pub use error::StoreError;
+use tables::{Change, Failure};
+pub use writer::StoreOptions;
+use writer::Writer;
+
+const FILE: &str = "robots.redb";
+
+/// One thing that an origin said, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// When it was first seen.
+    pub first_seen_at: SystemTime,
+    /// When it was last seen or confirmed.
+    pub last_seen_at: SystemTime,
+    /// The HTTP status.
+    pub status: u16,
+    /// The SHA-256 of the body, if rules came with it.
+    pub digest: Option<[u8; 32]>,
+    /// The body was longer than what was read of it.
+    pub is_cut: bool,
+}
+
+/// Keeps entries. Cheap to clone; what is saved is written while a clone lives, and by [`flush`](Self::flush).
+#[derive(Clone)]
+pub struct Store {
+    writer: Arc<Writer>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.writer.path;
+        f.debug_struct("Store")
+            .field("path", path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store in `dir`, or makes it. Within a tokio runtime.
+    ///
+    /// A directory that cannot be written is no error: the store tries again until it can.
+    ///
+    /// # Errors
+    ///
+    /// If another process has it open, or another version of wayleave wrote it.
+    pub fn open(
+        dir: &Path,
+        options: StoreOptions,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, StoreError> {
+        let writer = Writer::start(Some(dir.join(FILE)), options, clock, metrics);
+        writer.reopen()?;
+        Ok(Self { writer })
+    }
+
+    /// A store that lasts as long as the process. Within a tokio runtime.
+    pub fn in_memory(clock: Clock, metrics: Arc<Metrics>) -> Self {
+        let writer = Writer::start(None, StoreOptions::default(), clock, metrics);
+        if let Err(error) = writer.reopen() {
+            // No other process and no other version can have it.
+            writer.fail("open", &error.to_string());
+        }
+        Self { writer }
+    }
+
+    /// Keeps `entry`. Returns at once; it is on disk within the second unless the disk fails.
+    pub fn save(&self, origin: &Origin, entry: Arc<Entry>) {
+        self.writer.change(origin, Change::Save(entry));
+    }
+
+    /// Forgets the origin's entry. What it said before stays in its history.
+    pub fn forget(&self, origin: &Origin) {
+        self.writer.change(origin, Change::Forget);
+    }
+
+    /// What is kept of the origin; nothing if the store fails.
+    pub async fn load(&self, origin: &Origin) -> Option<Entry> {
+        if let Some(change) = self.writer.unwritten(origin) {
+            return match change {
+                Change::Save(entry) => Some((*entry).clone()),
+                Change::Forget => None,
+            };
+        }
+        let asked = origin.clone();
+        self.read(move |database| tables::entry(database, &asked))
+            .await
+            .flatten()
+    }
+
+    /// Everything the origin is known to have said, oldest first.
+    pub async fn history(&self, origin: &Origin) -> Vec<Version> {
+        self.flush().await;
+        let asked = origin.clone();
+        let found = self
+            .read(move |database| tables::versions(database, &asked))
+            .await;
+        let version = |(first_seen_at, record): (u64, record::VersionRecord)| Version {
+            first_seen_at: record::time(first_seen_at),
+            last_seen_at: record::time(record.last_seen_at),
+            status: record.status,
+            digest: record.body.map(|body| body.digest),
+            is_cut: record.body.is_some_and(|body| body.is_cut),
+        };
+        found.into_iter().flatten().map(version).collect()
+    }
+
+    /// The body with this digest, if some origin has sent it and it is still kept.
+    pub async fn body(&self, digest: [u8; 32]) -> Option<Arc<[u8]>> {
+        self.read(move |database| tables::body(database, &digest))
+            .await
+            .flatten()
+    }
+
+    /// What is wrong with the store, if something is.
+    pub fn fault(&self) -> Option<String> {
+        self.writer.fault()
+    }
+
+    /// Waits until everything saved so far is on disk, or has failed to be.
+    pub async fn flush(&self) {
+        let writer = self.writer.clone();
+        // A panic while writing shows in the writer's own next attempt.
+        let _ = tokio::task::spawn_blocking(move || writer.write()).await;
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Database) -> Result<T, Failure> + Send + 'static,
+    ) -> Option<T> {
+        let database = self.writer.database()?;
+        let writer = self.writer.clone();
+        let reading = tokio::task::spawn_blocking(move || match read(&database) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                writer.fail("read", &error.to_string());
+                None
+            }
+        });
+        reading.await.ok().flatten()
+    }
+}

@@ -1,0 +1,277 @@
+//! How entries look on disk.
+//!
+//! The forms here are written by postcard, which names nothing: a field added, removed or moved is another format, and
+//! `FORMAT` in the tables' head counts them. Bodies are apart, by their digest, because many origins share one.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::{
+    Body, Ending, Entry, Facts, Failing, FetchError, FetchErrorKind, FetchOutcome, Fields, Hop,
+    Response,
+};
+
+/// The SHA-256 of a body.
+pub(super) type Digest = [u8; 32];
+
+/// An entry without its body.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct EntryRecord {
+    answer: Option<FactsRecord>,
+    failing: Option<FailingRecord>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FailingRecord {
+    since: u64,
+    count: u32,
+    last: FactsRecord,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FactsRecord {
+    fetched_at: u64,
+    redirects: Vec<(String, u16)>,
+    /// Empty for the usual one.
+    uri: String,
+    ending: EndingRecord,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum EndingRecord {
+    Response {
+        status: u16,
+        fields: FieldsRecord,
+        body: Option<BodyRecord>,
+    },
+    RedirectLost(u16),
+    Failed {
+        kind: String,
+        detail: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BodyRecord {
+    pub(super) digest: Digest,
+    pub(super) is_cut: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FieldsRecord {
+    age: Option<Box<str>>,
+    cache_control: Option<Box<str>>,
+    content_type: Option<Box<str>>,
+    etag: Option<Box<str>>,
+    expires_at: Option<u64>,
+    last_modified: Option<Box<str>>,
+    retry_at: Option<u64>,
+}
+
+/// One thing that an origin said, for as long as it did.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct VersionRecord {
+    pub(super) last_seen_at: u64,
+    pub(super) status: u16,
+    pub(super) body: Option<BodyRecord>,
+}
+
+pub(super) fn digest(bytes: &[u8]) -> Digest {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    let mut array = [0; 32];
+    array.copy_from_slice(digest.as_ref());
+    array
+}
+
+/// Milliseconds since the epoch.
+pub(super) fn millis(time: SystemTime) -> u64 {
+    let since_epoch = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn time(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+impl EntryRecord {
+    pub(super) fn new(origin: &Origin, entry: &Entry) -> Self {
+        let failing = entry.failing.as_ref();
+        Self {
+            answer: entry
+                .answer
+                .as_deref()
+                .map(|facts| FactsRecord::new(origin, facts)),
+            failing: failing.map(|failing| FailingRecord {
+                since: millis(failing.since),
+                count: failing.count,
+                last: FactsRecord::new(origin, &failing.last),
+            }),
+        }
+    }
+
+    /// The body that the answer needs.
+    pub(super) fn body(&self) -> Option<BodyRecord> {
+        match &self.answer.as_ref()?.ending {
+            EndingRecord::Response { body, .. } => *body,
+            _ => None,
+        }
+    }
+
+    /// What the answer is a version of.
+    pub(super) fn version(&self) -> Option<(u64, VersionRecord)> {
+        let answer = self.answer.as_ref()?;
+        let status = match &answer.ending {
+            EndingRecord::Response { status, .. } | EndingRecord::RedirectLost(status) => *status,
+            EndingRecord::Failed { .. } => return None,
+        };
+        let version = VersionRecord {
+            last_seen_at: answer.fetched_at,
+            status,
+            body: self.body(),
+        };
+        Some((answer.fetched_at, version))
+    }
+
+    /// When the origin was last heard of, in milliseconds.
+    pub(super) fn touched_at(&self) -> u64 {
+        let answered_at = self.answer.as_ref().map_or(0, |answer| answer.fetched_at);
+        let failed_at = self
+            .failing
+            .as_ref()
+            .map_or(0, |failing| failing.last.fetched_at);
+        answered_at.max(failed_at)
+    }
+
+    /// The entry, its answer's body being `bytes`.
+    pub(super) fn entry(self, origin: &Origin, bytes: Option<Arc<[u8]>>) -> Entry {
+        Entry {
+            answer: self
+                .answer
+                .map(|answer| Arc::new(answer.facts(origin, bytes))),
+            failing: self.failing.map(|failing| Failing {
+                since: time(failing.since),
+                count: failing.count,
+                last: Arc::new(failing.last.facts(origin, None)),
+            }),
+        }
+    }
+}
+
+impl FactsRecord {
+    fn new(origin: &Origin, facts: &Facts) -> Self {
+        let outcome = &facts.outcome;
+        let is_usual = outcome.uri == origin.robots_txt_uri();
+        let redirects = outcome.redirects.iter();
+        Self {
+            fetched_at: millis(facts.fetched_at),
+            redirects: redirects.map(|hop| (hop.uri.clone(), hop.status)).collect(),
+            uri: if is_usual {
+                String::new()
+            } else {
+                outcome.uri.clone()
+            },
+            ending: EndingRecord::new(&outcome.ending),
+        }
+    }
+
+    fn facts(self, origin: &Origin, bytes: Option<Arc<[u8]>>) -> Facts {
+        let redirects = self.redirects.into_iter();
+        Facts {
+            fetched_at: time(self.fetched_at),
+            outcome: FetchOutcome {
+                redirects: redirects.map(|(uri, status)| Hop { uri, status }).collect(),
+                uri: if self.uri.is_empty() {
+                    origin.robots_txt_uri()
+                } else {
+                    self.uri
+                },
+                ending: self.ending.ending(bytes),
+            },
+        }
+    }
+}
+
+impl EndingRecord {
+    fn new(ending: &Ending) -> Self {
+        match ending {
+            Ending::Response(response) => {
+                let body = &response.body;
+                let has_body = response.status < 300 || !body.bytes.is_empty();
+                Self::Response {
+                    status: response.status,
+                    fields: FieldsRecord::new(&response.fields),
+                    body: has_body.then(|| BodyRecord {
+                        digest: digest(&body.bytes),
+                        is_cut: body.is_cut,
+                    }),
+                }
+            }
+            Ending::RedirectLost(status) => Self::RedirectLost(*status),
+            // An entry keeps what a 304 confirmed, never the 304.
+            Ending::NotModified(fields) => Self::Response {
+                status: 304,
+                fields: FieldsRecord::new(fields),
+                body: None,
+            },
+            Ending::Failed(error) => Self::Failed {
+                kind: error.kind.as_str().to_owned(),
+                detail: error.detail.clone(),
+            },
+        }
+    }
+
+    fn ending(self, bytes: Option<Arc<[u8]>>) -> Ending {
+        match self {
+            Self::Response {
+                status,
+                fields,
+                body,
+            } => Ending::Response(Response {
+                status,
+                fields: fields.fields(),
+                body: Body {
+                    bytes: bytes.unwrap_or_default(),
+                    is_cut: body.is_some_and(|body| body.is_cut),
+                },
+            }),
+            Self::RedirectLost(status) => Ending::RedirectLost(status),
+            Self::Failed { kind, detail } => {
+                let kind = FetchErrorKind::ALL
+                    .into_iter()
+                    .find(|known| known.as_str() == kind)
+                    .unwrap_or(FetchErrorKind::Internal);
+                Ending::Failed(FetchError { kind, detail })
+            }
+        }
+    }
+}
+
+impl FieldsRecord {
+    fn new(fields: &Fields) -> Self {
+        Self {
+            age: fields.age.clone(),
+            cache_control: fields.cache_control.clone(),
+            content_type: fields.content_type.clone(),
+            etag: fields.etag.clone(),
+            expires_at: fields.expires_at.map(millis),
+            last_modified: fields.last_modified.clone(),
+            retry_at: fields.retry_at.map(millis),
+        }
+    }
+
+    fn fields(self) -> Fields {
+        Fields {
+            age: self.age,
+            cache_control: self.cache_control,
+            content_type: self.content_type,
+            etag: self.etag,
+            expires_at: self.expires_at.map(time),
+            last_modified: self.last_modified,
+            retry_at: self.retry_at.map(time),
+        }
+    }
+}

@@ -1,0 +1,333 @@
+use wayleave_policy::lifecycle::{
+    Body, Ending, FetchErrorKind, FetchOutcome, Fields, Hop, Response,
+};
+
+use std::time::Duration;
+
+use super::*;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
+const OTHER_RULES: &[u8] = b"User-agent: *\nDisallow: /\n";
+
+fn origin(name: &str) -> Origin {
+    Origin::parse(&format!("https://{name}.example:8443")).unwrap()
+}
+
+fn first() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+fn at(days: u32) -> SystemTime {
+    first() + days * DAY
+}
+
+fn response(status: u16, body: &[u8]) -> FetchOutcome {
+    FetchOutcome {
+        redirects: Vec::new(),
+        uri: origin("a").robots_txt_uri(),
+        ending: Ending::Response(Response {
+            status,
+            fields: Fields::default(),
+            body: Body {
+                bytes: body.into(),
+                is_cut: false,
+            },
+        }),
+    }
+}
+
+fn entry(outcome: FetchOutcome, now: SystemTime) -> Arc<Entry> {
+    Arc::new(Entry::default().after(outcome, now))
+}
+
+fn metrics() -> Arc<Metrics> {
+    Arc::new(Metrics::new().unwrap())
+}
+
+fn open(dir: &Path) -> Result<Store, StoreError> {
+    open_at(dir, first(), StoreOptions::default())
+}
+
+fn open_at(dir: &Path, now: SystemTime, options: StoreOptions) -> Result<Store, StoreError> {
+    Store::open(dir, options, Clock::start_at(now), metrics())
+}
+
+fn every_kind_of_entry() -> Vec<Entry> {
+    let mut rules = response(200, RULES);
+    rules.uri = "http://elsewhere.example/r".to_owned();
+    rules.redirects = vec![Hop {
+        uri: origin("a").robots_txt_uri(),
+        status: 301,
+    }];
+    if let Ending::Response(response) = &mut rules.ending {
+        response.body.is_cut = true;
+        response.fields = Fields {
+            age: Some("1".into()),
+            cache_control: Some("max-age=60".into()),
+            content_type: Some("text/plain".into()),
+            etag: Some("\"v\"".into()),
+            expires_at: Some(at(1)),
+            last_modified: Some("Sat, 21 Nov 2026 08:00:00 GMT".into()),
+            retry_at: Some(at(2)),
+        };
+    }
+    let lost = FetchOutcome {
+        ending: Ending::RedirectLost(308),
+        ..response(200, b"")
+    };
+    let failed = |kind| FetchOutcome::failed(origin("a").robots_txt_uri(), kind, "détail");
+    let known = Entry::default().after(rules.clone(), at(0));
+    let mut all = vec![
+        known.clone(),
+        known.after(response(503, b""), at(1)),
+        Entry::default().after(response(200, b""), at(0)),
+        Entry::default().after(response(404, b""), at(0)),
+        Entry::default().after(lost, at(0)),
+    ];
+    all.extend(
+        FetchErrorKind::ALL.map(|kind| known.after(failed(kind), at(1)).after(failed(kind), at(2))),
+    );
+    all
+}
+
+#[tokio::test]
+async fn entries_come_back_as_they_were_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = origin("a");
+    for entry in every_kind_of_entry() {
+        let store = open(dir.path()).unwrap();
+        store.save(&host, Arc::new(entry.clone()));
+        assert_eq!(store.load(&host).await.as_ref(), Some(&entry), "unwritten");
+        store.flush().await;
+        assert_eq!(store.load(&host).await.as_ref(), Some(&entry), "written");
+        assert_eq!(store.fault(), None);
+        drop(store);
+        let store = open(dir.path()).unwrap();
+        assert_eq!(
+            store.load(&host).await.as_ref(),
+            Some(&entry),
+            "opened again"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_was_never_saved_or_was_forgotten_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let host = origin("a");
+    assert_eq!(store.load(&host).await, None);
+    store.save(&host, entry(response(200, RULES), at(0)));
+    store.flush().await;
+    store.forget(&host);
+    assert_eq!(store.load(&host).await, None, "unwritten");
+    store.flush().await;
+    assert_eq!(store.load(&host).await, None, "written");
+    assert_eq!(store.history(&host).await.len(), 1, "what it said was said");
+}
+
+#[tokio::test]
+async fn what_is_left_is_written_when_the_last_handle_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for n in 0..500 {
+        let host = origin(&format!("host{n}"));
+        store.save(&host, entry(response(200, RULES), at(0)));
+    }
+    drop(store);
+    let store = open(dir.path()).unwrap();
+    for n in 0..500 {
+        assert!(
+            store.load(&origin(&format!("host{n}"))).await.is_some(),
+            "{n}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_second_process_is_told_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let _first = open(dir.path()).unwrap();
+    let second = open(dir.path());
+    assert!(matches!(second, Err(StoreError::Locked(_))));
+    let message = second.unwrap_err().to_string();
+    assert!(message.contains("in use by another process"), "{message}");
+}
+
+#[tokio::test]
+async fn another_format_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()).unwrap());
+    let path = dir.path().join(FILE);
+    let database = Database::create(&path).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let head: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("head");
+        write
+            .open_table(head)
+            .unwrap()
+            .insert("format", 99)
+            .unwrap();
+    }
+    write.commit().unwrap();
+    drop(database);
+    let opened = open(dir.path());
+    assert!(
+        matches!(opened, Err(StoreError::Format { found: 99, .. })),
+        "{opened:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_put_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(FILE);
+    drop(open(dir.path()).unwrap());
+    std::fs::write(&path, vec![0xaa; 100_000]).unwrap();
+    let store = open(dir.path()).unwrap();
+    store.save(&origin("a"), entry(response(200, RULES), at(0)));
+    store.flush().await;
+    assert!(store.load(&origin("a")).await.is_some());
+    assert_eq!(store.fault(), None);
+    let files = std::fs::read_dir(dir.path()).unwrap();
+    let names: Vec<_> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(
+        names.iter().any(|name| name.contains("damaged")),
+        "{names:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_disk_everything_waits_in_memory_until_there_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("no-directory");
+    std::fs::write(&missing, b"but a file").unwrap();
+    let metrics = metrics();
+    let options = StoreOptions::default();
+    let store = Store::open(&missing, options, Clock::start_at(first()), metrics.clone()).unwrap();
+    let host = origin("a");
+    store.save(&host, entry(response(200, RULES), at(0)));
+    store.flush().await;
+    assert!(store.fault().is_some());
+    assert!(store.load(&host).await.is_some());
+    let (_, text) = metrics.text().unwrap();
+    assert!(
+        !text.contains("store_errors_total{operation=\"open\"} 0"),
+        "{text}"
+    );
+
+    std::fs::remove_file(&missing).unwrap();
+    let mut tries = 0;
+    while store.fault().is_some() {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        tries += 1;
+        assert!(tries < 10, "{:?}", store.fault());
+    }
+    drop(store);
+    let store = open(&missing).unwrap();
+    assert!(store.load(&host).await.is_some());
+}
+
+#[tokio::test]
+async fn history_tells_what_an_origin_said_when() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    let host = origin("a");
+    let said = [
+        (0, response(200, RULES)),
+        (1, response(200, RULES)),
+        (2, response(503, b"")),
+        (3, response(200, OTHER_RULES)),
+        (4, response(404, b"")),
+        (5, response(200, RULES)),
+    ];
+    let mut known = Entry::default();
+    for (day, outcome) in said {
+        known = known.after(outcome, at(day));
+        store.save(&host, Arc::new(known.clone()));
+        store.flush().await;
+    }
+    let history = store.history(&host).await;
+    let seen: Vec<_> = history
+        .iter()
+        .map(|version| (version.first_seen_at, version.last_seen_at, version.status))
+        .collect();
+    let expected = [
+        (at(0), at(1), 200),
+        (at(3), at(3), 200),
+        (at(4), at(4), 404),
+        (at(5), at(5), 200),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(history[0].digest, history[3].digest);
+    let bodies = [0, 1, 3].map(|index: usize| history[index].digest.unwrap());
+    assert_eq!(store.body(bodies[0]).await.as_deref(), Some(RULES));
+    assert_eq!(store.body(bodies[1]).await.as_deref(), Some(OTHER_RULES));
+    assert_eq!(history[2].digest, None);
+}
+
+#[tokio::test]
+async fn history_is_bounded_and_lets_go_of_bodies() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = StoreOptions {
+        history_length: 3,
+        ..StoreOptions::default()
+    };
+    let store = open_at(dir.path(), at(0), options).unwrap();
+    let (host, other) = (origin("a"), origin("b"));
+    let rules = |day: u32| format!("User-agent: *\nDisallow: /{day}\n").into_bytes();
+    let mut digests = Vec::new();
+    store.save(&other, entry(response(200, &rules(1)), at(0)));
+    for day in 0..6 {
+        store.save(&host, entry(response(200, &rules(day)), at(day)));
+        store.flush().await;
+        digests.push(record::digest(&rules(day)));
+    }
+    let kept: Vec<_> = store
+        .history(&host)
+        .await
+        .iter()
+        .filter_map(|v| v.digest)
+        .collect();
+    assert_eq!(kept, digests[3..]);
+    assert_eq!(store.body(digests[0]).await, None);
+    assert!(
+        store.body(digests[1]).await.is_some(),
+        "another origin says the same"
+    );
+    assert!(store.body(digests[5]).await.is_some());
+}
+
+#[tokio::test]
+async fn what_is_too_old_goes_bit_by_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), StoreOptions::default()).unwrap();
+    for n in 0..200 {
+        store.save(
+            &origin(&format!("idle{n}")),
+            entry(response(200, RULES), at(0)),
+        );
+    }
+    store.save(&origin("busy"), entry(response(200, OTHER_RULES), at(0)));
+    store.save(&origin("busy"), entry(response(200, RULES), at(1)));
+    store.flush().await;
+    store.save(&origin("busy"), entry(response(200, OTHER_RULES), at(399)));
+    drop(store);
+
+    let store = open_at(dir.path(), at(400), StoreOptions::default()).unwrap();
+    for _ in 0..10 {
+        store.save(&origin("busy"), entry(response(200, OTHER_RULES), at(400)));
+        store.flush().await;
+    }
+    for n in 0..200 {
+        let idle = origin(&format!("idle{n}"));
+        assert_eq!(store.load(&idle).await, None, "{n}");
+        assert_eq!(store.history(&idle).await, [], "{n}");
+    }
+    assert_eq!(store.body(record::digest(RULES)).await, None);
+    assert_eq!(store.history(&origin("busy")).await.len(), 1);
+    assert!(store.load(&origin("busy")).await.is_some());
+}

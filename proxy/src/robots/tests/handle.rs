@@ -1,0 +1,544 @@
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use tokio::sync::Notify;
+use wayleave_policy::lifecycle::{
+    Body, Ending, FetchErrorKind, FetchOutcome, FetchRequest, Fields, Response,
+};
+use wayleave_policy::{AccessResult, Dialect, ProductToken, Verdict, decide};
+
+use super::super::*;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Answers from a script: by origin, or 200 with rules.
+#[derive(Clone, Default)]
+struct ScriptedFetch {
+    script: Arc<Script>,
+}
+
+#[derive(Default)]
+struct Script {
+    answers: Mutex<HashMap<Origin, Answer>>,
+    fetched: Mutex<Vec<FetchRequest>>,
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
+    /// While set, every fetch waits here.
+    gate: Mutex<Option<Arc<Notify>>>,
+}
+
+#[derive(Clone)]
+enum Answer {
+    Status(u16),
+    Fails(FetchErrorKind),
+    Panics,
+}
+
+impl ScriptedFetch {
+    fn answer(&self, origin: &Origin, answer: Answer) {
+        let mut answers = self.script.answers.lock().unwrap();
+        answers.insert(origin.clone(), answer);
+    }
+
+    fn fetches(&self) -> usize {
+        self.script.fetched.lock().unwrap().len()
+    }
+
+    /// Makes fetches wait until the gate is notified.
+    fn close_gate(&self) -> Arc<Notify> {
+        let gate = Arc::new(Notify::new());
+        *self.script.gate.lock().unwrap() = Some(gate.clone());
+        gate
+    }
+
+    fn open_gate(&self, gate: &Notify) {
+        *self.script.gate.lock().unwrap() = None;
+        gate.notify_waiters();
+    }
+}
+
+impl Fetch for ScriptedFetch {
+    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+        let script = &self.script;
+        let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
+        let origin = request.origin.clone();
+        script.fetched.lock().unwrap().push(request);
+        let gate = script.gate.lock().unwrap().clone();
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        script.under_way.fetch_sub(1, Ordering::SeqCst);
+        let answer = script.answers.lock().unwrap().get(&origin).cloned();
+        let uri = origin.robots_txt_uri();
+        match answer.unwrap_or(Answer::Status(200)) {
+            Answer::Panics => panic!("as scripted"),
+            Answer::Fails(kind) => FetchOutcome::failed(uri, kind, "as scripted"),
+            Answer::Status(status) => FetchOutcome {
+                redirects: Vec::new(),
+                uri,
+                ending: Ending::Response(Response {
+                    status,
+                    fields: Fields::default(),
+                    body: Body {
+                        bytes: super::http::RULES.into(),
+                        is_cut: false,
+                    },
+                }),
+            },
+        }
+    }
+}
+
+fn origin(name: &str) -> Origin {
+    Origin::parse(&format!("https://{name}.example")).unwrap()
+}
+
+fn start(fetch: &ScriptedFetch, bounds: FetchBounds) -> (Robots, Arc<Metrics>) {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let first = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let options = Options {
+        bounds,
+        ..Options::default()
+    };
+    let clock = Clock::start_at(first);
+    let store = Store::in_memory(clock, metrics.clone());
+    let (robots, _) = Robots::start(fetch.clone(), store, &options, clock, metrics.clone());
+    (robots, metrics)
+}
+
+/// The same over a store in `dir`, `after` so much time.
+fn start_in(
+    dir: &std::path::Path,
+    fetch: &ScriptedFetch,
+    after: Duration,
+    memory: usize,
+) -> Robots {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock =
+        Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + after);
+    let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone()).unwrap();
+    let options = Options {
+        memory,
+        ..Options::default()
+    };
+    Robots::start(fetch.clone(), store, &options, clock, metrics).0
+}
+
+fn started(fetch: &ScriptedFetch) -> Robots {
+    start(fetch, FetchBounds::default()).0
+}
+
+fn private(robots: &Robots, snapshot: &Snapshot) -> Verdict {
+    let tokens = [ProductToken::new("ExampleBot").unwrap()];
+    let access = snapshot.access(robots.clock().now());
+    decide(access, Dialect::Rfc9309, &tokens, "/private/a").verdict()
+}
+
+/// Lets every task that can run do so: with the clock paused, time passes only when all are idle.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_fetched_is_at_hand_for_a_day() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    assert!(robots.at_hand(&shop).is_none());
+    let snapshot = robots.find(&shop).await.unwrap();
+    assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
+    tokio::time::advance(DAY - HOUR * 12).await;
+    assert!(robots.at_hand(&shop).is_some());
+    assert_eq!(fetch.fetches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_in_use_is_fetched_again_before_anyone_waits() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    for _ in 0..24 * 30 {
+        tokio::time::sleep(HOUR).await;
+        assert!(robots.at_hand(&shop).is_some(), "after {}", fetch.fetches());
+    }
+    let fetches = fetch.fetches();
+    assert!((31..=45).contains(&fetches), "{fetches} in 30 days");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_origin_not_in_use_is_left_alone_and_at_last_forgotten() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(29 * DAY).await;
+    assert_eq!(fetch.fetches(), 1);
+    let inspected = robots.inspect(&shop).await.unwrap();
+    assert!(inspected.snapshot.is_some());
+    assert!(robots.at_hand(&shop).is_none(), "too old to go by");
+    tokio::time::sleep(2 * DAY).await;
+    let inspected = robots.inspect(&shop).await.unwrap();
+    assert!(
+        inspected.snapshot.is_none(),
+        "only the store keeps it longer"
+    );
+    assert!(inspected.entry.answer.is_some());
+    assert!(
+        robots
+            .list(&Listing {
+                limit: 10,
+                ..Listing::default()
+            })
+            .is_empty()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_copy_waits_for_a_fetch_and_decides_if_that_fails() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(2 * DAY).await;
+    fetch.answer(&shop, Answer::Fails(FetchErrorKind::Connect));
+    let snapshot = robots.find(&shop).await.unwrap();
+    assert_eq!(fetch.fetches(), 2);
+    assert_eq!(snapshot.state(robots.clock().now()), State::Stale);
+    assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
+
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let gate = fetch.close_gate();
+    for _ in 0..5 {
+        assert!(
+            robots.at_hand(&shop).is_some(),
+            "a copy of an unreachable origin waits for nobody"
+        );
+        settle().await;
+    }
+    assert_eq!(fetch.fetches(), 3, "one attempt beside it");
+    fetch.answer(&shop, Answer::Status(404));
+    fetch.open_gate(&gate);
+    settle().await;
+    let snapshot = robots.at_hand(&shop).expect("published");
+    assert_eq!(private(&robots, &snapshot), Verdict::Allow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_origin_is_refused_and_tried_again_after_a_while() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    fetch.answer(&shop, Answer::Status(503));
+    for _ in 0..10 {
+        let snapshot = robots.find(&shop).await.unwrap();
+        assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
+        let retry_after = snapshot.retry_after(robots.clock().now()).unwrap();
+        assert!(retry_after <= Duration::from_secs(66), "{retry_after:?}");
+    }
+    assert_eq!(fetch.fetches(), 1);
+    fetch.answer(&shop, Answer::Status(200));
+    tokio::time::sleep(Duration::from_secs(67)).await;
+    let snapshot = robots.find(&shop).await.unwrap();
+    assert!(matches!(
+        snapshot.access(robots.clock().now()),
+        AccessResult::Successful(_)
+    ));
+    assert_eq!(fetch.fetches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everyone_who_waits_hears_of_the_one_fetch() {
+    let fetch = ScriptedFetch::default();
+    let (robots, metrics) = start(&fetch, FetchBounds::default());
+    let shop = origin("shop");
+    let gate = fetch.close_gate();
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let (robots, shop) = (robots.clone(), shop.clone());
+        waiting.spawn(async move { robots.find(&shop).await.is_ok() });
+    }
+    settle().await;
+    fetch.open_gate(&gate);
+    assert!(waiting.join_all().await.into_iter().all(|found| found));
+    assert_eq!(fetch.fetches(), 1);
+    robots.find(&shop).await.unwrap();
+    let (_, text) = metrics.text().unwrap();
+    for line in [
+        "wayleave_robots_lookups_total{result=\"miss\"} 1",
+        "wayleave_robots_lookups_total{result=\"joined\"} 99",
+        "wayleave_robots_lookups_total{result=\"hit\"} 1",
+        "wayleave_robots_fetches_total{result=\"successful\"} 1",
+        "wayleave_snapshot_swaps_total 1",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_does_not_end_the_fetch() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    let gate = fetch.close_gate();
+    let left = tokio::time::timeout(Duration::from_millis(50), robots.find(&shop)).await;
+    assert!(left.is_err());
+    fetch.open_gate(&gate);
+    settle().await;
+    assert!(robots.at_hand(&shop).is_some());
+    assert_eq!(fetch.fetches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_ever() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let _gate = fetch.close_gate();
+    let started = tokio::time::Instant::now();
+    let pending = robots.find(&origin("shop")).await;
+    assert!(pending.is_err_and(|pending| pending.retry_after > Duration::ZERO));
+    assert_eq!(started.elapsed(), Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_that_breaks_is_a_failure_of_its_origin_only() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    fetch.answer(&origin("bad"), Answer::Panics);
+    let snapshot = robots.find(&origin("bad")).await.unwrap();
+    assert_eq!(snapshot.error_kind(), Some(FetchErrorKind::Internal));
+    assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
+    assert!(robots.find(&origin("good")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_hundred_cold_origins_at_once_are_all_answered() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let gate = fetch.close_gate();
+    let mut waiting = tokio::task::JoinSet::new();
+    for n in 0..500 {
+        let robots = robots.clone();
+        waiting.spawn(async move { robots.find(&origin(&format!("host{n}"))).await.is_ok() });
+    }
+    settle().await;
+    assert_eq!(fetch.fetches(), 224, "the bound for unknown origins");
+    fetch.open_gate(&gate);
+    assert!(waiting.join_all().await.into_iter().all(|found| found));
+    assert_eq!(fetch.fetches(), 500);
+    assert!(fetch.script.most_under_way.load(Ordering::SeqCst) <= 256);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_unknown_origins_does_not_hold_up_known_ones() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    tokio::time::sleep(2 * DAY).await;
+    let gate = fetch.close_gate();
+    let mut storm = tokio::task::JoinSet::new();
+    for n in 0..10_000 {
+        let robots = robots.clone();
+        storm.spawn(async move { robots.find(&origin(&format!("storm{n}"))).await.is_ok() });
+    }
+    settle().await;
+    let known = tokio::spawn({
+        let (robots, shop) = (robots.clone(), shop.clone());
+        async move { robots.find(&shop).await.is_ok() }
+    });
+    settle().await;
+    let fetched = fetch.script.fetched.lock().unwrap().clone();
+    assert_eq!(fetched.last().map(|request| &request.origin), Some(&shop));
+    fetch.open_gate(&gate);
+    assert!(known.await.unwrap());
+    assert!(storm.join_all().await.into_iter().all(|found| found));
+}
+
+/// `a` has rules, `b` has none, `c` is unreachable.
+async fn three_known() -> (ScriptedFetch, Robots, Arc<Metrics>) {
+    let fetch = ScriptedFetch::default();
+    let (robots, metrics) = start(&fetch, FetchBounds::default());
+    fetch.answer(&origin("b"), Answer::Status(404));
+    fetch.answer(&origin("c"), Answer::Status(500));
+    for name in ["c", "a", "b"] {
+        robots.find(&origin(name)).await.unwrap();
+    }
+    (fetch, robots, metrics)
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_list_what_they_ask_for() {
+    let (_, robots, _) = three_known().await;
+    let names = |listing: Listing| -> Vec<Origin> {
+        let found = robots.list(&listing);
+        found.into_iter().map(|(origin, _)| origin).collect()
+    };
+    let limit = 10;
+    let all = names(Listing {
+        limit,
+        ..Listing::default()
+    });
+    assert_eq!(all, [origin("a"), origin("b"), origin("c")]);
+    let page = names(Listing {
+        limit: 1,
+        after: Some(origin("a")),
+        ..Listing::default()
+    });
+    assert_eq!(page, [origin("b")]);
+    let unreachable = Listing {
+        limit,
+        state: Some(State::Unreachable),
+        ..Listing::default()
+    };
+    assert_eq!(names(unreachable), [origin("c")]);
+    let query = "//b.".to_owned();
+    assert_eq!(
+        names(Listing {
+            limit,
+            query,
+            ..Listing::default()
+        }),
+        [origin("b")]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn operators_inspect_refresh_and_forget() {
+    let (fetch, robots, metrics) = three_known().await;
+    let inspected = robots.inspect(&origin("c")).await.unwrap();
+    assert_eq!(
+        inspected
+            .entry
+            .failing
+            .as_ref()
+            .map(|failing| failing.count),
+        Some(1)
+    );
+    assert!(!inspected.is_fetching);
+    assert!(robots.inspect(&origin("d")).await.is_none());
+
+    fetch.answer(&origin("c"), Answer::Status(200));
+    let refreshed = robots.refresh(&origin("c")).await.unwrap();
+    assert_eq!(refreshed.state(robots.clock().now()), State::Fresh);
+    assert!(robots.forget(&origin("a")).await && !robots.forget(&origin("a")).await);
+    assert!(robots.at_hand(&origin("a")).is_none());
+
+    robots.observe();
+    let (_, text) = metrics.text().unwrap();
+    for (state, count) in [
+        ("fresh", 1),
+        ("unavailable", 1),
+        ("stale", 0),
+        ("unreachable", 0),
+    ] {
+        let line = format!("wayleave_robots_entries{{state=\"{state}\"}} {count}");
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_ends_with_the_last_handle() {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock = Clock::start();
+    let fetch = ScriptedFetch::default();
+    let store = Store::in_memory(clock, metrics.clone());
+    let (robots, task) = Robots::start(fetch, store, &Options::default(), clock, metrics);
+    let other = robots.clone();
+    drop(robots);
+    other.find(&origin("shop")).await.unwrap();
+    drop(other);
+    task.await.unwrap();
+}
+
+/// Ends `robots` so that its store can be opened again.
+async fn end(robots: Robots) {
+    robots.close().await;
+    drop(robots);
+    settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_forgets_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    let memory = Options::default().memory;
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, memory);
+    fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
+    robots.find(&origin("shop")).await.unwrap();
+    robots.find(&origin("down")).await.unwrap();
+    end(robots).await;
+    assert_eq!(fetch.fetches(), 2);
+
+    let robots = start_in(dir.path(), &fetch, Duration::from_secs(20), memory);
+    assert!(
+        robots.at_hand(&origin("shop")).is_none(),
+        "read when wanted"
+    );
+    let shop = robots.find(&origin("shop")).await.unwrap();
+    assert_eq!(private(&robots, &shop), Verdict::Disallow);
+    let down = robots.find(&origin("down")).await.unwrap();
+    assert_eq!(down.failures(), 1);
+    assert_eq!(fetch.fetches(), 2, "what is fresh is not fetched again");
+    end(robots).await;
+
+    let robots = start_in(dir.path(), &fetch, 30 * DAY, memory);
+    let down = robots.find(&origin("down")).await.unwrap();
+    assert_eq!(down.failures(), 2);
+    let now = robots.clock().now();
+    assert!(
+        matches!(down.access(now), AccessResult::LongUnreachable),
+        "first seen unreachable 30 days ago"
+    );
+    fetch.answer(&origin("shop"), Answer::Fails(FetchErrorKind::Connect));
+    let shop = robots.find(&origin("shop")).await.unwrap();
+    assert_eq!(shop.failures(), 1);
+    assert_eq!(private(&robots, &shop), Verdict::Disallow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_memory_cannot_hold_comes_back_from_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    let memory = 100_000;
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, memory);
+    for n in 0..1000 {
+        robots.find(&origin(&format!("host{n}"))).await.unwrap();
+    }
+    let all = Listing {
+        limit: usize::MAX,
+        ..Listing::default()
+    };
+    let in_memory = robots.list(&all).len();
+    assert!((50..500).contains(&in_memory), "{in_memory}");
+    for n in 0..1000 {
+        let snapshot = robots.find(&origin(&format!("host{n}"))).await.unwrap();
+        assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
+    }
+    assert_eq!(fetch.fetches(), 1000, "none was fetched twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_tells_the_past() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    fetch.answer(&shop, Answer::Status(404));
+    tokio::time::sleep(HOUR).await;
+    robots.refresh(&shop).await.unwrap();
+    let inspected = robots.inspect(&shop).await.unwrap();
+    let statuses: Vec<_> = inspected
+        .history
+        .iter()
+        .map(|version| version.status)
+        .collect();
+    assert_eq!(statuses, [200, 404]);
+    let digest = inspected.history[0].digest.unwrap();
+    let body = robots.store().body(digest).await;
+    assert_eq!(body.as_deref(), Some(super::http::RULES));
+}

@@ -1,0 +1,580 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use wayleave_policy::lifecycle::{
+    Ending, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, Validators,
+};
+use wayleave_policy::{AccessResult, Origin};
+
+use super::super::*;
+use super::server::{Answer, Server, response};
+use crate::egress::{self, Egress, Override};
+
+pub(super) const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
+
+fn ok(body: &[u8]) -> Answer {
+    response("200 OK", "Content-Type: text/plain\r\n", body)
+}
+
+fn redirect(status: u16, location: &str) -> Answer {
+    response(
+        &format!("{status} Elsewhere"),
+        &format!("Location: {location}\r\n"),
+        b"",
+    )
+}
+
+/// Trusts nobody: for servers without TLS.
+fn distrust() -> rustls::ClientConfig {
+    trust(rustls::RootCertStore::empty())
+}
+
+fn trust(roots: rustls::RootCertStore) -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// A fetcher for which every name under `test` is `server`, and only loopback's first address is open.
+pub(super) fn fetcher(
+    server: &Server,
+    tls: &rustls::ClientConfig,
+    options: FetchOptions,
+) -> HttpFetch {
+    let egress = Egress::new(egress::Options {
+        allow_private: vec!["127.0.0.1/32".parse().unwrap()],
+        servers: vec!["127.0.0.1:9".parse().unwrap()],
+        overrides: vec![
+            Override::parse("*.test", &server.address.to_string()).unwrap(),
+            Override::parse("metadata.test", "169.254.169.254").unwrap(),
+        ],
+        own_listeners: Vec::new(),
+    });
+    HttpFetch::new(Arc::new(egress.unwrap()), tls, options, Clock::start())
+}
+
+async fn fetch_by(server: &Server, options: FetchOptions) -> FetchOutcome {
+    let request = FetchRequest {
+        origin: Origin::parse("http://shop.test:8000").unwrap(),
+        validators: None,
+    };
+    fetcher(server, &distrust(), options).fetch(request).await
+}
+
+async fn fetch(server: &Server) -> FetchOutcome {
+    fetch_by(server, FetchOptions::default()).await
+}
+
+fn hasty() -> FetchOptions {
+    FetchOptions {
+        timeout: Duration::from_millis(200),
+        ..FetchOptions::default()
+    }
+}
+
+fn kind(outcome: &FetchOutcome) -> Option<FetchErrorKind> {
+    outcome.error().map(|error| error.kind)
+}
+
+fn body(outcome: &FetchOutcome) -> &[u8] {
+    &outcome.body().expect("successful").bytes
+}
+
+#[tokio::test]
+async fn a_robots_txt_is_fetched_as_the_facts_tell() {
+    let lines = "Content-Type: text/plain\r\nETag: \"v1\"\r\nCache-Control: max-age=60\r\n";
+    let server = Server::start(move |_| response("200 OK", lines, RULES)).await;
+    let outcome = fetch(&server).await;
+    assert_eq!(outcome.result(), FetchResult::Successful);
+    assert_eq!(outcome.uri, "http://shop.test:8000/robots.txt");
+    assert_eq!(body(&outcome), RULES);
+    let fields = outcome.fields().unwrap();
+    assert_eq!(fields.etag.as_deref(), Some("\"v1\""));
+    assert_eq!(fields.cache_control.as_deref(), Some("max-age=60"));
+    let asked = server.asked();
+    assert_eq!(asked.len(), 1);
+    let head = asked[0].to_ascii_lowercase();
+    assert!(head.starts_with("get /robots.txt http/1.1\r\n"), "{head}");
+    assert!(head.contains("\r\nhost: shop.test:8000\r\n"), "{head}");
+    assert!(head.contains("\r\nuser-agent: wayleave/"), "{head}");
+}
+
+#[tokio::test]
+async fn a_copy_is_confirmed_by_its_validators() {
+    let server = Server::start(|head| match head.to_ascii_lowercase() {
+        head if head.contains("if-none-match: \"v1\"\r\n") => response("304 Not Modified", "", b""),
+        _ => ok(RULES),
+    })
+    .await;
+    let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
+    let validators = |uri: &str| {
+        Some(Validators {
+            uri: uri.to_owned(),
+            etag: Some("\"v1\"".into()),
+            last_modified: Some("Sat, 21 Nov 2026 08:00:00 GMT".into()),
+        })
+    };
+    let origin = Origin::parse("http://shop.test").unwrap();
+    let request = FetchRequest {
+        origin: origin.clone(),
+        validators: validators("http://shop.test/robots.txt"),
+    };
+    let confirmed = fetcher.fetch(request).await;
+    assert!(matches!(confirmed.ending, Ending::NotModified(_)));
+    assert!(server.asked()[0].contains("if-modified-since: Sat, 21 Nov 2026 08:00:00 GMT"));
+    let request = FetchRequest {
+        origin,
+        validators: validators("http://other.test/robots.txt"),
+    };
+    let outcome = fetcher.fetch(request).await;
+    assert_eq!(
+        body(&outcome),
+        RULES,
+        "another URI's validators are not sent"
+    );
+}
+
+#[tokio::test]
+async fn an_unasked_304_is_no_answer() {
+    let server = Server::start(|_| response("304 Not Modified", "", b"")).await;
+    assert_eq!(fetch(&server).await.result(), FetchResult::Unreachable);
+}
+
+#[tokio::test]
+async fn five_redirects_are_followed_across_hosts() {
+    let server = Server::start(|head| {
+        let path = head.split(' ').nth(1).unwrap();
+        match path {
+            "/robots.txt" => redirect(301, "http://a.test/1#top"),
+            "/1" => redirect(302, "//user:secret@b.test/2"),
+            "/2" => redirect(303, "3?x=1"),
+            "/3?x=1" => redirect(307, "http://c.test:81/4"),
+            "/4" => redirect(308, "/5"),
+            "/5" => ok(RULES),
+            _ => response("404 Not Found", "", b""),
+        }
+    })
+    .await;
+    let outcome = fetch(&server).await;
+    assert_eq!(body(&outcome), RULES);
+    assert_eq!(outcome.uri, "http://c.test:81/5");
+    let hops: Vec<_> = outcome
+        .redirects
+        .iter()
+        .map(|hop| (hop.uri.as_str(), hop.status))
+        .collect();
+    let expected = [
+        ("http://shop.test:8000/robots.txt", 301),
+        ("http://a.test/1", 302),
+        ("http://b.test/2", 303),
+        ("http://b.test/3?x=1", 307),
+        ("http://c.test:81/4", 308),
+    ];
+    assert_eq!(hops, expected);
+    assert!(!server.asked().concat().contains("secret"));
+    assert!(
+        !server
+            .asked()
+            .concat()
+            .to_ascii_lowercase()
+            .contains("authorization")
+    );
+}
+
+#[tokio::test]
+async fn one_redirect_more_and_it_is_lost() {
+    let server = Server::start(|_| redirect(301, "/robots.txt")).await;
+    let outcome = fetch(&server).await;
+    assert_eq!(outcome.ending, Ending::RedirectLost(301));
+    assert_eq!(outcome.redirects.len(), 5);
+    assert_eq!(server.asked().len(), 6);
+}
+
+#[tokio::test]
+async fn redirects_pass_the_same_check_as_requests() {
+    for target in [
+        "http://metadata.test/latest/meta-data",
+        "http://169.254.169.254/",
+        "http://127.0.0.2/",
+        "http://0x7f.2/",
+        "http://[::1]/",
+        "http://[::ffff:169.254.169.254]/",
+        "https://metadata.test/",
+    ] {
+        let server = Server::start(move |_| redirect(302, target)).await;
+        let outcome = fetch(&server).await;
+        let prohibited = Some(FetchErrorKind::RedirectProhibited);
+        assert_eq!(kind(&outcome), prohibited, "{target}");
+        assert_eq!(server.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn redirects_that_lead_nowhere_are_no_answer() {
+    for location in [
+        "",
+        "ftp://a.test/robots.txt",
+        "file:///etc/passwd",
+        "http://",
+        "http://a b.test/",
+        "javascript:1",
+    ] {
+        let server = Server::start(move |_| match location {
+            "" => response("301 Moved", "", b""),
+            location => redirect(301, location),
+        })
+        .await;
+        let outcome = fetch(&server).await;
+        assert_eq!(
+            kind(&outcome),
+            Some(FetchErrorKind::BadRedirect),
+            "{location}"
+        );
+    }
+    let two = "Location: /a\r\nLocation: /b\r\n";
+    let server = Server::start(move |_| response("301 Moved", two, b"")).await;
+    assert_eq!(
+        kind(&fetch(&server).await),
+        Some(FetchErrorKind::BadRedirect)
+    );
+    let server = Server::start(|_| response("300 Choose", "Location: /a\r\n", b"")).await;
+    assert_eq!(fetch(&server).await.result(), FetchResult::Unreachable);
+}
+
+#[tokio::test]
+async fn an_internal_origin_is_prohibited() {
+    let server = Server::start(|_| ok(RULES)).await;
+    let request = FetchRequest {
+        origin: Origin::parse("http://127.0.0.2").unwrap(),
+        validators: None,
+    };
+    let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
+    let outcome = fetcher.fetch(request).await;
+    assert_eq!(kind(&outcome), Some(FetchErrorKind::Prohibited));
+}
+
+#[tokio::test]
+async fn a_longer_body_is_cut_however_it_comes() {
+    const LIMIT: usize = 500 * 1024;
+    let line = b"Disallow: /abcdefghijklmnopqrstuvwxyz\n".repeat(100);
+    let whole = line.repeat(LIMIT / line.len() + 1);
+    let exact = whole[..LIMIT].to_vec();
+    let one_more = whole[..=LIMIT].to_vec();
+    let chunk = [format!("{:x}\r\n", line.len()).as_bytes(), &line, b"\r\n"].concat();
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let unending = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+    let cases: [(Answer, bool); 4] = [
+        (ok(&exact), false),
+        (ok(&one_more), true),
+        (Answer::Endless(chunked, chunk), true),
+        (Answer::Endless(unending, line), true),
+    ];
+    for (answer, is_cut) in cases {
+        let answer = Mutex::new(Some(answer));
+        let server = Server::start(move |_| answer.lock().unwrap().take().unwrap()).await;
+        let outcome = fetch(&server).await;
+        let body = outcome.body().expect("successful");
+        assert_eq!((body.bytes.len(), body.is_cut), (LIMIT, is_cut));
+        assert_eq!(&*body.bytes, exact);
+    }
+}
+
+#[tokio::test]
+async fn bodies_are_decoded_and_bombs_cut() {
+    for (name, coding) in [
+        ("gzip", Coded::Gzip),
+        ("x-gzip", Coded::Gzip),
+        ("br", Coded::Brotli),
+    ] {
+        let lines = format!("Content-Encoding: {name}\r\n");
+        let rules = coding.encode(RULES).await;
+        let small = lines.clone();
+        let server = Server::start(move |_| response("200 OK", &small, &rules)).await;
+        assert_eq!(body(&fetch(&server).await), RULES, "{name}");
+
+        let bomb = coding.encode(&vec![b'\n'; 64 << 20]).await;
+        assert!(bomb.len() < 100_000, "{name}: {}", bomb.len());
+        let server = Server::start(move |_| response("200 OK", &lines, &bomb)).await;
+        let outcome = fetch(&server).await;
+        let body = outcome.body().expect("successful");
+        assert_eq!(
+            (body.bytes.len(), body.is_cut),
+            (500 * 1024, true),
+            "{name}"
+        );
+    }
+}
+
+enum Coded {
+    Gzip,
+    Brotli,
+}
+
+impl Coded {
+    async fn encode(&self, bytes: &[u8]) -> Vec<u8> {
+        use async_compression::tokio::write::{BrotliEncoder, GzipEncoder};
+        use tokio::io::AsyncWriteExt;
+        match self {
+            Self::Gzip => {
+                let mut encoder = GzipEncoder::new(Vec::new());
+                encoder.write_all(bytes).await.unwrap();
+                encoder.shutdown().await.unwrap();
+                encoder.into_inner()
+            }
+            Self::Brotli => {
+                let fastest = async_compression::Level::Fastest;
+                let mut encoder = BrotliEncoder::with_quality(Vec::new(), fastest);
+                encoder.write_all(bytes).await.unwrap();
+                encoder.shutdown().await.unwrap();
+                encoder.into_inner()
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_break_off_or_cannot_be_read_are_no_answer() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nUser-agent: *\n".to_vec();
+    let broken_chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc".to_vec();
+    let cut_chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nabc".to_vec();
+    let mut cut_gzip = Coded::Gzip.encode(RULES).await;
+    cut_gzip.truncate(cut_gzip.len() / 2);
+    let coded = |coding: &str| format!("Content-Encoding: {coding}\r\n");
+    let cases = [
+        Answer::Whole(head.clone()),
+        Answer::Reset(head),
+        Answer::Whole(broken_chunk),
+        Answer::Whole(cut_chunk),
+        response("200 OK", &coded("gzip"), &cut_gzip),
+        response("200 OK", &coded("gzip"), RULES),
+        response("200 OK", &coded("br"), RULES),
+        response("200 OK", &coded("zstd"), RULES),
+        response("200 OK", &coded("gzip, br"), RULES),
+    ];
+    for (number, answer) in cases.into_iter().enumerate() {
+        let answer = Mutex::new(Some(answer));
+        let server = Server::start(move |_| answer.lock().unwrap().take().unwrap()).await;
+        let outcome = fetch(&server).await;
+        assert_eq!(
+            kind(&outcome),
+            Some(FetchErrorKind::Body),
+            "{number}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_no_answer() {
+    let long_field = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let many_fields = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(2_000));
+    let cases = [
+        Answer::Whole(Vec::new()),
+        Answer::Whole(b"\x00\x01\x02 hello\r\n\r\n".to_vec()),
+        Answer::Whole(b"220 smtp.example ESMTP\r\n".to_vec()),
+        Answer::Whole(long_field.into_bytes()),
+        Answer::Whole(many_fields.into_bytes()),
+        Answer::Whole(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef".to_vec(),
+        ),
+        Answer::Endless(Vec::new(), b"x".repeat(4096)),
+        Answer::Reset(b"HTTP/1.1 200".to_vec()),
+    ];
+    for (number, answer) in cases.into_iter().enumerate() {
+        let answer = Mutex::new(Some(answer));
+        let server = Server::start(move |_| answer.lock().unwrap().take().unwrap()).await;
+        let outcome = fetch(&server).await;
+        assert_eq!(
+            kind(&outcome),
+            Some(FetchErrorKind::Http),
+            "{number}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn servers_that_take_their_time_run_into_the_deadline() {
+    let early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".to_vec();
+    let body = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nUser-agent: *\n".to_vec();
+    let cases = [
+        Answer::Stall(Vec::new()),
+        Answer::Stall(b"HTTP/1.1 200 OK\r\nContent-".to_vec()),
+        Answer::Stall(body),
+        Answer::Endless(Vec::new(), early),
+    ];
+    for (number, answer) in cases.into_iter().enumerate() {
+        let answer = Mutex::new(Some(answer));
+        let server = Server::start(move |_| answer.lock().unwrap().take().unwrap()).await;
+        let outcome = fetch_by(&server, hasty()).await;
+        assert_eq!(
+            kind(&outcome),
+            Some(FetchErrorKind::Timeout),
+            "{number}: {outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_deadline_is_for_all_redirects_together() {
+    let server = Server::start(|head| match head.contains(" /last ") {
+        true => Answer::Stall(Vec::new()),
+        false => redirect(301, "/last"),
+    })
+    .await;
+    let outcome = fetch_by(&server, hasty()).await;
+    assert_eq!(kind(&outcome), Some(FetchErrorKind::Timeout));
+    assert_eq!(outcome.redirects.len(), 1, "the way so far is told");
+    assert_eq!(outcome.uri, "http://shop.test:8000/last");
+}
+
+#[tokio::test]
+async fn connections_and_names_that_fail_are_told_apart() {
+    let closed = Server::start(|_| ok(RULES)).await.address;
+    let server = Server::start(move |head| match head.contains("refused") {
+        true => redirect(302, &format!("http://{closed}/")),
+        false => redirect(302, &format!("http://{}.example/", "x".repeat(64))),
+    })
+    .await;
+    let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
+    let fetch = |host: &str| {
+        fetcher.fetch(FetchRequest {
+            origin: Origin::parse(&format!("http://{host}.test")).unwrap(),
+            validators: None,
+        })
+    };
+    let refused = fetch("refused").await;
+    assert_eq!(kind(&refused), Some(FetchErrorKind::Connect), "{refused:?}");
+    let unknown = fetch("unknown").await;
+    assert_eq!(kind(&unknown), Some(FetchErrorKind::Dns), "{unknown:?}");
+}
+
+fn identity(name: &str) -> (rustls::ServerConfig, rustls::RootCertStore) {
+    let key = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    let certificate = key.cert.der().clone();
+    let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], private)
+        .unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    (config, roots)
+}
+
+#[tokio::test]
+async fn https_origins_must_prove_who_they_are() {
+    let (config, roots) = identity("shop.test");
+    let server = Server::start_tls(Arc::new(config), |_| ok(RULES)).await;
+    let fetch = |host: &str, tls: &rustls::ClientConfig| {
+        let fetcher = fetcher(&server, tls, FetchOptions::default());
+        let origin = Origin::parse(&format!("https://{host}")).unwrap();
+        async move {
+            let validators = None;
+            fetcher.fetch(FetchRequest { origin, validators }).await
+        }
+    };
+    let trusted = fetch("shop.test", &trust(roots.clone())).await;
+    assert_eq!(body(&trusted), RULES);
+    let other_name = fetch("other.test", &trust(roots)).await;
+    assert_eq!(
+        kind(&other_name),
+        Some(FetchErrorKind::Tls),
+        "{other_name:?}"
+    );
+    let unknown_issuer = fetch("shop.test", &distrust()).await;
+    assert_eq!(
+        kind(&unknown_issuer),
+        Some(FetchErrorKind::Tls),
+        "{unknown_issuer:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_no_https_origin() {
+    let server = Server::start(|_| ok(RULES)).await;
+    let fetcher = fetcher(&server, &distrust(), hasty());
+    let origin = Origin::parse("https://shop.test").unwrap();
+    let validators = None;
+    let outcome = fetcher.fetch(FetchRequest { origin, validators }).await;
+    assert!(
+        matches!(
+            kind(&outcome),
+            Some(FetchErrorKind::Tls | FetchErrorKind::Timeout)
+        ),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test]
+async fn http2_is_spoken_where_it_is_agreed_on() {
+    let (mut config, roots) = identity("shop.test");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let stream = acceptor.accept(stream).await.unwrap();
+        let service = hyper::service::service_fn(
+            |request: http::Request<hyper::body::Incoming>| async move {
+                assert_eq!(request.version(), http::Version::HTTP_2);
+                assert_eq!(request.uri().to_string(), "https://shop.test/robots.txt");
+                let body = http_body_util::Full::new(bytes::Bytes::from_static(RULES));
+                Ok::<_, std::convert::Infallible>(http::Response::new(body))
+            },
+        );
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        // The client leaves when it has read enough.
+        let _ = hyper::server::conn::http2::Builder::new(executor)
+            .serve_connection(io, service)
+            .await;
+    });
+    let egress = Egress::new(egress::Options {
+        allow_private: vec!["127.0.0.1/32".parse().unwrap()],
+        overrides: vec![Override::parse("shop.test", &address.to_string()).unwrap()],
+        ..egress::Options::default()
+    });
+    let fetcher = HttpFetch::new(
+        Arc::new(egress.unwrap()),
+        &trust(roots),
+        FetchOptions::default(),
+        Clock::start(),
+    );
+    let origin = Origin::parse("https://shop.test").unwrap();
+    let validators = None;
+    let outcome = fetcher.fetch(FetchRequest { origin, validators }).await;
+    assert_eq!(body(&outcome), RULES, "{outcome:?}");
+    served.await.unwrap();
+}
+
+#[tokio::test]
+async fn two_thousand_first_requests_cost_one_fetch() {
+    let server = Server::start(|_| ok(RULES)).await;
+    let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock = Clock::start();
+    let store = Store::in_memory(clock, metrics.clone());
+    let (robots, task) = Robots::start(fetcher, store, &Options::default(), clock, metrics);
+    let origin = Origin::parse("http://shop.test").unwrap();
+    let mut requests = tokio::task::JoinSet::new();
+    for _ in 0..2000 {
+        let (robots, origin) = (robots.clone(), origin.clone());
+        requests.spawn(async move { robots.find(&origin).await.unwrap() });
+    }
+    for snapshot in requests.join_all().await {
+        assert!(matches!(
+            snapshot.access(clock.now()),
+            AccessResult::Successful(_)
+        ));
+    }
+    assert_eq!(server.asked().len(), 1);
+    drop(robots);
+    task.await.unwrap();
+}

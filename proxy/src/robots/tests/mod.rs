@@ -1,0 +1,3 @@
+mod handle;
+mod http;
+mod server;

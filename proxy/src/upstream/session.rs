@@ -1,0 +1,294 @@
+//! One request on a connection to an origin: what goes there and what comes back, each by itself, so
+//! that both can be under way at once.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::SendStream;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora_core::protocols::http::v2::client::Http2Session;
+use pingora_core::protocols::http::v2::write_body;
+use pingora_http::{RequestHeader, ResponseHeader};
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+
+use crate::fault::Fault;
+use crate::http1::{BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers};
+use crate::proxy_status::ErrorType;
+use crate::stream::Stream;
+
+/// The way to the origin.
+pub(crate) enum OriginWriter {
+    Http1 {
+        stream: WriteHalf<Stream>,
+        body: BodyWriter,
+    },
+    Http2(SendStream<Bytes>),
+}
+
+impl OriginWriter {
+    /// Sends a part of the body, which is not empty.
+    pub(crate) async fn part(&mut self, part: Bytes, patience: Duration) -> Result<(), Fault> {
+        match self {
+            Self::Http1 { stream, body } => {
+                let sending = async {
+                    body.write(stream, &part).await?;
+                    stream.flush().await
+                };
+                in_time(patience, sending).await
+            }
+            Self::Http2(stream) => Ok(write_body(stream, part, false, Some(patience)).await?),
+        }
+    }
+
+    /// Ends the body.
+    pub(crate) async fn finish(
+        &mut self,
+        trailers: &Trailers,
+        patience: Duration,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Http1 { stream, body } => in_time(patience, body.finish(stream, trailers)).await,
+            Self::Http2(stream) if trailers.is_empty() => {
+                Ok(write_body(stream, Bytes::new(), true, Some(patience)).await?)
+            }
+            Self::Http2(stream) => {
+                let sent = stream.send_trailers(header_map(trailers));
+                sent.map_err(|error| http2_fault(&error))
+            }
+        }
+    }
+
+    /// From now on everything is sent as it is.
+    pub(crate) fn becomes_raw(&mut self) {
+        if let Self::Http1 { body, .. } = self {
+            *body = BodyWriter::new(Framing::UntilClose);
+        }
+    }
+
+    /// Says that nothing more follows, on a connection that changed its protocol.
+    pub(crate) async fn close(&mut self) {
+        if let Self::Http1 { stream, .. } = self {
+            // The origin may have closed already.
+            let _ = stream.shutdown().await;
+        }
+    }
+}
+
+/// The way back from the origin.
+pub(crate) enum OriginReader {
+    Http1 {
+        stream: ReadHalf<Stream>,
+        ahead: BytesMut,
+        body: BodyReader,
+        keeps_alive: bool,
+    },
+    Http2(Box<Http2Session>),
+}
+
+/// A response's head, in the form of its HTTP version.
+#[derive(Debug)]
+pub(crate) enum OriginHead {
+    Http1(ResponseHead),
+    Http2(Box<ResponseHeader>),
+}
+
+impl OriginHead {
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Http1(head) => head.status(),
+            Self::Http2(head) => head.status.as_u16(),
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &[u8] {
+        match self {
+            Self::Http1(head) => head.reason(),
+            Self::Http2(_) => b"",
+        }
+    }
+
+    /// Name and value of every field.
+    pub(crate) fn fields(&self) -> Vec<(&[u8], &[u8])> {
+        match self {
+            Self::Http1(head) => head.fields().iter().collect(),
+            Self::Http2(head) => pairs(&head.headers),
+        }
+    }
+}
+
+impl OriginReader {
+    /// The next head: an interim one, or the final one. Giving a read up loses nothing.
+    pub(crate) async fn head(&mut self, method: &str) -> Result<OriginHead, Fault> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                keeps_alive,
+            } => {
+                let head = ResponseHead::read(stream, ahead)
+                    .await
+                    .map_err(head_fault)?;
+                let framing = match head.status() {
+                    101 => Framing::UntilClose,
+                    _ => head.framing(method),
+                };
+                *keeps_alive = head.keeps_alive() && framing != Framing::UntilClose;
+                *body = BodyReader::new(framing);
+                Ok(OriginHead::Http1(head))
+            }
+            Self::Http2(session) => {
+                session.read_response_header().await?;
+                let head = session.response_header().expect("a head was just read");
+                Ok(OriginHead::Http2(Box::new(head.clone())))
+            }
+        }
+    }
+
+    /// The next part of the body; `None` at its end.
+    pub(crate) async fn part(&mut self) -> Result<Option<Bytes>, Fault> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                ..
+            } => Ok(body.next(stream, ahead).await?),
+            Self::Http2(session) => Ok(session.read_response_body().await?),
+        }
+    }
+
+    /// The fields behind the body.
+    pub(crate) async fn trailers(&mut self) -> Result<Trailers, Fault> {
+        match self {
+            Self::Http1 { body, .. } => Ok(body.take_trailers()),
+            Self::Http2(session) => {
+                let trailers = session.read_trailers().await?;
+                Ok(trailers.map_or_else(Vec::new, |trailers| owned_pairs(&trailers)))
+            }
+        }
+    }
+}
+
+/// Name and value of every field.
+pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+        .collect()
+}
+
+/// As [`pairs`], to keep.
+pub(crate) fn owned_pairs(fields: &HeaderMap) -> Trailers {
+    let owned = |(name, value): (&[u8], &[u8])| {
+        (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value))
+    };
+    pairs(fields).into_iter().map(owned).collect()
+}
+
+/// The fields as HTTP/2 wants them; what is none is left out.
+pub(crate) fn header_map(fields: &Trailers) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+/// Sends a request's head over HTTP/1 and splits the connection.
+pub(crate) async fn start_http1(
+    mut stream: Stream,
+    head: &[u8],
+    framing: Framing,
+    patience: Duration,
+) -> Result<(OriginWriter, OriginReader), Fault> {
+    let sending = async {
+        stream.write_all(head).await?;
+        stream.flush().await
+    };
+    in_time(patience, sending).await?;
+    let (stream, writer) = tokio::io::split(stream);
+    let writer = OriginWriter::Http1 {
+        stream: writer,
+        body: BodyWriter::new(framing),
+    };
+    let body = BodyReader::new(Framing::Length(0));
+    let reader = OriginReader::Http1 {
+        stream,
+        ahead: BytesMut::new(),
+        body,
+        keeps_alive: false,
+    };
+    Ok((writer, reader))
+}
+
+/// Sends a request's head over HTTP/2 and splits the stream.
+pub(crate) fn start_http2(
+    mut session: Box<Http2Session>,
+    head: Box<RequestHeader>,
+    framing: Framing,
+) -> Result<(OriginWriter, OriginReader), Fault> {
+    session.write_request_header(head, framing == Framing::Length(0))?;
+    let writer = session.take_request_body_writer().ok_or_else(|| {
+        Fault::new(
+            ErrorType::HttpProtocolError,
+            "HTTP/2 gave no stream to write to".to_owned(),
+        )
+    })?;
+    Ok((OriginWriter::Http2(writer), OriginReader::Http2(session)))
+}
+
+async fn in_time(
+    patience: Duration,
+    sending: impl Future<Output = io::Result<()>>,
+) -> Result<(), Fault> {
+    match pingora_timeout::timeout(patience, sending).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Fault::stale(
+            ErrorType::ConnectionTerminated,
+            format!("sending: {error}"),
+        )),
+        Err(_) => {
+            let details = "the origin takes no more of the request";
+            Err(Fault::new(
+                ErrorType::ConnectionWriteTimeout,
+                details.to_owned(),
+            ))
+        }
+    }
+}
+
+fn head_fault(error: HeadError) -> Fault {
+    let (kind, details) = match error {
+        HeadError::Closed => {
+            let details = "the origin closed the connection before it answered";
+            return Fault::stale(ErrorType::ConnectionTerminated, details.to_owned());
+        }
+        HeadError::Broken(error) => (
+            ErrorType::HttpResponseIncomplete,
+            format!("the response's head: {error}"),
+        ),
+        HeadError::Malformed(details) => (
+            ErrorType::HttpProtocolError,
+            format!("the response: {details}"),
+        ),
+        HeadError::TooLarge(details) => (
+            ErrorType::HttpResponseHeaderSectionSize,
+            format!("the response: {details}"),
+        ),
+        HeadError::Version => (
+            ErrorType::HttpProtocolError,
+            "the response is no HTTP/1".to_owned(),
+        ),
+    };
+    Fault::new(kind, details)
+}
+
+fn http2_fault(error: &h2::Error) -> Fault {
+    Fault::new(ErrorType::HttpProtocolError, format!("HTTP/2: {error}"))
+}

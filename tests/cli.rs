@@ -1,0 +1,186 @@
+//! The commands beside `serve`: what they print, and their exit statuses.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use crate::harness::tools::{self, output_of, program};
+use crate::harness::wayleave::command;
+use crate::harness::{Origin, Wayleave};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn run(dir: &Path, arguments: &[&str]) -> Output {
+    tools::run(command().args(arguments).current_dir(dir), b"", LIMIT)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the output is text")
+}
+
+#[test]
+fn usage_errors_end_with_2() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for arguments in [
+        &["--no-such-option"][..],
+        &["no-such-command"],
+        &["config"],
+        &["ca"],
+        &["env", "--client", "telnet"],
+    ] {
+        let output = run(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{arguments:?}: {output:?}"
+        );
+    }
+    for arguments in [&["--help"][..], &["--version"]] {
+        assert_eq!(
+            run(dir.path(), arguments).status.code(),
+            Some(0),
+            "{arguments:?}"
+        );
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path())
+        .expect("a directory")
+        .collect();
+    assert!(left.is_empty(), "nothing is written by asking: {left:?}");
+}
+
+#[test]
+fn the_printed_default_is_the_shipped_file_and_is_accepted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let shipped =
+        std::fs::read(tools::project().join("config.toml")).expect("config.toml is shipped");
+    let output = run(dir.path(), &["config", "default"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout), text(&shipped));
+    std::fs::write(dir.path().join("config.toml"), shipped).expect("writable");
+    let of_file = run(dir.path(), &["config", "check"]);
+    assert_eq!(of_file.status.code(), Some(0), "{of_file:?}");
+    std::fs::remove_file(dir.path().join("config.toml")).expect("it was written");
+    let built_in = run(dir.path(), &["config", "check"]);
+    let settings = |output: &Output| {
+        text(&output.stdout)
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        settings(&of_file),
+        settings(&built_in),
+        "the shipped file says what is built in"
+    );
+}
+
+#[test]
+fn the_ca_is_made_once_and_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let nothing = run(dir.path(), &["ca", "show"]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+    assert_eq!(run(dir.path(), &["ca", "init"]).status.code(), Some(0));
+    let key = dir.path().join("wayleave-state/ca/ca.key");
+    assert_eq!(
+        std::fs::metadata(&key).expect("made").permissions().mode() & 0o777,
+        0o600
+    );
+    let (first, again) = (run(dir.path(), &["ca", "show"]), {
+        run(dir.path(), &["ca", "init"]);
+        run(dir.path(), &["ca", "show"])
+    });
+    assert_eq!(first.stdout, again.stdout, "`ca init` replaces nothing");
+    let pem = text(&first.stdout);
+    let fingerprint = output_of(
+        tools::clean(program("openssl")).args(["x509", "-noout", "-fingerprint", "-sha256"]),
+        &pem.as_bytes()[pem.find("-----BEGIN").expect("a certificate")..],
+        LIMIT,
+    );
+    let fingerprint = fingerprint
+        .trim()
+        .rsplit('=')
+        .next()
+        .expect("openssl prints it after an equals sign");
+    assert!(
+        pem.contains(fingerprint),
+        "{pem}\nopenssl says {fingerprint}"
+    );
+}
+
+#[test]
+fn the_ca_is_one_that_openssl_believes() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let text = output_of(
+        tools::clean(program("openssl"))
+            .args(["x509", "-noout", "-text", "-in"])
+            .arg(proxy.ca_file()),
+        b"",
+        LIMIT,
+    );
+    for words in [
+        "CA:TRUE",
+        "X509v3 Basic Constraints: critical",
+        "Certificate Sign",
+    ] {
+        assert!(text.contains(words), "{words} is missing: {text}");
+    }
+    let mut wire = proxy.connect();
+    wire.connect_tunnel("shop.test:443");
+    let secured = wire
+        .start_tls("shop.test", &proxy.ca_pem(), &[])
+        .expect("trusted");
+    let leaf = proxy.dir.path().join("leaf.der");
+    std::fs::write(&leaf, &secured.chain[0]).expect("writable");
+    let verified = output_of(
+        tools::clean(program("openssl"))
+            .args([
+                "verify",
+                "-x509_strict",
+                "-purpose",
+                "sslserver",
+                "-verify_hostname",
+                "shop.test",
+                "-CAfile",
+            ])
+            .arg(proxy.ca_file())
+            .arg(&leaf),
+        b"",
+        LIMIT,
+    );
+    assert!(verified.trim().ends_with("OK"), "{verified}");
+}
+
+#[test]
+fn a_port_in_use_ends_serve_with_1_and_its_name() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(
+        dir.path().join("config.toml"),
+        format!("proxy.listen = [\"{address}\"]\nadmin.listen = \"127.0.0.1:0\"\n"),
+    )
+    .expect("writable");
+    let output = run(dir.path(), &["serve"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains(&address), "{output:?}");
+}
+
+#[test]
+fn start_says_where_everything_is_and_what_to_paste() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let log = proxy.log();
+    let url = format!("http://{}", proxy.proxy);
+    for words in [
+        url,
+        proxy.ca_file().display().to_string(),
+        format!("http://{}", proxy.admin),
+        "export ".to_owned(),
+        "curl ".to_owned(),
+    ] {
+        assert!(log.contains(&words), "{words} is missing: {log}");
+    }
+}

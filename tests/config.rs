@@ -1,0 +1,139 @@
+//! The configuration file: what is refused, how it is said, and that `serve` says the same.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use crate::harness::tools;
+use crate::harness::wayleave::command;
+
+fn check(text: &str, arguments: &[&str]) -> Output {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::write(dir.path().join("my.toml"), text).expect("writable");
+    run(dir.path(), arguments)
+}
+
+fn run(dir: &Path, arguments: &[&str]) -> Output {
+    tools::run(
+        command()
+            .args(arguments)
+            .args(["--config", "my.toml"])
+            .current_dir(dir),
+        b"",
+        Duration::from_secs(30),
+    )
+}
+
+fn complaints(output: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&output.stderr)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_mistake_is_said_at_once_with_line_and_key() {
+    let text = r#"
+[proxy]
+listen = ["localhost:3128"]
+header_timeout = "ten seconds"
+frobnicate = true
+
+[robots]
+max_age = "48h"
+max_size = "a lot"
+dialect = "google-ish"
+
+[upstream]
+allow_private = ["10.0.0.0/40"]
+
+[dns.overrides]
+"a b" = "127.0.0.1"
+"#;
+    let expected = [
+        ("my.toml:3: proxy.listen", ""),
+        ("my.toml:4: proxy.header_timeout", ""),
+        ("my.toml:5: proxy.frobnicate", "unknown key"),
+        ("my.toml:8: robots.max_age", "2.4"),
+        ("my.toml:9: robots.max_size", ""),
+        ("my.toml:10: robots.dialect", "google"),
+        ("my.toml:13: upstream.allow_private", ""),
+        ("my.toml:16: dns.overrides", ""),
+    ];
+    for command in [&["config", "check"][..], &["serve"]] {
+        let output = check(text, command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
+        let complaints = complaints(&output);
+        assert_eq!(
+            complaints.len(),
+            expected.len(),
+            "one line per mistake: {complaints:#?}"
+        );
+        for ((start, words), complaint) in expected.iter().zip(&complaints) {
+            assert!(
+                complaint.starts_with(start) && complaint.contains(words),
+                "{complaint} should start with {start} and say {words}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_not_built_yet_is_refused_and_not_ignored() {
+    let texts = [
+        "[https]\nmode = \"tunnel\"\n",
+        "[https]\nbypass = [\"bank.test\"]\n",
+        "[[rule]]\naction = \"refuse\"\nhosts = [\"a.test\"]\n",
+        "[politeness]\ncrawl_delay = \"wait\"\n",
+        "[politeness]\nmax_concurrent_per_origin = 2\n",
+        "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:6379\"\n",
+    ];
+    for text in texts {
+        let output = check(text, &["config", "check"]);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        let complaints = complaints(&output);
+        assert!(!complaints.is_empty(), "{text}");
+        for complaint in &complaints {
+            assert!(
+                complaint.ends_with("not supported yet"),
+                "{text}: {complaint}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let texts = [
+        "[proxy]\nlisten = []\n",
+        "[robots]\nmax_age = \"24h\"\nmax_stale = \"1h\"\n",
+        "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { user_agent = \"A\" }\n[[crawler]]\nname = \"a\"\ntokens = [\"B\"]\nmatch = { user_agent = \"B\" }\n",
+        "[[crawler]]\nname = \"a\"\ntokens = []\nmatch = { user_agent = \"A\" }\n",
+        "[proxy]\nlisten = [\"127.0.0.1:7777\"]\n[admin]\nlisten = \"127.0.0.1:7777\"\n",
+        "[proxy]\nname = \"two words\"\n",
+    ];
+    for text in texts {
+        let output = check(text, &["config", "check"]);
+        assert_eq!(output.status.code(), Some(2), "{text}: {output:?}");
+        assert!(
+            complaints(&output)
+                .iter()
+                .all(|line| line.starts_with("my.toml:")),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_no_toml_or_not_there_is_said() {
+    let output = check("[proxy\nlisten = 3\n", &["config", "check"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        complaints(&output)[0].starts_with("my.toml:1"),
+        "{output:?}"
+    );
+    let dir = tempfile::tempdir().expect("a directory");
+    let missing = run(dir.path(), &["serve"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(complaints(&missing)[0].contains("my.toml"), "{missing:?}");
+}

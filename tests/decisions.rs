@@ -1,0 +1,268 @@
+//! Decisions: the log, the API and the command tell the same story as the answer.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::harness::wayleave::{Settings, command};
+use crate::harness::{Ask, Origin, Wayleave, Wire, eventually};
+
+const CRAWLERS: &str = "
+[[crawler]]
+name = \"news\"
+tokens = [\"NewsBot\"]
+match = { user_agent = \"NewsBot\" }
+[[crawler]]
+name = \"images\"
+tokens = [\"ImageBot\"]
+match = { user_agent = \"ImageBot\" }
+dialect = \"google\"
+";
+
+/// Two crawlers; three origins, of which one has no robots.txt and one cannot be reached.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n");
+    origin.site("open.test");
+    origin
+        .site("down.test")
+        .robots_reply(crate::harness::Reply::new(500));
+    origin
+}
+
+fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
+    Wayleave::start_with(origin, |settings| change(settings.table(CRAWLERS)))
+}
+
+fn get(proxy: &Wayleave, agent: &str, url: &str) -> crate::harness::Response {
+    proxy.exchange(&Ask::get(url).agent(agent))
+}
+
+/// The lines of the decision log, by id.
+fn log(proxy: &Wayleave) -> HashMap<String, Value> {
+    let file = proxy.dir.path().join("state/decisions.jsonl");
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines
+        .map(|line| (line["id"].as_str().expect("an id").to_owned(), line))
+        .collect()
+}
+
+#[test]
+fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let problem = get(&proxy, "NewsBot/2", "http://shop.test/private/a").json();
+    let id = problem["decision_id"].as_str().expect("an id");
+    eventually("the line is written", || log(&proxy).contains_key(id));
+
+    let logged = &log(&proxy)[id];
+    for (member, expected) in [
+        ("outcome", "refused"),
+        ("reason", "rule"),
+        ("crawler", "news"),
+        ("identity", "known"),
+        ("method", "GET"),
+        ("url", "http://shop.test/private/a"),
+        ("origin", "http://shop.test"),
+        ("verdict", "disallow"),
+        ("dialect", "rfc9309"),
+        ("rule", "Disallow: /private"),
+        ("client", "127.0.0.1"),
+    ] {
+        assert_eq!(logged[member], expected, "{member} of {logged}");
+    }
+    assert_eq!(
+        (&logged["line"], &logged["status"]),
+        (&2.into(), &403.into())
+    );
+    assert_eq!(logged["tokens"], serde_json::json!(["NewsBot"]));
+    assert!(logged["robots_fetched_at"].is_string(), "{logged}");
+    assert_eq!(logged["details"], problem["detail"]);
+
+    let shown = proxy.admin_get(&format!("/v1/decisions/{id}"));
+    assert_eq!((shown.status, &shown.json()), (200, logged));
+    let told = command()
+        .args(["decision", id, "--config"])
+        .arg(config_for(&proxy))
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    for words in [
+        "line 2: Disallow: /private",
+        "news known",
+        "refused 403 rule",
+        id,
+    ] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+}
+
+/// A configuration that names the ports that the system chose.
+fn config_for(proxy: &Wayleave) -> std::path::PathBuf {
+    let file = proxy.dir.path().join("ports.toml");
+    let text = format!("admin.listen = \"{}\"\n", proxy.admin);
+    std::fs::write(&file, text).expect("the temporary directory can be written");
+    file
+}
+
+#[test]
+fn every_exchange_is_a_line_whatever_became_of_it() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    get(&proxy, "NewsBot/2", "http://shop.test/images/a");
+    get(&proxy, "ImageBot/1", "https://shop.test/images/a");
+    get(&proxy, "ImageBot/1", "http://open.test/");
+    get(&proxy, "Other/1", "http://down.test/");
+    get(&proxy, "Other/1", "ftp://shop.test/");
+    eventually("five lines", || log(&proxy).len() == 5);
+    let mut lines: Vec<_> = log(&proxy).into_values().collect();
+    lines.sort_by_key(|line| line["id"].as_str().expect("an id").to_owned());
+    let member = |name: &str| {
+        let words = lines.iter().map(|line| line[name].as_str().unwrap_or("-"));
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let outcomes = ["forwarded", "refused", "forwarded", "refused", "refused"];
+    assert_eq!(member("outcome"), outcomes);
+    let crawlers = ["news", "images", "images", "asserted", "asserted"];
+    assert_eq!(member("crawler"), crawlers);
+    let dialects = ["rfc9309", "google", "google", "rfc9309", "-"];
+    assert_eq!(member("dialect"), dialects);
+    let bases = [
+        "no-matching-rule",
+        "rule",
+        "unavailable",
+        "unreachable",
+        "-",
+    ];
+    assert_eq!(member("basis"), bases);
+}
+
+#[test]
+fn recent_decisions_are_listed_filtered_and_ranked() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    for (agent, url) in [
+        ("NewsBot/2", "http://shop.test/private/a"),
+        ("NewsBot/2", "http://shop.test/private/b"),
+        ("ImageBot/1", "http://shop.test/images/a"),
+        ("ImageBot/1", "http://open.test/images/a"),
+    ] {
+        get(&proxy, agent, url);
+    }
+    let urls = |query: &str| {
+        let listed = proxy.admin_get(&format!("/v1/decisions?{query}")).json();
+        let decisions = listed["decisions"].as_array().expect("an array").clone();
+        let urls = decisions.iter().map(|d| d["url"].as_str().expect("a URL"));
+        urls.map(str::to_owned).collect::<Vec<_>>()
+    };
+    eventually("four decisions", || urls("").len() == 4);
+    assert_eq!(urls("crawler=news&limit=1"), ["http://shop.test/private/b"]);
+    assert_eq!(
+        urls("crawler=images&outcome=refused"),
+        ["http://shop.test/images/a"]
+    );
+    assert_eq!(urls("host=open.test"), ["http://open.test/images/a"]);
+    let top = |query: &str| proxy.admin_get(&format!("/v1/top?{query}")).json()["top"].clone();
+    assert_eq!(
+        top("by=host&outcome=refused"),
+        serde_json::json!([{"name": "shop.test", "count": 3}])
+    );
+    assert_eq!(
+        top("by=rule&outcome=refused&limit=1"),
+        serde_json::json!([
+            {"name": "Disallow: /private (http://shop.test/robots.txt:2)", "count": 2}
+        ])
+    );
+    assert_eq!(
+        proxy.admin_get("/v1/decisions?colour=red").status,
+        400,
+        "an unknown parameter is not ignored"
+    );
+    assert_eq!(proxy.admin_get("/v1/decisions/nonsense").status, 400);
+    let unknown = "0".repeat(32);
+    assert_eq!(
+        proxy.admin_get(&format!("/v1/decisions/{unknown}")).status,
+        404
+    );
+}
+
+#[test]
+fn a_restart_forgets_no_decision() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let problem = get(&proxy, "NewsBot/2", "http://shop.test/private/a").json();
+    let id = problem["decision_id"].as_str().expect("an id").to_owned();
+    let (dir, settings) = proxy.stop();
+    let proxy = Wayleave::start_in(dir, settings);
+    let shown = proxy.admin_get(&format!("/v1/decisions/{id}"));
+    assert_eq!(shown.json()["url"], "http://shop.test/private/a");
+}
+
+#[test]
+fn what_would_be_decided_can_be_asked() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let ask = |query: &str| proxy.admin_get(&format!("/v1/decision?{query}")).json();
+    let news = ask("url=http://shop.test/private/a&user_agent=NewsBot");
+    assert_eq!(news["outcome"], "refused", "{news}");
+    assert_eq!(
+        (&news["line"], &news["crawler"]),
+        (&2.into(), &"news".into())
+    );
+    let images = ask("url=http://shop.test/private/a&crawler=images");
+    assert_eq!(images["outcome"], "forwarded", "{images}");
+    let unknown = proxy.admin_get("/v1/decision?url=http://shop.test/&crawler=nobody");
+    assert_eq!(unknown.status, 400);
+    assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
+    assert_eq!(proxy.metric("wayleave_requests_total", &[]), 0.0);
+}
+
+#[test]
+fn decisions_are_streamed_as_they_are_made() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = wire.response_head();
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    get(&proxy, "ImageBot/1", "http://shop.test/images/a");
+    get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let mut text = String::new();
+    while !text.contains("\"line\":2") {
+        text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
+    }
+    assert!(text.contains("event: decision"), "{text}");
+    assert!(!text.contains("images"), "{text}");
+}
+
+#[test]
+fn clients_fetch_what_they_need() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    assert_eq!(proxy.admin_get("/ca.pem").body, proxy.ca_pem());
+    let pac = proxy.admin_get("/proxy.pac");
+    assert_eq!(
+        pac.header("content-type"),
+        Some("application/x-ns-proxy-autoconfig")
+    );
+    let expected = format!("return \"PROXY {}\";", proxy.proxy);
+    assert!(pac.text().contains(&expected), "{}", pac.text());
+}
+
+#[test]
+fn a_log_that_cannot_be_written_loses_no_request() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings.set("log.decisions", "\"/dev/full\"")
+    });
+    assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
+    eventually("what is missing is counted", || {
+        proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
+    });
+    assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
+}

@@ -1,0 +1,231 @@
+//! HTTP/2 inside intercepted tunnels, to origins of either version.
+
+use crate::harness::origin::reply::{Framing, Step, pattern_byte};
+use crate::harness::{Ask, Origin, Reply, Response, Wayleave};
+
+#[test]
+fn http_2_inside_is_judged_stream_by_stream() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n")
+        .page("/a", Reply::text("hello"));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    assert_eq!(client.get("/a").text(), "hello");
+    let refused = client.get("/private/x?y");
+    refused.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
+    assert_eq!(client.get("/a").text(), "hello");
+    let asks: Vec<_> = (0..40)
+        .map(|number| {
+            Ask::get(&format!(
+                "https://shop.test/{}{number}",
+                if number % 2 == 0 { "ok/" } else { "private/" }
+            ))
+        })
+        .collect();
+    let statuses: Vec<_> = client
+        .exchange_all(&asks)
+        .iter()
+        .map(|answer| answer.status)
+        .collect();
+    assert!(
+        statuses.chunks(2).all(|pair| pair == [200, 403]),
+        "{statuses:?}"
+    );
+    assert!(
+        !origin.seen().iter().any(|line| line.contains("/private")),
+        "{:?}",
+        origin.seen()
+    );
+    assert_eq!(
+        origin
+            .seen()
+            .iter()
+            .filter(|line| line.ends_with("/robots.txt"))
+            .count(),
+        1
+    );
+}
+
+/// The same POST from an HTTP/2 and an HTTP/1.1 client to an HTTP/1.1 and an HTTP/2 origin: who asked whom, and the answer.
+fn post_between_all_versions(origin: &Origin) -> Vec<(String, Response)> {
+    origin.site("old.test").http1_only();
+    let proxy = Wayleave::start(origin);
+    let mut answers = Vec::new();
+    for host in ["old.test", "new.test"] {
+        let ask = Ask::new("POST", &format!("https://{host}/t")).body("upload");
+        let client = proxy.http2(&format!("{host}:443"));
+        answers.push((format!("HTTP/2 to {host}"), client.exchange(&ask)));
+        let mut wire = proxy.tunnel(&format!("{host}:443"));
+        wire.send(ask.bytes("/t"));
+        answers.push((format!("HTTP/1.1 to {host}"), wire.response()));
+    }
+    answers
+}
+
+#[test]
+fn every_pair_of_http_versions_carries_bodies() {
+    let origin = Origin::start();
+    origin.site("old.test").page("/t", Reply::text("body"));
+    origin.site("new.test").page("/t", Reply::text("body"));
+    for (pair, answer) in post_between_all_versions(&origin) {
+        assert_eq!(
+            (answer.status, answer.text().as_str()),
+            (200, "body"),
+            "{pair}: {answer:?}"
+        );
+    }
+    let requests = origin.requests();
+    let posts: Vec<_> = requests
+        .iter()
+        .filter(|request| request.method == "POST")
+        .collect();
+    assert_eq!(posts.len(), 4);
+    for post in &posts {
+        assert_eq!(post.body().start, b"upload");
+        let via = post.header("via").unwrap_or_default();
+        assert!(via.ends_with("wayleave"), "{post:?}");
+    }
+    // In the order of asking: an HTTP/1.1 client's request goes on by HTTP/1.1, whatever the origin speaks besides.
+    let versions: Vec<_> = posts.iter().map(|post| post.version).collect();
+    assert_eq!(versions, ["HTTP/1.1", "HTTP/1.1", "HTTP/2", "HTTP/1.1"]);
+}
+
+#[test]
+fn trailers_pass_between_all_versions() {
+    let origin = Origin::start();
+    let reply = Reply::text("body")
+        .header("Trailer", "x-sum")
+        .trailer("x-sum", "42");
+    origin.site("old.test").page("/t", reply.clone());
+    origin.site("new.test").page("/t", reply);
+    for (pair, answer) in post_between_all_versions(&origin) {
+        assert_eq!(answer.text(), "body", "{pair}");
+        let sum = answer
+            .trailers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("x-sum"));
+        assert_eq!(
+            sum.map(|(_, value)| value.as_str()),
+            Some("42"),
+            "{pair}: {answer:?}"
+        );
+    }
+}
+
+#[test]
+fn an_upload_of_unknown_length_over_http_2_leaves_the_origins_connection_in_step() {
+    // pingora #935: without a length the end of the body was written twice and poisoned the next request.
+    let origin = Origin::start();
+    origin
+        .site("old.test")
+        .http1_only()
+        .page("/next", Reply::text("next"));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("old.test:443");
+    for _ in 0..3 {
+        assert_eq!(
+            client
+                .exchange(&Ask::new("POST", "https://old.test/up").body("no length given"))
+                .status,
+            200
+        );
+        assert_eq!(client.get("/next").text(), "next");
+    }
+    let bodies: Vec<_> = origin
+        .requests()
+        .iter()
+        .filter(|request| request.method == "POST")
+        .map(|request| request.body().start)
+        .collect();
+    assert_eq!(bodies, vec![b"no length given".to_vec(); 3]);
+}
+
+#[test]
+fn a_refused_upload_over_http_2_still_shows_its_refusal() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    let upload = vec![b'x'; 40_000];
+    let answer = client.exchange(&Ask::new("POST", "https://shop.test/private").body(&upload));
+    answer.expect_disallowed("https://shop.test/robots.txt", 2, "Disallow: /private");
+    assert_eq!(client.get("/a").status, 200);
+}
+
+#[test]
+fn sixteen_mebibytes_pass_over_http_2_in_flat_memory() {
+    const LENGTH: u64 = 16 << 20;
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/down", Reply::new(200).step(Step::Pattern(LENGTH)));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    assert_eq!(client.get("/warm").status, 200);
+    let before = proxy.memory_kib("VmHWM");
+    let down = client.get("/down");
+    assert_eq!(down.body.len() as u64, LENGTH);
+    assert!(
+        down.body
+            .iter()
+            .zip(0..)
+            .all(|(byte, offset)| *byte == pattern_byte(offset)),
+        "bytes were lost or mixed up"
+    );
+    let up: Vec<u8> = (0..LENGTH).map(pattern_byte).collect();
+    assert_eq!(
+        client
+            .exchange(&Ask::new("POST", "https://shop.test/up").body(up))
+            .status,
+        200
+    );
+    let arrived = origin.wait_for_target("/up").body();
+    assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
+    let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
+    assert!(
+        grown < 12 * 1024,
+        "32 MiB passed, and memory grew by {grown} KiB"
+    );
+}
+
+#[test]
+fn another_authority_over_http_2_is_misdirected() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    client
+        .exchange(&Ask::get("https://other.test/a"))
+        .expect_refusal(421, None, "http_request_error");
+    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
+    assert_eq!(client.get("/a").status, 200);
+}
+
+#[test]
+fn answers_without_a_body_end_their_stream() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/none", Reply::new(204))
+        .page("/same", Reply::new(304).header("ETag", "\"v1\""))
+        .page("/chunked", Reply::text("x").framing(Framing::Chunked))
+        .page("/big", Reply::text(vec![b'x'; 5000]));
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    for (path, status, length) in [("/none", 204, 0), ("/same", 304, 0), ("/chunked", 200, 1)] {
+        let answer = client.get(path);
+        assert_eq!(
+            (answer.status, answer.body.len()),
+            (status, length),
+            "{path}"
+        );
+    }
+    let head = client.exchange(&Ask::new("HEAD", "https://shop.test/big"));
+    assert_eq!(
+        (head.status, head.header("content-length"), head.body.len()),
+        (200, Some("5000"), 0)
+    );
+}

@@ -1,0 +1,259 @@
+//! Who asks: crawlers told apart by what they prove, where they come from and what they call themselves; and what is only
+//! observed.
+
+use crate::harness::wayleave::Settings;
+use crate::harness::{Ask, Origin, Response, Wayleave, eventually};
+
+/// "secret", cheap to verify.
+const HASH: &str =
+    "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$vk+JgWgZGbXHtEqPQPhzXbD+QxxkJR5Fq2AXLhDyYaY";
+
+/// Three origins: one disallows both crawlers other paths, one has no robots.txt, one is out of order.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(
+        "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: ImageBot\nDisallow: /images\n",
+    );
+    origin.site("open.test");
+    origin
+        .site("down.test")
+        .robots_reply(crate::harness::Reply::new(500));
+    origin
+}
+
+fn crawlers() -> String {
+    format!(
+        "[[crawler]]
+name = \"news\"
+tokens = [\"NewsBot\"]
+match = {{ username = \"news\" }}
+password_hash = \"{HASH}\"
+[[crawler]]
+name = \"images\"
+tokens = [\"ImageBot\"]
+match = {{ user_agent = \"ImageBot\" }}
+"
+    )
+}
+
+fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
+    Wayleave::start_with(origin, |settings| change(settings.table(&crawlers())))
+}
+
+/// `news:secret`, `news:wrong` and `other:secret` in base 64.
+const RIGHT: &str = "Basic bmV3czpzZWNyZXQ=";
+const WRONG: &str = "Basic bmV3czp3cm9uZw==";
+const UNKNOWN: &str = "Basic b3RoZXI6c2VjcmV0";
+
+fn with_credentials(url: &str, credentials: &str) -> Ask {
+    Ask::get(url)
+        .agent("NewsBot/1")
+        .header("Proxy-Authorization", credentials)
+}
+
+#[track_caller]
+fn expect_407(answer: &Response, reason: &str) {
+    let phrase = Some("Proxy authentication required");
+    let problem = answer.expect_refusal(407, phrase, "http_request_error");
+    assert_eq!(problem["reason"], reason);
+    assert_eq!(
+        answer.header("proxy-authenticate"),
+        Some("Basic realm=\"wayleave\", charset=\"UTF-8\"")
+    );
+}
+
+#[test]
+fn a_password_proves_who_asks() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    for _ in 0..2 {
+        let ask = with_credentials("http://shop.test/news", RIGHT);
+        assert_eq!(proxy.exchange(&ask).status, 403);
+        let ask = with_credentials("http://shop.test/images", RIGHT);
+        assert_eq!(proxy.exchange(&ask).status, 200);
+        for wrong in [WRONG, UNKNOWN, "Bearer x", "Basic !"] {
+            let ask = with_credentials("http://open.test/", wrong);
+            expect_407(&proxy.exchange(&ask), "wrong-password");
+        }
+    }
+    assert!(
+        origin
+            .requests()
+            .iter()
+            .all(|request| request.header("proxy-authorization").is_none()),
+        "the password stays here"
+    );
+    eventually("all are counted", || {
+        proxy.metric("wayleave_requests_total", &[("crawler", "news")]) == 4.0
+    });
+}
+
+#[test]
+fn credentials_of_a_connect_count_inside() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings.set("proxy.require_crawler", "true")
+    });
+    let mut wire = proxy.connect();
+    wire.send(format!(
+        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nProxy-Authorization: {RIGHT}\r\n\r\n"
+    ));
+    assert_eq!(wire.response_head().status, 200);
+    let mut wire = wire
+        .start_tls("shop.test", &proxy.ca_pem(), &["http/1.1"])
+        .expect("the leaf is trusted")
+        .wire;
+    wire.send(Ask::get("https://shop.test/news").bytes("/news"));
+    assert_eq!(wire.response().status, 403);
+    wire.send(Ask::get("https://shop.test/images").bytes("/images"));
+    assert_eq!(wire.response().status, 200);
+
+    let mut wire = proxy.connect();
+    wire.send(format!(
+        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nProxy-Authorization: {WRONG}\r\n\r\n"
+    ));
+    expect_407(&wire.response(), "wrong-password");
+}
+
+#[test]
+fn who_is_no_known_crawler_may_be_refused() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings.set("proxy.require_crawler", "true")
+    });
+    for url in ["http://open.test/", "https://open.test/"] {
+        expect_407(
+            &proxy.exchange(&Ask::get(url).agent("Other/1")),
+            "unidentified",
+        );
+        let known = proxy.exchange(&Ask::get(url).agent("ImageBot/1"));
+        assert_eq!(known.status, 200);
+    }
+    let all_have_passwords = crawlers().replace("user_agent = \"ImageBot\"", "username = \"news\"")
+        + &format!("password_hash = \"{HASH}\"\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.require_crawler", "true")
+            .table(&all_have_passwords)
+    });
+    let answer = proxy.connect().connect_tunnel("open.test:443");
+    expect_407(&answer, "unidentified");
+}
+
+#[test]
+fn a_well_known_name_is_its_owners() {
+    let origin = sites();
+    let own = "[[crawler]]\nname = \"search\"\ntokens = [\"Googlebot-News\", \"Googlebot\"]\n\
+               match = { user_agent = \"Googlebot-News\" }\n";
+    let proxy = start(&origin, |settings| settings.table(own));
+    for agent in [
+        "Googlebot/2.1",
+        "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
+        "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
+    ] {
+        for url in [
+            "http://open.test/",
+            "https://open.test/",
+            "http://shop.test/",
+        ] {
+            let answer = proxy.exchange(&Ask::get(url).agent(agent));
+            let problem =
+                answer.expect_refusal(403, Some("Token belongs to another"), "http_request_denied");
+            assert_eq!(problem["reason"], "foreign-token");
+        }
+    }
+    assert_eq!(origin.seen(), Vec::<String>::new(), "not even robots.txt");
+    let agent = "Googlebot-News/1.0";
+    let own = proxy.exchange(&Ask::get("http://open.test/").agent(agent));
+    assert_eq!(own.status, 200);
+}
+
+#[test]
+fn a_crawler_may_have_to_name_itself() {
+    let origin = sites();
+    let at_home = |name: &str, must: bool| {
+        format!(
+            "[[crawler]]\nname = \"{name}\"\ntokens = [\"OwnBot\"]\nmatch = {{ addresses = [\"127.0.0.1\"] }}\n\
+             user_agent_must_contain_token = {must}\n"
+        )
+    };
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", true)));
+    let get = |agent: &str| proxy.exchange(&Ask::get("http://open.test/").agent(agent));
+    assert_eq!(get("Mozilla/5.0 (ownbot)").status, 200);
+    let problem = get("curl/8").expect_refusal(
+        403,
+        Some("Token missing in User-Agent"),
+        "http_request_denied",
+    );
+    assert_eq!(problem["reason"], "token-missing");
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&at_home("own", false)));
+    let answer = proxy.exchange(&Ask::get("http://open.test/").agent("curl/8"));
+    assert_eq!(answer.status, 200);
+    let mismatches = "wayleave_user_agent_mismatches_total";
+    assert_eq!(proxy.metric(mismatches, &[("crawler", "own")]), 1.0);
+}
+
+#[test]
+fn what_is_only_observed_is_forwarded_counted_and_logged() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings
+            .set("proxy.mode", "\"observe\"")
+            .set("proxy.require_crawler", "true")
+            .table("mode = \"enforce\"\n")
+    });
+    let get = |agent: &str, url: &str| proxy.exchange(&Ask::get(url).agent(agent)).status;
+    assert_eq!(get("ImageBot/1", "http://shop.test/images"), 403);
+    assert_eq!(get("Other/1", "http://open.test/"), 200);
+    assert_eq!(get("Googlebot/2.1", "http://open.test/"), 200);
+    assert_eq!(get("NewsBot/1", "http://down.test/a"), 200);
+    let ask = with_credentials("http://shop.test/news", RIGHT);
+    assert_eq!(proxy.exchange(&ask).status, 200);
+    let ask = with_credentials("http://open.test/", WRONG);
+    expect_407(&proxy.exchange(&ask), "wrong-password");
+    assert!(
+        origin
+            .seen()
+            .contains(&"GET http://shop.test/news".to_owned()),
+        "it was forwarded"
+    );
+    let listed = || proxy.admin_get("/v1/decisions?outcome=observed").json();
+    let count = || listed()["decisions"].as_array().map_or(0, Vec::len);
+    eventually("all are recorded", || count() == 4);
+    let listed = listed();
+    let observed = listed["decisions"].as_array().expect("an array");
+    let told: Vec<_> = observed
+        .iter()
+        .map(|decision| {
+            let text = |member: &str| decision[member].as_str().unwrap_or_default().to_owned();
+            (
+                text("crawler"),
+                text("reason"),
+                decision["would_be"].clone(),
+            )
+        })
+        .collect();
+    let expected = [
+        ("news", "rule", 403),
+        ("asserted", "unidentified", 407),
+        ("asserted", "unidentified", 407),
+        ("asserted", "unidentified", 407),
+    ];
+    let expected = expected
+        .map(|(crawler, reason, status)| (crawler.to_owned(), reason.to_owned(), status.into()));
+    assert_eq!(told, expected);
+    let observed = [("outcome", "observed"), ("crawler", "news")];
+    assert_eq!(proxy.metric("wayleave_requests_total", &observed), 1.0);
+}
+
+#[test]
+fn nothing_that_cannot_be_done_is_only_observed() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.mode", "\"observe\"")
+            .resolve("inside.test:80", "10.0.0.1:80".parse().expect("an address"))
+    });
+    assert_eq!(proxy.get("http://inside.test/").status, 502);
+    assert_eq!(proxy.get("ftp://open.test/").status, 501);
+}

@@ -1,0 +1,180 @@
+//! The service: systemd's own opinion of the unit, and the notifications and sockets it works with.
+
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::harness::tools::{clean, program, project, run};
+use crate::harness::wayleave::{BINARY, command};
+use crate::harness::{Ask, DEADLINE, Wire, eventually};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Copies of the units that name the binary under test, which is all that differs before installation.
+fn units(dir: &TempDir) -> (PathBuf, PathBuf) {
+    let copy = |name: &str| {
+        let text = std::fs::read_to_string(project().join("systemd").join(name))
+            .expect("the unit is shipped");
+        let file = dir.path().join(name);
+        std::fs::write(&file, text.replace("/usr/local/bin/wayleave", BINARY)).expect("writable");
+        file
+    };
+    (copy("wayleave.service"), copy("wayleave.socket"))
+}
+
+#[test]
+fn the_units_are_valid() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (service, socket) = units(&dir);
+    let output = run(
+        clean(program("systemd-analyze"))
+            .args(["verify", "--man=no"])
+            .args([service, socket]),
+        b"",
+        LIMIT,
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && !said.contains("wayleave."),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_services_exposure_is_under_two() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (service, _) = units(&dir);
+    let output = run(
+        clean(program("systemd-analyze"))
+            .args(["security", "--no-pager", "--offline=true", "--threshold=20"])
+            .arg(service),
+        b"",
+        LIMIT,
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let exposure = said
+        .lines()
+        .find_map(|line| line.split_once("Overall exposure level for wayleave.service: "))
+        .expect("a level")
+        .1;
+    let level: f64 = exposure
+        .split(' ')
+        .next()
+        .expect("a number comes first")
+        .parse()
+        .expect("a number");
+    assert!(level < 2.0, "{level}");
+}
+
+/// Kills what it holds.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _gone = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+fn write_config(dir: &TempDir, listen: &str) {
+    let text = format!(
+        "proxy.listen = [\"{listen}\"]\nadmin.listen = \"127.0.0.1:0\"\nstate.dir = {:?}\n",
+        dir.path().join("state")
+    );
+    std::fs::write(dir.path().join("config.toml"), text).expect("writable");
+}
+
+#[test]
+fn readiness_and_stopping_are_notified() {
+    let dir = tempfile::tempdir().expect("a directory");
+    write_config(&dir, "127.0.0.1:0");
+    let path = dir.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket can be made");
+    socket.set_read_timeout(Some(DEADLINE)).expect("not zero");
+    let mut start = command();
+    start
+        .args(["serve", "--config", "config.toml"])
+        .current_dir(dir.path())
+        .env("NOTIFY_SOCKET", &path);
+    let mut child = Running(
+        start
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts"),
+    );
+    let wait_for = |word: &str| loop {
+        let mut message = [0; 4096];
+        let length = socket
+            .recv(&mut message)
+            .unwrap_or_else(|error| panic!("{word} never came: {error}"));
+        if String::from_utf8_lossy(&message[..length])
+            .lines()
+            .any(|line| line == word)
+        {
+            return;
+        }
+    };
+    wait_for("READY=1");
+    let pid = child.0.id().to_string();
+    run(
+        clean("/bin/sh").args(["-c", "kill -TERM \"$0\"", &pid]),
+        b"",
+        LIMIT,
+    );
+    wait_for("STOPPING=1");
+    eventually("it ends", || {
+        child.0.try_wait().expect("can be asked").is_some()
+    });
+    assert_eq!(child.0.wait().expect("ended").code(), Some(0));
+}
+
+#[test]
+fn a_socket_of_the_service_manager_is_taken_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let address = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        free.local_addr().expect("bound")
+    };
+    write_config(&dir, &address.to_string());
+    let mut start = clean(program("systemd-socket-activate"));
+    start
+        .args([
+            "-l",
+            &address.to_string(),
+            BINARY,
+            "serve",
+            "--config",
+            "config.toml",
+        ])
+        .current_dir(dir.path());
+    let mut child = Running(
+        start
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts"),
+    );
+    eventually("the socket listens", || {
+        std::net::TcpStream::connect(address).is_ok()
+    });
+    let mut wire = Wire::connect(address);
+    wire.send(Ask::get("ftp://shop.test/").bytes("ftp://shop.test/"));
+    assert_eq!(wire.response().status, 501);
+    child.0.kill().expect("it runs");
+    let mut said = String::new();
+    child
+        .0
+        .stderr
+        .take()
+        .expect("piped")
+        .read_to_string(&mut said)
+        .expect("readable");
+    assert!(!said.contains("panicked"), "{said}");
+}
