@@ -22,8 +22,9 @@ fn main() {
     corpus.print_sizes();
     corpus.print_quantiles();
     let mut criterion = Criterion::default()
-        .measurement_time(Duration::from_secs(3))
-        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(1))
+        .warm_up_time(Duration::from_millis(500))
+        .sample_size(30)
         .configure_from_args();
     parse(&mut criterion, &corpus);
     decide_by_rules(&mut criterion);
@@ -102,33 +103,34 @@ impl Corpus {
                 let access = &accesses[file.as_str()];
                 let tokens =
                     [ProductToken::new(agent).unwrap_or_else(|_| ProductToken::anonymous())];
-                time(|| {
-                    drop(black_box(decide(
-                        black_box(access),
-                        dialect,
-                        &tokens,
-                        black_box(path),
-                    )))
-                })
+                time(|| decide(black_box(access), dialect, &tokens, black_box(path)))
             });
             print_row(&format!("wayleave {dialect}"), times.collect());
         }
         let mut parsed = HashMap::new();
-        let times = self.questions.iter().map(|Question { file, agent, path }| {
-            let robot = parsed.entry((file, agent)).or_insert_with(|| {
-                texting_robots::Robot::new(agent, &self.bodies[file]).expect("any file is read")
+        for whole in [true, false] {
+            let times = self.questions.iter().map(|Question { file, agent, path }| {
+                let robot = parsed.entry((file, agent)).or_insert_with(|| {
+                    texting_robots::Robot::new(agent, &self.bodies[file]).expect("any file is read")
+                });
+                let url = format!("{}{path}", if whole { "https://example.com" } else { "" });
+                time(|| robot.allowed(black_box(&url)))
             });
-            time(|| drop(black_box(robot.allowed(black_box(path)))))
-        });
-        print_row("texting_robots", times.collect());
+            let name = if whole {
+                "texting_robots, whole URL"
+            } else {
+                "texting_robots, path"
+            };
+            print_row(name, times.collect());
+        }
         let mut parsed = HashMap::new();
         let times = self.questions.iter().map(|Question { file, agent, path }| {
             let robots = parsed
                 .entry((file, agent))
                 .or_insert_with(|| robotxt::Robots::parse(&self.bodies[file], agent.as_str()));
-            time(|| drop(black_box(robots.is_allowed(black_box(path)))))
+            time(|| robots.is_allowed(black_box(path)))
         });
-        print_row("robotxt", times.collect());
+        print_row("robotxt, path", times.collect());
     }
 }
 
@@ -145,11 +147,11 @@ fn questions(line: &str) -> Vec<Question> {
 }
 
 /// Nanoseconds of one call: the best mean of a few short rounds.
-fn time(mut call: impl FnMut()) -> f64 {
+fn time<T>(mut call: impl FnMut() -> T) -> f64 {
     const CALLS: u32 = 20;
     let rounds = (0..5).map(|_| {
         let start = Instant::now();
-        (0..CALLS).for_each(|_| call());
+        (0..CALLS).for_each(|_| drop(black_box(call())));
         start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
     });
     rounds.fold(f64::INFINITY, f64::min)
@@ -201,7 +203,7 @@ fn parse(criterion: &mut Criterion, corpus: &Corpus) {
         bencher.iter(|| {
             bodies
                 .iter()
-                .for_each(|body| drop(black_box(RobotsTxt::parse(body))))
+                .for_each(|body| drop(black_box(RobotsTxt::parse(body))));
         });
     });
     group.bench_function("robotxt", |bencher| {
@@ -215,7 +217,7 @@ fn parse(criterion: &mut Criterion, corpus: &Corpus) {
         bencher.iter(|| {
             texts
                 .iter()
-                .for_each(|text| robotstxt::parse_robotstxt(text, &mut Ignore))
+                .for_each(|text| robotstxt::parse_robotstxt(text, &mut Ignore));
         });
     });
     group.bench_function("texting_robots", |bencher| {

@@ -75,7 +75,7 @@ fn ipv6(address: Ipv6Addr) -> String {
     text
 }
 
-/// Whether the last label makes this an IPv4 address or nothing (URL standard, §3.6).
+/// Whether the last label makes this an IPv4 address or nothing (URL standard, host parsing).
 fn ends_in_number(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     last.bytes().all(|byte| byte.is_ascii_digit()) || ipv4_number(last).is_some()
