@@ -142,41 +142,57 @@ fn push_escape(text: &mut Vec<u8>, value: u8) {
 }
 
 /// Appends `text` in the one form of RFC 9309 §2.2.2: unreserved octets raw, escapes in upper
-/// case, everything that may not stand raw escaped.
-///
-/// A `%` that escapes nothing stays, so that a pattern such as `/*%` finds it; what would make
-/// an escape of it by being decoded stays escaped, so that the form has but one spelling.
+/// case, everything that may not stand raw escaped, a `%` that escapes nothing too.
 pub(crate) fn push_normalised(form: &mut Vec<u8>, text: &[u8]) {
-    push_form(form, text, |_| false);
+    push_form(form, text, |_| false, |_| false);
 }
 
 /// Appends `text` with `*` and `$` escaped besides: the form in which literal octets compare, so
 /// that `%2A` and `%24` in a pattern mean the octet (RFC 9309 §2.2.3).
 pub(crate) fn push_literal(form: &mut Vec<u8>, text: &[u8]) {
-    push_form(form, text, |byte| matches!(byte, b'*' | b'$'));
+    push_form(form, text, is_special, |_| false);
 }
 
-fn push_form(form: &mut Vec<u8>, mut text: &[u8], escapes_too: fn(u8) -> bool) {
-    // The octets since the last `%` that escapes nothing.
-    let mut since_stray = usize::MAX;
+/// Appends the part of a pattern that is followed by a star or by whatever may follow: as
+/// [`push_literal`], but an escape begun at its end, such as `%` or `%2`, stays, for it means the
+/// escapes that begin so.
+pub(crate) fn push_open_literal(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, is_special, is_begun_escape);
+}
+
+/// Appends the same part as [`push_normalised`] would, but for an escape begun at its end: the
+/// form that counts for how specific a pattern is.
+pub(crate) fn push_open_normalised(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, |_| false, is_begun_escape);
+}
+
+/// Whether what follows a lone `%` leaves it the start of an escape.
+fn is_begun_escape(rest: &[u8]) -> bool {
+    rest.len() < 2 && rest.iter().all(u8::is_ascii_hexdigit)
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'*' | b'$')
+}
+
+/// Appends `text` as [`push_normalised`] does; `escapes_too` names more octets to escape, and
+/// `is_begun` says by what follows a lone `%` whether it stays.
+fn push_form(
+    form: &mut Vec<u8>,
+    mut text: &[u8],
+    escapes_too: fn(u8) -> bool,
+    is_begun: fn(&[u8]) -> bool,
+) {
     while let Some((value, escaped, rest)) = split_octet(text) {
-        let would_escape = since_stray < 2 && value.is_ascii_hexdigit();
-        since_stray = since_stray.saturating_add(1);
-        match classify(value) {
-            Octet::Unreserved if escaped && would_escape => {
-                push_escape(form, value);
-                since_stray = usize::MAX;
-            }
-            Octet::Unreserved => form.push(value),
-            Octet::Reserved if !escaped && !escapes_too(value) => form.push(value),
-            Octet::Other if !escaped && value == b'%' => {
-                form.push(value);
-                since_stray = 0;
-            }
-            Octet::Reserved | Octet::Other => {
-                push_escape(form, value);
-                since_stray = usize::MAX;
-            }
+        let raw = match classify(value) {
+            Octet::Unreserved => true,
+            Octet::Reserved => !escaped && !escapes_too(value),
+            Octet::Other => !escaped && value == b'%' && is_begun(rest),
+        };
+        if raw {
+            form.push(value);
+        } else {
+            push_escape(form, value);
         }
         text = rest;
     }
@@ -288,16 +304,16 @@ mod tests {
             ("/a%2fb%3f%2A", "/a%2Fb%3F%2A"),
             ("/\u{30C4} <|>\"", "/%E3%83%84%20%3C%7C%3E%22"),
             ("/a*b$c?d=e&f[g]", "/a*b$c?d=e&f[g]"),
-            ("/100%/%zz/%4", "/100%/%zz/%4"),
-            // What would make an escape of a lone percent sign stays escaped.
-            ("/%%341", "/%%341"),
-            ("/%4%31", "/%4%31"),
-            ("/%%67", "/%g"),
+            ("/100%/%zz/%4", "/100%25/%25zz/%254"),
+            ("/%%341", "/%2541"),
+            ("/%4%31", "/%2541"),
             ("/%25%34%31", "/%2541"),
         ] {
             assert_eq!(form(push_normalised, text), expected, "{text}");
         }
         assert_eq!(form(push_literal, "/a*b%2Ac$%24"), "/a%2Ab%2Ac%24%24");
+        assert_eq!(form(push_open_literal, "/%zz%4"), "/%25zz%4");
+        assert_eq!(form(push_open_literal, "/%%"), "/%25%");
         assert_eq!(form(push_decoded, "/a%2fb%2Fc%41%zz"), "/a%2Fb%2FcA%zz");
         assert_eq!(form(push_google, "/%7e%2fa\u{e9}*"), "/%7E%2Fa%C3%A9*");
     }

@@ -277,10 +277,18 @@ fn length(rule: &Rule, dialect: Dialect, path: &[u8]) -> Option<usize> {
 }
 
 fn form_length(value: &[u8], dialect: Dialect) -> usize {
-    match dialect {
-        Dialect::Google => google_form(value).len(),
-        _ => normal_form(value, false).len(),
+    if dialect == Dialect::Google {
+        return google_form(value).len();
     }
+    let anchored = value.ends_with(b"$");
+    let body = value.strip_suffix(b"$").unwrap_or(value);
+    let parts: Vec<&[u8]> = body.split(|&byte| byte == b'*').collect();
+    let open = |index: usize| index + 1 < parts.len() || !anchored;
+    let forms = parts
+        .iter()
+        .enumerate()
+        .map(|(at, part)| normal_form(part, false, open(at)).len());
+    forms.sum::<usize>() + parts.len() - 1 + usize::from(anchored)
 }
 
 fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
@@ -291,12 +299,14 @@ fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
         Some((b'$', body)) => (body, true),
         _ => (value, false),
     };
+    let last = body.iter().filter(|&&byte| byte == b'*').count();
     let parts: Vec<Vec<u8>> = body
         .split(|&byte| byte == b'*')
-        .map(|part| match dialect {
+        .enumerate()
+        .map(|(index, part)| match dialect {
             Dialect::Google => google_form(part),
             Dialect::Selfhtml => decoded(part),
-            _ => normal_form(part, true),
+            _ => normal_form(part, true, index < last || !anchored),
         })
         .collect();
     // The places in the path where the parts so far can end.
@@ -326,7 +336,7 @@ fn path_form(path: &str, dialect: Dialect) -> Vec<u8> {
         Dialect::Google => path.as_bytes().to_vec(),
         Dialect::Koster1996 => decoded(path.split('?').next().unwrap().as_bytes()),
         Dialect::Selfhtml => decoded(path.as_bytes()),
-        _ => normal_form(path.as_bytes(), true),
+        _ => normal_form(path.as_bytes(), true, false),
     }
 }
 
@@ -379,30 +389,23 @@ fn decoded(text: &[u8]) -> Vec<u8> {
     octets(text).into_iter().flat_map(form).collect()
 }
 
-/// RFC 9309 §2.2.2; with `literal` also `*` and `$` escaped, as in paths and between stars.
-fn normal_form(text: &[u8], literal: bool) -> Vec<u8> {
+/// RFC 9309 §2.2.2; with `literal` also `*` and `$` escaped, as in paths and between stars. If the
+/// text is open, more may follow it, so an escape begun at its end stays as it is.
+fn normal_form(text: &[u8], literal: bool, open: bool) -> Vec<u8> {
     let octets = octets(text);
     let mut form: Vec<u8> = Vec::new();
-    // Whether each octet written so far came out raw.
     for (index, &(byte, escaped)) in octets.iter().enumerate() {
         let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let reserved = b":/?#[]@!$&'()*+,;=".contains(&byte);
-        let stray = |back: usize| index >= back && octets[index - back] == (b'%', false);
-        let raw_digit = |back: usize| {
-            index >= back && {
-                let (byte, _) = octets[index - back];
-                byte.is_ascii_hexdigit()
-            }
-        };
-        // Decoding must not complete an escape that a lone percent sign would begin.
-        let completes = byte.is_ascii_hexdigit()
-            && (stray(1) || stray(2) && raw_digit(1) && !octets[index - 1].1);
-        let raw = if escaped {
-            unreserved && !completes
-        } else {
-            unreserved || byte == b'%' || reserved && !(literal && b"*$".contains(&byte))
-        };
-        if raw {
+        let reserved = b":/?#[]@!$&'()*+,;=".contains(&byte) && !escaped;
+        let special = literal && b"*$".contains(&byte);
+        let begun = open
+            && (byte, escaped) == (b'%', false)
+            && match &octets[index + 1..] {
+                [] => true,
+                [(digit, false)] => digit.is_ascii_hexdigit(),
+                _ => false,
+            };
+        if unreserved || reserved && !special || begun {
             form.push(byte);
         } else {
             form.extend(escape(byte));
