@@ -188,9 +188,11 @@ fn no_snippet_is_left_out() {
 #[test]
 fn every_metric_it_names_exists() {
     let origin = Origin::start();
-    // Of a crawler that is not what it is called: some metrics have no series before something happened.
-    let table = "[[crawler]]\nname = \"research\"\ntokens = [\"ResearchBot\"]\nmatch = { addresses = [\"127.0.0.1/32\"] }\n";
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(table));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table(
+            "[[crawler]]\nname = \"ours\"\ntokens = [\"ExampleBot\"]\nmatch = { user_agent = \"ExampleBot\" }\n",
+        )
+    });
     proxy.get("http://shop.test/a");
     proxy.get("https://shop.test/a");
     let metrics = proxy.admin_get("/metrics").text();

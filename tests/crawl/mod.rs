@@ -35,26 +35,22 @@ fn user_agent(token: &str, number: usize) -> String {
     }
 }
 
-/// Entries that make the tokens of the samples our own: names of well-known crawlers are refused to strangers.
-fn own_crawlers() -> String {
-    let mut tokens: Vec<_> = samples().iter().map(|sample| &sample.agent).collect();
-    // The first entry that is contained in a User-Agent counts, so Googlebot-Image comes before Googlebot.
-    tokens.sort_by_key(|token| std::cmp::Reverse((token.len(), *token)));
-    tokens.dedup();
-    let entry = |token: &&String| {
-        format!(
-            "[[crawler]]\nname = \"own-{token}\"\ntokens = [\"{token}\"]\nmatch = {{ user_agent = \"{token}\" }}\n"
-        )
-    };
-    let known = tokens.iter().filter(|token| **token != "ExampleBot");
-    known.map(entry).collect()
-}
-
 /// A proxy and an origin that serves every sample's robots.txt at its own host, over HTTP and HTTPS.
 struct Crawl {
     origin: Origin,
     proxy: Wayleave,
     asks: Vec<Ask>,
+}
+
+/// The samples' crawlers as ours: some have names of well-known crawlers, which only their owners may claim.
+fn owners() -> String {
+    let agents: BTreeSet<_> = samples().iter().map(|sample| &sample.agent).collect();
+    let table = |(number, agent): (usize, &String)| {
+        format!(
+            "[[crawler]]\nname = \"c{number}\"\ntokens = [{agent:?}]\nmatch = {{ user_agent = {agent:?} }}\n"
+        )
+    };
+    agents.into_iter().enumerate().map(table).collect()
 }
 
 impl Crawl {
@@ -76,7 +72,7 @@ impl Crawl {
             for sample in samples() {
                 settings = settings.resolve_to(&sample.host, &origin);
             }
-            settings.table(&own_crawlers())
+            settings.table(&owners())
         });
         Self {
             origin,
