@@ -302,7 +302,7 @@ impl<'a> Parser<'a> {
 
     #[inline]
     fn push_rule(&mut self, field: Field, seen_by: u8, value: Scanned<'_>) {
-        // Rules before any user-agent line are for nobody (RFC 9309 §2.2.1).
+        // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
             return;
         }
