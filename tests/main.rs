@@ -25,6 +25,7 @@ mod politeness;
 mod readme;
 mod redirects;
 mod refuse;
+mod reload;
 mod restart;
 mod robots;
 mod rules;

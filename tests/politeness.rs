@@ -10,7 +10,7 @@ use crate::harness::{Ask, Gate, Origin, Reply, Response, Wayleave, eventually};
 fn sites() -> Origin {
     let origin = Origin::start();
     origin.site("slow.test").robots(
-        "User-agent: NewsBot\nCrawl-delay: 0.2\n\nUser-agent: ImageBot\nRequest-rate: 1/3600\n",
+        "User-agent: NewsBot\nDisallow:\nCrawl-delay: 0.2\n\nUser-agent: ImageBot\nDisallow:\nRequest-rate: 1/3600\n",
     );
     origin.site("free.test");
     origin.site("busy.test");

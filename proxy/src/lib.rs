@@ -12,7 +12,7 @@
 //! # The map
 //!
 //! ```text
-//!  main ─ cli ─ server ─ config            starts and wires
+//!  main ─ cli ─ server ─ reload ─ config   starts, wires, reads the file again
 //!                 │
 //!       ┌─────────┴──────────┐
 //!     admin                flow            the two faces: operators, crawlers
@@ -44,6 +44,7 @@ mod logging;
 pub mod metrics;
 pub mod politeness;
 mod proxy_status;
+mod reload;
 pub mod robots;
 pub mod rules;
 pub mod server;

@@ -3,7 +3,7 @@
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use prometheus::core::Collector;
@@ -290,6 +290,16 @@ impl Metrics {
             .inc();
     }
 
+    /// Notes that the configuration was read, and when; or that it could not be.
+    pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
+        let gauges = &self.organisation;
+        gauges.reload_successful.set(i64::from(at.is_some()));
+        if let Some(since) = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()) {
+            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+            gauges.reload_success_at.set(seconds);
+        }
+    }
+
     /// Notes how long a request waited for its turn.
     pub(crate) fn crawl_delay_wait(&self, waited: Duration) {
         let waits = &self.organisation.crawl_delay_waits;
@@ -326,6 +336,8 @@ struct Organisation {
     rules: IntGaugeVec,
     decisions_dropped: IntCounter,
     crawl_delay_waits: Histogram,
+    reload_successful: IntGauge,
+    reload_success_at: IntGauge,
 }
 
 impl Organisation {
@@ -343,6 +355,12 @@ impl Organisation {
                 "crawl_delay_waits_seconds",
                 CRAWL_DELAY_WAITS,
                 REQUEST_SECONDS,
+            )?,
+            reload_successful: gauge(registry, "config_last_reload_successful", RELOAD_SUCCESSFUL)?,
+            reload_success_at: gauge(
+                registry,
+                "config_last_reload_success_timestamp_seconds",
+                RELOAD_SUCCESS_AT,
             )?,
             decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
         })
@@ -377,6 +395,8 @@ const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted conn
 const USER_AGENT_MISMATCHES: &str =
     "Requests of known crawlers whose User-Agent contains none of their tokens.";
 const RULES: &str = "The organisation's rules, by whether they count or have expired.";
+const RELOAD_SUCCESSFUL: &str = "Whether the configuration was sound when it was last read.";
+const RELOAD_SUCCESS_AT: &str = "When a sound configuration was last read.";
 const CRAWL_DELAY_WAITS: &str = "How long requests waited for their turn at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";

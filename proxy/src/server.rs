@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
@@ -20,37 +20,36 @@ use wayleave_policy::lifecycle::Lifetimes;
 use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::crawlers::Crawlers;
 use crate::decisions::{Decisions, JournalOptions};
 use crate::egress::{self, Egress};
-use crate::flow::{self, Flow, Listener};
+use crate::flow::{Flow, Listener};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::politeness::Politeness;
+use crate::reload::{self, Reload};
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
-use crate::rules::Rules;
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
 const TLS_SESSIONS: usize = 10_000;
 
-/// Runs the proxy until SIGTERM or SIGINT.
+/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is read again when it changes.
 ///
 /// # Errors
 ///
 /// Returns an error if the proxy cannot start (an address in use, a CA that cannot be read, …) or
 /// if a part that must run ends by itself.
-pub fn run(config: &Config) -> anyhow::Result<()> {
+pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(config, file))
 }
 
-async fn serve(config: &Config) -> anyhow::Result<()> {
+async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let _writing = logging::start(config.log.format);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
@@ -75,8 +74,11 @@ async fn serve(config: &Config) -> anyhow::Result<()> {
         stopping: stopping.clone(),
     });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
+    let reload = reload::start(file, config, &flow, &metrics);
+    stop.reload = Some(reload.clone());
     let admin = Admin {
         metrics,
+        reload,
         flow: Arc::clone(&flow),
         decisions: Arc::clone(&decisions),
         certificate_pem: authority.certificate_pem().into(),
@@ -141,19 +143,10 @@ fn build(
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
+    let upstream = Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics)));
+    let now = robots.clock().now();
     let flow = Flow {
-        settings: ArcSwap::from_pointee(flow::Settings {
-            configuration: 1,
-            options: flow::Options {
-                name: config.proxy.name.clone(),
-                header_timeout: config.proxy.header_timeout,
-                idle_timeout: config.proxy.idle_timeout,
-            },
-            crawlers: Crawlers::new(config.crawlers.clone()),
-            rules: rules(config, robots.clock().now()),
-            politeness: config.politeness,
-            upstream: Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics))),
-        }),
+        settings: ArcSwap::from_pointee(reload::settings(config, 1, upstream, now)),
         robots,
         politeness: Politeness::default(),
         interceptor: Interceptor::new(authority)?,
@@ -170,15 +163,6 @@ fn journal(log: &config::Log) -> Option<JournalOptions> {
         max_age: log.decisions_max_age,
         keep: log.decisions_keep,
     })
-}
-
-/// The organisation's rules; says which have expired.
-fn rules(config: &Config, now: SystemTime) -> Rules {
-    let rules = Rules::new(config.rules.clone());
-    for expired in rules.count(now).1 {
-        tracing::warn!(rule = %expired, "this rule has expired and does not count");
-    }
-    rules
 }
 
 /// How origins' certificates are checked: by the system's roots and the configured ones.
@@ -302,6 +286,8 @@ struct Stop {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
+    /// Who is told of SIGHUP.
+    reload: Option<Reload>,
 }
 
 impl Stop {
@@ -310,6 +296,7 @@ impl Stop {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            reload: None,
         })
     }
 
@@ -319,9 +306,9 @@ impl Stop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => {
-                    tracing::warn!("SIGHUP: reloading is not supported yet; restart instead");
-                }
+                _ = self.hangup.recv() => if let Some(reload) = &self.reload {
+                    reload.on_signal();
+                },
             }
         }
     }

@@ -3,13 +3,14 @@
 mod clients;
 mod decisions;
 mod parts;
+mod reload;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 pub(crate) use self::parts::Admin;
 
@@ -26,6 +27,7 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/v1/decisions/stream", get(decisions::stream))
         .route("/v1/decisions/{id}", get(decisions::show))
         .route("/v1/top", get(decisions::top))
+        .route("/v1/reload", post(reload::reload))
         .with_state(admin)
 }
 

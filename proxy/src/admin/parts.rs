@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::decisions::Decisions;
 use crate::flow::Flow;
 use crate::metrics::Metrics;
+use crate::reload::Reload;
 
 /// What the operators' listener shows.
 #[derive(Clone, Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flow: Arc<Flow>,
     pub(crate) decisions: Arc<Decisions>,
+    pub(crate) reload: Reload,
     /// The interception CA's certificate.
     pub(crate) certificate_pem: Arc<str>,
     /// Where clients on this machine reach the proxy.

@@ -8,11 +8,11 @@ use super::terminal::complain;
 use crate::server;
 
 pub(super) fn run(file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
-        Ok((config, _)) => config,
+    let (config, file) = match load_config(file) {
+        Ok(loaded) => loaded,
         Err(status) => return status,
     };
-    match server::run(&config) {
+    match server::run(&config, file) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("wayleave: {error:#}\n"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::sections::{Config, Log, LogFormat};
+use super::sections::{Config, Log, LogFormat, Robots};
 use crate::crawlers::Crawler;
 use crate::politeness;
 use crate::rules::{Action, Rule};
@@ -57,16 +57,7 @@ impl Display for Config {
         for entry in &dns.overrides {
             writeln!(f, "{} = {}", text(entry.key()), text(entry.value()))?;
         }
-        writeln!(f, "\n[robots]")?;
-        writeln!(f, "dialect = {}", text(robots.dialect))?;
-        writeln!(f, "user_agent = {}", text(&robots.user_agent))?;
-        writeln!(f, "fetch_timeout = {}", time(robots.fetch_timeout))?;
-        writeln!(f, "max_redirects = {}", robots.max_redirects)?;
-        writeln!(f, "max_size = {}", size(robots.max_size as u64))?;
-        writeln!(f, "max_age = {}", time(robots.max_age))?;
-        writeln!(f, "max_stale = {}", time(robots.max_stale))?;
-        writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
-        writeln!(f, "memory = {}", size(robots.memory as u64))?;
+        show_robots(f, robots)?;
         writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
         crawlers
             .crawlers
@@ -76,6 +67,19 @@ impl Display for Config {
         show_politeness(f, politeness)?;
         show_log(f, log)
     }
+}
+
+fn show_robots(f: &mut fmt::Formatter<'_>, robots: &Robots) -> fmt::Result {
+    writeln!(f, "\n[robots]")?;
+    writeln!(f, "dialect = {}", text(robots.dialect))?;
+    writeln!(f, "user_agent = {}", text(&robots.user_agent))?;
+    writeln!(f, "fetch_timeout = {}", time(robots.fetch_timeout))?;
+    writeln!(f, "max_redirects = {}", robots.max_redirects)?;
+    writeln!(f, "max_size = {}", size(robots.max_size as u64))?;
+    writeln!(f, "max_age = {}", time(robots.max_age))?;
+    writeln!(f, "max_stale = {}", time(robots.max_stale))?;
+    writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
+    writeln!(f, "memory = {}", size(robots.memory as u64))
 }
 
 fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {

@@ -47,7 +47,7 @@ pub(super) enum Ending {
 
 impl Flow {
     /// What holds now. An exchange asks once and goes by that to its end.
-    pub(super) fn settings(&self) -> Arc<Settings> {
+    pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
     }
 

@@ -53,7 +53,8 @@ pub(super) struct Queues(Mutex<Kept<(Origin, String), Queue>>);
 struct Queue {
     gate: Arc<Semaphore>,
     waiting: AtomicU32,
-    next_at: Mutex<Instant>,
+    /// From when on the next may go. `None`: nobody went yet.
+    next_at: Mutex<Option<Instant>>,
 }
 
 impl Queue {
@@ -61,7 +62,7 @@ impl Queue {
         Self {
             gate: Arc::new(Semaphore::new(1)),
             waiting: AtomicU32::new(0),
-            next_at: Mutex::new(Instant::now()),
+            next_at: Mutex::new(None),
         }
     }
 }
@@ -85,7 +86,7 @@ impl Queues {
         latest: Instant,
     ) -> Result<Place, TooSoon> {
         let key = (origin.clone(), token.to_ascii_lowercase());
-        let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Instant::now();
+        let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Some(Instant::now());
         let queue = lock(&self.0).value(key, Queue::new, is_idle);
         let too_soon = |retry_after| TooSoon {
             cause: Cause::CrawlDelay,
@@ -93,8 +94,8 @@ impl Queues {
         };
         let ahead = queue.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&queue.waiting);
-        let turn_at = |next_at: Instant| next_at.max(Instant::now()) + delay * ahead;
-        let expected_at = turn_at(*lock(&queue.next_at));
+        let next_at = *lock(&queue.next_at);
+        let expected_at = next_at.max(Some(Instant::now())).unwrap_or(latest) + delay * ahead;
         if ahead > 0 && expected_at > latest {
             return Err(too_soon(expected_at - Instant::now()));
         }
@@ -110,10 +111,12 @@ impl Queues {
             }
         };
         let next_at = *lock(&queue.next_at);
-        if next_at > latest {
-            return Err(too_soon(next_at - Instant::now()));
+        if let Some(next_at) = next_at {
+            if next_at > latest {
+                return Err(too_soon(next_at - Instant::now()));
+            }
+            tokio::time::sleep_until(next_at).await;
         }
-        tokio::time::sleep_until(next_at).await;
         drop(_waiting);
         Ok(Place {
             queue,
@@ -134,7 +137,7 @@ impl Place {
     /// Makes room for the next, whose delay counts from now. Only the first time.
     pub(super) fn leave(&self) {
         if let Some(permit) = lock(&self.permit).take() {
-            *lock(&self.queue.next_at) = Instant::now() + self.delay;
+            *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
             drop(permit);
         }
     }
