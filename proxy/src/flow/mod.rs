@@ -5,7 +5,7 @@
 //!       │
 //!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
-//!  identify  judge ─ resolve, rule, consult  turn  forward ── relay  refuse  record
+//!  identify  judge ─ resolve, rule, consult  turn  forward ── relay  hear  refuse  record
 //!       │
 //!  request  client  exchange  fields  settings     what they hand each other, and go by
 //! ```
@@ -16,6 +16,7 @@ mod consult;
 mod exchange;
 mod fields;
 mod forward;
+mod hear;
 mod identify;
 mod judge;
 mod pairs;

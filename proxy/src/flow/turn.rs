@@ -1,6 +1,6 @@
 //! When? The crawler's turn at the origin.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,9 +9,8 @@ use super::passage::Passage;
 use super::settings::Settings;
 use super::way::Flow;
 use crate::crawlers::Mode;
-use crate::politeness::{Cause, TooSoon, Turn};
+use crate::politeness::{Cause, TooSoon};
 use crate::proxy_status::ErrorType;
-use crate::upstream::OriginHead;
 
 impl Flow {
     /// Waits for the request's turn, as far as the configuration says so.
@@ -77,30 +76,5 @@ fn refusal(too_soon: TooSoon, delay: Option<Duration>) -> Refusal {
             reason,
             details,
         )
-    }
-}
-
-/// Ends a turn with the origin's answer.
-pub(super) fn answered(turn: &Turn<'_>, origin: &wayleave_policy::Origin, head: &OriginHead) {
-    let status = head.status();
-    let retry_after = matches!(status, 429 | 503).then(|| {
-        let fields = head.fields();
-        let mut named = fields
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
-        named.next().and_then(|(_, value)| read_retry_after(value))
-    });
-    turn.answered(origin, status, retry_after.flatten());
-}
-
-/// `Retry-After` is seconds or a date (RFC 9110 section 10.2.3).
-fn read_retry_after(value: &[u8]) -> Option<Duration> {
-    let text = str::from_utf8(value).ok()?.trim();
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => {
-            let at = httpdate::parse_http_date(text).ok()?;
-            Some(at.duration_since(SystemTime::now()).unwrap_or_default())
-        }
     }
 }

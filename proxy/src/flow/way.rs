@@ -13,7 +13,7 @@ use super::passage::Passage;
 use super::relay::Broken;
 use super::request::Received;
 use super::settings::Settings;
-use super::{forward, identify, record, refuse, turn};
+use super::{forward, hear, identify, record, refuse};
 use crate::decisions::{DecisionId, Decisions};
 use crate::http1::Framing;
 use crate::intercept::Interceptor;
@@ -218,7 +218,7 @@ async fn forward(
     let (target, path) = (&passage.resolved.target, passage.resolved.path());
     let heard = |head: &OriginHead| {
         if let Some(turn) = &passage.turn {
-            turn::answered(turn, target.origin(), head);
+            hear::hear(turn, target.origin(), head);
         }
     };
     let forwarded = forward::forward(

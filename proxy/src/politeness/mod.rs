@@ -11,6 +11,7 @@
 
 mod queue;
 mod rest;
+mod too_soon;
 
 use std::fmt;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use wayleave_policy::Origin;
 
 use self::queue::{Place, Queues, Slots};
 use self::rest::Rests;
+pub(crate) use self::too_soon::{Cause, TooSoon};
 
 /// What a Crawl-delay does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,25 +101,6 @@ impl Options {
             _ => Duration::ZERO,
         }
     }
-}
-
-/// A request comes too soon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooSoon {
-    pub(crate) cause: Cause,
-    /// When it may come again.
-    pub(crate) retry_after: Duration,
-}
-
-/// Why a request comes too soon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The Crawl-delay of its crawler.
-    CrawlDelay,
-    /// The origin answered 429 or 503 and has not rested long enough.
-    OriginRests,
-    /// As many requests are under way to the origin as may be.
-    Concurrency,
 }
 
 /// Keeps every crawler's turns at every origin.

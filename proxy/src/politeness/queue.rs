@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use wayleave_policy::Origin;
 
-use super::{Cause, TooSoon};
+use super::too_soon::{Cause, TooSoon};
 
 /// Entries are looked through for idle ones when there are this many, and then at every doubling.
 const TIDY_AT: usize = 1024;
