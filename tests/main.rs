@@ -24,6 +24,7 @@ mod malformed;
 mod readme;
 mod redirects;
 mod refuse;
+mod restart;
 mod robots;
 mod selftest;
 mod shutdown;

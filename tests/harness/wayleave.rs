@@ -125,15 +125,35 @@ impl Wayleave {
     /// Starts once more over a directory that an earlier run left.
     #[track_caller]
     pub fn start_in(dir: TempDir, settings: Settings) -> Self {
+        Self::spawn(Self::serve(command(), &dir, &settings), dir, settings)
+    }
+
+    /// Starts with no file allowed to grow past `kibibytes`, as if the disk were full from there.
+    #[track_caller]
+    pub fn start_on_full_disk(origin: &Origin, kibibytes: usize) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let settings = Settings::new(dir.path()).resolve_to("*.test", origin);
+        let mut shell = Command::new("sh");
+        let blocks = kibibytes * 2;
+        shell
+            .arg("-c")
+            .arg(format!(
+                "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""
+            ))
+            .arg(BINARY);
+        Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)
+    }
+
+    #[track_caller]
+    fn serve(mut command: Command, dir: &TempDir, settings: &Settings) -> Command {
         let file = dir.path().join("config.toml");
         std::fs::write(&file, settings.to_toml()).expect("the temporary directory can be written");
-        let mut command = command();
         command
             .arg("serve")
             .arg("--config")
             .arg(&file)
             .current_dir(dir.path());
-        Self::spawn(command, dir, settings)
+        command
     }
 
     #[track_caller]
@@ -187,6 +207,10 @@ impl Wayleave {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    pub fn config_file(&self) -> PathBuf {
+        self.dir.path().join("config.toml")
     }
 
     pub fn ca_file(&self) -> PathBuf {

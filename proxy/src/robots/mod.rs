@@ -246,7 +246,12 @@ impl Robots {
         for (state, count) in self.published.count(self.clock.now()) {
             self.metrics.robots_entries(state.as_str(), count);
         }
-        self.metrics.robots_cache_bytes(self.published.bytes());
+        self.metrics.robots_cache_bytes(self.memory_bytes());
+    }
+
+    /// What the entries in memory cost, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.published.bytes()
     }
 
     /// Where facts are kept.

@@ -1,0 +1,179 @@
+//! Finding a known origin's robots.txt among a million and deciding by it, alone and while a thousand snapshots a
+//! second are swapped. Prints what an origin costs in memory first.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use futures_util::StreamExt;
+use rand::distr::Distribution;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::Zipf;
+use tokio::runtime::Runtime;
+use wayleave::clock::Clock;
+use wayleave::metrics::Metrics;
+use wayleave::robots::{Options, Robots, Store, StoreOptions};
+use wayleave_bench_robots::{ScriptedFetch, origin, resident_bytes};
+use wayleave_policy::{Dialect, Origin, ProductToken, decide_strictly};
+
+/// Origins in memory; fewer by `ORIGINS`, for a quick look.
+fn origins() -> usize {
+    let asked = std::env::var("ORIGINS").ok();
+    asked.and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
+}
+
+/// A handle that knows the origins with these numbers, and what each cost.
+async fn filled(what: &str, dir: &std::path::Path, numbers: impl Iterator<Item = usize>) -> Robots {
+    let clock = Clock::start();
+    let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
+    let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone());
+    let store = store.expect("its own directory");
+    let options = Options {
+        memory: 16 << 30,
+        ..Options::default()
+    };
+    let fetch = ScriptedFetch::default();
+    let (robots, _) = Robots::start(fetch, store, &options, clock, metrics);
+    let before = resident_bytes();
+    futures_util::stream::iter(numbers)
+        .for_each_concurrent(256, |n| {
+            let robots = &robots;
+            async move {
+                robots.find(&origin(n)).await.expect("answered at once");
+            }
+        })
+        .await;
+    robots.store().flush().await;
+    let held = resident_bytes().saturating_sub(before);
+    println!(
+        "{} origins {what}: {} bytes each held by the process, the store's cache included; {} counted",
+        origins(),
+        held / origins(),
+        robots.memory_bytes() / origins(),
+    );
+    robots
+}
+
+/// Swaps about a thousand snapshots a second until told to stop.
+fn swap(runtime: &Runtime, robots: &Robots, is_over: &Arc<AtomicBool>) {
+    let (robots, is_over) = (robots.clone(), is_over.clone());
+    runtime.spawn(async move {
+        let mut tick = tokio::time::interval(Duration::from_millis(10));
+        let mut n = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            tick.tick().await;
+            for _ in 0..10 {
+                n = (n + 7919) % origins();
+                let (robots, origin) = (robots.clone(), origin(n));
+                tokio::spawn(async move { robots.refresh(&origin).await });
+            }
+        }
+    });
+}
+
+/// What `iterations` take if all take as long as the median batch. A batch is much shorter than a time slice, so that
+/// what else the machine does falls out.
+fn median_of_batches(
+    iterations: u64,
+    asked: &mut Asked,
+    run: impl Fn(&Origin) -> bool,
+) -> Duration {
+    let batches = iterations.div_ceil(BATCH as u64);
+    let mut spans: Vec<Duration> = (0..batches)
+        .map(|_| {
+            let origins = asked.next_batch();
+            let started = Instant::now();
+            for origin in origins {
+                black_box(run(origin));
+            }
+            started.elapsed()
+        })
+        .collect();
+    spans.sort_unstable();
+    spans[spans.len() / 2].mul_f64(iterations as f64 / BATCH as f64)
+}
+
+const BATCH: usize = 64;
+
+/// The origins that are asked for, over and over.
+struct Asked {
+    origins: Vec<Origin>,
+    at: usize,
+}
+
+impl Asked {
+    fn new(number: impl FnMut() -> usize) -> Self {
+        let numbers = std::iter::repeat_with(number).take(1 << 17);
+        Self {
+            origins: numbers.map(origin).collect(),
+            at: 0,
+        }
+    }
+
+    /// The next origins, read once: a request has just parsed its own.
+    fn next_batch(&mut self) -> &[Origin] {
+        self.at = (self.at + BATCH) % self.origins.len();
+        let batch = &self.origins[self.at..self.at + BATCH];
+        black_box(
+            batch
+                .iter()
+                .map(|origin| origin.host().len())
+                .sum::<usize>(),
+        );
+        black_box(batch.iter().any(|origin| origin.host().ends_with('x')));
+        batch
+    }
+}
+
+fn lookup(criterion: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let dir = tempfile::tempdir().expect("a directory");
+    let bare = tempfile::tempdir().expect("a directory");
+    let without_rules = (0..origins()).map(|n| 20 * n + 16);
+    drop(runtime.block_on(filled("without rules", bare.path(), without_rules)));
+    let robots = runtime.block_on(filled("with rules", dir.path(), 0..origins()));
+    let tokens = [ProductToken::new("ExampleBot").expect("a token")];
+    let mut random = SmallRng::seed_from_u64(1);
+    let zipf = Zipf::new(origins() as f64, 1.0).expect("more than one origin");
+    let mut popular = Asked::new(|| {
+        let rank = zipf.sample(&mut random) as usize - 1;
+        (rank * 7_368_787) % origins()
+    });
+    let mut random = SmallRng::seed_from_u64(2);
+    let mut any = Asked::new(|| random.random_range(0..origins()));
+    let find = |origin: &Origin| black_box(robots.at_hand(origin)).is_some();
+    let decide = |origin: &Origin| {
+        let Some(snapshot) = robots.at_hand(origin) else {
+            return false;
+        };
+        let access = snapshot.access(robots.clock().now());
+        let path = "/area-7/1/open/page?n=1";
+        let decision = decide_strictly(access, Dialect::Rfc9309, &tokens, path);
+        black_box(decision.verdict());
+        true
+    };
+    let is_over = Arc::new(AtomicBool::new(false));
+    for swapping in ["", ", 1000 snapshots a second swapped"] {
+        if !swapping.is_empty() {
+            swap(&runtime, &robots, &is_over);
+        }
+        for (asked, whom) in [(&mut popular, "by popularity"), (&mut any, "any")] {
+            let mut group = criterion.benchmark_group(format!("{whom}{swapping}"));
+            group.bench_function("find", |bencher| {
+                bencher.iter_custom(|iterations| median_of_batches(iterations, asked, find));
+            });
+            group.bench_function("find and decide", |bencher| {
+                bencher.iter_custom(|iterations| median_of_batches(iterations, asked, decide));
+            });
+            group.finish();
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    runtime.block_on(robots.close());
+}
+
+criterion_group!(benches, lookup);
+criterion_main!(benches);

@@ -1,0 +1,220 @@
+//! What holds of the lifecycle whatever happens, in whatever order, even if the clock is set back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use proptest::prelude::*;
+use wayleave_policy::lifecycle::{
+    Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Lifetimes, Response,
+    Snapshot, Use,
+};
+use wayleave_policy::{AccessResult, Origin};
+
+const HOUR: u64 = 60 * 60;
+const DAY: u64 = 24 * HOUR;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Wanted(usize),
+    Due(bool),
+    Fetched(usize, Answer),
+    Restarted,
+    Forgotten(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Rules(Option<u32>),
+    NotModified,
+    Status(u16),
+    RedirectLost,
+    Fails,
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        prop::option::of(0..200_000_u32).prop_map(Answer::Rules),
+        Just(Answer::NotModified),
+        prop::sample::select(vec![401, 404, 429, 500, 503, 304, 300]).prop_map(Answer::Status),
+        Just(Answer::RedirectLost),
+        Just(Answer::Fails),
+    ]
+}
+
+/// What happens, and how much earlier or later than the event before, in seconds.
+fn events() -> impl Strategy<Value = Vec<(i64, Event)>> {
+    let event = prop_oneof![
+        4 => (0..3_usize).prop_map(Event::Wanted),
+        2 => any::<bool>().prop_map(Event::Due),
+        4 => (0..3_usize, answers()).prop_map(|(origin, answer)| Event::Fetched(origin, answer)),
+        1 => Just(Event::Restarted),
+        1 => (0..3_usize).prop_map(Event::Forgotten),
+    ];
+    let day = DAY.cast_signed();
+    let later = prop_oneof![4 => 0..2 * day, 2 => 0..60_i64, 1 => 0..40 * day, 1 => -day..0];
+    prop::collection::vec((later, event), 1..60)
+}
+
+fn outcome(origin: &Origin, answer: Answer) -> FetchOutcome {
+    let response = |status, cache_control| {
+        Ending::Response(Response {
+            status,
+            fields: Fields {
+                cache_control,
+                etag: Some("\"v\"".into()),
+                ..Fields::default()
+            },
+            body: Body {
+                bytes: b"User-agent: *\nDisallow: /private\n".as_slice().into(),
+                is_cut: false,
+            },
+        })
+    };
+    let uri = origin.robots_txt_uri();
+    let ending = match answer {
+        Answer::Rules(age) => response(200, age.map(|age| format!("max-age={age}").into())),
+        Answer::NotModified => Ending::NotModified(Fields::default()),
+        Answer::Status(status) => response(status, None),
+        Answer::RedirectLost => Ending::RedirectLost(301),
+        Answer::Fails => return FetchOutcome::failed(uri, FetchErrorKind::Connect, ""),
+    };
+    FetchOutcome {
+        redirects: Vec::new(),
+        uri,
+        ending,
+    }
+}
+
+/// The cache, and everything around it that keeps entries and publishes snapshots.
+struct World {
+    cache: Cache,
+    now: SystemTime,
+    kept: HashMap<Origin, Entry>,
+    published: HashMap<Origin, Arc<Snapshot>>,
+    under_way: HashMap<Origin, Entry>,
+}
+
+impl World {
+    fn start(&mut self, origin: &Origin) {
+        let entry = self.kept.get(origin).cloned().unwrap_or_default();
+        let other = self.under_way.insert(origin.clone(), entry);
+        assert!(other.is_none(), "two fetches of {origin} at a time");
+    }
+
+    fn happens(&mut self, event: Event, origins: &[Origin]) {
+        match event {
+            Event::Wanted(n) => {
+                let known = self.published.get(&origins[n]).cloned();
+                if self.cache.wanted(&origins[n], known.as_deref(), self.now) {
+                    self.start(&origins[n]);
+                }
+            }
+            Event::Due(is_in_use) => {
+                let published = &self.published;
+                let look = |origin: &Origin| Some((published.get(origin)?.clone(), is_in_use));
+                let due = self.cache.due(self.now, look);
+                due.refetch.iter().for_each(|origin| self.start(origin));
+                for origin in &due.forgotten {
+                    self.published.remove(origin);
+                }
+            }
+            Event::Fetched(n, answer) => self.fetched(&origins[n], answer),
+            Event::Restarted => {
+                self.cache = Cache::new(Lifetimes::default());
+                self.under_way.clear();
+                self.published.clear();
+                for (origin, entry) in &self.kept {
+                    let snapshot = self.cache.restored(origin, entry);
+                    self.published.insert(origin.clone(), Arc::new(snapshot));
+                }
+            }
+            Event::Forgotten(n) => {
+                self.published.remove(&origins[n]);
+                self.kept.remove(&origins[n]);
+            }
+        }
+    }
+
+    fn fetched(&mut self, origin: &Origin, answer: Answer) {
+        let Some(before) = self.under_way.remove(origin) else {
+            return;
+        };
+        let known = self.published.get(origin).cloned();
+        let outcome = outcome(origin, answer);
+        let (entry, snapshot) =
+            self.cache
+                .fetched(origin, &before, known.as_deref(), outcome, self.now);
+        let usable = snapshot.usable(self.now);
+        assert!(usable == Use::AtOnce, "{usable:?} right after {answer:?}");
+        let restored = Cache::new(Lifetimes::default()).restored(origin, &entry);
+        if known.is_none() {
+            assert_eq!(restored.retry_at(), snapshot.retry_at());
+            assert_eq!(restored.fresh_until(), snapshot.fresh_until());
+        }
+        self.kept.insert(origin.clone(), entry);
+        self.published.insert(origin.clone(), Arc::new(snapshot));
+    }
+
+    fn holds(&self) {
+        for snapshot in self.published.values() {
+            let now = self.now;
+            let age = snapshot
+                .fetched_at()
+                .and_then(|at| now.duration_since(at).ok());
+            let within = |seconds| age.is_some_and(|age| age < Duration::from_secs(seconds));
+            match snapshot.access(now) {
+                AccessResult::Successful(_) if snapshot.usable(now) != Use::AfterRefetch => {
+                    assert!(
+                        age.is_none() || within(30 * DAY),
+                        "older than max_stale: {snapshot:?}"
+                    );
+                    let has_failed = snapshot.failures() > 0;
+                    assert!(
+                        within(DAY) || has_failed,
+                        "stale, not known to be unreachable: {snapshot:?}"
+                    );
+                }
+                AccessResult::LongUnreachable => {
+                    let since = snapshot.unreachable_since().expect("it has failed");
+                    let waited = now.duration_since(since).unwrap_or_default();
+                    assert!(
+                        waited >= Duration::from_secs(30 * DAY),
+                        "given up early: {snapshot:?}"
+                    );
+                }
+                _ => {}
+            }
+            if let Some(wait) = snapshot.retry_after(now)
+                && snapshot.usable(now) == Use::AtOnce
+                && age.is_none()
+            {
+                assert!(wait <= Duration::from_secs(2 * HOUR), "{wait:?}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn nothing_is_gone_by_that_may_not_be(events in events()) {
+        let origins = ["a", "b", "c"].map(|name| {
+            Origin::parse(&format!("https://{name}.example")).expect("an origin")
+        });
+        let mut world = World {
+            cache: Cache::new(Lifetimes::default()),
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+            kept: HashMap::new(),
+            published: HashMap::new(),
+            under_way: HashMap::new(),
+        };
+        for (later, event) in events {
+            let span = Duration::from_secs(later.unsigned_abs());
+            world.now = if later < 0 { world.now - span } else { world.now + span };
+            world.happens(event, &origins);
+            world.holds();
+        }
+    }
+}
