@@ -137,7 +137,9 @@ impl Wayleave {
         let blocks = kibibytes * 2;
         shell
             .arg("-c")
-            .arg(format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""))
+            .arg(format!(
+                "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""
+            ))
             .arg(BINARY);
         Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)
     }
