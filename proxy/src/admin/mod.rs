@@ -1,15 +1,17 @@
-//! The operators' listener: metrics, health, decisions, and what clients need.
+//! The operators' listener: metrics, health, decisions, robots.txt files, and what clients need.
 
+mod answer;
 mod clients;
 mod decisions;
 mod parts;
+mod robots;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 pub(crate) use self::parts::Admin;
 
@@ -25,6 +27,12 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/v1/decisions", get(decisions::list))
         .route("/v1/decisions/stream", get(decisions::stream))
         .route("/v1/decisions/{id}", get(decisions::show))
+        .route("/v1/robots", get(robots::list))
+        .route(
+            "/v1/robots/{origin}",
+            get(robots::show).delete(robots::forget),
+        )
+        .route("/v1/robots/{origin}/refresh", post(robots::refresh))
         .route("/v1/top", get(decisions::top))
         .with_state(admin)
 }
