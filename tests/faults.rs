@@ -297,7 +297,10 @@ fn an_early_answer_to_an_upload_reaches_the_client() {
 #[test]
 fn errors_of_the_origin_pass_as_they_are() {
     let origin = Origin::start();
-    let proxy = Wayleave::start(&origin);
+    // Else the origin would be left alone after its 429.
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.crawl_delay", "\"ignore\"")
+    });
     for status in [301, 400, 403, 404, 429, 500, 503] {
         let path = format!("/{status}");
         origin.site("shop.test").page(

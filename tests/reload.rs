@@ -38,7 +38,7 @@ fn start(origin: &Origin) -> (Wayleave, Settings) {
 fn write(proxy: &Wayleave, text: &str) {
     let new = proxy.dir.path().join("config.toml.new");
     std::fs::write(&new, text).expect("the temporary directory can be written");
-    std::fs::rename(new, proxy.config_file()).expect("a file can be renamed");
+    std::fs::rename(new, proxy.dir.path().join("config.toml")).expect("a file can be renamed");
 }
 
 fn post_reload(proxy: &Wayleave) -> Response {

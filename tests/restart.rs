@@ -54,7 +54,7 @@ fn a_second_process_on_one_state_directory_is_told_so() {
     let second = crate::harness::wayleave::command()
         .arg("serve")
         .arg("--config")
-        .arg(proxy.config_file())
+        .arg(proxy.dir.path().join("config.toml"))
         .current_dir(proxy.dir.path())
         .output()
         .expect("the binary can be started");

@@ -455,3 +455,95 @@ fn a_configured_crawler_has_its_own_token_and_dialect() {
         ) >= 2.0
     );
 }
+
+/// The operators' answer, as JSON, and its status.
+fn told(proxy: &Wayleave, path: &str) -> (u16, serde_json::Value) {
+    let answer = proxy.admin_get(path);
+    let value = serde_json::from_str(&answer.text()).unwrap_or(serde_json::Value::Null);
+    (answer.status, value)
+}
+
+#[test]
+fn operators_see_what_is_known_of_an_origin() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(KEEP_OUT);
+    origin.site("down.test").robots_reply(Reply::new(503));
+    let proxy = Wayleave::start(&origin);
+    for host in ["shop.test", "down.test"] {
+        proxy.get(&format!("http://{host}/a"));
+    }
+    let (status, listed) = told(&proxy, "/v1/robots");
+    assert_eq!(status, 200);
+    let states: Vec<_> = listed["robots"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|robots| (robots["origin"].as_str(), robots["state"].as_str()))
+        .collect();
+    let expected = [
+        (Some("http://down.test"), Some("unreachable")),
+        (Some("http://shop.test"), Some("fresh")),
+    ];
+    assert_eq!(states, expected);
+    let (_, page) = told(&proxy, "/v1/robots?limit=1&cursor=http%3A%2F%2Fdown.test");
+    assert_eq!(page["robots"][0]["origin"], "http://shop.test");
+    assert_eq!(told(&proxy, "/v1/robots?state=nonsense").0, 400);
+
+    let (_, shop) = told(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
+    assert_eq!(shop["answer"]["body"], KEEP_OUT);
+    assert_eq!(shop["history"].as_array().map(Vec::len), Some(1));
+    let (_, down) = told(&proxy, "/v1/robots/http%3A%2F%2Fdown.test");
+    assert_eq!(down["last_failure"]["status"], 503);
+    assert_eq!(down["failures"], 1);
+    assert_eq!(told(&proxy, "/v1/robots/http%3A%2F%2Fnobody.test").0, 404);
+    assert_eq!(told(&proxy, "/v1/robots/nonsense").0, 400);
+}
+
+#[test]
+fn operators_refresh_forget_and_look_back() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(KEEP_OUT);
+    let proxy = Wayleave::start(&origin);
+    proxy.get("http://shop.test/a");
+    let (_, shop) = told(&proxy, "/v1/robots/http%3A%2F%2Fshop.test");
+    let first_seen_at = shop["history"][0]["first_seen_at"]
+        .as_str()
+        .expect("a time");
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /\n");
+
+    let settings = proxy.settings.clone();
+    let file = proxy.dir.path().join("asking.toml");
+    let asking = settings.set("admin.listen", &format!("{:?}", proxy.admin.to_string()));
+    std::fs::write(&file, asking.to_toml()).expect("the temporary directory can be written");
+    let robots = |arguments: &[&str]| {
+        let output = crate::harness::wayleave::command()
+            .arg("robots")
+            .args(arguments)
+            .arg("--config")
+            .arg(&file)
+            .current_dir(proxy.dir.path())
+            .output()
+            .expect("the binary can be started");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text)
+    };
+    let (code, refreshed) = robots(&["refresh", "http://shop.test"]);
+    assert_eq!(code, Some(0));
+    assert!(refreshed.starts_with("fresh "), "{refreshed}");
+    assert_eq!(proxy.get("http://shop.test/a").status, 403);
+    let (_, then) = robots(&["show", "http://shop.test", "--at", first_seen_at]);
+    assert_eq!(then, KEEP_OUT);
+    let (_, now) = robots(&["show", "http://shop.test"]);
+    assert!(
+        now.contains("fresh_until") && now.ends_with("Disallow: /\n"),
+        "{now}"
+    );
+    assert_eq!(robots(&["forget", "http://shop.test"]).0, Some(0));
+    assert_eq!(robots(&["forget", "http://shop.test"]).0, Some(2));
+    assert_eq!(robots(&["list"]), (Some(0), String::new()));
+    assert_eq!(robots(&["show", "not an origin"]).0, Some(2));
+    proxy.get("http://shop.test/a");
+    assert_eq!(robots_fetches(&origin), 3);
+}

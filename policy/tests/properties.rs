@@ -302,3 +302,22 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    // The model takes its time with long paths.
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn long_paths_are_searched_as_short_ones(
+        rules in prop::collection::vec((select(vec!["Disallow", "Allow"]), "/[*][abc]{1,4}[*]?[abc]{0,5}[$]?"), 70..90),
+        pieces in prop::collection::vec("[abc/]{1,12}", 90..160),
+    ) {
+        let body: String = rules.iter().map(|(field, value)| format!("{field}: {value}\n")).collect();
+        let body = format!("User-agent: foobot\n{body}").into_bytes();
+        let path = format!("/{}", pieces.concat());
+        for dialect in DIALECTS {
+            let expected = model::judge(&body, dialect, &["foobot"], &path);
+            prop_assert_eq!(judged(&body, dialect, &["foobot"], &path), expected, "{}", dialect);
+        }
+    }
+}

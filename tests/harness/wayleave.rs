@@ -209,10 +209,6 @@ impl Wayleave {
         self.child.id()
     }
 
-    pub fn config_file(&self) -> PathBuf {
-        self.dir.path().join("config.toml")
-    }
-
     pub fn ca_file(&self) -> PathBuf {
         self.dir.path().join("state/ca/ca.crt")
     }

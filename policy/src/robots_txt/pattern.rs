@@ -169,8 +169,14 @@ impl Pattern {
         })
     }
 
+    /// Whether the path's end is the pattern's, if it has one: told before anything is searched.
+    pub(crate) fn may_end(&self, path: &Path<'_>) -> bool {
+        let last = self.stars.last().map_or(0, |&start| start as usize);
+        !self.anchored || path.octets().ends_with(&self.literals[last..])
+    }
+
     pub(crate) fn matches(&self, path: &Path<'_>) -> bool {
-        matches(self.parts(), self.anchored, path.octets())
+        self.may_end(path) && matches(self.parts(), self.anchored, path.octets())
     }
 }
 

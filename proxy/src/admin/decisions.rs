@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::answer::error;
 use super::parts::Admin;
 use crate::decisions::{By, Decision, Query};
 use crate::flow::Question;
@@ -158,8 +159,4 @@ pub(super) async fn preview(
         }
         Err(wrong) => error(StatusCode::BAD_REQUEST, &wrong),
     }
-}
-
-fn error(status: StatusCode, message: &str) -> Response {
-    (status, Json(json!({ "error": message }))).into_response()
 }

@@ -1,9 +1,11 @@
-//! The operators' listener: metrics, health, decisions, and what clients need.
+//! The operators' listener: metrics, health, decisions, robots.txt files, and what clients need.
 
+mod answer;
 mod clients;
 mod decisions;
 mod parts;
 mod reload;
+mod robots;
 
 use axum::Router;
 use axum::extract::State;
@@ -26,6 +28,12 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/v1/decisions", get(decisions::list))
         .route("/v1/decisions/stream", get(decisions::stream))
         .route("/v1/decisions/{id}", get(decisions::show))
+        .route("/v1/robots", get(robots::list))
+        .route(
+            "/v1/robots/{origin}",
+            get(robots::show).delete(robots::forget),
+        )
+        .route("/v1/robots/{origin}/refresh", post(robots::refresh))
         .route("/v1/top", get(decisions::top))
         .route("/v1/reload", post(reload::reload))
         .with_state(admin)

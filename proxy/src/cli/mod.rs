@@ -11,6 +11,7 @@ mod env;
 mod fetched;
 mod lint;
 mod operator;
+mod robots;
 mod serve;
 mod source;
 mod terminal;
@@ -48,6 +49,9 @@ enum Command {
     Ca(ca::Command),
     /// Say why a request was refused or forwarded, as a running proxy remembers it
     Decision(decision::Arguments),
+    /// Ask a running proxy about origins' robots.txt files
+    #[command(subcommand)]
+    Robots(robots::Command),
     /// Print what makes a client use the proxy, ready to paste or `eval`
     Env(env::Arguments),
 }
@@ -64,6 +68,7 @@ pub fn run() -> ExitCode {
         Command::Config(command) => config::run(command, config),
         Command::Ca(command) => ca::run(command, config),
         Command::Decision(arguments) => decision::run(&arguments, config),
+        Command::Robots(command) => robots::run(&command, config),
         Command::Env(arguments) => env::run(&arguments, config),
     }
 }

@@ -1,0 +1,202 @@
+//! `wayleave robots`: what a running proxy knows of origins' robots.txt files.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use wayleave_policy::Origin;
+
+use super::operator::ask;
+use super::source::load_config;
+use super::terminal::{print, unusable};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List the origins in memory, in order
+    List(List),
+    /// Show everything known of an origin, or what it said at a time
+    Show(Show),
+    /// Fetch an origin's robots.txt anew
+    Refresh(Named),
+    /// Forget what is known of an origin; its history stays
+    Forget(Named),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Only these: fresh, stale, unavailable or unreachable
+    #[arg(long)]
+    state: Option<String>,
+    /// Only origins that contain this
+    #[arg(long, value_name = "TEXT")]
+    query: Option<String>,
+    /// Only origins after this one
+    #[arg(long, value_name = "ORIGIN")]
+    after: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Print them as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Show {
+    /// Such as https://example.com; https:// may be left out
+    origin: String,
+    /// What it said then, such as 2026-11-21T08:00:00Z
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// Such as https://example.com; https:// may be left out
+    origin: String,
+}
+
+pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
+    let admin = match load_config(file) {
+        Ok((config, _)) => config.admin.listen,
+        Err(status) => return status,
+    };
+    let answered = match command {
+        Command::List(arguments) => list(arguments, admin),
+        Command::Show(arguments) => show(arguments, admin),
+        Command::Refresh(Named { origin }) => refresh(origin, admin),
+        Command::Forget(Named { origin }) => forget(origin, admin),
+    };
+    match answered {
+        Ok(text) => print(&text),
+        Err(message) => unusable(&message),
+    }
+}
+
+fn list(arguments: &List, admin: SocketAddr) -> Result<String, String> {
+    let mut path = format!("/v1/robots?limit={}", arguments.limit);
+    let parameters = [
+        ("state", &arguments.state),
+        ("q", &arguments.query),
+        ("cursor", &arguments.after),
+    ];
+    for (name, value) in parameters {
+        if let Some(value) = value {
+            path += &format!("&{name}={}", encoded(value));
+        }
+    }
+    let found = asked(admin, "GET", &path)?;
+    if arguments.json {
+        return Ok(format!("{found:#}\n"));
+    }
+    let robots = found["robots"].as_array().into_iter().flatten();
+    Ok(robots.map(line).collect())
+}
+
+/// One origin: its state, since when or until when, and its name.
+fn line(robots: &Value) -> String {
+    let text = |name: &str| robots[name].as_str().unwrap_or("-").to_owned();
+    let since = match &robots["fetched_at"] {
+        Value::Null => text("unreachable_since"),
+        _ => text("fetched_at"),
+    };
+    format!("{:<11} {since:<24} {}\n", text("state"), text("origin"))
+}
+
+fn show(arguments: &Show, admin: SocketAddr) -> Result<String, String> {
+    let mut path = path_of(&arguments.origin)?;
+    if let Some(at) = &arguments.at {
+        path += &format!("?at={}", encoded(at));
+    }
+    let found = asked(admin, "GET", &path)?;
+    if arguments.json {
+        return Ok(format!("{found:#}\n"));
+    }
+    if arguments.at.is_some() {
+        return Ok(found["body"].as_str().unwrap_or_default().to_owned());
+    }
+    Ok(describe(&found))
+}
+
+fn refresh(origin: &str, admin: SocketAddr) -> Result<String, String> {
+    let path = path_of(origin)? + "/refresh";
+    asked(admin, "POST", &path).map(|robots| line(&robots))
+}
+
+fn forget(origin: &str, admin: SocketAddr) -> Result<String, String> {
+    asked(admin, "DELETE", &path_of(origin)?).map(|_| String::new())
+}
+
+/// What is known, a line for each thing, then the body.
+fn describe(robots: &Value) -> String {
+    let mut described = String::new();
+    let mut tell = |name: &str, value: &Value| {
+        let text = match value {
+            Value::Null => return,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        writeln!(described, "{name:<18} {text}").expect("writing to a string cannot fail");
+    };
+    for name in [
+        "origin",
+        "state",
+        "fetched_at",
+        "fresh_until",
+        "usable_until",
+        "unreachable_since",
+        "failures",
+        "retry_at",
+    ] {
+        tell(name, &robots[name]);
+    }
+    let (answer, failure) = (&robots["answer"], &robots["last_failure"]);
+    for redirect in answer["redirects"].as_array().into_iter().flatten() {
+        tell("redirect", &redirect["uri"]);
+    }
+    tell("uri", &answer["uri"]);
+    tell("status", &answer["status"]);
+    tell("failure", &failure["error"]["detail"]);
+    tell("failure status", &failure["status"]);
+    for said in robots["history"].as_array().into_iter().flatten() {
+        tell("said since", &said["first_seen_at"]);
+    }
+    if let Some(body) = answer["body"].as_str() {
+        described += "\n";
+        described += body;
+    }
+    described
+}
+
+/// Where the admin listener tells of an origin.
+fn path_of(origin: &str) -> Result<String, String> {
+    let parsed = match origin.contains("://") {
+        true => Origin::parse(origin),
+        false => Origin::parse(&format!("https://{origin}")),
+    };
+    let origin = parsed.map_err(|error| format!("{origin:?} is no origin: {error}"))?;
+    Ok(format!("/v1/robots/{}", encoded(&origin.to_string())))
+}
+
+fn encoded(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
+fn asked(admin: SocketAddr, method: &str, path: &str) -> Result<Value, String> {
+    let answer = ask(admin, method, path).map_err(|error| format!("{error:#}"))?;
+    if answer.body.is_empty() && answer.status.is_success() {
+        return Ok(Value::Null);
+    }
+    let value: Value = serde_json::from_slice(&answer.body)
+        .map_err(|_| format!("the admin listener answered with {}", answer.status))?;
+    match answer.status.is_success() {
+        true => Ok(value),
+        false => Err(value["error"].as_str().unwrap_or("unknown").to_owned()),
+    }
+}
