@@ -75,7 +75,10 @@ impl Crawl {
             for sample in samples() {
                 settings = settings.resolve_to(&sample.host, &origin);
             }
-            settings.table(&owners())
+            // Real files ask for minutes between requests; that is for other tests.
+            settings
+                .set("politeness.crawl_delay", "\"ignore\"")
+                .table(&owners())
         });
         Self {
             origin,
