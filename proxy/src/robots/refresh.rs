@@ -149,7 +149,11 @@ impl<F: Fetch> Refresh<F> {
             Event::Forget(origin, reply) => {
                 self.around.store.forget(&origin);
                 // Whoever asked may have gone, here and below.
-                let _ = reply.send(self.around.published.withdraw(&origin).is_some());
+                let withdrawn = self.around.published.withdraw(&origin);
+                if let Some(known) = &withdrawn {
+                    self.cache.evict(&origin, known);
+                }
+                let _ = reply.send(withdrawn.is_some());
             }
             Event::IsFetching(origin, reply) => {
                 let _ = reply.send(self.cache.is_under_way(&origin));
@@ -268,7 +272,11 @@ impl<F: Fetch> Refresh<F> {
         let resized = self.around.published.publish(origin, snapshot);
         self.around.metrics.snapshot_swap();
         self.memory.note(origin, resized);
-        self.memory.shrink(&self.around.published);
+        let cache = &mut self.cache;
+        self.memory
+            .shrink(&self.around.published, |origin, snapshot| {
+                cache.evict(origin, snapshot);
+            });
     }
 
     fn answer(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {
