@@ -1,7 +1,7 @@
 //! Bodies over plain HTTP: whole, in pieces, without end, or not there at all.
 
 use crate::harness::origin::reply::{Framing, Step};
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave};
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
 
 #[test]
 fn answers_without_a_body_keep_the_connection_in_step() {
@@ -153,6 +153,33 @@ fn an_upload_streams_while_the_client_still_sends() {
 }
 
 #[test]
+fn a_client_that_leaves_frees_the_origin() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .page("/endless", Reply::new(200).step(Step::Pattern(1 << 40)));
+    let proxy = Wayleave::start(&origin);
+    let open = || proxy.metric("wayleave_upstream_connections", &[]);
+    for scheme in ["http", "https"] {
+        let url = format!("{scheme}://shop.test/endless");
+        let mut wire = match scheme {
+            "https" => proxy.tunnel("shop.test:443"),
+            _ => proxy.connect(),
+        };
+        let target = if scheme == "https" { "/endless" } else { &url };
+        wire.send(Ask::get(&url).bytes(target));
+        wire.response_head();
+        eventually("a connection serves", || open() == 1.0);
+        drop(wire);
+        eventually("the origin's connection is free", || open() == 0.0);
+    }
+    eventually("both are counted", || {
+        proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) == 2.0
+    });
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+}
+
+#[test]
 fn sixty_four_mebibytes_pass_in_flat_memory() {
     const LENGTH: u64 = 64 << 20;
     let origin = Origin::start();
@@ -230,4 +257,34 @@ fn a_websocket_upgrade_becomes_a_pipe() {
     refused
         .response()
         .expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_the_origin_back() {
+    const LENGTH: u64 = 64 << 20;
+    let origin = Origin::start();
+    let page = |length| Reply::new(200).step(Step::Pattern(length));
+    origin
+        .site("shop.test")
+        .page("/endless", page(1 << 40))
+        .page("/long", page(LENGTH));
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/warm").status, 200);
+    let before = proxy.memory_kib("VmHWM");
+    let mut idle = proxy.connect();
+    idle.send(Ask::get("http://shop.test/endless").bytes("http://shop.test/endless"));
+    idle.response_head();
+    let mut idle_inside = proxy.tunnel("shop.test:443");
+    idle_inside.send(Ask::get("https://shop.test/endless").bytes("/endless"));
+    idle_inside.response_head();
+    // What is read here is the measure of how much could have been buffered for the others meanwhile.
+    let mut wire = proxy.connect();
+    wire.send(Ask::get("http://shop.test/long").bytes("http://shop.test/long"));
+    let mut head = wire.response_head();
+    let body = wire
+        .counted_body(&mut head)
+        .expect("the whole body arrives");
+    assert_eq!((body.length, body.off_pattern), (LENGTH, false));
+    let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
+    assert!(grown < 16 * 1024, "unread answers took {grown} KiB");
 }

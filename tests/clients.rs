@@ -90,6 +90,30 @@ fn curl_works_after_env() {
 }
 
 #[test]
+fn curl_shows_line_and_rule() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nDisallow: /private\n";
+    origin.site("site.test").robots(robots);
+    let proxy = Wayleave::start(&origin);
+    let mut curl = clean(program("curl"));
+    curl.args(["-q", "-sS", "-i", "-x"])
+        .arg(format!("http://{}", proxy.proxy));
+    curl.arg("--cacert")
+        .arg(proxy.ca_file())
+        .arg("https://site.test/private");
+    let shown = output_of(&mut curl, b"", LIMIT);
+    for words in [
+        "403",
+        "application/problem+json",
+        "\"line\":2",
+        "\"rule\":\"Disallow: /private\"",
+    ] {
+        assert!(shown.contains(words), "{words} is missing: {shown}");
+    }
+    assert_eq!(origin.seen(), ["GET https://site.test/robots.txt"]);
+}
+
+#[test]
 fn wget_works_after_env() {
     check_client("wget", "wget --no-config -nv --tries=1 -O - $URL");
 }

@@ -1,7 +1,8 @@
 //! HTTPS: CONNECT, interception, and what a tunnel may carry.
 
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::tls::Authority;
+use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
 #[test]
 fn an_intercepted_request_is_judged_by_its_path() {
@@ -83,6 +84,23 @@ fn leaves_are_signed_by_the_ca_and_kept() {
         proxy.metric("wayleave_leaf_certificates_total", &[("result", "hit")]),
         2.0
     );
+}
+
+#[test]
+fn a_client_that_does_not_trust_the_ca_is_counted() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let mut wire = proxy.connect();
+    assert_eq!(wire.connect_tunnel("shop.test:443").status, 200);
+    let other_roots = Authority::trusted().pem.as_bytes();
+    assert!(wire.start_tls("shop.test", other_roots, &[]).is_err());
+    eventually("it shows in the metrics", || {
+        proxy.metric(
+            "wayleave_leaf_certificates_total",
+            &[("result", "untrusted")],
+        ) == 1.0
+    });
+    assert_eq!(origin.connections(), 0);
 }
 
 #[test]

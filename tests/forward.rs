@@ -239,6 +239,22 @@ fn both_connections_are_kept_alive_and_used_again() {
 }
 
 #[test]
+fn a_connection_that_idles_too_long_is_closed() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.idle_timeout", "\"1s\"")
+    });
+    let mut plain = proxy.connect();
+    plain.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    let mut secret = proxy.tunnel("shop.test:443");
+    secret.send(Ask::get("https://shop.test/a").bytes("/a"));
+    for wire in [&mut plain, &mut secret] {
+        assert_eq!(wire.response().status, 200);
+        wire.expect_close();
+    }
+}
+
+#[test]
 fn one_connection_serves_many_origins() {
     let origin = Origin::start();
     for host in ["a.test", "b.test", "c.test"] {

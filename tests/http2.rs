@@ -157,8 +157,8 @@ fn a_refused_upload_over_http_2_still_shows_its_refusal() {
 }
 
 #[test]
-fn sixteen_mebibytes_pass_over_http_2_in_flat_memory() {
-    const LENGTH: u64 = 16 << 20;
+fn sixty_four_mebibytes_pass_over_http_2_in_flat_memory() {
+    const LENGTH: u64 = 64 << 20;
     let origin = Origin::start();
     origin
         .site("shop.test")
@@ -186,9 +186,10 @@ fn sixteen_mebibytes_pass_over_http_2_in_flat_memory() {
     let arrived = origin.wait_for_target("/up").body();
     assert_eq!((arrived.length, arrived.off_pattern), (LENGTH, false));
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
+    // The windows of both connections may fill; the bodies are four times as long.
     assert!(
-        grown < 12 * 1024,
-        "32 MiB passed, and memory grew by {grown} KiB"
+        grown < 32 * 1024,
+        "128 MiB passed, and memory grew by {grown} KiB"
     );
 }
 

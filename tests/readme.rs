@@ -188,7 +188,11 @@ fn no_snippet_is_left_out() {
 #[test]
 fn every_metric_it_names_exists() {
     let origin = Origin::start();
-    let proxy = Wayleave::start(&origin);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table(
+            "[[crawler]]\nname = \"ours\"\ntokens = [\"ExampleBot\"]\nmatch = { user_agent = \"ExampleBot\" }\n",
+        )
+    });
     proxy.get("http://shop.test/a");
     proxy.get("https://shop.test/a");
     let metrics = proxy.admin_get("/metrics").text();

@@ -309,6 +309,19 @@ fn a_proxy_that_points_at_itself_ends_in_a_refusal() {
 }
 
 #[test]
+fn the_operators_side_is_out_of_a_clients_reach() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("dns.overrides.\"inside.test\"", "\"127.0.0.1\"")
+    });
+    let port = proxy.admin.port();
+    for host in ["127.0.0.1", "inside.test"] {
+        let answer = proxy.get(&format!("http://{host}:{port}/metrics"));
+        assert!((400..600).contains(&answer.status), "{host}: {answer:?}");
+    }
+}
+
+#[test]
 fn the_pseudonym_of_the_configuration_is_used() {
     let origin = Origin::start();
     let proxy = Wayleave::start_with(&origin, |settings| settings.set("proxy.name", "\"edge-7\""));

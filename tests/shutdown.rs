@@ -44,6 +44,26 @@ fn sigterm_finishes_what_is_under_way() {
 }
 
 #[test]
+fn sigterm_finishes_streams_of_http_2() {
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| client.get("/slow"));
+        origin.wait_for_target("/slow");
+        proxy.signal("TERM");
+        eventually("new connections are refused", || {
+            TcpStream::connect(proxy.proxy).is_err()
+        });
+        gate.open();
+        let answer = slow.join().expect("the exchange ends well");
+        assert_eq!(answer.text(), "first half,second half");
+    });
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
 fn sigint_ends_an_idle_proxy_at_once() {
     let origin = Origin::start();
     let mut proxy = Wayleave::start_with(&origin, |settings| {

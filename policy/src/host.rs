@@ -10,7 +10,8 @@ use idna::AsciiDenyList;
 ///
 /// One trailing dot is taken off: `example.com.` names the same host in the DNS as
 /// `example.com`, and two entries for one host would be a way around the first. Empty labels and
-/// names too long for the DNS are none, because nothing could ever be fetched from there.
+/// names too long for the DNS are none, because nothing could ever be fetched from there; nor are
+/// names with other octets than letters, digits, `-`, `_` and dots.
 pub(crate) fn canonical(host: &str) -> Option<String> {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.strip_suffix(']')?.parse().ok().map(ipv6);
@@ -19,7 +20,9 @@ pub(crate) fn canonical(host: &str) -> Option<String> {
     let ascii = idna::domain_to_ascii_cow(&decoded, AsciiDenyList::URL).ok()?;
     let name = ascii.strip_suffix('.').unwrap_or(&ascii);
     let labels_fit = name.split('.').all(|label| (1..=63).contains(&label.len()));
-    if !labels_fit || name.len() > 253 {
+    // The URL standard lets `a;b` and the like pass, but readers differ about where such a host ends.
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if !labels_fit || name.len() > 253 || !name.bytes().all(is_name) {
         return None;
     }
     if ends_in_number(name) {
@@ -72,7 +75,7 @@ fn ipv6(address: Ipv6Addr) -> String {
     text
 }
 
-/// Whether the last label makes this an IPv4 address or nothing (URL standard, §3.6).
+/// Whether the last label makes this an IPv4 address or nothing (URL standard, host parsing).
 fn ends_in_number(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     last.bytes().all(|byte| byte.is_ascii_digit()) || ipv4_number(last).is_some()

@@ -231,3 +231,102 @@ impl fmt::Display for InvalidUri {
 }
 
 impl std::error::Error for InvalidUri {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_has_one_spelling() {
+        for (authority, host) in [
+            ("EXAMPLE.com", "example.com"),
+            ("example.com.", "example.com"),
+            ("ex%61mple.com", "example.com"),
+            ("b\u{fc}cher.example", "xn--bcher-kva.example"),
+            ("XN--BCHER-KVA.example", "xn--bcher-kva.example"),
+            ("\u{ff45}xample\u{3002}com", "example.com"),
+            ("stra\u{df}e.example", "xn--strae-oqa.example"),
+            ("a_b.example", "a_b.example"),
+            ("127.1", "127.0.0.1"),
+            ("0x7f.1", "127.0.0.1"),
+            ("0177.0.0.01", "127.0.0.1"),
+            ("2130706433", "127.0.0.1"),
+            ("127.0.0.1.", "127.0.0.1"),
+            ("0x", "0.0.0.0"),
+            ("0", "0.0.0.0"),
+            ("[::1]", "[::1]"),
+            ("[0:0::1]", "[::1]"),
+            ("[2001:DB8:0:0:1:0:0:1]", "[2001:db8::1:0:0:1]"),
+            ("[::ffff:127.0.0.1]", "[::ffff:7f00:1]"),
+            ("[1:0:0:0:0:0:0:0]", "[1::]"),
+            ("[1:2:3:4:5:6:0:8]", "[1:2:3:4:5:6:0:8]"),
+            ("[::]", "[::]"),
+        ] {
+            let origin = Origin::from_authority(Scheme::Http, authority).unwrap();
+            assert_eq!(origin.host(), host, "{authority}");
+            let again = Origin::from_authority(Scheme::Http, origin.host()).unwrap();
+            assert_eq!(again, origin, "{authority}");
+        }
+    }
+
+    #[test]
+    fn impossible_hosts_are_refused() {
+        for authority in [
+            "",
+            ".",
+            "..",
+            "a..b",
+            "example.com..",
+            "256.1.1.1",
+            "1.2.3.4.5",
+            "127.0.0.0x100",
+            "09.1",
+            "a.1x.0xg.0",
+            "4294967296",
+            "exa mple",
+            "a<b",
+            "a^b",
+            "a%",
+            "a%00b",
+            "[::1",
+            "::1",
+            "[::1%25eth0]",
+            "[1.2.3.4]",
+            "[::1]x",
+            "user@host",
+            "a:b:c",
+            "host:99999",
+            "host:-1",
+            "host:+1",
+            "a;b",
+            "a,b",
+            "a'b",
+            "a!b.example",
+            "xn--",
+            "\u{ad}",
+        ] {
+            let origin = Origin::from_authority(Scheme::Https, authority);
+            assert!(origin.is_err(), "{authority:?} became {origin:?}");
+        }
+        let long = format!("{}.example", "a".repeat(64));
+        assert!(Origin::from_authority(Scheme::Http, &long).is_err());
+    }
+
+    #[test]
+    fn origins_read_back_and_know_their_robots_txt() {
+        let origin = Origin::parse("https://Example.com:8443/").unwrap();
+        assert_eq!(origin.to_string(), "https://example.com:8443");
+        assert_eq!(origin.authority(), "example.com:8443");
+        assert_eq!(
+            origin.robots_txt_uri(),
+            "https://example.com:8443/robots.txt"
+        );
+        assert_eq!(Origin::parse(&origin.to_string()), Ok(origin));
+        let default = Origin::parse("http://example.com:80").unwrap();
+        assert_eq!(default, Origin::parse("http://example.com:").unwrap());
+        assert_eq!(default.authority(), "example.com");
+        assert_ne!(default, Origin::parse("https://example.com").unwrap());
+        assert!(Origin::parse("https://example.com/a").is_err());
+        assert!(Origin::parse("https://example.com?x").is_err());
+    }
+}

@@ -142,41 +142,57 @@ fn push_escape(text: &mut Vec<u8>, value: u8) {
 }
 
 /// Appends `text` in the one form of RFC 9309 §2.2.2: unreserved octets raw, escapes in upper
-/// case, everything that may not stand raw escaped.
-///
-/// A `%` that escapes nothing stays, so that a pattern such as `/*%` finds it; what would make
-/// an escape of it by being decoded stays escaped, so that the form has but one spelling.
+/// case, everything that may not stand raw escaped, a `%` that escapes nothing too.
 pub(crate) fn push_normalised(form: &mut Vec<u8>, text: &[u8]) {
-    push_form(form, text, |_| false);
+    push_form(form, text, |_| false, |_| false);
 }
 
 /// Appends `text` with `*` and `$` escaped besides: the form in which literal octets compare, so
 /// that `%2A` and `%24` in a pattern mean the octet (RFC 9309 §2.2.3).
 pub(crate) fn push_literal(form: &mut Vec<u8>, text: &[u8]) {
-    push_form(form, text, |byte| matches!(byte, b'*' | b'$'));
+    push_form(form, text, is_special, |_| false);
 }
 
-fn push_form(form: &mut Vec<u8>, mut text: &[u8], escapes_too: fn(u8) -> bool) {
-    // The octets since the last `%` that escapes nothing.
-    let mut since_stray = usize::MAX;
+/// Appends the part of a pattern that is followed by a star or by whatever may follow: as
+/// [`push_literal`], but an escape begun at its end, such as `%` or `%2`, stays, for it means the
+/// escapes that begin so.
+pub(crate) fn push_open_literal(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, is_special, is_begun_escape);
+}
+
+/// Appends the same part as [`push_normalised`] would, but for an escape begun at its end: the
+/// form that counts for how specific a pattern is.
+pub(crate) fn push_open_normalised(form: &mut Vec<u8>, text: &[u8]) {
+    push_form(form, text, |_| false, is_begun_escape);
+}
+
+/// Whether what follows a lone `%` leaves it the start of an escape.
+fn is_begun_escape(rest: &[u8]) -> bool {
+    rest.len() < 2 && rest.iter().all(u8::is_ascii_hexdigit)
+}
+
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'*' | b'$')
+}
+
+/// Appends `text` as [`push_normalised`] does; `escapes_too` names more octets to escape, and
+/// `is_begun` says by what follows a lone `%` whether it stays.
+fn push_form(
+    form: &mut Vec<u8>,
+    mut text: &[u8],
+    escapes_too: fn(u8) -> bool,
+    is_begun: fn(&[u8]) -> bool,
+) {
     while let Some((value, escaped, rest)) = split_octet(text) {
-        let would_escape = since_stray < 2 && value.is_ascii_hexdigit();
-        since_stray = since_stray.saturating_add(1);
-        match classify(value) {
-            Octet::Unreserved if escaped && would_escape => {
-                push_escape(form, value);
-                since_stray = usize::MAX;
-            }
-            Octet::Unreserved => form.push(value),
-            Octet::Reserved if !escaped && !escapes_too(value) => form.push(value),
-            Octet::Other if !escaped && value == b'%' => {
-                form.push(value);
-                since_stray = 0;
-            }
-            Octet::Reserved | Octet::Other => {
-                push_escape(form, value);
-                since_stray = usize::MAX;
-            }
+        let raw = match classify(value) {
+            Octet::Unreserved => true,
+            Octet::Reserved => !escaped && !escapes_too(value),
+            Octet::Other => !escaped && value == b'%' && is_begun(rest),
+        };
+        if raw {
+            form.push(value);
+        } else {
+            push_escape(form, value);
         }
         text = rest;
     }
@@ -259,13 +275,82 @@ pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn form(push: fn(&mut Vec<u8>, &[u8]), text: &str) -> String {
+        let mut form = Vec::new();
+        push(&mut form, text.as_bytes());
+        String::from_utf8(form).unwrap()
+    }
 
     #[test]
     fn plain_octets_are_the_same_by_table_and_by_comparison() {
         for byte in 0..=u8::MAX {
             assert_eq!(not_plain(byte) == 0, is_plain(byte), "{byte:#x}");
             assert_eq!(all_plain(&[byte; 40]), is_plain(byte), "{byte:#x}");
+            assert_eq!(all_plain(&[byte; 3]), is_plain(byte), "{byte:#x}");
+            let mut last = [b'a'; 21];
+            last[20] = byte;
+            assert_eq!(all_plain(&last), is_plain(byte), "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn the_normal_form_decodes_unreserved_octets_only() {
+        for (text, expected) in [
+            ("/%7ejoe/%41%2d%2E%5F", "/~joe/A-._"),
+            ("/a%2fb%3f%2A", "/a%2Fb%3F%2A"),
+            ("/\u{30C4} <|>\"", "/%E3%83%84%20%3C%7C%3E%22"),
+            ("/a*b$c?d=e&f[g]", "/a*b$c?d=e&f[g]"),
+            ("/100%/%zz/%4", "/100%25/%25zz/%254"),
+            ("/%%341", "/%2541"),
+            ("/%4%31", "/%2541"),
+            ("/%25%34%31", "/%2541"),
+        ] {
+            assert_eq!(form(push_normalised, text), expected, "{text}");
+        }
+        assert_eq!(form(push_literal, "/a*b%2Ac$%24"), "/a%2Ab%2Ac%24%24");
+        assert_eq!(form(push_open_literal, "/%zz%4"), "/%25zz%4");
+        assert_eq!(form(push_open_literal, "/%%"), "/%25%");
+        assert_eq!(form(push_decoded, "/a%2fb%2Fc%41%zz"), "/a%2Fb%2FcA%zz");
+        assert_eq!(form(push_google, "/%7e%2fa\u{e9}*"), "/%7E%2Fa%C3%A9*");
+    }
+
+    #[test]
+    fn dot_segments_go_as_in_rfc_3986() {
+        for (path, expected) in [
+            ("/a/b/c/./../../g", "/a/g"),
+            ("/a/..", "/"),
+            ("/..", "/"),
+            ("/.", "/"),
+            ("/a/.", "/a/"),
+            ("/a/b/..", "/a/"),
+            ("/../../a", "/a"),
+            ("//a//../b", "//a/b"),
+            ("/a/../?x=/../y", "/?x=/../y"),
+            ("/a/b?c/../d", "/a/b?c/../d"),
+            ("/...", "/..."),
+            ("/.a/..b/c..", "/.a/..b/c.."),
+        ] {
+            assert_eq!(without_dot_segments(path), expected, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn normalising_twice_changes_nothing(text in "/([%0-9A-Fa-f*$~é/]|\\PC){0,20}") {
+            for push in [push_normalised, push_literal, push_google] {
+                let once = form(push, &text);
+                prop_assert_eq!(&form(push, &once), &once);
+            }
+        }
+
+        #[test]
+        fn removing_dot_segments_twice_changes_nothing(path in "(/[.a]{0,3}){1,6}[?]?[./]{0,3}") {
+            let once = without_dot_segments(&path).into_owned();
+            prop_assert_eq!(without_dot_segments(&once), once.as_str());
         }
     }
 }

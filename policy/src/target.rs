@@ -117,3 +117,99 @@ fn path_and_query(url: &str) -> &str {
         None => &url[path_start..],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_keep_their_path_octet_for_octet() {
+        for (uri, origin, path) in [
+            ("http://example.com", "http://example.com", "/"),
+            ("HTTP://EXAMPLE.com:80/", "http://example.com", "/"),
+            ("https://example.com:443/a", "https://example.com", "/a"),
+            (
+                "https://example.com:8443/a",
+                "https://example.com:8443",
+                "/a",
+            ),
+            ("http://example.com?x=1", "http://example.com", "/?x=1"),
+            ("http://example.com#f", "http://example.com", "/"),
+            ("http://example.com/a#f?x", "http://example.com", "/a"),
+            (
+                "http://user:pass@example.com/a@b",
+                "http://example.com",
+                "/a@b",
+            ),
+            (
+                "http://example.com/a/../%2e%2E//b;c?d%20",
+                "http://example.com",
+                "/a/../%2e%2E//b;c?d%20",
+            ),
+            ("http://example.com//x", "http://example.com", "//x"),
+            ("http://example.com/a\\b", "http://example.com", "/a\\b"),
+            ("http://example.com./a", "http://example.com", "/a"),
+            (
+                "http://b\u{fc}cher.example/\u{30C4}",
+                "http://xn--bcher-kva.example",
+                "/\u{30C4}",
+            ),
+            ("http://[::1]:80/a", "http://[::1]", "/a"),
+            ("http://0x7f.1/", "http://127.0.0.1", "/"),
+        ] {
+            let target = Target::parse(uri).unwrap();
+            assert_eq!(target.origin().to_string(), origin, "{uri}");
+            assert_eq!(target.path(), path, "{uri}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_place_is_refused() {
+        use InvalidUri::*;
+        for (uri, error) in [
+            ("/a", NotAbsolute),
+            ("", NotAbsolute),
+            ("example.com/a", NotAbsolute),
+            ("ftp://example.com/", UnsupportedScheme("ftp".to_owned())),
+            (
+                "mailto:a@example.com",
+                UnsupportedScheme("mailto".to_owned()),
+            ),
+            ("http:/example.com", MissingHost),
+            ("http:///a", MissingHost),
+            ("http://:80/", MissingHost),
+            ("http://a@b@example.com/", UserInfo),
+            ("http://example.com\\@evil.example/", Character('\\')),
+            ("http://exam ple.com/", Character(' ')),
+            ("http://example.com/a b", Character(' ')),
+            ("http://example.com/a\r\nHost: b", Character('\r')),
+            ("http://example.com:0/", Port("0".to_owned())),
+            ("http://example.com:65536/", Port("65536".to_owned())),
+            ("http://example.com:8o/", Port("8o".to_owned())),
+        ] {
+            assert_eq!(Target::parse(uri), Err(error), "{uri}");
+        }
+        let origin = Origin::parse("https://example.com").unwrap();
+        assert_eq!(Target::new(origin.clone(), "a"), Err(Path("a".to_owned())));
+        assert_eq!(Target::new(origin.clone(), "*"), Err(Path("*".to_owned())));
+        assert_eq!(Target::new(origin, "").unwrap().path(), "/");
+    }
+
+    #[test]
+    fn questions_about_urls_are_about_their_path() {
+        for (url, path) in [
+            ("http://h?x", "/?x"),
+            ("http://h", "/"),
+            ("http://h;p", "/;p"),
+            ("http://h//x", "//x"),
+            ("//h/x", "/x"),
+            ("/a?u=http://z", "/a?u=http://z"),
+            ("a/b", "/b"),
+            ("/a#b", "/a"),
+            ("h#/a", "/"),
+            ("", "/"),
+        ] {
+            assert_eq!(path_to_judge(url), path, "{url}");
+        }
+    }
+}

@@ -51,11 +51,15 @@ fn that_looks_like_a_crawler(field: &str) -> Option<&str> {
 }
 
 fn leading_name(text: &str) -> Option<&str> {
-    let end = text
-        .find(|c: char| c.is_whitespace() || ENDS_NAME.contains(&c))
-        .unwrap_or(text.len());
-    let name = text[..end].trim_end_matches([':', '.']);
-    (!name.is_empty() && !name.starts_with("http:") && !name.starts_with("https:")).then_some(name)
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return None;
+    }
+    // The one well-known crawler with its owner's name before its own.
+    let text = text.strip_prefix("Yahoo! ").unwrap_or(text);
+    let ends = |c: char| c.is_whitespace() || ENDS_NAME.contains(&c);
+    let name = &text[..text.find(ends).unwrap_or(text.len())];
+    let name = name.trim_end_matches([':', '.']);
+    (!name.is_empty()).then_some(name)
 }
 
 /// What old browsers put after `compatible;`.
@@ -63,4 +67,127 @@ fn is_browser(name: &str) -> bool {
     ["msie", "mozilla", "konqueror"]
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::crawler_name;
+
+    const FIELDS: &[(&str, &str)] = &[
+        ("ExampleBot/1.0", "ExampleBot"),
+        ("ExampleBot", "ExampleBot"),
+        ("  ExampleBot/1.0 (+https://example.com)", "ExampleBot"),
+        (
+            "Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)",
+            "ExampleBot",
+        ),
+        (
+            "Mozilla/5.0 (compatible;PetalBot;+https://webmaster.petalsearch.com)",
+            "PetalBot",
+        ),
+        (
+            "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            "Googlebot",
+        ),
+        (
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/100 Safari/537.36",
+            "bingbot",
+        ),
+        (
+            "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/41 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+            "Googlebot",
+        ),
+        (
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko); compatible; ChatGPT-User/1.0; +https://openai.com/bot",
+            "ChatGPT-User",
+        ),
+        (
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_5) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/13.1.1 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)",
+            "Applebot",
+        ),
+        (
+            "Mozilla/5.0 (X11; Linux x86_64; Storebot-Google/1.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/79 Safari/537.36",
+            "Storebot-Google",
+        ),
+        (
+            "Mozilla/5.0 (compatible; archive.org_bot +http://www.archive.org/details/archive.org_bot)",
+            "archive.org_bot",
+        ),
+        (
+            "Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)",
+            "MJ12bot",
+        ),
+        (
+            "Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)",
+            "SemrushBot",
+        ),
+        (
+            "Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)",
+            "Bytespider",
+        ),
+        (
+            "Baiduspider+(+http://www.baidu.com/search/spider.htm)",
+            "Baiduspider",
+        ),
+        (
+            "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
+            "facebookexternalhit",
+        ),
+        (
+            "LinkedInBot/1.0 (compatible; Mozilla/5.0; Apache-HttpClient +http://www.linkedin.com)",
+            "LinkedInBot",
+        ),
+        (
+            "AdsBot-Google (+http://www.google.com/adsbot.html)",
+            "AdsBot-Google",
+        ),
+        (
+            "DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)",
+            "DuckDuckBot",
+        ),
+        (
+            "Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/us/ysearch/slurp)",
+            "Slurp",
+        ),
+        ("msnbot/2.0b (+http://search.msn.com/msnbot.htm)", "msnbot"),
+        ("Scrapy/2.11.2 (+https://scrapy.org)", "Scrapy"),
+        ("python-requests/2.31.0", "python-requests"),
+        ("Go-http-client/1.1", "Go-http-client"),
+        (
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36",
+            "Mozilla",
+        ),
+        (
+            "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)",
+            "Mozilla",
+        ),
+        ("\"Quoted/1.0\"", "Quoted"),
+    ];
+
+    #[test]
+    fn crawlers_are_found_wherever_they_put_their_name() {
+        for (field, name) in FIELDS {
+            assert_eq!(
+                crawler_name(field.as_bytes()).as_deref(),
+                Some(*name),
+                "{field}"
+            );
+        }
+    }
+
+    #[test]
+    fn fields_without_a_product_name_nobody() {
+        for field in [
+            &b""[..],
+            b"   ",
+            b"/1.0",
+            b"(comment)",
+            b"+http://h/",
+            b"https://h/",
+            b"\0",
+        ] {
+            assert_eq!(crawler_name(field), None, "{field:?}");
+        }
+        assert_eq!(crawler_name(b"Foo\xff\n/1").as_deref(), Some("Foo\u{fffd}"));
+    }
 }

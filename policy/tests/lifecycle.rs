@@ -14,7 +14,7 @@ use wayleave_policy::{AccessResult, Origin};
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     Wanted(usize),
     Due(bool),

@@ -265,6 +265,13 @@ impl Metrics {
         self.leaf_certificates.with_label_values(&[result]).inc();
     }
 
+    /// Starts the series of a configured crawler, so that a rate over its first event is right.
+    pub(crate) fn know_crawler(&self, crawler: &str) {
+        self.organisation
+            .user_agent_mismatches
+            .with_label_values(&[crawler]);
+    }
+
     /// Counts a request of a known crawler whose `User-Agent` contains none of its tokens.
     pub(crate) fn user_agent_mismatch(&self, crawler: &str) {
         self.organisation

@@ -136,6 +136,9 @@ fn build(
         response_timeout: config.upstream.response_timeout,
         idle_connections: config.upstream.idle_connections,
     };
+    for crawler in &config.crawlers.crawlers {
+        metrics.know_crawler(&crawler.name);
+    }
     let flow = Flow {
         settings: ArcSwap::from_pointee(flow::Settings {
             configuration: 1,

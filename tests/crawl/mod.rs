@@ -42,6 +42,20 @@ struct Crawl {
     asks: Vec<Ask>,
 }
 
+/// The samples' crawlers as ours: some have names of well-known crawlers, which only their owners may claim.
+fn owners() -> String {
+    let agents: BTreeSet<_> = samples().iter().map(|sample| &sample.agent).collect();
+    let mut agents: Vec<_> = agents.into_iter().collect();
+    // The first entry that User-Agent contains counts: Googlebot-Image before Googlebot.
+    agents.sort_by_key(|agent| std::cmp::Reverse(agent.len()));
+    let table = |(number, agent): (usize, &String)| {
+        format!(
+            "[[crawler]]\nname = \"c{number}\"\ntokens = [{agent:?}]\nmatch = {{ user_agent = {agent:?} }}\n"
+        )
+    };
+    agents.into_iter().enumerate().map(table).collect()
+}
+
 impl Crawl {
     fn prepare() -> Self {
         let origin = Origin::start();
@@ -61,7 +75,7 @@ impl Crawl {
             for sample in samples() {
                 settings = settings.resolve_to(&sample.host, &origin);
             }
-            settings
+            settings.table(&owners())
         });
         Self {
             origin,

@@ -77,8 +77,12 @@ fn google(value: &[u8]) -> &[u8] {
 }
 
 fn contains(value: &[u8], name: &[u8]) -> bool {
-    let is_name = |window: &[u8]| window.eq_ignore_ascii_case(name);
-    !name.is_empty() && value.windows(name.len()).any(is_name)
+    let Some(first) = name.first() else {
+        return false;
+    };
+    let is_name =
+        |window: &[u8]| window[0].eq_ignore_ascii_case(first) && window.eq_ignore_ascii_case(name);
+    value.windows(name.len()).any(is_name)
 }
 
 fn without_version(name: &[u8]) -> &[u8] {

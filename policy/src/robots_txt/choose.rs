@@ -120,7 +120,14 @@ impl Compiled {
         })
     }
 
+    /// Whether any user-agent line could name the crawler, where names are compared as a whole.
+    #[inline]
+    pub(super) fn has_tag(&self, token: &ProductToken) -> bool {
+        position(token.tag(), &self.tags).is_some()
+    }
+
     /// The next user-agent line that names the crawler, where names are compared as a whole.
+    #[inline]
     pub(super) fn next_agent(
         &self,
         reader: Reader,
@@ -161,6 +168,7 @@ impl Compiled {
     }
 }
 
+#[inline]
 fn position(tag: u8, tags: &[u8]) -> Option<usize> {
     const FEW: usize = 16;
     if tags.len() <= FEW {

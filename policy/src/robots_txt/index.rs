@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::sync::OnceLock;
 
 use super::found::Match;
+use super::grams::Grams;
 use super::pattern::{Path, Pattern, head};
 use super::stream::{ALLOW, Event};
 use crate::Dialect;
@@ -110,6 +111,11 @@ struct Octets {
 }
 
 impl Octets {
+    const ALL: Self = Self {
+        singles: u64::MAX,
+        pairs: u64::MAX,
+    };
+
     fn of(text: &[u8]) -> Self {
         let mut octets = Self::default();
         octets.add(text);
@@ -129,6 +135,13 @@ impl Octets {
     fn holds(self, other: Self) -> bool {
         (other.singles & !self.singles) | (other.pairs & !self.pairs) == 0
     }
+}
+
+/// What a path holds, found out when it is first asked; no grams where they do not pay.
+#[derive(Debug, Default)]
+struct Holds {
+    octets: Option<Octets>,
+    grams: Option<Option<Grams>>,
 }
 
 /// A rule on its way into an index: its prefix, its pattern if that is more, itself.
@@ -193,11 +206,11 @@ impl Index {
     pub(super) fn find(&self, path: &Path<'_>) -> Option<Match> {
         let longest = self.longest_prefix(path)?;
         let mut best = longest.literal;
-        let mut has = None;
+        let mut holds = Holds::default();
         let mut next = longest.wild_prefix;
         while let Some(index) = next {
             let prefix = &self.prefixes[index as usize];
-            best = self.find_wild(prefix, path, &mut has, best);
+            best = self.find_wild(prefix, path, &mut holds, best);
             next = prefix
                 .parent
                 .and_then(|parent| self.prefixes[parent as usize].wild_prefix);
@@ -210,28 +223,37 @@ impl Index {
         &self,
         prefix: &Prefix,
         path: &Path<'_>,
-        has: &mut Option<Octets>,
+        holds: &mut Holds,
         best: Option<Match>,
     ) -> Option<Match> {
         const FEW: usize = 3;
+        const MANY: usize = 64;
         let range = prefix.wilds.0 as usize..prefix.wilds.1 as usize;
         let wilds = &self.wilds[range.clone()];
-        let has = if wilds.len() <= FEW {
-            Octets {
-                singles: u64::MAX,
-                pairs: u64::MAX,
-            }
+        let octets = if wilds.len() <= FEW {
+            Octets::ALL
         } else {
-            *has.get_or_insert_with(|| Octets::of(path.octets()))
+            *holds
+                .octets
+                .get_or_insert_with(|| Octets::of(path.octets()))
+        };
+        let grams = if wilds.len() <= MANY {
+            None
+        } else {
+            holds
+                .grams
+                .get_or_insert_with(|| Grams::new(path.octets()))
+                .as_ref()
         };
         for (wild, needs) in wilds.iter().zip(&self.needs[range]) {
-            if !has.holds(*needs) {
+            if !octets.holds(*needs) {
                 continue;
             }
             if best.is_some_and(|best| !self.decides_before(wild.rule, best)) {
                 break;
             }
-            if wild.pattern.matches(path) {
+            let may_match = || grams.is_none_or(|grams| grams.may_hold(wild.pattern.parts()));
+            if wild.pattern.may_end(path) && may_match() && wild.pattern.matches(path) {
                 return Some(wild.rule);
             }
         }

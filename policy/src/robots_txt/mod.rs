@@ -5,6 +5,7 @@ mod beside;
 mod choose;
 mod compiled;
 mod found;
+mod grams;
 mod index;
 mod line;
 mod parse;

@@ -12,6 +12,11 @@ use crate::{name_tag, spelling};
 const FEW_RULES: u32 = 32;
 const FEW_WILD_RULES: u32 = 4;
 
+/// Small groups may be many and count together, so in a file with so many rules, or so many with
+/// `*`, all groups get one.
+const MANY_RULES: u32 = 4_096;
+const MANY_WILD_RULES: u32 = 128;
+
 /// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
 const NAME_BYTES: usize = 40;
 
@@ -59,6 +64,9 @@ struct Parser<'a> {
     group_agents: usize,
     group_rules: u32,
     group_wild_rules: u32,
+    /// The same of the whole file.
+    all_rules: u32,
+    all_wild_rules: u32,
 }
 
 impl<'a> Parser<'a> {
@@ -81,11 +89,16 @@ impl<'a> Parser<'a> {
             group_agents: 0,
             group_rules: 0,
             group_wild_rules: 0,
+            all_rules: 0,
+            all_wild_rules: 0,
         }
     }
 
     fn finish(mut self) -> Compiled {
         self.end_group();
+        if self.all_rules > MANY_RULES || self.all_wild_rules > MANY_WILD_RULES {
+            self.agents.iter_mut().for_each(Agent::mark_large);
+        }
         Compiled::new(self.writer.finish(), self.tags, self.agents)
     }
 
@@ -302,7 +315,7 @@ impl<'a> Parser<'a> {
 
     #[inline]
     fn push_rule(&mut self, field: Field, seen_by: u8, value: Scanned<'_>) {
-        // Rules before any user-agent line are for nobody (RFC 9309 §2.2.1).
+        // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
             return;
         }
@@ -344,6 +357,8 @@ impl<'a> Parser<'a> {
                 agent.mark_large();
             }
         }
+        self.all_rules += self.group_rules;
+        self.all_wild_rules += self.group_wild_rules;
         self.group_agents = self.agents.len();
         self.group_rules = 0;
         self.group_wild_rules = 0;

@@ -96,31 +96,33 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub(crate) fn new(value: &[u8], dialect: Dialect) -> Self {
-        let push: Rewrite = match dialect {
-            Dialect::Google => spelling::push_google,
-            Dialect::Koster1996 | Dialect::Selfhtml => spelling::push_decoded,
-            Dialect::Rfc9309 | Dialect::Strictest => spelling::push_literal,
-        };
         let wild = dialect != Dialect::Koster1996;
-        let anchored = wild && value.ends_with(b"$");
-        let body = if anchored {
-            &value[..value.len() - 1]
-        } else {
-            value
+        let (body, anchored) = match value {
+            [body @ .., b'$'] if wild => (body, true),
+            body => (body, false),
         };
+        let last = body.iter().filter(|&&byte| wild && byte == b'*').count();
         let mut literals = Vec::with_capacity(value.len());
-        let mut stars = Vec::new();
+        let mut stars = Vec::with_capacity(last);
+        let mut octets = last + usize::from(anchored);
         for (index, part) in body.split(|&byte| wild && byte == b'*').enumerate() {
             if index > 0 {
                 stars.push(u32::try_from(literals.len()).expect("shorter than a file"));
             }
+            let is_open = index < last || !anchored;
+            let (push, count): (Rewrite, Rewrite) = match dialect {
+                Dialect::Google => (spelling::push_google, spelling::push_google),
+                Dialect::Koster1996 | Dialect::Selfhtml => {
+                    (spelling::push_decoded, spelling::push_decoded)
+                }
+                _ if is_open => (spelling::push_open_literal, spelling::push_open_normalised),
+                _ => (spelling::push_literal, spelling::push_normalised),
+            };
             push(&mut literals, part);
+            octets += octets_of(part, count);
         }
-        let octets = match dialect {
-            Dialect::Rfc9309 | Dialect::Strictest => octets_of(value, spelling::push_normalised),
-            Dialect::Google => octets_of(value, spelling::push_google),
-            Dialect::Koster1996 | Dialect::Selfhtml => 0,
-        };
+        let takes_first = matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml);
+        let octets = if takes_first { 0 } else { octets };
         Self {
             literals,
             stars,
@@ -167,14 +169,23 @@ impl Pattern {
         })
     }
 
+    /// Whether the path's end is the pattern's, if it has one: told before anything is searched.
+    pub(crate) fn may_end(&self, path: &Path<'_>) -> bool {
+        let last = self.stars.last().map_or(0, |&start| start as usize);
+        !self.anchored || path.octets().ends_with(&self.literals[last..])
+    }
+
     pub(crate) fn matches(&self, path: &Path<'_>) -> bool {
-        matches(self.parts(), self.anchored, path.octets())
+        self.may_end(path) && matches(self.parts(), self.anchored, path.octets())
     }
 }
 
-fn octets_of(value: &[u8], push: Rewrite) -> usize {
-    let mut form = Vec::with_capacity(value.len());
-    push(&mut form, value);
+fn octets_of(part: &[u8], push: Rewrite) -> usize {
+    if spelling::all_plain(part) {
+        return part.len();
+    }
+    let mut form = Vec::with_capacity(part.len() + 16);
+    push(&mut form, part);
     form.len()
 }
 

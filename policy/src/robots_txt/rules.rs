@@ -13,6 +13,9 @@ impl Compiled {
     /// The rule that decides about a path.
     pub(super) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
         for token in tokens {
+            if !reader.takes_first && !self.has_tag(token) {
+                continue;
+            }
             let found = self.find_for(reader, Choice::Named(token), path);
             if found != Found::NoGroup {
                 return found;
@@ -89,7 +92,10 @@ struct Searched {
 
 fn find_in_group(stream: &[u8], reader: Reader, agent: Agent, path: &Path<'_>) -> Searched {
     let mut best = None;
-    for event in events(stream, agent.offset()) {
+    let mut events = events(stream, agent.offset());
+    loop {
+        events.skip_rules_unlike(path.head());
+        let Some(event) = events.next() else { break };
         match event.kind() {
             ALLOW | DISALLOW if event.tag & reader.sees != 0 => {
                 if !event.may_match(stream, path.head()) {

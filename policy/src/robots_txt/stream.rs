@@ -136,6 +136,24 @@ pub(crate) struct Events<'a> {
     offset: usize,
 }
 
+impl Events<'_> {
+    /// Steps over the rules ahead that are short, plain, and start otherwise than the path: most
+    /// rules of most files.
+    #[inline]
+    pub(crate) fn skip_rules_unlike(&mut self, path_head: u64) {
+        const NOT_SHORT_AND_PLAIN: u8 = 3 << FORM_SHIFT | LONG | (KIND & !(ALLOW ^ DISALLOW));
+        // The padding lets eight octets be loaded from the last event too.
+        while let Some(event) = self.stream[self.offset..].first_chunk::<{ 3 + PADDING }>() {
+            let &[tag, _, length, ref value @ ..] = event;
+            let unlike = (u64::from_le_bytes(*value) ^ path_head) & head_mask(usize::from(length));
+            if tag & NOT_SHORT_AND_PLAIN != ALLOW || unlike == 0 {
+                return;
+            }
+            self.offset += 3 + usize::from(length);
+        }
+    }
+}
+
 impl<'a> Iterator for Events<'a> {
     type Item = Event<'a>;
 

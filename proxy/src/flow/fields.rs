@@ -9,12 +9,11 @@ use pingora_error::{Error, ErrorType};
 use pingora_http::RequestHeader;
 use wayleave_policy::Target;
 
+use super::pairs::{Pair, first, is, listed_in_connection};
 use super::request::{Received, Version};
 use crate::http1::{Framing, has_content, write_fields};
 use crate::upstream::OriginHead;
 
-/// A field's name and value.
-pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 /// As [`Pair`], of a field that may be ours.
 pub(super) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
@@ -182,31 +181,6 @@ pub(super) fn asks_for_websocket(received: &Received) -> bool {
         && listed_in_connection(&fields, b"upgrade")
 }
 
-/// Whether a message went through a proxy of this name before.
-pub(super) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
-    let via = fields.iter().filter(|(field, _)| is(field, "via"));
-    via.flat_map(|(_, value)| value.split(|&byte| byte == b','))
-        .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
-        .any(|received_by| received_by.eq_ignore_ascii_case(name))
-}
-
-/// The value of the first field of this name.
-pub(super) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
-    fields
-        .iter()
-        .find(|(field, _)| is(field, name))
-        .map(|(_, value)| *value)
-}
-
-/// As [`first`], if it is text.
-pub(super) fn text<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a str> {
-    first(fields, name).and_then(|value| str::from_utf8(value).ok())
-}
-
-fn is(field: &[u8], name: &str) -> bool {
-    field.eq_ignore_ascii_case(name.as_bytes())
-}
-
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
 /// `Connection` lists.
 fn end_to_end<'a>(fields: &[Pair<'a>]) -> impl Iterator<Item = Pair<'a>> {
@@ -230,17 +204,6 @@ fn is_hop_by_hop(field: &[u8]) -> bool {
         || field.get(..6).is_some_and(|start| is(start, "proxy-"))
 }
 
-/// `Connection` may name any field but those that a message does not work without.
-fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
-    const NEVER: &[&str] = &["host", "content-length", "via", "cookie", "authorization"];
-    !NEVER.iter().any(|never| is(name, never))
-        && fields
-            .iter()
-            .filter(|(field, _)| is(field, "connection"))
-            .flat_map(|(_, value)| value.split(|&byte| byte == b','))
-            .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
-}
-
 /// HTTP/2 may split `Cookie` into many fields; HTTP/1.1 has one (RFC 9113 section 8.2.3).
 fn one_cookie_field<'a>(fields: &[Pair<'a>]) -> Option<Cow<'a, [u8]>> {
     let cookies: Vec<&[u8]> = fields
@@ -259,6 +222,7 @@ fn one_cookie_field<'a>(fields: &[Pair<'a>]) -> Option<Cow<'a, [u8]>> {
 mod tests {
     use bytes::BytesMut;
 
+    use super::super::pairs::passed_by;
     use super::*;
     use crate::http1::{RequestHead, ResponseHead};
 

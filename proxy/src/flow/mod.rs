@@ -18,6 +18,7 @@ mod fields;
 mod forward;
 mod identify;
 mod judge;
+mod pairs;
 mod passage;
 mod preview;
 mod record;

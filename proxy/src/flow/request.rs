@@ -6,7 +6,7 @@ use http::header::{CONTENT_LENGTH, HOST};
 use http::request::Parts;
 
 use super::exchange::Refusal;
-use super::fields::{self, Pair};
+use super::pairs::{self, Pair};
 use crate::http1::{Framing, HeadError, RequestHead};
 use crate::proxy_status::ErrorType;
 use crate::upstream::pairs;
@@ -54,10 +54,10 @@ impl Received {
             method: self.method(),
             target,
             scheme,
-            authority: authority.or_else(|| fields::text(&fields, "host")),
-            user_agent: fields::first(&fields, "user-agent").unwrap_or_default(),
-            credentials: fields::first(&fields, "proxy-authorization"),
-            is_loop: fields::passed_by(&fields, name),
+            authority: authority.or_else(|| pairs::text(&fields, "host")),
+            user_agent: pairs::first(&fields, "user-agent").unwrap_or_default(),
+            credentials: pairs::first(&fields, "proxy-authorization"),
+            is_loop: pairs::passed_by(&fields, name),
         }
     }
 
@@ -105,7 +105,7 @@ impl Received {
 
     /// Whether the body comes only after a 100 (RFC 9110 section 10.1.1).
     pub(super) fn expects_continue(&self) -> bool {
-        let expect = fields::first(&self.fields(), "expect").is_some();
+        let expect = pairs::first(&self.fields(), "expect").is_some();
         expect && self.version() == Version::Http11
     }
 

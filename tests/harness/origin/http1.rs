@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
-use super::wire::{Connection, HANG, Transport};
+use super::wire::{Connection, Transport};
 use super::{Body, Request, Shared};
 
 pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Result<()> {
@@ -165,7 +165,7 @@ async fn send_reply<T: Transport>(
             }
             Step::Hang => {
                 stream.flush().await?;
-                tokio::time::sleep(HANG).await;
+                std::future::pending::<()>().await;
                 return Ok(false);
             }
             Step::Reset => {

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
-use super::wire::{Connection, HANG};
+use super::wire::Connection;
 use super::{Body, Request};
 
 pub async fn serve(stream: TlsStream<TcpStream>, connection: &Connection) -> io::Result<()> {
@@ -88,7 +88,7 @@ async fn send_http2_reply(
     if reply.framing == Framing::Raw {
         // HTTP/2 has no raw answers; only how they end is kept.
         if matches!(reply.steps.last(), Some(Step::Hang)) {
-            tokio::time::sleep(HANG).await;
+            std::future::pending::<()>().await;
         }
         respond.send_reset(h2::Reason::INTERNAL_ERROR);
         return Ok(());
@@ -111,7 +111,7 @@ async fn send_http2_reply(
                 }
             }
             Step::Wait(gate) => gate.passed().await,
-            Step::Hang => tokio::time::sleep(HANG).await,
+            Step::Hang => std::future::pending::<()>().await,
             Step::Reset | Step::Close | Step::Echo => {
                 stream.send_reset(h2::Reason::INTERNAL_ERROR);
                 return Ok(());

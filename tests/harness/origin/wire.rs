@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -11,9 +10,6 @@ use tokio_rustls::server::TlsStream;
 
 use super::{Shared, http1, http2};
 use crate::harness::tls::{self, Certificate};
-
-/// How long a hanging origin keeps its socket; longer than any test lasts.
-pub const HANG: Duration = Duration::from_secs(600);
 
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
     /// Makes the coming close a reset.

@@ -1,0 +1,1 @@
+//! Holds nothing: the package is its benches.

@@ -1,0 +1,34 @@
+//! Where the texts agree, the dialects agree: on files of one group with plain rules of one kind.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use wayleave_policy::{
+    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly,
+};
+
+fuzz_target!(|input: &[u8]| {
+    let mut parts = input.split(|&byte| byte == b'\n').map(|part| {
+        let plain = |byte: &&u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
+        let text: Vec<u8> = part.iter().filter(plain).copied().collect();
+        format!("/{}", String::from_utf8(text).expect("filtered to ASCII"))
+    });
+    let path = parts.next().unwrap_or_default();
+    let mut body = "User-agent: foobot\n".to_owned();
+    for value in parts.take(200) {
+        body += &format!("Disallow: {value}\n");
+    }
+    let access = AccessResult::Successful(Arc::new(RobotsTxt::parse(body.as_bytes())));
+    let tokens = [ProductToken::new("foobot").expect("a name")];
+    let verdict = |dialect| decide(&access, dialect, &tokens, &path).verdict();
+    let expected = verdict(Dialect::Rfc9309);
+    if path != "/robots.txt" {
+        for dialect in Dialect::ALL {
+            assert_eq!(verdict(dialect), expected, "{dialect}");
+        }
+    }
+    let strict = decide_strictly(&access, Dialect::Rfc9309, &tokens, &path).verdict();
+    assert!(expected == Verdict::Allow || strict == Verdict::Disallow);
+});

@@ -1,0 +1,22 @@
+//! Any User-Agent field gives a name that can stand on a user-agent line, or none.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use wayleave_policy::{AccessResult, Dialect, ProductToken, Reason, RobotsTxt, decide};
+
+fuzz_target!(|field: &[u8]| {
+    let Some(token) = ProductToken::from_user_agent(field) else { return };
+    assert_eq!(ProductToken::new(token.as_str()).as_ref(), Ok(&token));
+    if token.as_str() == "*" {
+        return;
+    }
+    // A group under exactly this name is found by all who can spell it.
+    let body = format!("User-agent: {token}\nDisallow: /\n");
+    let access = AccessResult::Successful(Arc::new(RobotsTxt::parse(body.as_bytes())));
+    let tokens = [token];
+    let decision = decide(&access, Dialect::Rfc9309, &tokens, "/");
+    assert_eq!(decision.reason(), Reason::Rule, "{tokens:?}");
+});

@@ -1,0 +1,23 @@
+//! A target reads back as itself, and what is sent is what was given.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wayleave_policy::{Origin, Scheme, Target, path_to_judge};
+
+fuzz_target!(|text: &str| {
+    assert!(path_to_judge(text).starts_with('/'));
+    if let Ok(origin) = Origin::from_authority(Scheme::Https, text) {
+        assert_eq!(Origin::parse(&origin.to_string()).as_ref(), Ok(&origin));
+        assert!(origin.host().is_ascii());
+        assert_eq!(origin.host(), origin.host().to_ascii_lowercase());
+    }
+    let Ok(target) = Target::parse(text) else { return };
+    assert_eq!(Target::parse(&target.to_string()).as_ref(), Ok(&target));
+    let sent = target.path();
+    let given = text.split('#').next().expect("the first part");
+    assert!(given.ends_with(sent) || given.ends_with(&sent[1..]), "{sent:?} of {text:?}");
+    assert!(!sent.contains(['\r', '\n', ' ', '\0']));
+    let whole = target.to_string();
+    assert_eq!(path_to_judge(&whole), sent);
+});

@@ -1,0 +1,130 @@
+//! Real files: every verdict and every deciding line of Google's own parser, without exception.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use wayleave_policy::{
+    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, lint, path_to_judge,
+};
+
+#[derive(Deserialize)]
+struct Questions {
+    file: String,
+    agent: String,
+    queries: Vec<Query>,
+}
+
+/// URL, verdict and deciding line of Google's parser, then those of RFC 9309 where they differ.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Query {
+    Alike(String, u8, u32),
+    Apart(String, u8, u32, u8, u32),
+}
+
+impl Query {
+    fn url(&self) -> &str {
+        let (Self::Alike(url, ..) | Self::Apart(url, ..)) = self;
+        url
+    }
+
+    fn google(&self) -> (bool, u32) {
+        let (Self::Alike(_, allow, line) | Self::Apart(_, allow, line, ..)) = self;
+        (*allow == 1, *line)
+    }
+
+    fn rfc9309(&self) -> (bool, u32) {
+        let (Self::Alike(_, allow, line) | Self::Apart(_, _, _, allow, line)) = self;
+        (*allow == 1, *line)
+    }
+}
+
+fn dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+fn questions() -> Vec<Questions> {
+    let text = std::fs::read_to_string(dir().join("google_verdicts.jsonl")).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn read(file: &str) -> Vec<u8> {
+    std::fs::read(dir().join(file)).unwrap()
+}
+
+/// Judges every question in a dialect: (the question's place, allow, deciding line or 0).
+fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -> usize {
+    let mut files = HashMap::new();
+    let mut count = 0;
+    for Questions {
+        file,
+        agent,
+        queries,
+    } in questions()
+    {
+        let access = files.entry(file.clone()).or_insert_with_key(|file| {
+            AccessResult::Successful(Arc::new(RobotsTxt::parse(&read(file))))
+        });
+        let token = ProductToken::new(&agent).unwrap_or_else(|_| ProductToken::anonymous());
+        for query in &queries {
+            let tokens = [token.clone()];
+            let path = path_to_judge(query.url());
+            let decision = decide(access, dialect, &tokens, &path);
+            let allow = decision.verdict() == Verdict::Allow;
+            let place = format!("{file} {agent} {}: {decision:?}", query.url());
+            check(query, place, allow, decision.line().unwrap_or(0));
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn google_agrees_with_googles_parser_about_verdicts_and_lines() {
+    let count = answers(Dialect::Google, |query, place, allow, line| {
+        assert_eq!((allow, line), query.google(), "{place}");
+    });
+    assert!(count > 5_000, "only {count} questions were read");
+}
+
+#[test]
+fn rfc9309_agrees_with_the_plain_model() {
+    // The model decodes `%7%44` to `%7D`, an escape that nobody wrote.
+    let only_the_model = ["%7%44", "%%", "%2%30"];
+    answers(Dialect::Rfc9309, |query, place, allow, line| {
+        if !only_the_model.iter().any(|text| query.url().contains(text)) {
+            assert_eq!((allow, line), query.rfc9309(), "{place}");
+        }
+    });
+}
+
+#[test]
+fn compiled_files_stay_small() {
+    let mut sizes: Vec<usize> = std::fs::read_dir(dir().join("files"))
+        .unwrap()
+        .map(|file| RobotsTxt::parse(&std::fs::read(file.unwrap().path()).unwrap()).heap_bytes())
+        .collect();
+    sizes.sort_unstable();
+    assert!(
+        sizes[sizes.len() / 2] <= 350,
+        "median {}",
+        sizes[sizes.len() / 2]
+    );
+    let mean = sizes.iter().sum::<usize>() / sizes.len();
+    assert!(mean <= 2_048, "mean {mean}");
+}
+
+#[test]
+fn lint_has_an_answer_for_every_file() {
+    for file in std::fs::read_dir(dir().join("files")).unwrap() {
+        let body = std::fs::read(file.unwrap().path()).unwrap();
+        let lines = body.split(|&byte| byte == b'\n' || byte == b'\r').count();
+        for finding in lint(&body) {
+            assert!((1..=lines).contains(&(finding.line as usize)), "{finding}");
+        }
+    }
+}

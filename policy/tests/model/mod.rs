@@ -1,0 +1,429 @@
+//! A plain model of the dialects: written to be read beside the texts, not to be fast.
+//!
+//! It takes nothing from the engine but the names of the dialects, so that the two can be compared
+//! on files that nobody wrote.
+
+use wayleave_policy::Dialect;
+
+/// What the model says: whether the path is allowed, and the line that decides, if any.
+pub type Verdict = (bool, Option<u32>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    UserAgent,
+    Allow,
+    Disallow,
+    Other,
+}
+
+struct Rule {
+    line: u32,
+    allow: bool,
+    value: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Group {
+    agents: Vec<Vec<u8>>,
+    rules: Vec<Rule>,
+}
+
+/// Judges a path for a crawler's names in order of preference.
+pub fn judge(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {
+    if path == "/robots.txt" && dialect != Dialect::Google {
+        return (true, None);
+    }
+    let groups = groups(body, dialect);
+    let Some(chosen) = choose(&groups, dialect, names) else {
+        return (true, None);
+    };
+    let rules = chosen.into_iter().flat_map(|group| &group.rules);
+    let path = path_form(path, dialect);
+    match dialect {
+        Dialect::Koster1996 | Dialect::Selfhtml => {
+            let mut matching = rules.filter(|rule| !rule.value.is_empty());
+            let first = matching.find(|rule| length(rule, dialect, &path).is_some());
+            first.map_or((true, None), |rule| (rule.allow, Some(rule.line)))
+        }
+        _ => most_specific(rules, dialect, &path),
+    }
+}
+
+fn most_specific<'a>(
+    rules: impl Iterator<Item = &'a Rule>,
+    dialect: Dialect,
+    path: &[u8],
+) -> Verdict {
+    let mut best: Option<(usize, &Rule)> = None;
+    for rule in rules {
+        if rule.value.is_empty() && dialect != Dialect::Google {
+            continue;
+        }
+        let Some(length) = length(rule, dialect, path) else {
+            continue;
+        };
+        let beats = best.is_none_or(|(longest, other)| {
+            length > longest || length == longest && rule.allow && !other.allow
+        });
+        if beats {
+            best = Some((length, rule));
+        }
+    }
+    best.map_or((true, None), |(length, rule)| {
+        (rule.allow || length == 0, Some(rule.line))
+    })
+}
+
+fn groups(body: &[u8], dialect: Dialect) -> Vec<Group> {
+    let records = matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml);
+    let mut groups: Vec<Group> = Vec::new();
+    let mut open = false;
+    for (index, line) in split_lines(body, dialect).into_iter().enumerate() {
+        if records && line.iter().all(|&byte| is_space(byte)) {
+            open = false;
+        }
+        let Some((field, value)) = statement(&line, dialect) else {
+            continue;
+        };
+        if field == Field::UserAgent {
+            if !open || !groups.last().unwrap().rules.is_empty() {
+                groups.push(Group::default());
+                open = true;
+            }
+            groups.last_mut().unwrap().agents.push(value);
+        } else if field != Field::Other && open {
+            let (line, allow) = (index as u32 + 1, field == Field::Allow);
+            groups
+                .last_mut()
+                .unwrap()
+                .rules
+                .push(Rule { line, allow, value });
+        }
+    }
+    groups
+}
+
+fn split_lines(body: &[u8], dialect: Dialect) -> Vec<Vec<u8>> {
+    let bom = [0xEF, 0xBB, 0xBF];
+    let same = body
+        .iter()
+        .zip(bom)
+        .take_while(|(byte, bom)| *byte == bom)
+        .count();
+    let body = if same == 3 || dialect == Dialect::Google {
+        &body[same..]
+    } else {
+        body
+    };
+    let mut lines = vec![Vec::new()];
+    for (at, &byte) in body.iter().enumerate() {
+        match byte {
+            b'\n' if at > 0 && body[at - 1] == b'\r' => {}
+            b'\n' | b'\r' => lines.push(Vec::new()),
+            _ => lines.last_mut().unwrap().push(byte),
+        }
+    }
+    // Nothing after the last line end is no line.
+    if lines.last().unwrap().is_empty() {
+        lines.pop();
+    }
+    lines
+}
+
+fn statement(line: &[u8], dialect: Dialect) -> Option<(Field, Vec<u8>)> {
+    let google = dialect == Dialect::Google;
+    let mut line = line.to_vec();
+    if google {
+        line.truncate(16_663);
+        line = line.split(|&byte| byte == 0).next().unwrap().to_vec();
+    }
+    let line = trim(line.split(|&byte| byte == b'#').next().unwrap());
+    let (name, value) = match line.iter().position(|&byte| byte == b':') {
+        Some(colon) => (trim(&line[..colon]), trim(&line[colon + 1..])),
+        None => {
+            let gap = |byte: &u8| *byte == b' ' || *byte == b'\t';
+            let words: Vec<&[u8]> = line.split(gap).filter(|word| !word.is_empty()).collect();
+            match words[..] {
+                [name, value] if google => (trim(name), trim(value)),
+                _ => return None,
+            }
+        }
+    };
+    let name = name.to_ascii_lowercase();
+    if name.is_empty() {
+        return None;
+    }
+    let is = |known: &[&str]| {
+        known.iter().any(|known| match google {
+            true => name.starts_with(known.as_bytes()),
+            false => name == known.as_bytes() && *known == known_exactly(known),
+        })
+    };
+    let field = if is(&["user-agent", "useragent", "user agent"]) {
+        Field::UserAgent
+    } else if is(&["allow"]) {
+        Field::Allow
+    } else if is(&[
+        "disallow",
+        "dissallow",
+        "dissalow",
+        "disalow",
+        "diasllow",
+        "disallaw",
+    ]) {
+        Field::Disallow
+    } else {
+        Field::Other
+    };
+    Some((field, value.to_vec()))
+}
+
+/// The spelling itself if it is the standard's, else something else.
+fn known_exactly(name: &str) -> &str {
+    match name {
+        "user-agent" | "allow" | "disallow" => name,
+        _ => "",
+    }
+}
+
+fn choose<'a>(groups: &'a [Group], dialect: Dialect, names: &[&str]) -> Option<Vec<&'a Group>> {
+    let everyone = |value: &[u8]| {
+        value == b"*"
+            || dialect == Dialect::Google
+                && value.len() > 1
+                && value[0] == b'*'
+                && is_space(value[1])
+    };
+    for name in names {
+        let ranks: Vec<Option<usize>> = groups
+            .iter()
+            .map(|group| {
+                let named = group.agents.iter().filter(|value| !everyone(value));
+                named.filter_map(|value| rank(value, name, dialect)).max()
+            })
+            .collect();
+        if let Some(best) = ranks.iter().flatten().max() {
+            let is_best = |rank: &Option<usize>| *rank == Some(*best);
+            let chosen = groups.iter().zip(&ranks).filter(|(_, rank)| is_best(rank));
+            return Some(merge(chosen.map(|(group, _)| group).collect(), dialect));
+        }
+    }
+    let all = groups
+        .iter()
+        .filter(|group| group.agents.iter().any(|value| everyone(value)));
+    let all: Vec<&Group> = all.collect();
+    (!all.is_empty()).then(|| merge(all, dialect))
+}
+
+/// The drafts before RFC 9309 obey one record only.
+fn merge(mut groups: Vec<&Group>, dialect: Dialect) -> Vec<&Group> {
+    if matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml) {
+        groups.truncate(1);
+    }
+    groups
+}
+
+fn rank(value: &[u8], name: &str, dialect: Dialect) -> Option<usize> {
+    let value = value.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase().into_bytes();
+    let before_slash = |text: &[u8]| {
+        text.split(|&byte| byte == b'/')
+            .next()
+            .unwrap()
+            .trim_ascii_end()
+            .to_vec()
+    };
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'-';
+    if dialect != Dialect::Google && (name.is_empty() || name == b"*") {
+        return None;
+    }
+    match dialect {
+        Dialect::Google => {
+            let kept: Vec<u8> = value.into_iter().take_while(|&byte| letter(byte)).collect();
+            (kept == name).then_some(1)
+        }
+        Dialect::Koster1996 => {
+            let name = before_slash(&name);
+            let holds = !name.is_empty() && value.windows(name.len()).any(|part| part == name);
+            holds.then_some(1)
+        }
+        Dialect::Selfhtml => {
+            let value = before_slash(&value);
+            (!value.is_empty() && name.starts_with(&value)).then_some(value.len())
+        }
+        _ => {
+            let rest = value.strip_prefix(name.as_slice())?;
+            let ends = rest
+                .first()
+                .is_none_or(|&byte| !letter(byte) && !byte.is_ascii_digit());
+            ends.then_some(1)
+        }
+    }
+}
+
+/// A rule's length in its dialect if it matches.
+fn length(rule: &Rule, dialect: Dialect, path: &[u8]) -> Option<usize> {
+    let value = &rule.value;
+    if matches(value, dialect, path) {
+        return Some(form_length(value, dialect));
+    }
+    let slash = value.iter().rposition(|&byte| byte == b'/')?;
+    let names_index = value[slash..].starts_with(b"/index.htm");
+    if dialect == Dialect::Google && rule.allow && names_index {
+        let directory = [&value[..=slash], b"$"].concat();
+        return matches(&directory, dialect, path).then(|| form_length(&directory, dialect));
+    }
+    None
+}
+
+fn form_length(value: &[u8], dialect: Dialect) -> usize {
+    if dialect == Dialect::Google {
+        return google_form(value).len();
+    }
+    let anchored = value.ends_with(b"$");
+    let body = value.strip_suffix(b"$").unwrap_or(value);
+    let parts: Vec<&[u8]> = body.split(|&byte| byte == b'*').collect();
+    let open = |index: usize| index + 1 < parts.len() || !anchored;
+    let forms = parts
+        .iter()
+        .enumerate()
+        .map(|(at, part)| normal_form(part, false, open(at)).len());
+    forms.sum::<usize>() + parts.len() - 1 + usize::from(anchored)
+}
+
+fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
+    if dialect == Dialect::Koster1996 {
+        return path.starts_with(&decoded(value));
+    }
+    let (body, anchored) = match value.split_last() {
+        Some((b'$', body)) => (body, true),
+        _ => (value, false),
+    };
+    let last = body.iter().filter(|&&byte| byte == b'*').count();
+    let parts: Vec<Vec<u8>> = body
+        .split(|&byte| byte == b'*')
+        .enumerate()
+        .map(|(index, part)| match dialect {
+            Dialect::Google => google_form(part),
+            Dialect::Selfhtml => decoded(part),
+            _ => normal_form(part, true, index < last || !anchored),
+        })
+        .collect();
+    // The places in the path where the parts so far can end.
+    let mut ends = vec![false; path.len() + 1];
+    ends[0] = true;
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            let first = ends.iter().position(|&end| end).unwrap();
+            ends[first..].fill(true);
+        }
+        let mut next = vec![false; path.len() + 1];
+        for (start, _) in ends.iter().enumerate().filter(|(_, end)| **end) {
+            if path[start..].starts_with(part) {
+                next[start + part.len()] = true;
+            }
+        }
+        if !next.contains(&true) {
+            return false;
+        }
+        ends = next;
+    }
+    !anchored || ends[path.len()]
+}
+
+fn path_form(path: &str, dialect: Dialect) -> Vec<u8> {
+    match dialect {
+        Dialect::Google => path.as_bytes().to_vec(),
+        Dialect::Koster1996 => decoded(path.split('?').next().unwrap().as_bytes()),
+        Dialect::Selfhtml => decoded(path.as_bytes()),
+        _ => normal_form(path.as_bytes(), true, false),
+    }
+}
+
+/// The octets of a text: value, and whether it was escaped.
+fn octets(text: &[u8]) -> Vec<(u8, bool)> {
+    let mut octets = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let digits = text
+            .get(at + 1..at + 3)
+            .and_then(|two| std::str::from_utf8(two).ok());
+        let digits = digits.filter(|two| two.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match digits.filter(|_| text[at] == b'%') {
+            Some(digits) => {
+                octets.push((u8::from_str_radix(digits, 16).unwrap(), true));
+                at += 3;
+            }
+            None => {
+                octets.push((text[at], false));
+                at += 1;
+            }
+        }
+    }
+    octets
+}
+
+fn escape(byte: u8) -> Vec<u8> {
+    format!("%{byte:02X}").into_bytes()
+}
+
+fn google_form(text: &[u8]) -> Vec<u8> {
+    let form = |(byte, escaped): (u8, bool)| {
+        if escaped || byte >= 0x80 {
+            escape(byte)
+        } else {
+            vec![byte]
+        }
+    };
+    octets(text).into_iter().flat_map(form).collect()
+}
+
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let form = |(byte, escaped)| {
+        if escaped && byte == b'/' {
+            b"%2F".to_vec()
+        } else {
+            vec![byte]
+        }
+    };
+    octets(text).into_iter().flat_map(form).collect()
+}
+
+/// RFC 9309 §2.2.2; with `literal` also `*` and `$` escaped, as in paths and between stars. If the
+/// text is open, more may follow it, so an escape begun at its end stays as it is.
+fn normal_form(text: &[u8], literal: bool, open: bool) -> Vec<u8> {
+    let octets = octets(text);
+    let mut form: Vec<u8> = Vec::new();
+    for (index, &(byte, escaped)) in octets.iter().enumerate() {
+        let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        let reserved = b":/?#[]@!$&'()*+,;=".contains(&byte) && !escaped;
+        let special = literal && b"*$".contains(&byte);
+        let begun = open
+            && (byte, escaped) == (b'%', false)
+            && match &octets[index + 1..] {
+                [] => true,
+                [(digit, false)] => digit.is_ascii_hexdigit(),
+                _ => false,
+            };
+        if unreserved || reserved && !special || begun {
+            form.push(byte);
+        } else {
+            form.extend(escape(byte));
+        }
+    }
+    form
+}
+
+fn trim(mut text: &[u8]) -> &[u8] {
+    while text.first().is_some_and(|&byte| is_space(byte)) {
+        text = &text[1..];
+    }
+    while text.last().is_some_and(|&byte| is_space(byte)) {
+        text = &text[..text.len() - 1];
+    }
+    text
+}
+
+fn is_space(byte: u8) -> bool {
+    byte == b' ' || (9..=13).contains(&byte)
+}

@@ -1,0 +1,41 @@
+//! Fields as names and values, whichever HTTP version brought them.
+
+/// A field's name and value.
+pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// The value of the first field of this name.
+pub(super) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
+    fields
+        .iter()
+        .find(|(field, _)| is(field, name))
+        .map(|(_, value)| *value)
+}
+
+/// As [`first`], if it is text.
+pub(super) fn text<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a str> {
+    first(fields, name).and_then(|value| str::from_utf8(value).ok())
+}
+
+/// Whether this is the field's name.
+pub(super) fn is(field: &[u8], name: &str) -> bool {
+    field.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Whether a message went through a proxy of this name before.
+pub(super) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
+    let via = fields.iter().filter(|(field, _)| is(field, "via"));
+    via.flat_map(|(_, value)| value.split(|&byte| byte == b','))
+        .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
+        .any(|received_by| received_by.eq_ignore_ascii_case(name))
+}
+
+/// Whether `Connection` lists a field. It may name any but those that a message does not work without.
+pub(super) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
+    const NEVER: &[&str] = &["host", "content-length", "via", "cookie", "authorization"];
+    !NEVER.iter().any(|never| is(name, never))
+        && fields
+            .iter()
+            .filter(|(field, _)| is(field, "connection"))
+            .flat_map(|(_, value)| value.split(|&byte| byte == b','))
+            .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
+}
