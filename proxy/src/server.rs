@@ -50,7 +50,7 @@ pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
-    let _writing = logging::start(config.log.format);
+    let (log, _writing) = logging::start(config.log.format);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
@@ -60,6 +60,7 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let own = own_addresses(&listeners, &admin_listener)?;
     let decisions = Arc::new(Decisions::start(
         journal(&config.log),
+        log,
         Arc::clone(&metrics),
     )?);
     let (flow, mut refresh) = build(config, &metrics, &decisions, Arc::clone(&authority), own)?;
