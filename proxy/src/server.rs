@@ -134,8 +134,8 @@ fn build(
     })
     .context("reading the system's DNS configuration")?;
     let egress = Arc::new(egress);
+    let clock = Clock::start();
     let tls = tls_config(&config.upstream)?;
-    let (robots, refresh) = start_robots(config, &egress, &tls, metrics)?;
     let upstream = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
         response_timeout: config.upstream.response_timeout,
@@ -144,10 +144,13 @@ fn build(
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
-    let upstream = Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics)));
+    let upstream = Upstream::new(upstream, Arc::clone(&egress), &tls, Arc::clone(metrics));
+    let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
+    let fetch = fetch.handing_over(upstream.idle());
+    let (robots, refresh) = start_robots(config, fetch, clock, metrics)?;
     let now = robots.clock().now();
     let flow = Flow {
-        settings: ArcSwap::from_pointee(reload::settings(config, 1, upstream, now)),
+        settings: ArcSwap::from_pointee(reload::settings(config, 1, Arc::new(upstream), now)),
         robots,
         politeness: Politeness::default(),
         interceptor: Interceptor::new(authority)?,
@@ -340,11 +343,10 @@ fn fetch_options(robots: &config::Robots) -> FetchOptions {
 
 fn start_robots(
     config: &Config,
-    egress: &Arc<Egress>,
-    tls: &ClientConfig,
+    fetch: HttpFetch,
+    clock: Clock,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
-    let clock = Clock::start();
     let robots = &config.robots;
     let store = Store::open(
         &config.state.dir,
@@ -363,7 +365,6 @@ fn start_robots(
         memory: robots.memory,
         ..robots::Options::default()
     };
-    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch_options(robots), clock);
     let metrics = Arc::clone(metrics);
     Ok(Robots::start(fetch, store, &options, clock, metrics))
 }
