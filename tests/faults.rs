@@ -10,14 +10,16 @@ fn make_known(proxy: &Wayleave, url: &str) {
     assert_eq!(proxy.get(url).status, 200, "{url}");
 }
 
+/// A robots.txt that ends its connection: the request that follows has to open one.
+fn parting_robots() -> Reply {
+    Reply::text("User-agent: *\nDisallow: /private\n").framing(Framing::UntilClose)
+}
+
 #[test]
 fn a_refused_connection_is_named() {
     let origin = Origin::start();
-    // The page's connection must be a new one: nothing but robots.txt was fetched before, and that by another client.
     let proxy = Wayleave::start(&origin);
-    origin
-        .site("shop.test")
-        .robots("User-agent: *\nDisallow: /private\n");
+    origin.site("shop.test").robots_reply(parting_robots());
     assert_eq!(proxy.get("http://shop.test/private").status, 403);
     origin.stop_listening();
     let problem = proxy
@@ -37,9 +39,7 @@ fn names_that_stop_resolving_are_named() {
     let port = origin.http.port();
     for host in ["gone.example", "broken.example", "silent.example"] {
         names.say(host, Answer::Addresses(vec![[127, 0, 0, 1].into()]));
-        origin
-            .site(host)
-            .robots("User-agent: *\nDisallow: /private\n");
+        origin.site(host).robots_reply(parting_robots());
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
@@ -81,9 +81,7 @@ fn bad_tls_is_named() {
     ];
     for (certificate, error) in faults {
         let host = format!("{certificate:?}.test").to_ascii_lowercase();
-        origin
-            .site(&host)
-            .robots("User-agent: *\nDisallow: /private\n");
+        origin.site(&host).robots_reply(parting_robots());
         assert_eq!(
             proxy.get(&format!("https://{host}/private")).status,
             403,

@@ -6,17 +6,21 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
+use wayleave_policy::Origin;
 
 use crate::stream::Stream;
 
 /// Keeps at most so many connections, and each at most so long.
 pub(crate) struct Idle {
+    /// Keyed by chance: nobody can make two origins share a place.
+    hasher: RandomState,
     limit: usize,
     timeout: Duration,
     kept: Mutex<Kept>,
@@ -41,10 +45,17 @@ impl Idle {
     /// Keeps up to `limit` connections for up to `timeout`.
     pub(crate) fn new(limit: usize, timeout: Duration) -> Self {
         Self {
+            hasher: RandomState::new(),
             limit,
             timeout,
             kept: Mutex::default(),
         }
+    }
+
+    /// What connections to `origin` are kept by. Those that could have spoken HTTP/2 are kept apart:
+    /// who prefers it shall not be content with less for long.
+    pub(crate) fn key(&self, origin: &Origin, prefers_http2: bool) -> u64 {
+        self.hasher.hash_one((origin, prefers_http2))
     }
 
     /// Keeps a connection for whoever asks for `key` next; the oldest of all makes room.
@@ -103,6 +114,25 @@ impl Idle {
         // Nothing that may panic leaves the maps half changed.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How long a connection that its origin closed may lie unnoticed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A pool that is swept as long as it lives.
+pub(crate) fn swept(limit: usize, timeout: Duration) -> Arc<Idle> {
+    let idle = Arc::new(Idle::new(limit, timeout));
+    let swept = Arc::downgrade(&idle);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+            match swept.upgrade() {
+                Some(idle) => idle.sweep(),
+                None => return,
+            }
+        }
+    });
+    idle
 }
 
 impl Kept {

@@ -50,7 +50,7 @@ pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
-    let _writing = logging::start(config.log.format);
+    let (log, _writing) = logging::start(config.log.format);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
@@ -60,6 +60,7 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let own = own_addresses(&listeners, &admin_listener)?;
     let decisions = Arc::new(Decisions::start(
         journal(&config.log),
+        log,
         Arc::clone(&metrics),
     )?);
     let (flow, mut refresh) = build(config, &metrics, &decisions, Arc::clone(&authority), own)?;
@@ -133,8 +134,8 @@ fn build(
     })
     .context("reading the system's DNS configuration")?;
     let egress = Arc::new(egress);
+    let clock = Clock::start();
     let tls = tls_config(&config.upstream)?;
-    let (robots, refresh) = start_robots(config, &egress, &tls, metrics)?;
     let upstream = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
         response_timeout: config.upstream.response_timeout,
@@ -143,10 +144,13 @@ fn build(
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
-    let upstream = Arc::new(Upstream::new(upstream, egress, &tls, Arc::clone(metrics)));
+    let upstream = Upstream::new(upstream, Arc::clone(&egress), &tls, Arc::clone(metrics));
+    let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
+    let fetch = fetch.handing_over(upstream.idle());
+    let (robots, refresh) = start_robots(config, fetch, clock, metrics)?;
     let now = robots.clock().now();
     let flow = Flow {
-        settings: ArcSwap::from_pointee(reload::settings(config, 1, upstream, now)),
+        settings: ArcSwap::from_pointee(reload::settings(config, 1, Arc::new(upstream), now)),
         robots,
         politeness: Politeness::default(),
         interceptor: Interceptor::new(authority)?,
@@ -339,11 +343,10 @@ fn fetch_options(robots: &config::Robots) -> FetchOptions {
 
 fn start_robots(
     config: &Config,
-    egress: &Arc<Egress>,
-    tls: &ClientConfig,
+    fetch: HttpFetch,
+    clock: Clock,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
-    let clock = Clock::start();
     let robots = &config.robots;
     let store = Store::open(
         &config.state.dir,
@@ -362,7 +365,6 @@ fn start_robots(
         memory: robots.memory,
         ..robots::Options::default()
     };
-    let fetch = HttpFetch::new(Arc::clone(egress), tls, fetch_options(robots), clock);
     let metrics = Arc::clone(metrics);
     Ok(Robots::start(fetch, store, &options, clock, metrics))
 }

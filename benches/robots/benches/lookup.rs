@@ -26,7 +26,7 @@ fn origins() -> usize {
 }
 
 /// A handle that knows the origins with these numbers, and what each cost.
-async fn filled(what: &str, dir: &std::path::Path, numbers: impl Iterator<Item = usize>) -> Robots {
+async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usize) -> Robots {
     let clock = Clock::start();
     let metrics = Arc::new(Metrics::new().expect("no two metrics have one name"));
     let store = Store::open(dir, StoreOptions::default(), clock, metrics.clone());
@@ -37,24 +37,27 @@ async fn filled(what: &str, dir: &std::path::Path, numbers: impl Iterator<Item =
     };
     let fetch = ScriptedFetch::default();
     let (robots, _) = Robots::start(fetch, store, &options, clock, metrics);
+    // The second half of the origins finds everything in place that the first half needed room for in passing.
+    let half = origins() / 2;
+    learn(&robots, (0..half).map(&number)).await;
     let before = resident_bytes();
-    futures_util::stream::iter(numbers)
-        .for_each_concurrent(256, |n| {
-            let robots = &robots;
-            async move {
-                robots.find(&origin(n)).await.expect("answered at once");
-            }
-        })
-        .await;
-    robots.store().flush().await;
-    let held = resident_bytes().saturating_sub(before);
+    learn(&robots, (half..origins()).map(&number)).await;
     println!(
-        "{} origins {what}: {} bytes each held by the process, the store's cache included; {} counted",
+        "{} origins {what}: the process grew by {} bytes for each of the second half; {} counted",
         origins(),
-        held / origins(),
+        resident_bytes().saturating_sub(before) / half.max(1),
         robots.memory_bytes() / origins(),
     );
     robots
+}
+
+async fn learn(robots: &Robots, numbers: impl Iterator<Item = usize>) {
+    futures_util::stream::iter(numbers)
+        .for_each_concurrent(256, |n| async move {
+            robots.find(&origin(n)).await.expect("answered at once");
+        })
+        .await;
+    robots.store().flush().await;
 }
 
 /// Swaps about a thousand snapshots a second until told to stop.
@@ -132,9 +135,9 @@ fn lookup(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let dir = tempfile::tempdir().expect("a directory");
     let bare = tempfile::tempdir().expect("a directory");
-    let without_rules = (0..origins()).map(|n| 20 * n + 16);
+    let without_rules = |n| 20 * n + 16;
     drop(runtime.block_on(filled("without rules", bare.path(), without_rules)));
-    let robots = runtime.block_on(filled("with rules", dir.path(), 0..origins()));
+    let robots = runtime.block_on(filled("with rules", dir.path(), |n| n));
     let tokens = [ProductToken::new("ExampleBot").expect("a token")];
     let mut random = SmallRng::seed_from_u64(1);
     let zipf = Zipf::new(origins() as f64, 1.0).expect("more than one origin");

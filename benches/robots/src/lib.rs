@@ -9,6 +9,10 @@ use wayleave_policy::lifecycle::{
     Body, Ending, FetchErrorKind, FetchOutcome, FetchRequest, Fields, Response,
 };
 
+// As in the program itself.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The `n`th origin, in the order of the store's keys.
 ///
 /// # Panics

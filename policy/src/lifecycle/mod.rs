@@ -50,7 +50,7 @@ pub use snapshot::{Snapshot, State, Use};
 pub struct Cache {
     lifetimes: Lifetimes,
     under_way: HashSet<Origin>,
-    /// By whole seconds since the epoch. An origin may stand here more than once; what its snapshot says counts.
+    /// By whole seconds since the epoch; each origin that is known stands here once.
     due: BTreeMap<u64, Vec<Origin>>,
 }
 
@@ -110,6 +110,9 @@ impl Cache {
         if let (Some(known), Some(_)) = (known, &entry.failing) {
             snapshot = snapshot.with_newer_answer_of(known);
         }
+        if let Some(known) = known {
+            self.evict(origin, known);
+        }
         self.schedule(origin, &snapshot);
         (entry, snapshot)
     }
@@ -121,6 +124,21 @@ impl Cache {
         snapshot
     }
 
+    /// Of `origin` no more is known than an entry that is kept elsewhere; `known` was gone by so far.
+    pub fn evict(&mut self, origin: &Origin, known: &Snapshot) {
+        let refresh_at = known.refresh_at(origin, &self.lifetimes);
+        let last_use = known.last_use(&self.lifetimes);
+        for at in refresh_at.into_iter().chain([last_use]) {
+            let second = whole_second(at);
+            if let Some(origins) = self.due.get_mut(&second) {
+                origins.retain(|other| other != origin);
+                if origins.is_empty() {
+                    self.due.remove(&second);
+                }
+            }
+        }
+    }
+
     fn schedule(&mut self, origin: &Origin, snapshot: &Snapshot) {
         let last_use = snapshot.last_use(&self.lifetimes);
         let refresh_at = snapshot.refresh_at(origin, &self.lifetimes);
@@ -128,10 +146,7 @@ impl Cache {
     }
 
     fn remind(&mut self, origin: &Origin, at: SystemTime) {
-        let since_epoch = at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let second = since_epoch.as_secs() + u64::from(since_epoch.subsec_nanos() > 0);
+        let second = whole_second(at);
         self.due.entry(second).or_default().push(origin.clone());
     }
 
@@ -179,6 +194,12 @@ impl Cache {
         }
     }
 
+    /// How many reminders there are: one for each origin that is known.
+    #[must_use]
+    pub fn reminders(&self) -> usize {
+        self.due.values().map(Vec::len).sum()
+    }
+
     /// When to ask [`due`](Self::due) again.
     #[must_use]
     pub fn next_due(&self) -> Option<SystemTime> {
@@ -191,4 +212,12 @@ impl Cache {
     pub fn is_under_way(&self, origin: &Origin) -> bool {
         self.under_way.contains(origin)
     }
+}
+
+/// Never before `at`.
+fn whole_second(at: SystemTime) -> u64 {
+    let since_epoch = at
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    since_epoch.as_secs() + u64::from(since_epoch.subsec_nanos() > 0)
 }

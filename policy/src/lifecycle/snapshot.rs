@@ -21,8 +21,10 @@ pub struct Snapshot {
 struct Answer {
     access: AccessResult,
     fetched_at: Moment,
-    fresh_until: Moment,
-    usable_until: Moment,
+    /// In milliseconds: a day at most.
+    fresh_for: u32,
+    /// In seconds.
+    usable_for: u32,
 }
 
 /// That it could not be reached, in every attempt since the answer.
@@ -41,14 +43,23 @@ struct Failure {
 impl Answer {
     fn new(facts: &Facts, access: AccessResult, lifetimes: &Lifetimes) -> Self {
         let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
-        let fetched_at = Moment::from(facts.fetched_at);
-        let fresh_until = fetched_at.after(fresh_for);
+        let usable_for = fresh_for.max(lifetimes.max_stale);
         Self {
             access,
-            fetched_at,
-            fresh_until,
-            usable_until: fetched_at.after(fresh_for.max(lifetimes.max_stale)),
+            fetched_at: facts.fetched_at.into(),
+            fresh_for: u32::try_from(fresh_for.as_millis()).unwrap_or(u32::MAX),
+            usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
         }
+    }
+
+    fn fresh_until(&self) -> Moment {
+        self.fetched_at
+            .after(Duration::from_millis(self.fresh_for.into()))
+    }
+
+    fn usable_until(&self) -> Moment {
+        self.fetched_at
+            .after(Duration::from_secs(self.usable_for.into()))
     }
 }
 
@@ -65,7 +76,7 @@ impl Failure {
         let asked = asked.and_then(|at| at.duration_since(last_at).ok());
         let first_at = Moment::from(failing.since);
         let without_answer_since =
-            answer.map_or(first_at, |answer| answer.usable_until.max(first_at));
+            answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
         Self {
             first_at,
             last_at: last_at.into(),
@@ -195,7 +206,7 @@ impl Snapshot {
         let (Some(answer), None) = (&self.answer, &self.failure) else {
             return None;
         };
-        let lifetime = answer.fetched_at.until(answer.fresh_until);
+        let lifetime = answer.fetched_at.until(answer.fresh_until());
         let after = lifetimes.refresh_after(origin, lifetime);
         Some(answer.fetched_at.after(after).into())
     }
@@ -209,7 +220,7 @@ impl Snapshot {
     pub fn access(&self, now: SystemTime) -> &AccessResult {
         let now = Moment::from(now);
         match (&self.answer, &self.failure) {
-            (Some(answer), _) if now < answer.usable_until => &answer.access,
+            (Some(answer), _) if now < answer.usable_until() => &answer.access,
             (_, Some(failure)) if now >= failure.given_up_at => &AccessResult::LongUnreachable,
             _ => &AccessResult::Unreachable,
         }
@@ -233,7 +244,7 @@ impl Snapshot {
             return Use::AtOnce;
         }
         match &self.answer {
-            Some(answer) if now < answer.usable_until => Use::AtOnceAndRefetch,
+            Some(answer) if now < answer.usable_until() => Use::AtOnceAndRefetch,
             _ => Use::AfterRefetch,
         }
     }
@@ -242,7 +253,7 @@ impl Snapshot {
         let now = Moment::from(now);
         self.answer.as_ref().is_some_and(|answer| {
             // An answer from the future is one from before the clock was set back: of unknown age.
-            answer.fetched_at <= now && now < answer.fresh_until
+            answer.fetched_at <= now && now < answer.fresh_until()
         })
     }
 
@@ -268,7 +279,7 @@ impl Snapshot {
     /// From when on the snapshot is not worth keeping. One that has given up on an origin goes on to say so for as long
     /// again: for a crawler that comes once a month, the wait must not start over each time.
     pub(super) fn last_use(&self, lifetimes: &Lifetimes) -> SystemTime {
-        let usable_until = self.answer.as_ref().map(|answer| answer.usable_until);
+        let usable_until = self.answer.as_ref().map(Answer::usable_until);
         let failure = self.failure.as_ref();
         let given_up_until = failure.map(|failure| failure.given_up_at.after(lifetimes.max_stale));
         let last = usable_until.max(given_up_until);
@@ -298,7 +309,9 @@ impl Snapshot {
     /// Until when the last answer is fresh.
     #[must_use]
     pub fn fresh_until(&self) -> Option<SystemTime> {
-        self.answer.as_ref().map(|answer| answer.fresh_until.into())
+        self.answer
+            .as_ref()
+            .map(|answer| answer.fresh_until().into())
     }
 
     /// Until when the last answer decides if the origin stays unreachable.
@@ -306,7 +319,7 @@ impl Snapshot {
     pub fn usable_until(&self) -> Option<SystemTime> {
         self.answer
             .as_ref()
-            .map(|answer| answer.usable_until.into())
+            .map(|answer| answer.usable_until().into())
     }
 
     /// When the origin was first found unreachable, if it has been in every attempt since.

@@ -625,6 +625,30 @@ fn due_times_come_in_order_and_only_once() {
 }
 
 #[test]
+fn an_origin_has_one_reminder_however_often_it_is_fetched() {
+    let mut cache = World::default();
+    let host = origin();
+    let outcomes = [
+        status(200),
+        timeout(),
+        timeout(),
+        status(404),
+        timeout(),
+        status(200),
+    ];
+    for (hours, outcome) in (0..).zip(outcomes) {
+        cache.cache.start(&host);
+        cache.fetched(&host, outcome, at(hours * HOUR));
+        assert_eq!(cache.cache.reminders(), 1, "after {hours} hours");
+    }
+    cache.due(at(2 * DAY), false);
+    assert_eq!(cache.cache.reminders(), 1, "of its last use");
+    let known = cache.snapshot(&host).expect("known");
+    cache.cache.evict(&host, &known);
+    assert_eq!(cache.cache.reminders(), 0);
+}
+
+#[test]
 fn a_reminder_of_an_older_answer_is_passed_over() {
     let mut cache = World::default();
     let host = origin();

@@ -4,6 +4,7 @@
 //!  mod ─┬─ recent     the last ones, in memory
 //!       ├─ top        which hosts, crawlers or rules they are about
 //!       ├─ writer     a thread that writes log events and lines
+//!       │    ├─ event     as log events
 //!       │    └─ journal   the log's files: rotated by size and age
 //!       └─ decision   one of them
 //!            └─ instant   how its times are written
@@ -13,6 +14,7 @@
 //! of the log and counted; an exchange never waits for it.
 
 mod decision;
+mod event;
 mod instant;
 mod journal;
 mod recent;
@@ -30,6 +32,7 @@ pub(crate) use self::journal::JournalOptions;
 use self::recent::Recent;
 pub(crate) use self::top::{By, Ranked};
 use self::writer::Writer;
+use crate::logging::Log;
 use crate::metrics::Metrics;
 
 /// Decisions that a reader of the stream may lag behind until it misses some.
@@ -73,13 +76,14 @@ impl Decisions {
     /// Returns an error if the log's file cannot be opened or the thread cannot be started.
     pub(crate) fn start(
         journal: Option<JournalOptions>,
+        log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             recent: Recent::new(),
             watchers: broadcast::Sender::new(WATCHED),
             log: journal.as_ref().map(|journal| journal.path.clone()),
-            writer: Writer::start(journal, metrics)?,
+            writer: Writer::start(journal, log, metrics)?,
         })
     }
 

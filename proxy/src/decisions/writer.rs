@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::decision::Decision;
+use super::event;
 use super::journal::{Journal, JournalOptions};
+use crate::logging::Log;
 use crate::metrics::Metrics;
 
 /// Decisions that wait to be written. Some seconds at full speed; beyond that they are left out and counted.
@@ -32,6 +34,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         journal: Option<JournalOptions>,
+        log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         let journal = journal.map(Journal::open).transpose()?;
@@ -41,6 +44,7 @@ impl Writer {
         let desk = Desk {
             received,
             journal,
+            log,
             closing: Arc::clone(&closing),
             is_idle: Arc::clone(&is_idle),
             metrics: Arc::clone(&metrics),
@@ -91,6 +95,7 @@ impl fmt::Debug for Writer {
 struct Desk {
     received: Receiver<Arc<Decision>>,
     journal: Option<Journal>,
+    log: Log,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
@@ -128,7 +133,7 @@ impl Desk {
         let mut next = first.or_else(|| self.received.try_recv().ok());
         while let Some(decision) = next {
             had_work = true;
-            announce(&decision);
+            event::announce(&self.log, &decision);
             if let Some(journal) = &mut self.journal {
                 journal.push(&decision);
                 unwritten += 1;
@@ -165,28 +170,4 @@ impl Desk {
             }
         }
     }
-}
-
-/// One event for each decision.
-fn announce(decision: &Decision) {
-    let finding = decision.finding.as_ref();
-    tracing::info!(
-        target: "wayleave::decision",
-        decision_id = %decision.id,
-        outcome = &*decision.outcome,
-        reason = &*decision.reason,
-        status = decision.status,
-        would_be = decision.would_be,
-        crawler = &*decision.crawler,
-        identity = &*decision.identity,
-        token = decision.tokens.first(),
-        client = %decision.client,
-        method = decision.method,
-        url = decision.url,
-        dialect = finding.map(|finding| &*finding.dialect),
-        line = finding.and_then(|finding| finding.line),
-        rule = finding.and_then(|finding| finding.rule.as_deref()),
-        details = decision.details,
-        took_us = decision.took_us,
-    );
 }

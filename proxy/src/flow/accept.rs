@@ -192,7 +192,9 @@ impl Serving {
         let options = &settings.options;
         if ahead.is_empty() {
             ahead.reserve(FIRST_READ);
-            match timeout(options.idle_timeout, stream.read_buf(ahead)).await {
+            // Nearly every request waits here: pingora's timers are shared, tokio's take a lock each.
+            let reading = stream.read_buf(ahead);
+            match pingora_timeout::timeout(options.idle_timeout, reading).await {
                 Ok(Ok(read)) if read > 0 => {}
                 _ => return Err(None),
             }

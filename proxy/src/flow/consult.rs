@@ -86,20 +86,14 @@ fn refusal(
         return unreached(target, snapshot, now);
     }
     let explanation = decision.explain();
+    let robots_url = target.origin().robots_txt_uri();
     let details = match (&explanation.rule, explanation.line) {
-        (Some(rule), Some(line)) => format!(
-            "{rule} (line {line} of {})",
-            target.origin().robots_txt_uri()
-        ),
-        _ => format!(
-            "{}: {}",
-            target.origin().robots_txt_uri(),
-            explanation.reason
-        ),
+        (Some(rule), Some(line)) => format!("{rule} (line {line} of {robots_url})"),
+        _ => format!("{robots_url}: {}", explanation.reason),
     };
     Refusal {
         is_policy: true,
-        robots_url: Some(target.origin().robots_txt_uri().into()),
+        robots_url: Some(robots_url.into()),
         explanation: Some(Box::new(explanation)),
         ..Refusal::new(
             403,

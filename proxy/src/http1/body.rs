@@ -6,8 +6,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Read from a stream at a time.
-const READ_BYTES: usize = 32 * 1024;
+/// Read from a stream at a time: with the 8 KiB that come with a head, a body of 64 KiB in two reads.
+const READ_BYTES: usize = 60 * 1024;
 /// A chunk's size line, extensions included, is at most this long.
 const MAX_SIZE_LINE: usize = 1024;
 /// A trailer section is at most this long.

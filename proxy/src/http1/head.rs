@@ -16,8 +16,9 @@ use super::fields::{Fields, place};
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The most fields that a head may have.
 const MAX_FIELDS: usize = 100;
-/// Read from a stream at a time.
-const READ_BYTES: usize = 4096;
+/// Read from a stream at a time. What comes behind a response's head in it leaves together with that
+/// head, in one write, as long as both are small enough to be gathered.
+const READ_BYTES: usize = 8 * 1024;
 
 /// Why there is no head.
 #[derive(Debug)]

@@ -55,7 +55,7 @@ impl Coding {
 ///
 /// If the body breaks off or cannot be decoded before the limit is reached.
 pub(super) async fn read(
-    incoming: Incoming,
+    incoming: &mut Incoming,
     coding: Coding,
     limit: usize,
 ) -> Result<Body, FetchError> {

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Url;
+use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{
     Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, Hop, Response, Validators,
 };
@@ -17,6 +18,7 @@ use super::body::{self, Coding};
 use super::fields;
 use crate::clock::Clock;
 use crate::egress::Egress;
+use crate::idle::Idle;
 
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
@@ -53,10 +55,14 @@ impl Default for FetchOptions {
     }
 }
 
-/// Fetches over HTTP/1.1 and HTTP/2, each time on a connection of its own: an origin is asked once a day.
+/// Fetches over HTTP/1.1, or HTTP/2 where nothing else is spoken, each time on a connection of its own: an origin is
+/// asked once a day. The request that waits for the answer can have the connection then.
 pub struct HttpFetch {
     pub(super) egress: Arc<Egress>,
+    /// Speaks HTTP/1.1, as all origins do but a few.
     pub(super) tls: TlsConnector,
+    pub(super) tls_http2: TlsConnector,
+    pub(super) idle: Option<Arc<Idle>>,
     pub(super) options: FetchOptions,
     clock: Clock,
     brotli: Semaphore,
@@ -84,31 +90,48 @@ impl HttpFetch {
         options: FetchOptions,
         clock: Clock,
     ) -> Self {
-        let mut tls = tls.clone();
-        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let speaking = |protocol: &[u8]| {
+            let mut tls = tls.clone();
+            tls.alpn_protocols = vec![protocol.to_vec()];
+            TlsConnector::from(Arc::new(tls))
+        };
         Self {
             egress,
-            tls: TlsConnector::from(Arc::new(tls)),
+            tls: speaking(b"http/1.1"),
+            tls_http2: speaking(b"h2"),
+            idle: None,
             options,
             clock,
             brotli: Semaphore::new(MAX_BROTLI),
         }
     }
 
+    /// The same, but its connections to origins go to `idle` when they are done.
+    pub(crate) fn handing_over(mut self, idle: Arc<Idle>) -> Self {
+        self.idle = Some(idle);
+        self
+    }
+
     async fn follow(
         &self,
+        origin: &Origin,
         way: &mut Way,
         validators: Option<&Validators>,
     ) -> Result<Ending, FetchError> {
         loop {
             let url = Url::parse(&way.uri).map_err(|error| bad_redirect(error.to_string()))?;
             let validators = validators.filter(|validators| validators.uri == way.uri);
-            let exchange = self
+            let mut exchange = self
                 .ask(&url, validators, !way.redirects.is_empty())
                 .await?;
             let status = exchange.response.status();
             if !is_redirect(status) {
-                return self.finish(exchange.response, validators.is_some()).await;
+                let is_conditional = validators.is_some();
+                let ending = self.finish(&mut exchange.response, is_conditional).await?;
+                if way.redirects.is_empty() {
+                    self.hand_over(origin, exchange).await;
+                }
+                return Ok(ending);
             }
             if way.redirects.len() >= self.options.max_redirects {
                 return Ok(Ending::RedirectLost(status.as_u16()));
@@ -123,25 +146,25 @@ impl HttpFetch {
     /// Reads what counts of a response that is no redirect to follow.
     async fn finish(
         &self,
-        response: http::Response<hyper::body::Incoming>,
+        response: &mut http::Response<hyper::body::Incoming>,
         is_conditional: bool,
     ) -> Result<Ending, FetchError> {
-        let (head, incoming) = response.into_parts();
-        let fields = fields::read(&head.headers, self.clock.now());
-        if head.status == StatusCode::NOT_MODIFIED && is_conditional {
+        let status = response.status();
+        let fields = fields::read(response.headers(), self.clock.now());
+        if status == StatusCode::NOT_MODIFIED && is_conditional {
             return Ok(Ending::NotModified(fields));
         }
         // The bodies of other answers say nothing to a crawler.
         let mut body = wayleave_policy::lifecycle::Body::default();
-        if head.status.is_success() {
-            let coding = Coding::of(&head.headers)?;
+        if status.is_success() {
+            let coding = Coding::of(response.headers())?;
             let _permit = match coding {
                 Coding::Brotli => self.brotli.acquire().await.ok(),
                 _ => None,
             };
-            body = body::read(incoming, coding, self.options.max_size).await?;
+            body = body::read(response.body_mut(), coding, self.options.max_size).await?;
         }
-        let status = head.status.as_u16();
+        let status = status.as_u16();
         Ok(Ending::Response(Response {
             status,
             fields,
@@ -156,7 +179,7 @@ impl Fetch for HttpFetch {
             redirects: Vec::new(),
             uri: request.origin.robots_txt_uri(),
         };
-        let follow = self.follow(&mut way, request.validators.as_ref());
+        let follow = self.follow(&request.origin, &mut way, request.validators.as_ref());
         let ending = match timeout(self.options.timeout, follow).await {
             Ok(ending) => ending.unwrap_or_else(Ending::Failed),
             Err(_) => Ending::Failed(FetchError {

@@ -1,35 +1,66 @@
 //! One request of a fetch: dial, agree on TLS, ask, and read the response's head.
 
 use std::fmt::Display;
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, Version, header};
 use http_body_util::Empty;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Url;
+use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
 
 use super::fetch::HttpFetch;
 use crate::egress::{Egress, EgressError};
+use crate::stream::{Stream, Transport};
 
 /// The head of a response; interim responses and field sections beyond it end the fetch.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// What an HTTP/2 server may send ahead of our reading.
 const WINDOW_BYTES: u32 = 256 * 1024;
 
+/// How long a connection whose response was read may take to come free.
+const HANDING_OVER: Duration = Duration::from_millis(50);
+
 /// A response whose body is still to be read.
 pub(super) struct Exchange {
     pub(super) response: Response<Incoming>,
-    /// Moves the connection's bytes; dropped, it closes the connection.
-    _connection: JoinSet<()>,
+    /// Moves the connection's bytes; dropped, it closes the connection. What it ends with could serve
+    /// another request.
+    connection: JoinSet<Option<Stream>>,
+}
+
+impl Exchange {
+    /// The connection, if the response was read to its end and another request may follow. Only a
+    /// told length shows that for sure.
+    pub(super) async fn into_connection(mut self) -> Option<Stream> {
+        let options = self.response.headers().get_all(header::CONNECTION);
+        let closes = options
+            .iter()
+            .flat_map(|options| options.as_bytes().split(|&byte| byte == b','))
+            .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
+        let is_http1 = self.response.version() == Version::HTTP_11;
+        let may_follow = is_http1 && !closes && self.response.body().is_end_stream();
+        if !may_follow {
+            return None;
+        }
+        let ended = timeout(HANDING_OVER, self.connection.join_next()).await;
+        ended.ok()??.ok()?
+    }
 }
 
 impl HttpFetch {
@@ -44,11 +75,27 @@ impl HttpFetch {
         if url.scheme() == "http" {
             return http1(stream, self.request(url, validators, Version::HTTP_11)?).await;
         }
-        let stream = self.agree_on_tls(url, stream).await?;
+        let stream = match self.agree_on_tls(&self.tls, url, stream).await {
+            Err(error) if speaks_no_http1(&error) => {
+                let stream = self.dial(url, is_redirected).await?;
+                self.agree_on_tls(&self.tls_http2, url, stream).await
+            }
+            agreed => agreed,
+        };
+        let stream = stream.map_err(|error| failure(FetchErrorKind::Tls, &error))?;
         let (_, session) = stream.get_ref();
         match session.alpn_protocol() {
             Some(b"h2") => http2(stream, self.request(url, validators, Version::HTTP_2)?).await,
             _ => http1(stream, self.request(url, validators, Version::HTTP_11)?).await,
+        }
+    }
+
+    /// Leaves the connection to the requests that wait for this robots.txt, or come soon.
+    pub(super) async fn hand_over(&self, origin: &Origin, exchange: Exchange) {
+        if let Some(idle) = &self.idle
+            && let Some(connection) = exchange.into_connection().await
+        {
+            idle.keep(idle.key(origin, false), connection);
         }
     }
 
@@ -68,17 +115,17 @@ impl HttpFetch {
 
     async fn agree_on_tls(
         &self,
+        tls: &TlsConnector,
         url: &Url,
         stream: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, FetchError> {
+    ) -> io::Result<TlsStream<TcpStream>> {
         let host = host(url);
         let name = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
             Some(v6) => v6.parse::<IpAddr>().map(ServerName::from).ok(),
             None => ServerName::try_from(host.to_owned()).ok(),
         };
-        let name = name.ok_or_else(|| failure(FetchErrorKind::Tls, "no name for a certificate"))?;
-        let agreed = self.tls.connect(name, stream).await;
-        agreed.map_err(|error| failure(FetchErrorKind::Tls, &error))
+        let name = name.ok_or_else(|| io::Error::other("no name for a certificate"))?;
+        tls.connect(name, stream).await
     }
 
     fn request(
@@ -98,9 +145,7 @@ impl HttpFetch {
         });
         let mut request = match version {
             Version::HTTP_2 => request,
-            _ => request
-                .header(header::HOST, &authority)
-                .header(header::CONNECTION, "close"),
+            _ => request.header(header::HOST, &authority),
         }
         .header(header::USER_AGENT, &self.options.user_agent)
         .header(header::ACCEPT, "text/plain, */*;q=0.5")
@@ -117,6 +162,15 @@ impl HttpFetch {
     }
 }
 
+/// Whether a server refused TLS because it speaks none of the protocols offered.
+fn speaks_no_http1(error: &io::Error) -> bool {
+    let tls = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let alert = AlertDescription::NoApplicationProtocol;
+    tls == Some(&rustls::Error::AlertReceived(alert))
+}
+
 /// A URL's host as egress takes it.
 fn host(url: &Url) -> &str {
     let host = url.host_str().unwrap_or_default();
@@ -125,7 +179,7 @@ fn host(url: &Url) -> &str {
 
 async fn http1<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError>
 where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + AsRawFd + Send + Sync + Unpin + 'static,
 {
     let mut builder = http1::Builder::new();
     builder
@@ -136,7 +190,12 @@ where
     let mut connecting = JoinSet::new();
     connecting.spawn(async move {
         // What goes wrong on the connection is told to whoever reads the response.
-        let _ = connection.await;
+        let parts = connection.without_shutdown().await.ok()?;
+        let stream = parts.io.into_inner();
+        let descriptor = stream.as_raw_fd();
+        let stream: Stream = Box::new(Transport::new(stream, descriptor).ungathered());
+        // Bytes behind a response are nobody's answer.
+        parts.read_buf.is_empty().then_some(stream)
     });
     let response = sender
         .send_request(request)
@@ -144,7 +203,7 @@ where
         .map_err(|error| http_failure(&error))?;
     Ok(Exchange {
         response,
-        _connection: connecting,
+        connection: connecting,
     })
 }
 
@@ -163,6 +222,7 @@ where
     connecting.spawn(async move {
         // As above.
         let _ = connection.await;
+        None
     });
     let response = sender
         .send_request(request)
@@ -170,7 +230,7 @@ where
         .map_err(|error| http_failure(&error))?;
     Ok(Exchange {
         response,
-        _connection: connecting,
+        connection: connecting,
     })
 }
 

@@ -9,6 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 
 use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::Snapshot;
 
 use super::published::{Published, Resized};
 
@@ -54,14 +55,18 @@ impl Memory {
         }
     }
 
-    /// Withdraws what is least worth keeping until the rest fits.
-    pub(super) fn shrink(&mut self, published: &Published) {
+    /// Withdraws what is least worth keeping until the rest fits, and tells of each.
+    pub(super) fn shrink(
+        &mut self,
+        published: &Published,
+        mut withdrawn: impl FnMut(&Origin, &Snapshot),
+    ) {
         while published.bytes() > self.limit_bytes {
             let small_limit = self.limit_bytes / 100 * SMALL_PERCENT;
             let is_any = if self.small_bytes > small_limit || self.main.is_empty() {
-                self.shrink_small(published)
+                self.shrink_small(published, &mut withdrawn)
             } else {
-                self.shrink_main(published)
+                self.shrink_main(published, &mut withdrawn)
             };
             if !is_any {
                 return;
@@ -70,7 +75,11 @@ impl Memory {
     }
 
     /// Lets the oldest of the small queue go, or move up; whether there was one.
-    fn shrink_small(&mut self, published: &Published) -> bool {
+    fn shrink_small(
+        &mut self,
+        published: &Published,
+        withdrawn: &mut impl FnMut(&Origin, &Snapshot),
+    ) -> bool {
         let Some(origin) = self.small.pop_front() else {
             self.small_bytes = 0;
             return !self.main.is_empty();
@@ -83,20 +92,28 @@ impl Memory {
             published.set_uses(&origin, 0);
             self.main.push_back(origin);
         } else {
-            published.withdraw(&origin);
+            if let Some(snapshot) = published.withdraw(&origin) {
+                withdrawn(&origin, &snapshot);
+            }
             self.haunt(&origin);
         }
         true
     }
 
     /// Lets the oldest of the main queue go, or go round again; whether there was one.
-    fn shrink_main(&mut self, published: &Published) -> bool {
+    fn shrink_main(
+        &mut self,
+        published: &Published,
+        withdrawn: &mut impl FnMut(&Origin, &Snapshot),
+    ) -> bool {
         let Some(origin) = self.main.pop_front() else {
             return false;
         };
         match published.worth(&origin) {
             Some((_, 0)) => {
-                published.withdraw(&origin);
+                if let Some(snapshot) = published.withdraw(&origin) {
+                    withdrawn(&origin, &snapshot);
+                }
             }
             Some((_, uses)) => {
                 published.set_uses(&origin, uses - 1);
@@ -131,7 +148,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::SystemTime;
 
-    use wayleave_policy::lifecycle::{Cache, Entry, FetchErrorKind, FetchOutcome, Snapshot};
+    use wayleave_policy::lifecycle::{Cache, Entry, FetchErrorKind, FetchOutcome};
 
     use super::*;
 
@@ -172,7 +189,7 @@ mod tests {
             if !is_there {
                 let resized = self.published.publish(&origin, &snapshot(&origin));
                 self.memory.note(&origin, resized);
-                self.memory.shrink(&self.published);
+                self.memory.shrink(&self.published, |_, _| {});
             }
             is_there
         }

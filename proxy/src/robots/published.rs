@@ -104,12 +104,12 @@ impl Published {
         Resized { from, to }
     }
 
-    /// Takes an origin off the map; what it cost, if it was there.
-    pub(super) fn withdraw(&self, origin: &Origin) -> Option<u32> {
+    /// Takes an origin off the map; what was known of it, if it was there.
+    pub(super) fn withdraw(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
         let slots = self.slots.pin();
-        let bytes = slots.remove(origin)?.bytes.load(Ordering::Relaxed);
-        self.resize(bytes, 0);
-        Some(bytes)
+        let slot = slots.remove(origin)?;
+        self.resize(slot.bytes.load(Ordering::Relaxed), 0);
+        Some(slot.snapshot.load_full())
     }
 
     fn resize(&self, from: u32, to: u32) {

@@ -1,11 +1,11 @@
 //! The one task that owns the cache: it hears who wants what, recalls it from the store or starts fetches, applies what
 //! they bring, publishes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use wayleave_policy::Origin;
@@ -23,8 +23,10 @@ use crate::metrics::{Lookup, Metrics};
 
 /// A day without anything due is still woken from, to look again.
 const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many entries are read from the store at a time: as many as disks like to be asked for.
-const RECALLS: usize = 32;
+/// How many reads of the store are under way at a time, and how many entries each brings: few threads, so that what they
+/// free can be used again.
+const RECALLS: usize = 4;
+const RECALLED: usize = 64;
 
 /// What the handle asks of the task.
 pub(super) enum Event {
@@ -65,8 +67,8 @@ pub(super) struct Refresh<F> {
     fetch: Arc<F>,
     around: Surroundings,
     events: mpsc::Receiver<Event>,
-    recalls: Arc<Semaphore>,
-    recalling: JoinSet<(Origin, Option<Entry>)>,
+    to_recall: VecDeque<Origin>,
+    recalling: JoinSet<Vec<(Origin, Option<Entry>)>>,
     fetching: JoinSet<(FetchOutcome, Duration)>,
     jobs: HashMap<Id, Job>,
     waiting: HashMap<Origin, Vec<oneshot::Sender<Arc<Snapshot>>>>,
@@ -88,7 +90,7 @@ impl<F: Fetch> Refresh<F> {
             fetch: Arc::new(fetch),
             around,
             events,
-            recalls: Arc::new(Semaphore::new(RECALLS)),
+            to_recall: VecDeque::new(),
             recalling: JoinSet::new(),
             fetching: JoinSet::new(),
             jobs: HashMap::new(),
@@ -114,14 +116,15 @@ impl<F: Fetch> Refresh<F> {
                     None => return,
                 },
                 Some(recalled) = self.recalling.join_next() => {
-                    // Reading the store breaks only with the store's own code; the origin then waits in vain.
-                    if let Ok((origin, entry)) = recalled {
+                    // A read that fails or panics is the store's to report; it brings nothing.
+                    for (origin, entry) in recalled.into_iter().flatten() {
                         self.recalled(origin, entry);
                     }
                 }
                 Some(ended) = self.fetching.join_next_with_id() => self.fetched(ended),
                 () = tokio::time::sleep(pause.min(LONGEST_SLEEP)) => self.wake(),
             }
+            self.start_recalls();
             self.start_fetches();
         }
     }
@@ -149,7 +152,11 @@ impl<F: Fetch> Refresh<F> {
             Event::Forget(origin, reply) => {
                 self.around.store.forget(&origin);
                 // Whoever asked may have gone, here and below.
-                let _ = reply.send(self.around.published.withdraw(&origin).is_some());
+                let withdrawn = self.around.published.withdraw(&origin);
+                if let Some(known) = &withdrawn {
+                    self.cache.evict(&origin, known);
+                }
+                let _ = reply.send(withdrawn.is_some());
             }
             Event::IsFetching(origin, reply) => {
                 let _ = reply.send(self.cache.is_under_way(&origin));
@@ -181,13 +188,17 @@ impl<F: Fetch> Refresh<F> {
 
     /// Reads what the store keeps of an origin, for a fetch to go on from, or to go by.
     fn recall(&mut self, origin: Origin) {
-        let (store, recalls) = (self.around.store.clone(), self.recalls.clone());
-        self.recalling.spawn(async move {
-            // The semaphore is never closed.
-            let _permit = recalls.acquire_owned().await.ok();
-            let entry = store.load(&origin).await;
-            (origin, entry)
-        });
+        self.to_recall.push_back(origin);
+    }
+
+    fn start_recalls(&mut self) {
+        while self.recalling.len() < RECALLS && !self.to_recall.is_empty() {
+            let some = self.to_recall.len().min(RECALLED);
+            let origins = self.to_recall.drain(..some).collect();
+            let store = self.around.store.clone();
+            self.recalling
+                .spawn(async move { store.load_all(origins).await });
+        }
     }
 
     fn recalled(&mut self, origin: Origin, entry: Option<Entry>) {
@@ -268,7 +279,11 @@ impl<F: Fetch> Refresh<F> {
         let resized = self.around.published.publish(origin, snapshot);
         self.around.metrics.snapshot_swap();
         self.memory.note(origin, resized);
-        self.memory.shrink(&self.around.published);
+        let cache = &mut self.cache;
+        self.memory
+            .shrink(&self.around.published, |origin, snapshot| {
+                cache.evict(origin, snapshot);
+            });
     }
 
     fn answer(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {

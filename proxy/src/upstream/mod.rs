@@ -8,7 +8,6 @@
 mod session;
 
 use std::fmt;
-use std::hash::BuildHasher;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -33,7 +32,7 @@ pub(crate) use self::session::{
 };
 use crate::egress::{Egress, EgressError};
 use crate::fault::{Fault, describe};
-use crate::idle::Idle;
+use crate::idle::{self, Idle};
 use crate::metrics::{Metrics, OpenConnection};
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
@@ -43,9 +42,6 @@ const STREAMS_PER_CONNECTION: usize = 100;
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
-
-/// How long a connection that its origin closed may lie unnoticed.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What upstream needs to know; part of `[upstream]`.
 #[derive(Clone, Debug)]
@@ -105,7 +101,6 @@ pub(crate) struct Upstream {
     http2: TlsConnector,
     idle: Arc<Idle>,
     pool: v2::Connector,
-    hasher: std::hash::RandomState,
     metrics: Arc<Metrics>,
 }
 
@@ -125,13 +120,17 @@ impl Upstream {
         Self {
             http1: speaking(&[b"http/1.1"]),
             http2: speaking(&[b"h2", b"http/1.1"]),
-            idle: kept_in_order(options.idle_connections),
+            idle: idle::swept(options.idle_connections, IDLE_TIMEOUT),
             pool: v2::Connector::new(Some(ConnectorOptions::new(options.idle_connections))),
             options,
             egress,
-            hasher: std::hash::RandomState::new(),
             metrics,
         }
+    }
+
+    /// Where connections that others opened, by the same rules, serve requests, too.
+    pub(crate) fn idle(&self) -> Arc<Idle> {
+        Arc::clone(&self.idle)
     }
 
     pub(crate) fn egress(&self) -> &Egress {
@@ -217,9 +216,8 @@ impl Upstream {
         }
     }
 
-    /// The hasher is keyed by chance: nobody can make two origins share a pool.
     fn key(&self, origin: &Origin, preference: Preference) -> PoolKey {
-        PoolKey(self.hasher.hash_one((origin, preference)))
+        PoolKey(self.idle.key(origin, preference == Preference::Http2))
     }
 
     async fn open(
@@ -287,22 +285,6 @@ impl fmt::Debug for Upstream {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-/// A pool that is swept as long as it lives.
-fn kept_in_order(limit: usize) -> Arc<Idle> {
-    let idle = Arc::new(Idle::new(limit, IDLE_TIMEOUT));
-    let swept = Arc::downgrade(&idle);
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP_INTERVAL).await;
-            match swept.upgrade() {
-                Some(idle) => idle.sweep(),
-                None => return,
-            }
-        }
-    });
-    idle
 }
 
 fn transport(tcp: TcpStream) -> Stream {

@@ -103,16 +103,30 @@ impl Store {
 
     /// What is kept of the origin; nothing if the store fails.
     pub async fn load(&self, origin: &Origin) -> Option<Entry> {
-        if let Some(change) = self.writer.unwritten(origin) {
-            return match change {
-                Change::Save(entry) => Some((*entry).clone()),
-                Change::Forget => None,
-            };
+        let loaded = self.load_all(vec![origin.clone()]).await;
+        loaded.into_iter().next().and_then(|(_, entry)| entry)
+    }
+
+    /// The same for many origins, in the order given.
+    pub async fn load_all(&self, origins: Vec<Origin>) -> Vec<(Origin, Option<Entry>)> {
+        let unwritten: Vec<_> = origins
+            .iter()
+            .map(|origin| self.writer.unwritten(origin))
+            .collect();
+        let mut written = Vec::new();
+        if unwritten.iter().any(Option::is_none) {
+            let asked = origins.clone();
+            let read = self.read(move |database| tables::entries(database, &asked));
+            written = read.await.unwrap_or_default();
         }
-        let asked = origin.clone();
-        self.read(move |database| tables::entry(database, &asked))
-            .await
-            .flatten()
+        written.resize_with(origins.len(), || None);
+        let loaded = unwritten.into_iter().zip(written);
+        let loaded = loaded.map(|(unwritten, written)| match unwritten {
+            Some(Change::Save(entry)) => Some((*entry).clone()),
+            Some(Change::Forget) => None,
+            None => written,
+        });
+        origins.into_iter().zip(loaded).collect()
     }
 
     /// Everything the origin is known to have said, oldest first.

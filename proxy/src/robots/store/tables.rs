@@ -265,20 +265,25 @@ fn of(key: &str) -> RangeInclusive<(&str, u64)> {
     (key, 0)..=(key, u64::MAX)
 }
 
-/// What is kept of an origin.
-pub(super) fn entry(database: &Database, origin: &Origin) -> Result<Option<Entry>, Failure> {
+/// What is kept of origins, in their order.
+pub(super) fn entries(
+    database: &Database,
+    origins: &[Origin],
+) -> Result<Vec<Option<Entry>>, Failure> {
     let read = database.begin_read()?;
-    let key = origin.to_string();
     let entries = read.open_table(ENTRIES)?;
-    let Some(encoded) = entries.get(key.as_str())? else {
-        return Ok(None);
+    let entry = |origin: &Origin| -> Result<Option<Entry>, Failure> {
+        let Some(encoded) = entries.get(origin.to_string().as_str())? else {
+            return Ok(None);
+        };
+        let record: EntryRecord = postcard::from_bytes(encoded.value())?;
+        let bytes = match record.body() {
+            Some(body) => Some(body_bytes(&read, &body.digest)?.ok_or("a body is missing")?),
+            None => None,
+        };
+        Ok(Some(record.entry(origin, bytes)))
     };
-    let record: EntryRecord = postcard::from_bytes(encoded.value())?;
-    let bytes = match record.body() {
-        Some(body) => Some(body_bytes(&read, &body.digest)?.ok_or("a body is missing")?),
-        None => None,
-    };
-    Ok(Some(record.entry(origin, bytes)))
+    origins.iter().map(entry).collect()
 }
 
 /// Everything the origin is known to have said, oldest first, with when each began.

@@ -149,8 +149,9 @@ impl Writer {
         if let Some(before) = state.waiting.insert(origin.clone(), change) {
             state.waiting_bytes -= before.bytes();
         }
-        state.bound_waiting();
+        let lost = state.bound_waiting();
         drop(state);
+        self.count_lost(lost);
         self.changed.send_replace(());
     }
 
@@ -205,7 +206,19 @@ impl Writer {
             }
         }
         state.writing = Arc::default();
-        state.bound_waiting();
+        let lost = state.bound_waiting();
+        drop(state);
+        self.count_lost(lost);
+    }
+
+    /// What is lost is at hand for as long as memory keeps it, and fetched again after that.
+    fn count_lost(&self, lost: usize) {
+        for _ in 0..lost {
+            self.metrics.store_error("write");
+        }
+        if lost > 0 {
+            tracing::warn!(lost, "the store is behind: entries are not kept");
+        }
     }
 
     fn keep(&self) -> Keep {
@@ -307,15 +320,19 @@ fn damage(error: &DatabaseError) -> Option<String> {
 }
 
 impl State {
-    fn bound_waiting(&mut self) {
+    /// Lets go of what is too much to wait; how many changes that were.
+    fn bound_waiting(&mut self) -> usize {
+        let mut lost = 0;
         while self.waiting_bytes > MAX_WAITING_BYTES {
             let Some(origin) = self.waiting.keys().next().cloned() else {
-                return;
+                break;
             };
-            if let Some(lost) = self.waiting.remove(&origin) {
-                self.waiting_bytes -= lost.bytes();
+            if let Some(change) = self.waiting.remove(&origin) {
+                self.waiting_bytes -= change.bytes();
+                lost += 1;
             }
         }
+        lost
     }
 }
 

@@ -2,6 +2,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wayleave_policy::lifecycle::{
     Ending, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, Validators,
 };
@@ -10,6 +11,7 @@ use wayleave_policy::{AccessResult, Origin};
 use super::super::*;
 use super::server::{Answer, Server, response};
 use crate::egress::{self, Egress, Override};
+use crate::idle::Idle;
 
 pub(super) const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
 
@@ -512,14 +514,19 @@ async fn a_server_without_tls_is_no_https_origin() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_where_it_is_agreed_on() {
+async fn http2_is_spoken_where_nothing_else_is() {
     let (mut config, roots) = identity("shop.test");
     config.alpn_protocols = vec![b"h2".to_vec()];
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
         let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let (refused, _) = listener.accept().await.unwrap();
+        assert!(
+            acceptor.accept(refused).await.is_err(),
+            "HTTP/1.1 comes first"
+        );
+        let (stream, _) = listener.accept().await.unwrap();
         let stream = acceptor.accept(stream).await.unwrap();
         let service = hyper::service::service_fn(
             |request: http::Request<hyper::body::Incoming>| async move {
@@ -552,6 +559,55 @@ async fn http2_is_spoken_where_it_is_agreed_on() {
     let outcome = fetcher.fetch(FetchRequest { origin, validators }).await;
     assert_eq!(body(&outcome), RULES, "{outcome:?}");
     served.await.unwrap();
+}
+
+/// Whether a connection is left for the next request after the server answered like this.
+async fn is_handed_over(answer: &'static [u8]) -> bool {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 64]).await.unwrap();
+        stream.write_all(answer).await.unwrap();
+        stream
+    });
+    let egress = Egress::new(egress::Options {
+        allow_private: vec!["127.0.0.1/32".parse().unwrap()],
+        overrides: vec![Override::parse("shop.test", &address.to_string()).unwrap()],
+        ..egress::Options::default()
+    });
+    let idle = Arc::new(Idle::new(10, Duration::from_secs(55)));
+    let tls = distrust();
+    let options = FetchOptions::default();
+    let fetcher = HttpFetch::new(Arc::new(egress.unwrap()), &tls, options, Clock::start());
+    let fetcher = fetcher.handing_over(Arc::clone(&idle));
+    let origin = Origin::parse("http://shop.test").unwrap();
+    let key = idle.key(&origin, false);
+    let validators = None;
+    let outcome = fetcher.fetch(FetchRequest { origin, validators }).await;
+    assert!(outcome.error().is_none(), "{outcome:?}");
+    let _open = served.await.unwrap();
+    idle.take(key).is_some()
+}
+
+#[tokio::test]
+async fn a_connection_whose_answer_was_read_whole_is_handed_over() {
+    assert!(is_handed_over(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n#abc").await);
+    assert!(is_handed_over(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n").await);
+}
+
+#[tokio::test]
+async fn a_connection_with_bytes_left_or_about_to_close_is_not() {
+    for answer in [
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\n#abc"[..],
+        b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\n#abc",
+        b"HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\ngone",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n#abcHTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n#abc\r\n0\r\n\r\n",
+    ] {
+        let shown = String::from_utf8_lossy(answer);
+        assert!(!is_handed_over(answer).await, "{shown}");
+    }
 }
 
 #[tokio::test]
