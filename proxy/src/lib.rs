@@ -33,6 +33,7 @@ pub mod clock;
 pub mod config;
 pub mod crawlers;
 mod decisions;
+mod digest;
 pub mod egress;
 mod fault;
 mod flow;

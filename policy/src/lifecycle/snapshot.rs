@@ -1,5 +1,6 @@
 //! `Snapshot`: what is known of one origin at one moment, never to change.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Failing};
@@ -20,6 +21,8 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 struct Answer {
     access: AccessResult,
+    /// Apart, because many origins have no rules.
+    digest: Option<Arc<[u8; 32]>>,
     fetched_at: Moment,
     /// In milliseconds: a day at most.
     fresh_for: u32,
@@ -44,8 +47,10 @@ impl Answer {
     fn new(facts: &Facts, access: AccessResult, lifetimes: &Lifetimes) -> Self {
         let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
         let usable_for = fresh_for.max(lifetimes.max_stale);
+        let body = facts.outcome.body();
         Self {
             access,
+            digest: body.and_then(|body| body.digest.clone()),
             fetched_at: facts.fetched_at.into(),
             fresh_for: u32::try_from(fresh_for.as_millis()).unwrap_or(u32::MAX),
             usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
@@ -293,11 +298,18 @@ impl Snapshot {
             Some(AccessResult::Successful(robots)) => size_of::<RobotsTxt>() + robots.heap_bytes(),
             _ => 0,
         };
+        let digest = self.digest().map_or(0, size_of_val);
         let failure = self
             .failure
             .as_ref()
             .map_or(0, |failure| size_of_val(&**failure));
-        rules + failure
+        rules + digest + failure
+    }
+
+    /// The SHA-256 of the last answer's body, if it had rules and the fetcher took it.
+    #[must_use]
+    pub fn digest(&self) -> Option<&[u8; 32]> {
+        self.answer.as_ref()?.digest.as_deref()
     }
 
     /// When the last answer came or was confirmed.

@@ -30,6 +30,7 @@ fn response(status: u16, body: &[u8], fields: Fields) -> FetchOutcome {
             body: Body {
                 bytes: body.into(),
                 is_cut: false,
+                digest: None,
             },
         }),
     }

@@ -144,6 +144,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::digest::Digest;
 
     pub(super) fn decision() -> Decision {
         Decision {
@@ -166,6 +167,7 @@ mod tests {
                 dialect: "rfc9309".into(),
                 line: Some(2),
                 rule: Some("Disallow: /a".to_owned()),
+                robots_sha256: Some(Digest::of(b"abc")),
                 robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
             }),
             would_be: None,
