@@ -57,6 +57,18 @@ impl Answer {
         }
     }
 
+    /// The same where `lifetimes` hold, which may shorten how long it is fresh.
+    fn within(&self, lifetimes: &Lifetimes) -> Self {
+        let max_age = u32::try_from(lifetimes.max_age.as_millis()).unwrap_or(u32::MAX);
+        let fresh_for = self.fresh_for.min(max_age);
+        let usable_for = Duration::from_millis(fresh_for.into()).max(lifetimes.max_stale);
+        Self {
+            fresh_for,
+            usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
+            ..self.clone()
+        }
+    }
+
     fn fresh_until(&self) -> Moment {
         self.fetched_at
             .after(Duration::from_millis(self.fresh_for.into()))
@@ -80,17 +92,21 @@ impl Failure {
         let asked = outcome.fields().and_then(|fields| fields.retry_at);
         let asked = asked.and_then(|at| at.duration_since(last_at).ok());
         let first_at = Moment::from(failing.since);
-        let without_answer_since =
-            answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
         Self {
             first_at,
             last_at: last_at.into(),
             retry_at: Moment::from(last_at).after(lifetimes.backoff(origin, failing.count, asked)),
-            given_up_at: without_answer_since.after(lifetimes.max_stale),
+            given_up_at: Self::given_up_at(first_at, answer, lifetimes),
             count: failing.count,
             status: outcome.status(),
             kind: outcome.error().map(|error| error.kind),
         }
+    }
+
+    fn given_up_at(first_at: Moment, answer: Option<&Answer>, lifetimes: &Lifetimes) -> Moment {
+        let without_answer_since =
+            answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
+        without_answer_since.after(lifetimes.max_stale)
     }
 }
 
@@ -186,6 +202,19 @@ impl Snapshot {
             .failing
             .as_ref()
             .map(|failing| Box::new(Failure::new(origin, failing, answer.as_ref(), lifetimes)));
+        Self { answer, failure }
+    }
+
+    /// The same where `lifetimes` hold, which may shorten how long it serves.
+    pub(super) fn within(&self, lifetimes: &Lifetimes) -> Self {
+        let answer = self.answer.as_ref().map(|answer| answer.within(lifetimes));
+        let failure = self.failure.as_deref().map(|failure| {
+            let given_up_at = Failure::given_up_at(failure.first_at, answer.as_ref(), lifetimes);
+            Box::new(Failure {
+                given_up_at,
+                ..failure.clone()
+            })
+        });
         Self { answer, failure }
     }
 

@@ -21,7 +21,7 @@ pub(super) fn announce(log: &Log, decision: &Decision) {
     let event = Event::new(decision);
     log.lines.append(|buffer| {
         // Writing to memory does not fail, and every field can be written.
-        let _ = match log.format {
+        let _ = match log.format() {
             Format::Text => event.write_text(buffer),
             Format::Json => serde_json::to_writer(&mut *buffer, &event)
                 .map_err(Into::into)
