@@ -1,6 +1,7 @@
 //! `wayleave report`: what was refused and what enforcement would refuse, from the decision log alone.
 
 mod csv;
+mod expired;
 mod table;
 
 use std::path::Path;
@@ -10,12 +11,11 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde::Serialize;
 
+use self::expired::Expired;
 use super::source::load_config;
 use super::terminal::{complain, print, unusable};
 use crate::clock::Clock;
-use crate::config::Config;
 use crate::decisions::Report;
-use crate::rules::{Action, Rules};
 
 #[derive(Debug, Args)]
 #[command(
@@ -35,18 +35,6 @@ pub(super) struct Arguments {
     /// Rows of the table; 0 for all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
-}
-
-/// A rule that does not count any more.
-#[derive(Debug, Serialize)]
-struct Expired {
-    /// Which `[[rule]]` of the configuration, from 1.
-    number: usize,
-    /// `allow` or `refuse`.
-    action: &'static str,
-    owner: Option<String>,
-    reason: Option<String>,
-    expired_at: String,
 }
 
 #[derive(Serialize)]
@@ -70,7 +58,7 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     if report.files.is_empty() && report.older_files == 0 {
         return unusable(&format!("there is no decision log {}", log.display()));
     }
-    let expired = expired(&config, now);
+    let expired = expired::rules(&config, now);
     if arguments.json {
         let whole = Whole {
             report: &report,
@@ -88,22 +76,4 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         limit => limit,
     };
     print(&table::whole(&report, &expired, limit))
-}
-
-fn expired(config: &Config, now: SystemTime) -> Vec<Expired> {
-    let (_, expired) = Rules::new(config.rules.clone()).count(now);
-    let expired = expired.into_iter().map(|found| {
-        let expires_at = found.rule.expires_at.unwrap_or(now);
-        Expired {
-            number: found.number,
-            action: match found.rule.action {
-                Action::Allow => "allow",
-                Action::Refuse | Action::RefuseLegally => "refuse",
-            },
-            owner: found.rule.owner.clone(),
-            reason: found.rule.reason.clone(),
-            expired_at: humantime::format_rfc3339_seconds(expires_at).to_string(),
-        }
-    });
-    expired.collect()
 }

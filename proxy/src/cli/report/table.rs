@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Expired;
+use super::expired::Expired;
 use crate::cli::terminal::harmless;
 use crate::decisions::{Report, Row};
 
