@@ -32,3 +32,4 @@ mod rules;
 mod selftest;
 mod shutdown;
 mod systemd;
+mod tunnel;
