@@ -21,6 +21,7 @@ mod forward;
 mod http2;
 mod identify;
 mod malformed;
+mod metrics;
 mod politeness;
 mod readme;
 mod redirects;

@@ -141,6 +141,7 @@ fn build(
         response_timeout: config.upstream.response_timeout,
         idle_connections: config.upstream.idle_connections,
     };
+    metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
