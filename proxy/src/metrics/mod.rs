@@ -311,6 +311,12 @@ impl Metrics {
         }
     }
 
+    /// Sets when the next exception expires, if there is one.
+    pub(crate) fn exception_expiry(&self, at: Option<SystemTime>) {
+        let seconds = at.map_or(0, unix_seconds);
+        self.organisation.exception_expiry.set(seconds);
+    }
+
     /// Starts the series of a configured crawler, so that a rate over its first event is right. They stay when it leaves the
     /// configuration: what was counted has been.
     pub(crate) fn know_crawler(&self, crawler: &str) {
@@ -332,9 +338,8 @@ impl Metrics {
     pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
         let gauges = &self.organisation;
         gauges.reload_successful.set(i64::from(at.is_some()));
-        if let Some(since) = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-            gauges.reload_success_at.set(seconds);
+        if let Some(at) = at {
+            gauges.reload_success_at.set(unix_seconds(at));
         }
     }
 
@@ -367,11 +372,20 @@ impl Metrics {
     }
 }
 
+/// Whole seconds since 1970, as Prometheus has its instants; 0 for anything earlier.
+fn unix_seconds(at: SystemTime) -> i64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}
+
 /// What concerns the organisation more than the traffic.
 #[derive(Debug)]
 struct Organisation {
     user_agent_mismatches: IntCounterVec,
     rules: IntGaugeVec,
+    exception_expiry: IntGauge,
     decisions_dropped: IntCounter,
     crawl_delay_waits: Histogram,
     reload_successful: IntGauge,
@@ -388,6 +402,11 @@ impl Organisation {
                 &["crawler"],
             )?,
             rules: gauges(registry, "rules", RULES, "state")?,
+            exception_expiry: gauge(
+                registry,
+                "exception_expiry_timestamp_seconds",
+                EXCEPTION_EXPIRY,
+            )?,
             crawl_delay_waits: histogram(
                 registry,
                 "crawl_delay_waits_seconds",
@@ -434,6 +453,7 @@ const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted conn
 const USER_AGENT_MISMATCHES: &str =
     "Requests of known crawlers whose User-Agent contains none of their tokens.";
 const RULES: &str = "The organisation's rules, by whether they count or have expired.";
+const EXCEPTION_EXPIRY: &str = "When the next exception to robots.txt expires; 0 if there is none.";
 const RELOAD_SUCCESSFUL: &str = "Whether the configuration was sound when it was last read.";
 const RELOAD_SUCCESS_AT: &str = "When a sound configuration was last read.";
 const CRAWL_DELAY_WAITS: &str = "How long requests waited for their turn at an origin.";
