@@ -15,6 +15,7 @@ mod clients;
 mod config;
 mod connect;
 mod crawl;
+mod dashboards;
 mod decisions;
 mod faults;
 mod forward;
