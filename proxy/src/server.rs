@@ -131,6 +131,7 @@ fn build(
 ) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
     let clock = Clock::start();
     let ways = assemble::ways(config, own_listeners, clock, metrics)?;
+    metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }

@@ -10,11 +10,9 @@ use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
 use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
+use crate::metrics::ASSERTED;
 use crate::proxy_status::ErrorType;
 use crate::rules::Match;
-
-/// The label of crawlers that no configuration knows, whose name is only their own word.
-pub(crate) const ASSERTED: &str = "asserted";
 
 /// The connection that a request came by.
 #[derive(Clone, Debug)]

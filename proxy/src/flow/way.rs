@@ -55,8 +55,10 @@ impl Flow {
     /// Brings the metrics up to date that are counted when they are gathered.
     pub(crate) fn observe(&self) {
         self.robots.observe();
-        let (active, expired) = self.settings().rules.count(self.robots.clock().now());
+        let (rules, now) = (&self.settings().rules, self.robots.clock().now());
+        let (active, expired) = rules.count(now);
         self.metrics.rules(active, expired.len());
+        self.metrics.exception_expiry(rules.next_expiry(now));
     }
 
     /// Takes one request whose head was read.

@@ -287,6 +287,14 @@ impl Rules {
             .collect();
         (self.rules.len() - expired.len(), expired)
     }
+
+    /// When the first exception that counts at `now` will expire.
+    pub(crate) fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
+        let rules = self.rules.iter().map(|compiled| &compiled.rule);
+        let exceptions =
+            rules.filter(|rule| rule.action == Action::Allow && !rule.has_expired(now));
+        exceptions.filter_map(|rule| rule.expires_at).min()
+    }
 }
 
 impl Compiled {
