@@ -161,6 +161,7 @@ pub(crate) fn settings(
             idle_timeout: config.proxy.idle_timeout,
             shutdown_grace: config.proxy.shutdown_grace,
         },
+        https: config.https.way.clone(),
         crawlers: Crawlers::new(config.crawlers.clone()),
         rules,
         politeness: config.politeness,

@@ -295,6 +295,10 @@ fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
             "proxy.max_connections",
             running.proxy.max_connections != read.proxy.max_connections,
         ),
+        (
+            "proxy.max_connections_per_client",
+            running.proxy.max_connections_per_client != read.proxy.max_connections_per_client,
+        ),
         ("admin.listen", running.admin != read.admin),
         ("https.ca_dir", within_state(running) != within_state(read)),
         ("state.dir", running.state != read.state),
@@ -312,6 +316,7 @@ fn held(mut read: Config, started_with: &Config) -> Config {
     }
     read.proxy.listen.clone_from(&started_with.proxy.listen);
     read.proxy.max_connections = started_with.proxy.max_connections;
+    read.proxy.max_connections_per_client = started_with.proxy.max_connections_per_client;
     read.admin = started_with.admin.clone();
     read.https.ca_dir.clone_from(&started_with.https.ca_dir);
     read.state = started_with.state.clone();

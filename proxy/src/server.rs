@@ -11,7 +11,6 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,7 +20,7 @@ use crate::assemble;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decisions::Decisions;
-use crate::flow::{Flow, Listener};
+use crate::flow::{Flow, Listener, Slots};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
@@ -65,7 +64,10 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let flow = Arc::new(flow);
     let listener = Arc::new(Listener {
         flow: Arc::clone(&flow),
-        slots: Arc::new(Semaphore::new(config.proxy.max_connections)),
+        slots: Slots::new(
+            config.proxy.max_connections,
+            config.proxy.max_connections_per_client,
+        ),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
     });
@@ -129,6 +131,7 @@ fn build(
 ) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
     let clock = Clock::start();
     let ways = assemble::ways(config, own_listeners, clock, metrics)?;
+    metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
