@@ -55,9 +55,7 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let journal = assemble::journal(&config.log)?;
     let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
     let decisions = Arc::new(decisions);
-    let authority_of_flow = Arc::clone(&authority);
-    let (flow, fetch, mut refresh) =
-        build(config, &metrics, &decisions, authority_of_flow, own.clone())?;
+    let (flow, fetch, mut refresh) = build(config, &metrics, &decisions, &authority, &own)?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -126,11 +124,11 @@ fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
-    authority: Arc<CertificateAuthority>,
-    own_listeners: Vec<SocketAddr>,
+    authority: &Arc<CertificateAuthority>,
+    own_listeners: &[SocketAddr],
 ) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
     let clock = Clock::start();
-    let ways = assemble::ways(config, own_listeners, clock, metrics)?;
+    let ways = assemble::ways(config, own_listeners.to_vec(), clock, metrics)?;
     metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
@@ -142,7 +140,7 @@ fn build(
         settings: ArcSwap::from_pointee(settings),
         robots,
         politeness: Politeness::default(),
-        interceptor: Interceptor::new(authority)?,
+        interceptor: Interceptor::new(Arc::clone(authority))?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
     };
