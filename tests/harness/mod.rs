@@ -5,6 +5,7 @@ pub mod client;
 pub mod dns;
 pub mod h2_client;
 pub mod origin;
+pub mod prometheus;
 pub mod refusal;
 pub mod response;
 pub mod tls;

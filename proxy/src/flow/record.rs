@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::exchange::{ASSERTED, Exchange, Identity, Outcome};
+use super::exchange::{Exchange, Identity, Outcome};
 use crate::decisions::{Decision, Decisions, Policy, Word};
-use crate::metrics::Metrics;
+use crate::metrics::{ASSERTED, Metrics};
 use crate::rules::{Action, Match};
 
 /// Notes what became of an exchange, and returns that.

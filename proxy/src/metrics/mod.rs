@@ -3,14 +3,19 @@
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
 
+mod reasons;
+mod registered;
+
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
+
+pub(crate) use self::reasons::ASSERTED;
+use self::registered::{counter, counters, gauge, gauges, histogram, histograms, registered};
 
 /// From half a millisecond to a minute: a cached refusal to a slow origin.
 const REQUEST_SECONDS: &[f64] = &[
@@ -20,6 +25,10 @@ const REQUEST_SECONDS: &[f64] = &[
 /// From half a microsecond (a decision on known rules) to ten seconds (robots.txt fetched first).
 const DECISION_SECONDS: &[f64] = &[
     5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
+];
+/// From a tenth of a second to politeness.max_delay as it is by default.
+const WAIT_SECONDS: &[f64] = &[
+    0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
 ];
 
 /// How a look-up of an origin's robots.txt went.
@@ -52,6 +61,7 @@ pub struct Metrics {
     decision_duration: Histogram,
     robots: RobotsMetrics,
     client_connections: IntGauge,
+    client_connections_limit: IntGauge,
     upstream_connections_new: IntGauge,
     upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
@@ -139,6 +149,7 @@ impl Metrics {
                 "request_duration_seconds",
                 REQUEST_DURATION,
                 "outcome",
+                REQUEST_SECONDS,
             )?,
             decision_duration: histogram(
                 &registry,
@@ -148,6 +159,11 @@ impl Metrics {
             )?,
             robots: RobotsMetrics::new(&registry)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
+            client_connections_limit: gauge(
+                &registry,
+                "client_connections_limit",
+                CLIENT_CONNECTIONS_LIMIT,
+            )?,
             upstream_connections_new: upstream_connections.with_label_values(&["false"]),
             upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
             leaf_certificates: counters(
@@ -184,13 +200,27 @@ impl Metrics {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
-        for outcome in ["forwarded", "refused", "failed", "observed"] {
+        for (outcome, _) in reasons::OF_CRAWLERS {
             self.request_duration.with_label_values(&[outcome]);
+        }
+        self.start_requests(ASSERTED, reasons::OF_CRAWLERS);
+        self.start_requests(ASSERTED, reasons::OF_NOBODY);
+    }
+
+    fn start_requests(&self, crawler: &str, reasons: &[(&str, &[&str])]) {
+        for (outcome, reasons) in reasons {
+            for reason in *reasons {
+                self.requests.with_label_values(&[crawler, outcome, reason]);
+            }
         }
     }
 
     /// Counts one finished exchange.
     pub(crate) fn request(&self, crawler: &str, outcome: &str, reason: &str, took: Duration) {
+        debug_assert!(
+            reasons::is_known(outcome, reason),
+            "{outcome}, {reason}: its series would not exist from the start"
+        );
         self.requests
             .with_label_values(&[crawler, outcome, reason])
             .inc();
@@ -249,6 +279,12 @@ impl Metrics {
         OpenConnection(self.client_connections.clone())
     }
 
+    /// Sets how many connections of clients may be open.
+    pub(crate) fn client_connections_limit(&self, limit: usize) {
+        self.client_connections_limit
+            .set(limit.try_into().unwrap_or(i64::MAX));
+    }
+
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
         let gauge = if reused {
@@ -275,8 +311,16 @@ impl Metrics {
         }
     }
 
-    /// Starts the series of a configured crawler, so that a rate over its first event is right.
+    /// Sets when the next exception expires, if there is one.
+    pub(crate) fn exception_expiry(&self, at: Option<SystemTime>) {
+        let seconds = at.map_or(0, unix_seconds);
+        self.organisation.exception_expiry.set(seconds);
+    }
+
+    /// Starts the series of a configured crawler, so that a rate over its first event is right. They stay when it leaves the
+    /// configuration: what was counted has been.
     pub(crate) fn know_crawler(&self, crawler: &str) {
+        self.start_requests(crawler, reasons::OF_CRAWLERS);
         self.organisation
             .user_agent_mismatches
             .with_label_values(&[crawler]);
@@ -294,9 +338,8 @@ impl Metrics {
     pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
         let gauges = &self.organisation;
         gauges.reload_successful.set(i64::from(at.is_some()));
-        if let Some(since) = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-            gauges.reload_success_at.set(seconds);
+        if let Some(at) = at {
+            gauges.reload_success_at.set(unix_seconds(at));
         }
     }
 
@@ -329,11 +372,20 @@ impl Metrics {
     }
 }
 
+/// Whole seconds since 1970, as Prometheus has its instants; 0 for anything earlier.
+fn unix_seconds(at: SystemTime) -> i64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}
+
 /// What concerns the organisation more than the traffic.
 #[derive(Debug)]
 struct Organisation {
     user_agent_mismatches: IntCounterVec,
     rules: IntGaugeVec,
+    exception_expiry: IntGauge,
     decisions_dropped: IntCounter,
     crawl_delay_waits: Histogram,
     reload_successful: IntGauge,
@@ -350,11 +402,16 @@ impl Organisation {
                 &["crawler"],
             )?,
             rules: gauges(registry, "rules", RULES, "state")?,
+            exception_expiry: gauge(
+                registry,
+                "exception_expiry_timestamp_seconds",
+                EXCEPTION_EXPIRY,
+            )?,
             crawl_delay_waits: histogram(
                 registry,
                 "crawl_delay_waits_seconds",
                 CRAWL_DELAY_WAITS,
-                REQUEST_SECONDS,
+                WAIT_SECONDS,
             )?,
             reload_successful: gauge(registry, "config_last_reload_successful", RELOAD_SUCCESSFUL)?,
             reload_success_at: gauge(
@@ -389,84 +446,19 @@ const ROBOTS_CACHE_BYTES: &str = "Memory held by robots.txt entries.";
 const STORE_ERRORS: &str = "Operations on the store in state.dir that failed.";
 const SNAPSHOT_SWAPS: &str = "Snapshots of an origin's rules that replaced what was there.";
 const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
+const CLIENT_CONNECTIONS_LIMIT: &str = "How many may be open: proxy.max_connections.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
 const USER_AGENT_MISMATCHES: &str =
     "Requests of known crawlers whose User-Agent contains none of their tokens.";
 const RULES: &str = "The organisation's rules, by whether they count or have expired.";
+const EXCEPTION_EXPIRY: &str = "When the next exception to robots.txt expires; 0 if there is none.";
 const RELOAD_SUCCESSFUL: &str = "Whether the configuration was sound when it was last read.";
 const RELOAD_SUCCESS_AT: &str = "When a sound configuration was last read.";
 const CRAWL_DELAY_WAITS: &str = "How long requests waited for their turn at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
-
-fn histogram(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    buckets: &[f64],
-) -> anyhow::Result<Histogram> {
-    let opts = HistogramOpts::new(name, help)
-        .namespace("wayleave")
-        .buckets(buckets.to_vec());
-    registered(registry, Histogram::with_opts(opts)?)
-}
-
-fn histograms(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    label: &str,
-) -> anyhow::Result<HistogramVec> {
-    let opts = HistogramOpts::new(name, help)
-        .namespace("wayleave")
-        .buckets(REQUEST_SECONDS.to_vec());
-    registered(registry, HistogramVec::new(opts, &[label])?)
-}
-
-fn gauges(registry: &Registry, name: &str, help: &str, label: &str) -> anyhow::Result<IntGaugeVec> {
-    registered(
-        registry,
-        IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), &[label])?,
-    )
-}
-
-fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {
-    registered(
-        registry,
-        IntCounter::with_opts(Opts::new(name, help).namespace("wayleave"))?,
-    )
-}
-
-fn counters(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> anyhow::Result<IntCounterVec> {
-    registered(
-        registry,
-        IntCounterVec::new(Opts::new(name, help).namespace("wayleave"), labels)?,
-    )
-}
-
-fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
-    registered(
-        registry,
-        IntGauge::with_opts(Opts::new(name, help).namespace("wayleave"))?,
-    )
-}
-
-fn registered<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    collector: C,
-) -> anyhow::Result<C> {
-    registry
-        .register(Box::new(collector.clone()))
-        .context("registering a metric")?;
-    Ok(collector)
-}
 
 #[cfg(test)]
 mod tests {
