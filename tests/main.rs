@@ -18,6 +18,7 @@ mod crawl;
 mod decisions;
 mod faults;
 mod forward;
+mod hosts;
 mod http2;
 mod identify;
 mod malformed;
