@@ -36,3 +36,4 @@ mod selftest;
 mod shutdown;
 mod systemd;
 mod tunnel;
+mod upgrade;

@@ -31,6 +31,8 @@ use crate::reload::{self, Reload};
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
 use crate::upstream::{self, Upstream};
 
+/// What a process that is replaced may take to end beyond its `shutdown_grace`.
+const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
 /// Sessions with origins kept for resumption.
 const TLS_SESSIONS: usize = 10_000;
 
@@ -54,7 +56,13 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
     let mut stop = Stop::new()?;
-    let (listeners, admin_listener) = listen(config).await?;
+    let (listeners, admin_listener, are_inherited) = listen(config).await?;
+    let clock = Clock::start();
+    // Before the decision log: who has the store has the directory.
+    let store = tokio::select! {
+        opened = open_store(config, clock, &metrics, are_inherited) => opened?,
+        () = stop.wait() => return Ok(()),
+    };
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
     let decisions = Arc::new(Decisions::start(
@@ -62,17 +70,15 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         log,
         Arc::clone(&metrics),
     )?);
-    let (flow, mut refresh) = build(config, &metrics, &decisions, Arc::clone(&authority), own)?;
+    let robots = (store, clock);
+    let (flow, mut refresh) = build(config, &metrics, &decisions, &authority, own, robots)?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
-    let flow = Arc::new(flow);
+    let (flow, proxy) = (Arc::new(flow), &config.proxy);
     let listener = Arc::new(Listener {
         flow: Arc::clone(&flow),
-        slots: Slots::new(
-            config.proxy.max_connections,
-            config.proxy.max_connections_per_client,
-        ),
+        slots: Slots::new(proxy.max_connections, proxy.max_connections_per_client),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
     });
@@ -102,7 +108,7 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     };
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
-    drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
+    drain(&tasks, proxy.shutdown_grace, &mut stop).await;
     flow.robots.close().await;
     decisions.close();
     ended
@@ -125,8 +131,9 @@ fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
-    authority: Arc<CertificateAuthority>,
+    authority: &Arc<CertificateAuthority>,
     own_listeners: Vec<SocketAddr>,
+    (store, clock): (Store, Clock),
 ) -> anyhow::Result<(Flow, tokio::task::JoinHandle<()>)> {
     let egress = Egress::new(egress::Options {
         allow_private: config.upstream.allow_private.clone(),
@@ -136,7 +143,6 @@ fn build(
     })
     .context("reading the system's DNS configuration")?;
     let egress = Arc::new(egress);
-    let clock = Clock::start();
     let tls = tls_config(&config.upstream)?;
     let upstream = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
@@ -149,13 +155,13 @@ fn build(
     let upstream = Upstream::new(upstream, Arc::clone(&egress), &tls, Arc::clone(metrics));
     let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
     let fetch = fetch.handing_over(upstream.idle());
-    let (robots, refresh) = start_robots(config, fetch, clock, metrics)?;
+    let (robots, refresh) = start_robots(config, fetch, store, clock, metrics);
     let now = robots.clock().now();
     let flow = Flow {
         settings: ArcSwap::from_pointee(reload::settings(config, 1, Arc::new(upstream), now)),
         robots,
         politeness: Politeness::default(),
-        interceptor: Interceptor::new(authority)?,
+        interceptor: Interceptor::new(Arc::clone(authority))?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
     };
@@ -196,16 +202,17 @@ fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
     Ok(tls)
 }
 
-/// The listeners for clients and the one for operators.
-async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener)> {
+/// The listeners for clients and the one for operators, and whether any of them was inherited.
+async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener, bool)> {
     let mut inherited = Inherited::take()?;
+    let are_inherited = !inherited.is_empty();
     let mut listeners = Vec::with_capacity(config.proxy.listen.len());
     for address in &config.proxy.listen {
         listeners.push(inherited.listen(*address).await?);
     }
     let admin = inherited.listen(config.admin.listen).await?;
     inherited.all_used()?;
-    Ok((listeners, admin))
+    Ok((listeners, admin, are_inherited))
 }
 
 fn own_addresses(
@@ -346,16 +353,11 @@ fn fetch_options(robots: &config::Robots) -> FetchOptions {
 fn start_robots(
     config: &Config,
     fetch: HttpFetch,
+    store: Store,
     clock: Clock,
     metrics: &Arc<Metrics>,
-) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
+) -> (Robots, tokio::task::JoinHandle<()>) {
     let robots = &config.robots;
-    let store = Store::open(
-        &config.state.dir,
-        StoreOptions::default(),
-        clock,
-        Arc::clone(metrics),
-    )?;
     let options = robots::Options {
         lifetimes: Lifetimes {
             max_age: robots.max_age,
@@ -367,6 +369,22 @@ fn start_robots(
         memory: robots.memory,
         ..robots::Options::default()
     };
-    let metrics = Arc::clone(metrics);
-    Ok(Robots::start(fetch, store, &options, clock, metrics))
+    Robots::start(fetch, store, &options, clock, Arc::clone(metrics))
+}
+
+/// Opens the store. Who inherits a listener may be there to replace a process that still ends its exchanges; clients
+/// wait in the listener's queue meanwhile.
+async fn open_store(
+    config: &Config,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    may_wait: bool,
+) -> anyhow::Result<Store> {
+    let patience = if may_wait {
+        config.proxy.shutdown_grace + TAKEOVER_MARGIN
+    } else {
+        Duration::ZERO
+    };
+    let (dir, options) = (&config.state.dir, StoreOptions::default());
+    Ok(Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience).await?)
 }
