@@ -39,6 +39,10 @@ use crate::stream::{Stream, Transport};
 
 /// Streams that one HTTP/2 connection to an origin carries at a time.
 const STREAMS_PER_CONNECTION: usize = 100;
+/// What an origin may send ahead of its client over HTTP/2, in bytes: 5 MB/s at a round trip of 100 ms. It is held in memory
+/// for as long as the client reads nothing; pingora's own 8 MiB would let few clients hold much.
+const STREAM_WINDOW: u32 = 512 * 1024;
+const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
@@ -302,6 +306,8 @@ impl Upstream {
     ) -> Result<Connection, Box<pingora_error::Error>> {
         let mut settings = H2HandshakeSettings::new();
         settings.max_streams = STREAMS_PER_CONNECTION;
+        settings.stream_window_size = Some(STREAM_WINDOW);
+        settings.connection_window_size = Some(CONNECTION_WINDOW);
         let connection = v2::handshake(stream, settings).await?;
         let stream = connection.spawn_stream().await?.ok_or_else(|| {
             pingora_error::Error::explain(
