@@ -8,6 +8,7 @@
 mod harness;
 
 mod admin;
+mod audit;
 mod bodies;
 mod check;
 mod cli;
@@ -30,6 +31,7 @@ mod readme;
 mod redirects;
 mod refuse;
 mod reload;
+mod report;
 mod restart;
 mod robots;
 mod rules;
