@@ -34,3 +34,4 @@ mod rules;
 mod selftest;
 mod shutdown;
 mod systemd;
+mod tunnel;

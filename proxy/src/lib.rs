@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  politeness  decisions  metrics  clock  stream    small leaves
+//!     egress  crawlers  rules  https  politeness  decisions  metrics  clock  stream    small leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -37,6 +37,7 @@ pub mod egress;
 mod fault;
 mod flow;
 mod http1;
+pub mod https;
 mod idle;
 mod intercept;
 mod listeners;

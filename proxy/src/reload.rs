@@ -243,6 +243,7 @@ pub(crate) fn settings(
             header_timeout: config.proxy.header_timeout,
             idle_timeout: config.proxy.idle_timeout,
         },
+        https: config.https.way.clone(),
         crawlers: Crawlers::new(config.crawlers.clone()),
         rules,
         politeness: config.politeness,
@@ -253,8 +254,8 @@ pub(crate) fn settings(
 /// What differs between two configurations and is only looked at when the process starts.
 fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
     let fixed = |proxy: &Proxy| {
-        let (listen, most) = (proxy.listen.clone(), proxy.max_connections);
-        (listen, most, proxy.shutdown_grace)
+        let most = (proxy.max_connections, proxy.max_connections_per_client);
+        (proxy.listen.clone(), most, proxy.shutdown_grace)
     };
     let without_dialect = |robots: &Robots| Robots {
         dialect: read.robots.dialect,
@@ -262,11 +263,11 @@ fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
     };
     let differs = [
         (
-            "proxy.listen, proxy.max_connections, proxy.shutdown_grace",
+            "proxy.listen, proxy.max_connections, proxy.max_connections_per_client, proxy.shutdown_grace",
             fixed(&running.proxy) != fixed(&read.proxy),
         ),
         ("[admin]", running.admin != read.admin),
-        ("[https]", running.https != read.https),
+        ("https.ca_dir", running.https.ca_dir != read.https.ca_dir),
         ("[upstream]", running.upstream != read.upstream),
         ("[dns]", running.dns != read.dns),
         (
@@ -292,7 +293,7 @@ mod tests {
         let alive = "proxy.name = \"a\"\nrobots.dialect = \"google\"\npoliteness.max_wait = \"1s\"";
         assert_eq!(needs_restart(&running, &config(alive)), [""; 0]);
         let fixed = "state.dir = \"b\"\nrobots.max_age = \"1h\"";
-        let expected = ["[https]", "[robots] but dialect", "[state]", "[log]"];
+        let expected = ["https.ca_dir", "[robots] but dialect", "[state]", "[log]"];
         assert_eq!(needs_restart(&running, &config(fixed)), expected);
     }
 }

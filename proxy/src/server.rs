@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_policy::lifecycle::Lifetimes;
@@ -22,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::decisions::{Decisions, JournalOptions};
 use crate::egress::{self, Egress};
-use crate::flow::{Flow, Listener};
+use crate::flow::{Flow, Listener, Slots};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
@@ -70,7 +69,10 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let flow = Arc::new(flow);
     let listener = Arc::new(Listener {
         flow: Arc::clone(&flow),
-        slots: Arc::new(Semaphore::new(config.proxy.max_connections)),
+        slots: Slots::new(
+            config.proxy.max_connections,
+            config.proxy.max_connections_per_client,
+        ),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
     });

@@ -4,6 +4,7 @@ mod agent;
 mod beside;
 mod choose;
 mod compiled;
+mod every_path;
 mod found;
 mod grams;
 mod index;
@@ -182,6 +183,11 @@ impl RobotsTxt {
     /// The rule that decides about a path.
     pub(crate) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
         self.0.find(reader, tokens, path)
+    }
+
+    /// The first rule by which some path could be disallowed.
+    pub(crate) fn find_disallow(&self, reader: Reader, tokens: &[ProductToken]) -> Found {
+        self.0.find_disallow(reader, tokens)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.

@@ -18,7 +18,9 @@ use super::value::{
     network, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
 };
 use crate::egress::Override;
+use crate::https::{self, Mode};
 use crate::politeness::{self, CrawlDelay};
+use crate::rules::HostPattern;
 
 /// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
 const LONGEST_MAX_AGE: Duration = Duration::from_hours(24);
@@ -95,6 +97,7 @@ fn proxy(section: &mut Section<'_>) -> Proxy {
         idle_timeout: section.value("idle_timeout", positive_duration, default.idle_timeout),
         shutdown_grace: section.value("shutdown_grace", duration, default.shutdown_grace),
         max_connections: count(section, "max_connections", 1, default.max_connections),
+        max_connections_per_client: count(section, "max_connections_per_client", 0, 0),
         name: section.value("name", checked(text, pseudonym), default.name),
     }
 }
@@ -165,12 +168,29 @@ fn admin(section: &mut Section<'_>, proxy: &[SocketAddr]) -> Admin {
 }
 
 fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
-    let modes = ["intercept", "tunnel", "refuse"];
-    section.later("mode", word(&modes), &"intercept");
-    section.later("bypass", list(text), &Vec::new());
+    let modes = [Mode::Intercept, Mode::Tunnel, Mode::Refuse];
+    let modes = modes.map(|mode| (mode.as_str(), mode));
     Https {
+        way: https::Options {
+            mode: section.value("mode", one_of(&modes), Mode::default()),
+            bypass: section.value("bypass", list(bypassed), Vec::new()),
+        },
         ca_dir: state_dir.join(section.value("ca_dir", path, PathBuf::from("ca"))),
     }
+}
+
+/// One host, or all below one: what is never judged should be plain to see.
+fn bypassed(node: &Node<'_>) -> Parsed<HostPattern> {
+    let pattern = tried(node, str::parse::<HostPattern>)?;
+    tried(node, |text| match &pattern {
+        HostPattern::Exact(_) => Ok(pattern.clone()),
+        HostPattern::Glob(glob) if glob.starts_with("*.") && !glob[1..].contains('*') => {
+            Ok(pattern.clone())
+        }
+        _ => Err(format!(
+            "{text:?} is neither a host nor all hosts below one (\"*.example.com\")"
+        )),
+    })
 }
 
 fn upstream(section: &mut Section<'_>) -> Upstream {

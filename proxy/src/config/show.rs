@@ -33,13 +33,17 @@ impl Display for Config {
         writeln!(f, "idle_timeout = {}", time(proxy.idle_timeout))?;
         writeln!(f, "shutdown_grace = {}", time(proxy.shutdown_grace))?;
         writeln!(f, "max_connections = {}", proxy.max_connections)?;
+        let per_client = proxy.max_connections_per_client;
+        writeln!(f, "max_connections_per_client = {per_client}")?;
         writeln!(f, "name = {}", text(&proxy.name))?;
         writeln!(f, "require_crawler = {}", crawlers.require_crawler)?;
         writeln!(f, "mode = {}", text(crawlers.mode.as_str()))?;
         writeln!(f, "\n[admin]")?;
         writeln!(f, "listen = {}", text(admin.listen))?;
-        writeln!(f, "\n[https]\nmode = \"intercept\"")?;
+        writeln!(f, "\n[https]")?;
+        writeln!(f, "mode = {}", text(https.way.mode.as_str()))?;
         writeln!(f, "ca_dir = {}", path(&https.ca_dir))?;
+        writeln!(f, "bypass = {}", list(&https.way.bypass))?;
         writeln!(f, "\n[upstream]")?;
         writeln!(f, "allow_private = {}", list(&upstream.allow_private))?;
         let extra_roots: Vec<_> = upstream

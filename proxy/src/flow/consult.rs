@@ -3,9 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
-use wayleave_policy::{AccessResult, Decision, Dialect, Reason, Target, Verdict, decide_strictly};
+use wayleave_policy::{
+    AccessResult, Decision, Dialect, Reason, Target, Verdict, decide_every_path, decide_strictly,
+};
 
 use super::exchange::{Identity, Refusal};
+use super::resolve::{Resolved, Scope};
 use crate::decisions::Finding;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
@@ -22,7 +25,12 @@ pub(super) struct Consulted {
 }
 
 /// Asks the robots.txt of the target's origin.
-pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Target) -> Consulted {
+pub(super) async fn consult(
+    robots: &Robots,
+    identity: &Identity,
+    resolved: &Resolved,
+) -> Consulted {
+    let target = &resolved.target;
     let snapshot = match robots.find(target.origin()).await {
         Ok(snapshot) => snapshot,
         Err(pending) => {
@@ -36,7 +44,11 @@ pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Targe
     };
     let now = robots.clock().now();
     let access = snapshot.access(now);
-    let decision = decide_strictly(access, identity.dialect(), identity.tokens(), target.path());
+    let (dialect, tokens) = (identity.dialect(), identity.tokens());
+    let decision = match resolved.scope {
+        Scope::EveryPath | Scope::Bypass => decide_every_path(access, dialect, tokens),
+        Scope::Path | Scope::Server => decide_strictly(access, dialect, tokens, target.path()),
+    };
     let finding = Finding {
         verdict: decision.verdict().as_str().into(),
         basis: decision.reason().as_str().into(),
@@ -47,7 +59,7 @@ pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Targe
     };
     let reason = match decision.verdict() {
         Verdict::Allow => Ok(decision.reason().as_str()),
-        Verdict::Disallow => Err(refusal(target, &snapshot, &decision, now)),
+        Verdict::Disallow => Err(refusal(resolved, &snapshot, &decision, now)),
     };
     Consulted {
         finding: Some(finding),
@@ -77,11 +89,12 @@ pub(super) fn delay(access: &AccessResult, identity: &Identity) -> Option<Durati
 }
 
 fn refusal(
-    target: &Target,
+    resolved: &Resolved,
     snapshot: &Snapshot,
     decision: &Decision<'_>,
     now: SystemTime,
 ) -> Refusal {
+    let target = &resolved.target;
     if decision.reason() == Reason::Unreachable {
         return unreached(target, snapshot, now);
     }
@@ -90,6 +103,13 @@ fn refusal(
     let details = match (&explanation.rule, explanation.line) {
         (Some(rule), Some(line)) => format!("{rule} (line {line} of {robots_url})"),
         _ => format!("{robots_url}: {}", explanation.reason),
+    };
+    let details = if resolved.is_unseen() {
+        format!(
+            "{details}: a tunnel that nobody looks into is only for where every path is allowed"
+        )
+    } else {
+        details
     };
     Refusal {
         is_policy: true,

@@ -180,6 +180,8 @@ pub(crate) enum Outcome {
     Forward { status: u16, reason: &'static str },
     /// The same, though it would have been refused if that were not only observed.
     Observe { status: u16, refusal: Refusal },
+    /// A tunnel opened into which nobody looks.
+    Tunnel { reason: &'static str },
     /// Nothing of it left this proxy.
     Refuse(Refusal),
     /// It was allowed, but the origin or the way to it failed; or the client left.
@@ -192,6 +194,7 @@ impl Outcome {
         match self {
             Self::Forward { .. } => "forwarded",
             Self::Observe { .. } => "observed",
+            Self::Tunnel { .. } => "tunnelled",
             Self::Refuse(_) => "refused",
             Self::Fail(_) => "failed",
         }
@@ -199,7 +202,7 @@ impl Outcome {
 
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Forward { reason, .. } => reason,
+            Self::Forward { reason, .. } | Self::Tunnel { reason } => reason,
             Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
                 refusal.reason
             }
@@ -209,7 +212,7 @@ impl Outcome {
     /// Why it was refused or failed, or would have been refused.
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Forward { .. } => None,
+            Self::Forward { .. } | Self::Tunnel { .. } => None,
             Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
                 Some(refusal)
             }
@@ -219,6 +222,7 @@ impl Outcome {
     pub(crate) fn status(&self) -> u16 {
         match self {
             Self::Forward { status, .. } | Self::Observe { status, .. } => *status,
+            Self::Tunnel { .. } => 200,
             Self::Refuse(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }

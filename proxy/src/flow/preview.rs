@@ -4,13 +4,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use wayleave_policy::Scheme;
 
 use super::exchange::{Connection, Exchange, Identity, Outcome};
 use super::identify::{self, Identified};
 use super::request::Request;
+use super::resolve::{self, Resolved, Scope};
+use super::settings::Settings;
 use super::way::{Flow, passed};
-use super::{record, resolve};
+use super::{connect, record};
+use crate::crawlers::Crawlers;
 use crate::decisions::{Decision, DecisionId};
+use crate::https::{Mode, Way};
 
 /// A request to think about.
 #[derive(Clone, Debug, Deserialize)]
@@ -48,32 +53,16 @@ impl Flow {
         };
         let settings = self.settings();
         let crawlers = &settings.crawlers;
-        let mut identified = match &question.crawler {
-            None => {
-                let identity = identify::recognise(crawlers, &connection, None, &request);
-                let objection = identify::object(crawlers, &identity, &request);
-                Identified {
-                    identity,
-                    objection,
-                }
-            }
-            Some(name) => {
-                let crawler = crawlers.named(name);
-                let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
-                Identified {
-                    identity: Identity::Known(crawler),
-                    objection: None,
-                }
-            }
-        };
+        let mut identified = identify_as_asked(crawlers, question, &connection, &request)?;
         let resolved = resolve::resolve(&connection, &request);
         let resolved = resolved.map_err(|refusal| refusal.details.into_owned())?;
         let url = resolved.target.to_string();
+        let resolved = as_it_would_come(&settings, &mut identified, resolved)?;
         let (facts, judged) = self
             .decide(&settings, &mut identified, request.method, resolved)
             .await;
         let outcome = match judged {
-            Ok(passage) => passed(passage, 200),
+            Ok(passage) => passed(&passage, 200),
             Err(refusal) => Outcome::Refuse(refusal),
         };
         let exchange = Exchange {
@@ -90,4 +79,53 @@ impl Flow {
         };
         Ok(record::decision(exchange, Duration::ZERO).0)
     }
+}
+
+/// HTTPS comes by `CONNECT`: what then stands against it, and how much of it would be seen.
+fn as_it_would_come(
+    settings: &Settings,
+    identified: &mut Identified,
+    resolved: Resolved,
+) -> Result<Resolved, String> {
+    let origin = resolved.target.origin();
+    if origin.scheme() == Scheme::Http {
+        return Ok(resolved);
+    }
+    let scope = match settings.https.way(origin.host()) {
+        Way::Mode(Mode::Intercept) => return Ok(resolved),
+        Way::Mode(Mode::Refuse) => {
+            identified
+                .objection
+                .get_or_insert_with(connect::https_refused);
+            return Ok(resolved);
+        }
+        Way::Mode(Mode::Tunnel) => Scope::EveryPath,
+        Way::Bypass => Scope::Bypass,
+    };
+    let unseen = Resolved::unseen(origin.clone(), scope);
+    unseen.map_err(|refusal| refusal.details.into_owned())
+}
+
+fn identify_as_asked(
+    crawlers: &Crawlers,
+    question: &Question,
+    connection: &Connection,
+    request: &Request<'_>,
+) -> Result<Identified, String> {
+    let Some(name) = &question.crawler else {
+        let identity = identify::recognise(crawlers, connection, None, request);
+        let objection = identify::object(crawlers, &identity, request);
+        return Ok(Identified {
+            identity,
+            username: None,
+            objection,
+        });
+    };
+    let crawler = crawlers.named(name);
+    let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
+    Ok(Identified {
+        identity: Identity::Known(crawler),
+        username: None,
+        objection: None,
+    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crawlers::Crawlers;
+use crate::https;
 use crate::politeness;
 use crate::rules::Rules;
 use crate::upstream::Upstream;
@@ -24,6 +25,7 @@ pub(crate) struct Settings {
     /// Which configuration this is, counted from 1 at the start.
     pub(crate) configuration: u64,
     pub(crate) options: Options,
+    pub(crate) https: https::Options,
     pub(crate) crawlers: Crawlers,
     pub(crate) rules: Rules,
     pub(crate) politeness: politeness::Options,

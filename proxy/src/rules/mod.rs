@@ -51,6 +51,16 @@ pub struct Rule {
 }
 
 impl Rule {
+    fn is_for_crawler(&self, crawler: &str) -> bool {
+        self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == crawler)
+    }
+
+    /// Whether no request to its hosts is left out.
+    fn is_for_every_request(&self) -> bool {
+        let is_every_path = |path: &String| matches!(path.as_str(), "/" | "/*" | "*");
+        self.methods.is_empty() && (self.paths.is_empty() || self.paths.iter().any(is_every_path))
+    }
+
     fn has_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
@@ -225,6 +235,46 @@ impl Rules {
         matching.next().map_or(before, |entry| entry.index)
     }
 
+    /// The rule for whatever is asked of a host by someone whose requests are not seen: the first that refuses any of
+    /// them, or excepts all.
+    pub(crate) fn find_for_every_request(&self, asked: Asked<'_>) -> Option<Match> {
+        let mut rules = self.rules_for_host(asked);
+        rules.find(|found| found.rule.action != Action::Allow || found.rule.is_for_every_request())
+    }
+
+    /// The rule for a host as such: the first that is for all its requests.
+    pub(crate) fn find_for_host(&self, asked: Asked<'_>) -> Option<Match> {
+        let mut rules = self.rules_for_host(asked);
+        rules.find(|found| found.rule.is_for_every_request())
+    }
+
+    /// The rules for a host and crawler in their order, whatever their paths and methods.
+    fn rules_for_host(&self, asked: Asked<'_>) -> impl Iterator<Item = Match> {
+        let host = asked.target.origin().host();
+        let beginning = host.split('.').next().unwrap_or_default();
+        let endings = std::iter::successors(Some(host), |name| {
+            name.split_once('.').map(|(_, parent)| parent)
+        });
+        let buckets = endings.filter_map(|ending| self.by_ending.get(ending));
+        let buckets = buckets.chain(self.by_beginning.get(beginning));
+        let entries = buckets
+            .chain([&self.others])
+            .flat_map(|bucket| &bucket.entries);
+        let mut indexes: Vec<_> = entries
+            .filter(|entry| entry.pattern.matches(host))
+            .map(|entry| entry.index)
+            .collect();
+        indexes.sort_unstable();
+        indexes.into_iter().filter_map(move |index| {
+            let rule = &self.rules[index].rule;
+            let counts = rule.is_for_crawler(asked.crawler) && !rule.has_expired(asked.now);
+            counts.then(|| Match {
+                number: index + 1,
+                rule: Arc::clone(rule),
+            })
+        })
+    }
+
     /// How many rules count at `now`, and which expired, by number.
     pub(crate) fn count(&self, now: SystemTime) -> (usize, Vec<Match>) {
         let all = self.rules.iter().enumerate();
@@ -250,10 +300,9 @@ impl Rules {
 impl Compiled {
     fn matches(&self, asked: Asked<'_>) -> bool {
         let rule = &self.rule;
-        let lists =
-            |list: &[String], value: &str| list.is_empty() || list.iter().any(|item| item == value);
-        lists(&rule.crawlers, asked.crawler)
-            && lists(&rule.methods, asked.method)
+        let methods = &rule.methods;
+        rule.is_for_crawler(asked.crawler)
+            && (methods.is_empty() || methods.iter().any(|method| method == asked.method))
             && !rule.has_expired(asked.now)
             && self.paths.as_ref().is_none_or(|paths| {
                 let is_exception = rule.action == Action::Allow;
@@ -338,6 +387,38 @@ mod tests {
         assert_eq!(found(&refusal, "http://a.test/x/../%70rivate/"), Some(1));
         assert_eq!(found(&exception, "http://a.test/public/a"), Some(1));
         assert_eq!(found(&exception, "http://a.test/public/../private"), None);
+    }
+
+    #[test]
+    fn what_is_not_seen_is_refused_where_any_of_it_is() {
+        let method = Rule {
+            methods: vec!["POST".to_owned()],
+            ..rule(Action::Refuse, &["posts.test"], &[])
+        };
+        let rules = Rules::new(vec![
+            rule(Action::Allow, &["part.test"], &["/open"]),
+            rule(Action::Allow, &["all.test", "a.all.test"], &["/*"]),
+            rule(Action::Refuse, &["*.test"], &["/x"]),
+            method,
+            rule(Action::Refuse, &["whole.example"], &[]),
+        ]);
+        let number = |host: &str| {
+            let target = Target::parse(&format!("https://{host}/")).unwrap();
+            let asked = Asked {
+                target: &target,
+                method: "CONNECT",
+                crawler: "news",
+                now: SystemTime::UNIX_EPOCH,
+            };
+            let every = rules.find_for_every_request(asked);
+            let host = rules.find_for_host(asked);
+            [every, host].map(|found| found.map(|found| found.number))
+        };
+        assert_eq!(number("part.test"), [Some(3), None]);
+        assert_eq!(number("all.test"), [Some(2), Some(2)]);
+        assert_eq!(number("posts.test"), [Some(3), None]);
+        assert_eq!(number("other.example"), [None, None]);
+        assert_eq!(number("whole.example"), [Some(5), Some(5)]);
     }
 
     #[test]

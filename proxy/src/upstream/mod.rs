@@ -161,16 +161,37 @@ impl Upstream {
     ) -> Result<Session, Fault> {
         let key = self.key(origin, preference);
         let deadline = Instant::now() + self.options.connect_timeout;
-        let resolving = self.egress.addresses(origin.host(), origin.port());
-        let addresses = timeout_at(deadline, resolving)
-            .await
-            .map_err(|_| EgressError::DnsTimeout)??;
+        let addresses = self.addresses(origin, deadline).await?;
         let opening = self.open(origin, preference, &key, &addresses);
-        let connection = timeout_at(deadline, opening).await.map_err(|_| {
-            let details = format!("no connection to {origin} within the connect timeout");
-            Fault::new(ErrorType::ConnectionTimeout, details)
-        })??;
+        let connection = timeout_at(deadline, opening)
+            .await
+            .map_err(|_| too_late(origin))??;
         Ok(self.session(connection, key, false))
+    }
+
+    /// A new TCP connection to `origin` for a tunnel, and what counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the name, the address or the connection.
+    pub(crate) async fn dial(&self, origin: &Origin) -> Result<(TcpStream, OpenConnection), Fault> {
+        let deadline = Instant::now() + self.options.connect_timeout;
+        let addresses = self.addresses(origin, deadline).await?;
+        let tcp = timeout_at(deadline, tcp(origin, &addresses))
+            .await
+            .map_err(|_| too_late(origin))??;
+        Ok((tcp, self.metrics.upstream_connection(false)))
+    }
+
+    async fn addresses(
+        &self,
+        origin: &Origin,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, Fault> {
+        let resolving = self.egress.addresses(origin.host(), origin.port());
+        Ok(timeout_at(deadline, resolving)
+            .await
+            .map_err(|_| EgressError::DnsTimeout)??)
     }
 
     /// How long an origin may take for the next byte, or to take one.
@@ -227,11 +248,7 @@ impl Upstream {
         key: &PoolKey,
         addresses: &[SocketAddr],
     ) -> Result<Connection, Fault> {
-        let tcp = Egress::dial(addresses)
-            .await
-            .map_err(|error| connect_fault(origin, &error))?;
-        tcp.set_nodelay(true)
-            .map_err(|error| connect_fault(origin, &error))?;
+        let tcp = tcp(origin, addresses).await?;
         if origin.scheme() == Scheme::Http {
             return Ok(Connection::Http1(transport(tcp)));
         }
@@ -298,6 +315,18 @@ fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
         let details = format!("{host} cannot be a name in a certificate");
         Fault::new(ErrorType::TlsCertificateError, details)
     })
+}
+
+async fn tcp(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, Fault> {
+    let failed = |error| connect_fault(origin, &error);
+    let tcp = Egress::dial(addresses).await.map_err(failed)?;
+    tcp.set_nodelay(true).map_err(failed)?;
+    Ok(tcp)
+}
+
+fn too_late(origin: &Origin) -> Fault {
+    let details = format!("no connection to {origin} within the connect timeout");
+    Fault::new(ErrorType::ConnectionTimeout, details)
 }
 
 fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
