@@ -34,4 +34,5 @@ mod rules;
 mod selftest;
 mod shutdown;
 mod systemd;
+mod traces;
 mod tunnel;

@@ -276,6 +276,7 @@ fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
         ),
         ("[state]", running.state != read.state),
         ("[log]", running.log != read.log),
+        ("[traces]", running.traces != read.traces),
     ];
     let keys = differs.into_iter().filter(|(_, differs)| *differs);
     keys.map(|(keys, _)| keys).collect()

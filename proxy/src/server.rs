@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::politeness::Politeness;
 use crate::reload::{self, Reload};
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
+use crate::traces::Traces;
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
@@ -105,6 +106,9 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
     flow.robots.close().await;
     decisions.close();
+    if let Some(traces) = &flow.traces {
+        traces.stop().await;
+    }
     ended
 }
 
@@ -149,7 +153,8 @@ fn build(
     }
     let upstream = Upstream::new(upstream, Arc::clone(&egress), &tls, Arc::clone(metrics));
     let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
-    let fetch = fetch.handing_over(upstream.idle());
+    let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
+    let fetch = fetch.handing_over(upstream.idle()).traced(traces.clone());
     let (robots, refresh) = start_robots(config, fetch, clock, metrics)?;
     let now = robots.clock().now();
     let flow = Flow {
@@ -159,6 +164,7 @@ fn build(
         interceptor: Interceptor::new(authority)?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
+        traces,
     };
     Ok((flow, refresh))
 }

@@ -44,6 +44,7 @@ pub struct Metrics {
     leaf_certificates: IntCounterVec,
     organisation: Organisation,
     panics: IntCounter,
+    spans: IntCounterVec,
 }
 
 impl Metrics {
@@ -97,6 +98,7 @@ impl Metrics {
             )?,
             organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
+            spans: counters(&registry, "spans_total", SPANS, &["result"])?,
             registry,
         };
         metrics.register_process()?;
@@ -122,6 +124,9 @@ impl Metrics {
     fn start_at_zero(&self) {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
+        }
+        for result in ["sent", "failed", "dropped"] {
+            self.spans.with_label_values(&[result]);
         }
         for (outcome, _) in reasons::OF_CRAWLERS {
             self.request_duration.with_label_values(&[outcome]);
@@ -282,6 +287,12 @@ impl Metrics {
         self.panics.inc();
     }
 
+    /// Counts spans of traces: `sent`, `failed` to be, or `dropped` because there was no room.
+    pub(crate) fn spans(&self, result: &str, count: usize) {
+        let count = count.try_into().unwrap_or(u64::MAX);
+        self.spans.with_label_values(&[result]).inc_by(count);
+    }
+
     /// All metrics in Prometheus' text format, with its content type.
     ///
     /// # Errors
@@ -322,6 +333,7 @@ const CLIENT_CONNECTIONS_LIMIT: &str = "How many may be open: proxy.max_connecti
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
+const SPANS: &str = "Spans of traces, by whether the collector has them.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
 
 #[cfg(test)]
