@@ -39,5 +39,6 @@ mod security;
 mod selftest;
 mod shutdown;
 mod systemd;
+mod traces;
 mod tunnel;
 mod upgrade;

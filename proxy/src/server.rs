@@ -114,6 +114,9 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
     flow.robots.close().await;
     decisions.close();
+    if let Some(traces) = &flow.traces {
+        traces.stop().await;
+    }
     ended
 }
 
@@ -138,7 +141,9 @@ fn build(
     own_listeners: &[SocketAddr],
     (store, clock): (Store, Clock),
 ) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
-    let ways = assemble::ways(config, own_listeners.to_vec(), clock, metrics)?;
+    let traces = assemble::traces(config, metrics)?;
+    let own = own_listeners.to_vec();
+    let ways = assemble::ways(config, own, clock, metrics, traces.clone())?;
     metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
@@ -160,6 +165,7 @@ fn build(
         interceptor: Interceptor::new(Arc::clone(authority))?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
+        traces,
     };
     Ok((flow, fetch, refresh))
 }
