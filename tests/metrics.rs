@@ -229,7 +229,7 @@ fn the_documented_metrics_are_those_that_are_served() {
 #[test]
 fn the_documented_reasons_are_those_that_are_served() {
     let text = std::fs::read_to_string(project().join("docs/metrics.md")).expect("it is there");
-    let outcomes = ["forwarded", "observed", "refused", "failed"];
+    let outcomes = ["forwarded", "tunnelled", "observed", "refused", "failed"];
     let mut documented = BTreeSet::new();
     let (_, text) = text.split_once("| reason |").expect("a table of reasons");
     for row in text.lines().filter(|line| line.starts_with("| `")) {

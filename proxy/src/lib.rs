@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  https  politeness  decisions  metrics  clock  stream    small leaves
+//!     egress  crawlers  rules  https  politeness  traces  decisions  metrics  clock  stream    small leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -52,4 +52,5 @@ pub mod robots;
 pub mod rules;
 pub mod server;
 mod stream;
+pub mod traces;
 mod upstream;

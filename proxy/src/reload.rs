@@ -219,6 +219,7 @@ impl Reader {
         let clock = self.parts.flow.robots.clock();
         let metrics = Arc::clone(&self.parts.flow.metrics);
         let own = self.parts.own_listeners.clone();
+        let traces = self.parts.flow.traces.clone();
         let preparing = tokio::task::spawn_blocking(move || {
             let read = Config::load(&file).map_err(|mistakes| in_words(&mistakes))?;
             let needs_restart = needs_restart(&started_with, &read);
@@ -228,7 +229,8 @@ impl Reader {
                 || assemble::fetch_options(&config.robots)
                     != assemble::fetch_options(&running.robots);
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
-            let ways = has_other_ways.then(|| assemble::ways(&config, own, clock, &metrics));
+            let ways =
+                has_other_ways.then(|| assemble::ways(&config, own, clock, &metrics, traces));
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
                 journal: assemble::journal(&config.log).map_err(fault)?,
@@ -302,6 +304,7 @@ fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
         ("admin.listen", running.admin != read.admin),
         ("https.ca_dir", within_state(running) != within_state(read)),
         ("state.dir", running.state != read.state),
+        ("[traces]", running.traces != read.traces),
     ];
     let keys = differs.into_iter().filter(|(_, differs)| *differs);
     keys.map(|(keys, _)| keys).collect()
@@ -320,6 +323,7 @@ fn held(mut read: Config, started_with: &Config) -> Config {
     read.admin = started_with.admin.clone();
     read.https.ca_dir.clone_from(&started_with.https.ca_dir);
     read.state = started_with.state.clone();
+    read.traces = started_with.traces.clone();
     read
 }
 

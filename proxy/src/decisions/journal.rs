@@ -45,6 +45,8 @@ struct Open {
     file: File,
     size_bytes: u64,
     since: SystemTime,
+    /// Whether something was written. Until then a journal that this one is to replace may still write to the file.
+    is_begun: bool,
 }
 
 impl Journal {
@@ -124,6 +126,9 @@ impl Journal {
             Some(open) => open,
             none => none.insert(Open::new(&self.options.path)?),
         };
+        if !open.is_begun {
+            open.begin()?;
+        }
         let written = open.file.write_all(&self.waiting);
         match written {
             Ok(()) => open.size_bytes += self.waiting.len() as u64,
@@ -154,22 +159,30 @@ impl Open {
             fs::create_dir_all(dir)?;
         }
         // What crawlers fetch is nobody else's business.
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .create(true)
             .append(true)
             .mode(0o640)
             .open(path)?;
-        if is_cut(&mut file)? {
-            file.write_all(b"\n")?;
-        }
         let metadata = file.metadata()?;
         Ok(Self {
             file,
             size_bytes: metadata.len(),
             // File systems without a birth time start anew with each process.
             since: metadata.created().unwrap_or_else(|_| SystemTime::now()),
+            is_begun: false,
         })
+    }
+
+    /// Ends a line that was cut, so that the next is one of its own.
+    fn begin(&mut self) -> io::Result<()> {
+        if is_cut(&mut self.file)? {
+            self.file.write_all(b"\n")?;
+        }
+        self.size_bytes = self.file.metadata()?.len();
+        self.is_begun = true;
+        Ok(())
     }
 
     /// Somebody deleted the file: what is written to it is seen by nobody.
@@ -262,6 +275,21 @@ mod tests {
             assert_eq!(found.id, decision.id);
         }
         assert!(search(&journal.options.path, DecisionId::new()).is_none());
+    }
+
+    #[test]
+    fn one_that_replaces_another_leaves_it_its_last_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = options(dir.path()).path;
+        drop(Journal::open(options(dir.path())).unwrap());
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(b"{\"half\":").unwrap();
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        other.write_all(b"true}\n").unwrap();
+        journal.push(&decision());
+        journal.flush().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("{\"half\":true}\n{"), "{text}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::politeness::Politeness;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 use crate::stream::Stream;
+use crate::traces::{Parent, Traces};
 use crate::upstream::OriginHead;
 
 /// Everything that a request meets on its way.
@@ -33,6 +34,7 @@ pub(crate) struct Flow {
     pub(crate) interceptor: Interceptor,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Option<Arc<Traces>>,
 }
 
 /// What may follow an exchange on its connection.
@@ -98,6 +100,7 @@ impl Flow {
                 url,
                 identity: Some(identified.identity),
                 configuration: settings.configuration,
+                parent: self.parent(received),
                 facts,
                 outcome,
             })
@@ -142,6 +145,12 @@ impl Flow {
             Err(refusal) => Err(refusal),
         };
         (facts, judged)
+    }
+
+    /// The trace that a request is part of.
+    pub(super) fn parent(&self, received: &Received) -> Parent {
+        let traces = self.traces.as_ref();
+        traces.map_or_else(Parent::default, |traces| traces.parent(&received.fields()))
     }
 
     /// An exchange begins.

@@ -19,6 +19,18 @@ pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "tunnelled",
+        &[
+            "no-matching-rule",
+            "no-matching-group",
+            "unavailable",
+            "redirect-lost",
+            "unreachable",
+            "policy-exception",
+            "bypass",
+        ],
+    ),
+    (
         "observed",
         &[
             "rule",
@@ -29,6 +41,7 @@ pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
             "crawl-delay",
             "origin-rests",
             "concurrency",
+            "https-refused",
             "unidentified",
             "foreign-token",
             "token-missing",
@@ -45,6 +58,7 @@ pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
             "crawl-delay",
             "origin-rests",
             "concurrency",
+            "https-refused",
             "unidentified",
             "wrong-password",
             "foreign-token",

@@ -20,6 +20,7 @@ use super::fields;
 use crate::clock::Clock;
 use crate::egress::Egress;
 use crate::idle::Idle;
+use crate::traces::Traces;
 
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
@@ -66,6 +67,7 @@ pub struct HttpFetch {
     pub(super) idle: Option<Arc<Idle>>,
     pub(super) options: FetchOptions,
     clock: Clock,
+    traces: Option<Arc<Traces>>,
     brotli: Semaphore,
 }
 
@@ -103,6 +105,7 @@ impl HttpFetch {
             idle: None,
             options,
             clock,
+            traces: None,
             brotli: Semaphore::new(MAX_BROTLI),
         }
     }
@@ -110,6 +113,12 @@ impl HttpFetch {
     /// The same, but its connections to origins go to `idle` when they are done.
     pub(crate) fn handing_over(mut self, idle: Arc<Idle>) -> Self {
         self.idle = Some(idle);
+        self
+    }
+
+    /// The same, but each fetch is also sent as a span.
+    pub(crate) fn traced(mut self, traces: Option<Arc<Traces>>) -> Self {
+        self.traces = traces;
         self
     }
 
@@ -176,6 +185,7 @@ impl HttpFetch {
 
 impl Fetch for HttpFetch {
     async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+        let started_at = self.clock.now();
         let mut way = Way {
             redirects: Vec::new(),
             uri: request.origin.robots_txt_uri(),
@@ -188,11 +198,16 @@ impl Fetch for HttpFetch {
                 detail: format!("not done within {:?}", self.options.timeout),
             }),
         };
-        FetchOutcome {
+        let outcome = FetchOutcome {
             redirects: way.redirects,
             uri: way.uri,
             ending,
+        };
+        if let Some(traces) = &self.traces {
+            let uri = request.origin.robots_txt_uri();
+            traces.robots_fetch(&uri, started_at, self.clock.now(), &outcome);
         }
+        outcome
     }
 }
 
