@@ -70,15 +70,6 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
     let flow = Arc::new(flow);
-    let listener = Arc::new(Listener {
-        flow: Arc::clone(&flow),
-        slots: Slots::new(
-            config.proxy.max_connections,
-            config.proxy.max_connections_per_client,
-        ),
-        tasks: tasks.clone(),
-        stopping: stopping.clone(),
-    });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let parts = Parts {
         flow: Arc::clone(&flow),
@@ -92,16 +83,13 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         metrics,
         reload,
         flow: Arc::clone(&flow),
-        decisions: Arc::clone(&decisions),
+        decisions,
         certificate_pem: authority.certificate_pem().into(),
         proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
     let mut admin = tokio::spawn(axum::serve(admin_listener, admin::router(admin)).into_future());
-    for bound in listeners {
-        let listener = Arc::clone(&listener);
-        tasks.spawn(async move { listener.run(bound).await });
-    }
+    take_clients(config, listeners, &flow, &tasks, &stopping);
     notify(&[sd_notify::NotifyState::Ready]);
 
     let ended = tokio::select! {
@@ -112,12 +100,30 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
-    flow.robots.close().await;
-    decisions.close();
-    if let Some(traces) = &flow.traces {
-        traces.stop().await;
-    }
+    close(&flow).await;
     ended
+}
+
+fn take_clients(
+    config: &Config,
+    listeners: Vec<TcpListener>,
+    flow: &Arc<Flow>,
+    tasks: &TaskTracker,
+    stopping: &CancellationToken,
+) {
+    let listener = Arc::new(Listener {
+        flow: Arc::clone(flow),
+        slots: Slots::new(
+            config.proxy.max_connections,
+            config.proxy.max_connections_per_client,
+        ),
+        tasks: tasks.clone(),
+        stopping: stopping.clone(),
+    });
+    for bound in listeners {
+        let listener = Arc::clone(&listener);
+        tasks.spawn(async move { listener.run(bound).await });
+    }
 }
 
 /// Lets exchanges under way end, but no longer than `grace` and not after a second signal.
@@ -130,6 +136,15 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
             tracing::warn!(cut_off = tasks.len(), "the grace period is over");
         },
         () = stop.wait() => tracing::warn!(cut_off = tasks.len(), "told to stop twice"),
+    }
+}
+
+/// Keeps what was learned and decided, now that nothing more will be.
+async fn close(flow: &Flow) {
+    flow.robots.close().await;
+    flow.decisions.close();
+    if let Some(traces) = &flow.traces {
+        traces.stop().await;
     }
 }
 
