@@ -34,6 +34,7 @@ mod rules;
 mod security;
 mod selftest;
 mod shutdown;
+mod soak;
 mod systemd;
 mod tunnel;
 mod upgrade;
