@@ -6,6 +6,7 @@ pub mod dns;
 pub mod h2_client;
 pub mod h2_frames;
 pub mod origin;
+pub mod prometheus;
 pub mod refusal;
 pub mod response;
 pub mod tls;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
+use url::Url;
 
 use super::crawlers::{crawlers, others};
 use super::mistake::Mistake;
@@ -15,12 +16,13 @@ use super::rules::rules;
 use super::sections::{Admin, Config, Dns, Https, Log, LogFormat, Proxy, Robots, State, Upstream};
 use super::value::{
     Node, Parsed, address, checked, dialect, dns_server, duration, filled_list, integer, list,
-    network, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
+    network, number, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
 };
 use crate::egress::Override;
 use crate::https::{self, Mode};
 use crate::politeness::{self, CrawlDelay};
 use crate::rules::HostPattern;
+use crate::traces;
 
 /// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
 const LONGEST_MAX_AGE: Duration = Duration::from_hours(24);
@@ -74,6 +76,7 @@ fn config(root: &mut Section<'_>) -> Config {
         rules: Vec::new(),
         politeness: politeness::Options::default(),
         log: root.section("log", |section| log(section, &state.dir)),
+        traces: root.section("traces", traces),
         proxy,
         admin,
         robots,
@@ -357,6 +360,38 @@ fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
         ),
         decisions_keep: section.value("decisions_keep", duration, default.decisions_keep),
     }
+}
+
+fn traces(section: &mut Section<'_>) -> traces::Options {
+    let default = traces::Options::default();
+    let is_share = |ratio: &f64| match (0.0..=1.0).contains(ratio) {
+        true => Ok(()),
+        false => Err("is not between 0 and 1".to_owned()),
+    };
+    let sample_ratio = checked(number, is_share);
+    traces::Options {
+        otlp_endpoint: section.value("otlp_endpoint", collector, default.otlp_endpoint),
+        sample_ratio: section.value("sample_ratio", sample_ratio, default.sample_ratio),
+    }
+}
+
+/// An address of a collector, or none if it is empty.
+fn collector(node: &Node<'_>) -> Parsed<Option<Url>> {
+    if string(node)?.is_empty() {
+        return Ok(None);
+    }
+    tried(node, |text| {
+        let is_base = |url: &Url| {
+            let is_http = matches!(url.scheme(), "http" | "https");
+            is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()
+        };
+        match Url::parse(text) {
+            Ok(url) if is_base(&url) => Ok(Some(url)),
+            _ => Err(format!(
+                "{text:?} is not the URL of a collector, such as \"http://127.0.0.1:4318\""
+            )),
+        }
+    })
 }
 
 /// A path, or none if it is empty.

@@ -13,6 +13,7 @@ use crate::egress::Override;
 use crate::https;
 use crate::politeness;
 use crate::rules::Rule;
+use crate::traces;
 
 /// Everything the proxy was told, checked and ready for use.
 ///
@@ -41,6 +42,8 @@ pub struct Config {
     pub politeness: politeness::Options,
     /// `[log]`.
     pub log: Log,
+    /// `[traces]`.
+    pub traces: traces::Options,
 }
 
 /// The listeners for clients.

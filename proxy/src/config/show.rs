@@ -10,6 +10,7 @@ use super::sections::{Config, Log, LogFormat, Robots};
 use crate::crawlers::Crawler;
 use crate::politeness;
 use crate::rules::{Action, Rule};
+use crate::traces;
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
 impl Display for Config {
@@ -26,6 +27,7 @@ impl Display for Config {
             rules,
             politeness,
             log,
+            traces,
         } = self;
         writeln!(f, "[proxy]")?;
         writeln!(f, "listen = {}", list(&proxy.listen))?;
@@ -69,7 +71,8 @@ impl Display for Config {
             .try_for_each(|crawler| show_crawler(f, crawler))?;
         rules.iter().try_for_each(|rule| show_rule(f, rule))?;
         show_politeness(f, politeness)?;
-        show_log(f, log)
+        show_log(f, log)?;
+        show_traces(f, traces)
     }
 }
 
@@ -166,6 +169,12 @@ fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {
     writeln!(f, "decisions_max_size = {}", size(log.decisions_max_size))?;
     writeln!(f, "decisions_max_age = {}", time(log.decisions_max_age))?;
     writeln!(f, "decisions_keep = {}", time(log.decisions_keep))
+}
+
+fn show_traces(f: &mut fmt::Formatter<'_>, traces: &traces::Options) -> fmt::Result {
+    let endpoint = traces.otlp_endpoint.as_ref().map_or(text(""), text);
+    writeln!(f, "\n[traces]\notlp_endpoint = {endpoint}")?;
+    writeln!(f, "sample_ratio = {:?}", traces.sample_ratio)
 }
 
 fn text(value: impl Display) -> String {

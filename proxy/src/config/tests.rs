@@ -54,6 +54,7 @@ fn shipped_file_shows_every_key() {
         "store",
         "politeness",
         "log",
+        "traces",
     ];
     let mut text: String = sections
         .map(|name| format!("[{name}]\nzzzzzzzz = 1\n"))
@@ -140,6 +141,8 @@ log.decisions = "audit/d.jsonl"
 log.decisions_max_size = "1MiB"
 log.decisions_max_age = "1h"
 log.decisions_keep = "7d"
+traces.otlp_endpoint = "https://collector.example:4318/otlp"
+traces.sample_ratio = 0.25
 [[crawler]]
 name = "news"
 tokens = ["Googlebot-News", "Googlebot"]

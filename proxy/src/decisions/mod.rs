@@ -5,7 +5,9 @@
 //!       ├─ top        which hosts, crawlers or rules they are about
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
-//!       │    └─ journal   the log's files: rotated by size and age
+//!       │    └─ journal   the log's open file: rotated by size and age
+//!       ├─ report     what the log says of a span of time
+//!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
 //!            └─ instant   how its times are written
 //! ```
@@ -15,9 +17,11 @@
 
 mod decision;
 mod event;
+mod files;
 mod instant;
 mod journal;
 mod recent;
+mod report;
 mod top;
 mod writer;
 
@@ -25,11 +29,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::broadcast;
 
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
-pub(crate) use self::journal::JournalOptions;
+pub(crate) use self::journal::{Journal, JournalOptions};
 use self::recent::Recent;
+pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
 use self::writer::Writer;
 use crate::logging::Log;
@@ -43,7 +49,8 @@ pub(crate) struct Decisions {
     recent: Recent,
     watchers: broadcast::Sender<Arc<Decision>>,
     writer: Writer,
-    log: Option<PathBuf>,
+    /// Where the log's files are, if there is one.
+    log: ArcSwapOption<PathBuf>,
 }
 
 /// Which decisions somebody wants to see.
@@ -73,18 +80,24 @@ impl Decisions {
     ///
     /// # Errors
     ///
-    /// Returns an error if the log's file cannot be opened or the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
-        journal: Option<JournalOptions>,
+        journal: Option<Journal>,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             recent: Recent::new(),
             watchers: broadcast::Sender::new(WATCHED),
-            log: journal.as_ref().map(|journal| journal.path.clone()),
+            log: ArcSwapOption::new(path(journal.as_ref())),
             writer: Writer::start(journal, log, metrics)?,
         })
+    }
+
+    /// Writes lines to `journal` from now on, or none.
+    pub(crate) fn replace_journal(&self, journal: Option<Journal>) {
+        self.log.store(path(journal.as_ref()));
+        self.writer.replace(journal);
     }
 
     /// Keeps one decision.
@@ -105,8 +118,8 @@ impl Decisions {
 
     /// A decision that is not recent any more, if the log still has it. Reads the log's files.
     pub(crate) async fn search_log(&self, id: DecisionId) -> Option<Arc<Decision>> {
-        let log = self.log.clone()?;
-        let searching = tokio::task::spawn_blocking(move || journal::search(&log, id));
+        let log = self.log.load_full()?;
+        let searching = tokio::task::spawn_blocking(move || files::search(&log, id));
         searching.await.ok().flatten().map(Arc::new)
     }
 
@@ -133,6 +146,10 @@ impl Decisions {
     }
 }
 
+fn path(journal: Option<&Journal>) -> Option<Arc<PathBuf>> {
+    journal.map(|journal| Arc::new(journal.path().to_owned()))
+}
+
 impl fmt::Debug for Decisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decisions").finish_non_exhaustive()
@@ -144,6 +161,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::digest::Digest;
 
     pub(super) fn decision() -> Decision {
         Decision {
@@ -166,6 +184,7 @@ mod tests {
                 dialect: "rfc9309".into(),
                 line: Some(2),
                 rule: Some("Disallow: /a".to_owned()),
+                robots_sha256: Some(Digest::of(b"abc")),
                 robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
             }),
             would_be: None,

@@ -18,6 +18,7 @@ use crate::http1::Framing;
 use crate::https::{Mode, Way};
 use crate::metrics::OpenConnection;
 use crate::proxy_status::ErrorType;
+use crate::traces::Parent;
 
 /// Leave to open a tunnel.
 pub(super) struct Leave<'a> {
@@ -83,7 +84,7 @@ impl Flow {
             Way::Bypass => Scope::Bypass,
         };
         let resolved = Resolved::unseen(origin, scope).map_err(refused)?;
-        self.judge_unseen(&settings, connection, &request, resolved)
+        self.judge_unseen(&settings, connection, received, resolved)
             .await
     }
 
@@ -109,12 +110,13 @@ impl Flow {
         &self,
         settings: &Settings,
         connection: &Connection,
-        request: &Request<'_>,
+        received: &Received,
         resolved: Resolved,
     ) -> Result<Leave<'_>, Box<Exchange>> {
         let (id, started, started_at) = self.begin();
+        let request = received.request(&settings.options.name);
         let mut identified =
-            identify::identify(&settings.crawlers, &self.metrics, connection, request).await;
+            identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
         let origin = resolved.target.origin().clone();
         if settings.https.way(origin.host()) == Way::Mode(Mode::Refuse) {
             identified.objection.get_or_insert_with(https_refused);
@@ -152,6 +154,7 @@ impl Flow {
             url: format!("{}:{}", origin.host(), origin.port()),
             identity: Some(identified.identity),
             configuration: settings.configuration,
+            parent: self.parent(received),
             facts,
             outcome,
         };
@@ -197,13 +200,15 @@ impl Flow {
             url: url.to_owned(),
             identity,
             configuration: settings.configuration,
+            parent: received.map_or_else(Parent::default, |received| self.parent(received)),
             facts: Facts::default(),
             outcome: Outcome::Refuse(refusal),
         }
     }
 
     pub(super) fn record(&self, exchange: Exchange) -> Outcome {
-        record::record(&self.metrics, &self.decisions, exchange)
+        let traces = self.traces.as_deref();
+        record::record(&self.metrics, &self.decisions, traces, exchange)
     }
 }
 

@@ -10,11 +10,10 @@ use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
 use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
+use crate::metrics::ASSERTED;
 use crate::proxy_status::ErrorType;
 use crate::rules::Match;
-
-/// The label of crawlers that no configuration knows, whose name is only their own word.
-pub(crate) const ASSERTED: &str = "asserted";
+use crate::traces::Parent;
 
 /// The connection that a request came by.
 #[derive(Clone, Debug)]
@@ -243,6 +242,8 @@ pub(crate) struct Exchange {
     pub(crate) identity: Option<Identity>,
     /// Which configuration it met, counted from 1.
     pub(crate) configuration: u64,
+    /// The trace that the request says it is part of; only while traces are sent.
+    pub(crate) parent: Parent,
     pub(crate) facts: Facts,
     pub(crate) outcome: Outcome,
 }
@@ -257,6 +258,8 @@ pub(crate) struct Facts {
     pub(crate) rule: Option<Match>,
     /// The time that robots.txt wants between requests.
     pub(crate) delay: Option<Duration>,
+    /// When deciding began.
+    pub(crate) decided_at: Option<Instant>,
     pub(crate) decided_in: Duration,
     /// How long it waited for its turn.
     pub(crate) waited: Duration,

@@ -80,6 +80,7 @@ impl Flow {
         let started = Instant::now();
         let mut facts = Facts {
             origin: Some(resolved.target.origin().clone()),
+            decided_at: Some(started),
             ..Facts::default()
         };
         let mut objections = Objections {

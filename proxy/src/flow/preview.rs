@@ -16,6 +16,7 @@ use super::{connect, record};
 use crate::crawlers::Crawlers;
 use crate::decisions::{Decision, DecisionId};
 use crate::https::{Mode, Way};
+use crate::traces::Parent;
 
 /// A request to think about.
 #[derive(Clone, Debug, Deserialize)]
@@ -74,6 +75,7 @@ impl Flow {
             url,
             identity: Some(identified.identity),
             configuration: settings.configuration,
+            parent: Parent::default(),
             facts,
             outcome,
         };

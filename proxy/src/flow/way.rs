@@ -23,6 +23,7 @@ use crate::politeness::Politeness;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 use crate::stream::Stream;
+use crate::traces::{Parent, Traces};
 use crate::upstream::OriginHead;
 
 /// Everything that a request meets on its way.
@@ -33,6 +34,7 @@ pub(crate) struct Flow {
     pub(crate) interceptor: Interceptor,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Option<Arc<Traces>>,
 }
 
 /// What may follow an exchange on its connection.
@@ -55,8 +57,10 @@ impl Flow {
     /// Brings the metrics up to date that are counted when they are gathered.
     pub(crate) fn observe(&self) {
         self.robots.observe();
-        let (active, expired) = self.settings().rules.count(self.robots.clock().now());
+        let (rules, now) = (&self.settings().rules, self.robots.clock().now());
+        let (active, expired) = rules.count(now);
         self.metrics.rules(active, expired.len());
+        self.metrics.exception_expiry(rules.next_expiry(now));
     }
 
     /// Takes one request whose head was read.
@@ -96,6 +100,7 @@ impl Flow {
                 url,
                 identity: Some(identified.identity),
                 configuration: settings.configuration,
+                parent: self.parent(received),
                 facts,
                 outcome,
             })
@@ -140,6 +145,12 @@ impl Flow {
             Err(refusal) => Err(refusal),
         };
         (facts, judged)
+    }
+
+    /// The trace that a request is part of.
+    pub(super) fn parent(&self, received: &Received) -> Parent {
+        let traces = self.traces.as_ref();
+        traces.map_or_else(Parent::default, |traces| traces.parent(&received.fields()))
     }
 
     /// An exchange begins.
