@@ -50,5 +50,7 @@ pub use dialect::{Dialect, UnknownDialect};
 pub use lint::{Finding, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
 pub use product_token::{InvalidProductToken, ProductToken};
-pub use robots_txt::{CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan};
+pub use robots_txt::{
+    CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan, numbered_lines,
+};
 pub use target::{Target, path_to_judge};

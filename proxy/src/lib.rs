@@ -12,7 +12,7 @@
 //! # The map
 //!
 //! ```text
-//!  main ─ cli ─ server ─ reload ─ config   starts, wires, reads the file again
+//!  main ─ cli ─ server ─ reload ─ assemble ─ config   starts, wires, reads the file again
 //!                 │
 //!       ┌─────────┴──────────┐
 //!     admin                flow            the two faces: operators, crawlers
@@ -24,15 +24,17 @@
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
 //!
-//! Every arrow points down: no part knows one above it, and none but `server` knows `config`.
+//! Every arrow points down: no part knows one above it, and none below `assemble` knows `config`.
 
 mod admin;
+mod assemble;
 mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod crawlers;
 mod decisions;
+mod digest;
 pub mod egress;
 mod fault;
 mod flow;

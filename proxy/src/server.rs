@@ -9,31 +9,25 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wayleave_policy::lifecycle::Lifetimes;
 
 use crate::admin::{self, Admin};
+use crate::assemble;
 use crate::clock::Clock;
-use crate::config::{self, Config};
-use crate::decisions::{Decisions, JournalOptions};
-use crate::egress::{self, Egress};
+use crate::config::Config;
+use crate::decisions::Decisions;
 use crate::flow::{Flow, Listener, Slots};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::politeness::Politeness;
-use crate::reload::{self, Reload};
-use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
-use crate::traces::Traces;
-use crate::upstream::{self, Upstream};
-
-/// Sessions with origins kept for resumption.
-const TLS_SESSIONS: usize = 10_000;
+use crate::reload::{self, Parts, Reload};
+use crate::robots::{HttpFetch, Robots, Store, StoreOptions};
 
 /// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is read again when it changes.
 ///
@@ -58,12 +52,12 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let (listeners, admin_listener) = listen(config).await?;
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
-    let decisions = Arc::new(Decisions::start(
-        journal(&config.log),
-        log,
-        Arc::clone(&metrics),
-    )?);
-    let (flow, mut refresh) = build(config, &metrics, &decisions, Arc::clone(&authority), own)?;
+    let journal = assemble::journal(&config.log)?;
+    let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
+    let decisions = Arc::new(decisions);
+    let authority_of_flow = Arc::clone(&authority);
+    let (flow, fetch, mut refresh) =
+        build(config, &metrics, &decisions, authority_of_flow, own.clone())?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
@@ -78,7 +72,13 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         stopping: stopping.clone(),
     });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
-    let reload = reload::start(file, config, &flow, &metrics);
+    let parts = Parts {
+        flow: Arc::clone(&flow),
+        fetch,
+        log,
+        own_listeners: own,
+    };
+    let reload = reload::start(file, config, parts);
     stop.reload = Some(reload.clone());
     let admin = Admin {
         metrics,
@@ -103,7 +103,7 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     };
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
-    drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
+    drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
     flow.robots.close().await;
     decisions.close();
     if let Some(traces) = &flow.traces {
@@ -131,34 +131,20 @@ fn build(
     decisions: &Arc<Decisions>,
     authority: Arc<CertificateAuthority>,
     own_listeners: Vec<SocketAddr>,
-) -> anyhow::Result<(Flow, tokio::task::JoinHandle<()>)> {
-    let egress = Egress::new(egress::Options {
-        allow_private: config.upstream.allow_private.clone(),
-        servers: config.dns.servers.clone(),
-        overrides: config.dns.overrides.clone(),
-        own_listeners,
-    })
-    .context("reading the system's DNS configuration")?;
-    let egress = Arc::new(egress);
+) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
     let clock = Clock::start();
-    let tls = tls_config(&config.upstream)?;
-    let upstream = upstream::Options {
-        connect_timeout: config.upstream.connect_timeout,
-        response_timeout: config.upstream.response_timeout,
-        idle_connections: config.upstream.idle_connections,
-    };
+    let ways = assemble::ways(config, own_listeners, clock, metrics)?;
     metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
-    let upstream = Upstream::new(upstream, Arc::clone(&egress), &tls, Arc::clone(metrics));
-    let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
-    let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
-    let fetch = fetch.handing_over(upstream.idle()).traced(traces.clone());
-    let (robots, refresh) = start_robots(config, fetch, clock, metrics)?;
-    let now = robots.clock().now();
+    let traces = assemble::traces(config, metrics)?;
+    let fetch = ways.fetch.traced(traces.clone());
+    let fetch = Arc::new(ArcSwap::from_pointee(fetch));
+    let (robots, refresh) = start_robots(config, Arc::clone(&fetch), clock, metrics)?;
+    let settings = assemble::settings(config, 1, ways.upstream, robots.clock().now());
     let flow = Flow {
-        settings: ArcSwap::from_pointee(reload::settings(config, 1, Arc::new(upstream), now)),
+        settings: ArcSwap::from_pointee(settings),
         robots,
         politeness: Politeness::default(),
         interceptor: Interceptor::new(authority)?,
@@ -166,41 +152,7 @@ fn build(
         metrics: Arc::clone(metrics),
         traces,
     };
-    Ok((flow, refresh))
-}
-
-fn journal(log: &config::Log) -> Option<JournalOptions> {
-    log.decisions.clone().map(|path| JournalOptions {
-        path,
-        max_size_bytes: log.decisions_max_size,
-        max_age: log.decisions_max_age,
-        keep: log.decisions_keep,
-    })
-}
-
-/// How origins' certificates are checked: by the system's roots and the configured ones.
-fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    let system = rustls_native_certs::load_native_certs();
-    for error in &system.errors {
-        tracing::warn!(%error, "a system root certificate could not be read");
-    }
-    let (added, _) = roots.add_parsable_certificates(system.certs);
-    if added == 0 {
-        tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
-    }
-    for certificate in upstream.extra_root_certificates() {
-        roots
-            .add(certificate.clone())
-            .context("adding a certificate of upstream.extra_roots")?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.resumption = rustls::client::Resumption::in_memory_sessions(TLS_SESSIONS);
-    Ok(tls)
+    Ok((flow, fetch, refresh))
 }
 
 /// The listeners for clients and the one for operators.
@@ -327,53 +279,19 @@ impl Stop {
     }
 }
 
-/// What fetches robots.txt for `wayleave check`, as the proxy would.
-pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
-    let egress = Egress::new(egress::Options {
-        allow_private: config.upstream.allow_private.clone(),
-        servers: config.dns.servers.clone(),
-        overrides: config.dns.overrides.clone(),
-        own_listeners: Vec::new(),
-    })
-    .context("reading the system's DNS configuration")?;
-    let tls = tls_config(&config.upstream)?;
-    let options = fetch_options(&config.robots);
-    Ok(HttpFetch::new(Arc::new(egress), &tls, options, clock))
-}
-
-fn fetch_options(robots: &config::Robots) -> FetchOptions {
-    FetchOptions {
-        user_agent: robots.user_agent.clone(),
-        timeout: robots.fetch_timeout,
-        max_redirects: robots.max_redirects,
-        max_size: robots.max_size,
-    }
-}
-
 fn start_robots(
     config: &Config,
-    fetch: HttpFetch,
+    fetch: Arc<ArcSwap<HttpFetch>>,
     clock: Clock,
     metrics: &Arc<Metrics>,
-) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
-    let robots = &config.robots;
+) -> anyhow::Result<(Robots, JoinHandle<()>)> {
+    let options = assemble::robots_options(&config.robots);
     let store = Store::open(
         &config.state.dir,
         StoreOptions::default(),
         clock,
         Arc::clone(metrics),
     )?;
-    let options = robots::Options {
-        lifetimes: Lifetimes {
-            max_age: robots.max_age,
-            max_stale: robots.max_stale,
-            error_ttl: robots.error_ttl,
-            ..Lifetimes::default()
-        },
-        fetch_timeout: robots.fetch_timeout,
-        memory: robots.memory,
-        ..robots::Options::default()
-    };
     let metrics = Arc::clone(metrics);
     Ok(Robots::start(fetch, store, &options, clock, metrics))
 }

@@ -22,9 +22,9 @@ pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use choose::Reader;
 use compiled::Compiled;
 pub(crate) use found::{Found, Match};
+pub use line::lines as numbered_lines;
 pub(crate) use line::{
-    Field, GOOGLE_LINE_BYTES, Statement, google_statement, lines as numbered_lines,
-    statement as exact_statement,
+    Field, GOOGLE_LINE_BYTES, Statement, google_statement, statement as exact_statement,
 };
 pub(crate) use pattern::Path;
 

@@ -17,6 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::answer::error;
 use super::parts::Admin;
+use super::robots;
 use crate::decisions::{By, Decision, Query};
 use crate::flow::Question;
 
@@ -58,7 +59,7 @@ pub(super) async fn list(
     Json(json!({ "decisions": decisions })).into_response()
 }
 
-/// One decision: a recent one, or else one from the log.
+/// One decision: a recent one, or else one from the log; with the robots.txt that it was made by.
 pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
     let Ok(id) = id.parse() else {
         return error(StatusCode::BAD_REQUEST, "this is no decision id");
@@ -68,7 +69,15 @@ pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> 
         None => admin.decisions.search_log(id).await,
     };
     match found {
-        Some(decision) => Json(&*decision).into_response(),
+        Some(decision) => {
+            let mut answer =
+                serde_json::to_value(&*decision).expect("strings and numbers serialise");
+            let store = admin.flow.robots.store();
+            if let Some(file) = robots::decided_by(store, &decision).await {
+                answer["robots_txt"] = file;
+            }
+            Json(answer).into_response()
+        }
         None => error(StatusCode::NOT_FOUND, "no such decision is kept"),
     }
 }

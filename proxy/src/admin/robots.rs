@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::{Path, Query as Parameters, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wayleave_policy::Origin;
@@ -15,6 +16,8 @@ use wayleave_policy::lifecycle::{
 
 use super::answer::error;
 use super::parts::Admin;
+use crate::decisions::Decision;
+use crate::digest::Digest;
 use crate::robots::{Inspection, Listing, Store, Version};
 
 /// Origins listed unless another number is asked for, and at most.
@@ -126,8 +129,34 @@ async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Val
     let mut value = version(&said);
     value["origin"] = json!(origin.to_string());
     value["at"] = instant(time);
-    value["body"] = json!(body.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+    put_body(&mut value, body.as_deref());
     Some(value)
+}
+
+/// The file that a decision was made by, `null` where its text should be if it is not kept any more; nothing if no file
+/// decided.
+pub(super) async fn decided_by(store: &Store, decision: &Decision) -> Option<Value> {
+    let finding = decision.finding.as_ref()?;
+    let (digest, fetched_at) = finding.robots_sha256.zip(finding.robots_fetched_at)?;
+    let history = match decision.origin.as_deref().map(Origin::parse) {
+        Some(Ok(origin)) => store.history(&origin).await,
+        _ => Vec::new(),
+    };
+    let is_it = |said: &Version| said.digest == Some(digest.0) && said.first_seen_at <= fetched_at;
+    let mut value = match history.into_iter().rfind(is_it) {
+        Some(said) => version(&said),
+        None => json!({ "sha256": digest }),
+    };
+    put_body(&mut value, store.body(digest.0).await.as_deref());
+    Some(value)
+}
+
+/// A file's text, and its bytes if they are not text.
+fn put_body(value: &mut Value, body: Option<&[u8]>) {
+    value["body"] = json!(body.map(String::from_utf8_lossy));
+    if let Some(bytes) = body.filter(|bytes| str::from_utf8(bytes).is_err()) {
+        value["body_base64"] = json!(BASE64_STANDARD.encode(bytes));
+    }
 }
 
 /// Fetches an origin's robots.txt anew.
@@ -228,17 +257,11 @@ fn fields(fields: &Fields) -> Value {
 }
 
 fn version(version: &Version) -> Value {
-    let hex = |digest: [u8; 32]| {
-        digest
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
     json!({
         "first_seen_at": instant(version.first_seen_at),
         "last_seen_at": instant(version.last_seen_at),
         "status": version.status,
-        "sha256": version.digest.map(hex),
+        "sha256": version.digest.map(Digest),
         "is_cut": version.is_cut,
     })
 }

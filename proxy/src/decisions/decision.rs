@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::instant;
+use crate::digest::Digest;
 
 /// A word of ours, or one that was read back from the log.
 pub(crate) type Word = Cow<'static, str>;
@@ -137,7 +138,10 @@ pub(crate) struct Finding {
     /// The deciding rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-    /// When the copy was fetched or last confirmed.
+    /// The SHA-256 of the copy that decided, if it had rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) robots_sha256: Option<Digest>,
+    /// When the copy that decided was fetched or last confirmed.
     #[serde(
         default,
         serialize_with = "instant::serialize_some",

@@ -25,10 +25,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::broadcast;
 
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
-pub(crate) use self::journal::JournalOptions;
+pub(crate) use self::journal::{Journal, JournalOptions};
 use self::recent::Recent;
 pub(crate) use self::top::{By, Ranked};
 use self::writer::Writer;
@@ -43,7 +44,8 @@ pub(crate) struct Decisions {
     recent: Recent,
     watchers: broadcast::Sender<Arc<Decision>>,
     writer: Writer,
-    log: Option<PathBuf>,
+    /// Where the log's files are, if there is one.
+    log: ArcSwapOption<PathBuf>,
 }
 
 /// Which decisions somebody wants to see.
@@ -73,18 +75,24 @@ impl Decisions {
     ///
     /// # Errors
     ///
-    /// Returns an error if the log's file cannot be opened or the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
-        journal: Option<JournalOptions>,
+        journal: Option<Journal>,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             recent: Recent::new(),
             watchers: broadcast::Sender::new(WATCHED),
-            log: journal.as_ref().map(|journal| journal.path.clone()),
+            log: ArcSwapOption::new(path(journal.as_ref())),
             writer: Writer::start(journal, log, metrics)?,
         })
+    }
+
+    /// Writes lines to `journal` from now on, or none.
+    pub(crate) fn replace_journal(&self, journal: Option<Journal>) {
+        self.log.store(path(journal.as_ref()));
+        self.writer.replace(journal);
     }
 
     /// Keeps one decision.
@@ -105,7 +113,7 @@ impl Decisions {
 
     /// A decision that is not recent any more, if the log still has it. Reads the log's files.
     pub(crate) async fn search_log(&self, id: DecisionId) -> Option<Arc<Decision>> {
-        let log = self.log.clone()?;
+        let log = self.log.load_full()?;
         let searching = tokio::task::spawn_blocking(move || journal::search(&log, id));
         searching.await.ok().flatten().map(Arc::new)
     }
@@ -133,6 +141,10 @@ impl Decisions {
     }
 }
 
+fn path(journal: Option<&Journal>) -> Option<Arc<PathBuf>> {
+    journal.map(|journal| Arc::new(journal.path().to_owned()))
+}
+
 impl fmt::Debug for Decisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decisions").finish_non_exhaustive()
@@ -144,6 +156,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::digest::Digest;
 
     pub(super) fn decision() -> Decision {
         Decision {
@@ -166,6 +179,7 @@ mod tests {
                 dialect: "rfc9309".into(),
                 line: Some(2),
                 rule: Some("Disallow: /a".to_owned()),
+                robots_sha256: Some(Digest::of(b"abc")),
                 robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
             }),
             would_be: None,

@@ -10,6 +10,7 @@ use wayleave_policy::{
 use super::exchange::{Identity, Refusal};
 use super::resolve::{Resolved, Scope};
 use crate::decisions::Finding;
+use crate::digest::Digest;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 
@@ -49,13 +50,20 @@ pub(super) async fn consult(
         Scope::EveryPath | Scope::Bypass => decide_every_path(access, dialect, tokens),
         Scope::Path | Scope::Server => decide_strictly(access, dialect, tokens, target.path()),
     };
+    // What is too old to go by did not decide.
+    let is_unreached = matches!(
+        access,
+        AccessResult::Unreachable | AccessResult::LongUnreachable
+    );
+    let copy = (!is_unreached).then_some(&*snapshot);
     let finding = Finding {
         verdict: decision.verdict().as_str().into(),
         basis: decision.reason().as_str().into(),
         dialect: decision.dialect().as_str().into(),
         line: decision.line(),
         rule: decision.rule(),
-        robots_fetched_at: snapshot.fetched_at(),
+        robots_sha256: copy.and_then(Snapshot::digest).copied().map(Digest),
+        robots_fetched_at: copy.and_then(Snapshot::fetched_at),
     };
     let reason = match decision.verdict() {
         Verdict::Allow => Ok(decision.reason().as_str()),

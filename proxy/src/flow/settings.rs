@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) header_timeout: Duration,
     /// How long a connection may be silent between requests. Default 60 s.
     pub(crate) idle_timeout: Duration,
+    /// How long exchanges under way may go on when the process ends. Default 10 s.
+    pub(crate) shutdown_grace: Duration,
 }
 
 /// What one exchange goes by from its beginning to its end.

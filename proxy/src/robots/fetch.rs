@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::{HeaderMap, StatusCode, header};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -33,7 +34,7 @@ pub trait Fetch: Send + Sync + 'static {
 }
 
 /// How robots.txt is fetched; part of `[robots]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
     /// The `User-Agent` field. Default: `wayleave/` and the version.
     pub user_agent: String,
@@ -207,6 +208,14 @@ impl Fetch for HttpFetch {
             traces.robots_fetch(&uri, started_at, self.clock.now(), &outcome);
         }
         outcome
+    }
+}
+
+/// Fetches by what is there when a fetch begins, and by that to its end: what is there can be replaced.
+impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
+    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+        let current = self.load_full();
+        current.fetch(request).await
     }
 }
 
