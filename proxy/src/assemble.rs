@@ -39,6 +39,7 @@ pub(crate) fn ways(
     own_listeners: Vec<SocketAddr>,
     clock: Clock,
     metrics: &Arc<Metrics>,
+    traces: Option<Arc<Traces>>,
 ) -> anyhow::Result<Ways> {
     let egress = egress(config, own_listeners)?;
     let tls = tls_config(&config.upstream)?;
@@ -50,9 +51,26 @@ pub(crate) fn ways(
     let upstream = Upstream::new(options, Arc::clone(&egress), &tls, Arc::clone(metrics));
     let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
     Ok(Ways {
-        fetch: fetch.handing_over(upstream.idle()),
+        fetch: fetch.handing_over(upstream.idle()).traced(traces),
         upstream: Arc::new(upstream),
     })
+}
+
+/// What sends spans to a collector, if the configuration names one. Within a tokio runtime.
+///
+/// # Errors
+///
+/// Returns an error if a root cannot be trusted, or spans can never be sent to such an endpoint.
+pub(crate) fn traces(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Option<Arc<Traces>>> {
+    if config.traces.otlp_endpoint.is_none() {
+        return Ok(None);
+    }
+    let tls = tls_config(&config.upstream)?;
+    let traces = Traces::start(&config.traces, &tls, metrics)?;
+    Ok(traces.map(Arc::new))
 }
 
 /// What fetches robots.txt for `wayleave check`, as the proxy would.
@@ -141,23 +159,6 @@ pub(crate) fn journal(log: &config::Log) -> anyhow::Result<Option<Journal>> {
         keep: log.decisions_keep,
     });
     options.map(Journal::open).transpose()
-}
-
-/// What sends traces, if they are to be sent. Within a tokio runtime.
-///
-/// # Errors
-///
-/// Returns an error if a root cannot be trusted, or the endpoint is none.
-pub(crate) fn traces(
-    config: &Config,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Option<Arc<Traces>>> {
-    let Some(endpoint) = &config.traces.otlp_endpoint else {
-        return Ok(None);
-    };
-    let tls = tls_config(&config.upstream)?;
-    let traces = Traces::start(endpoint, config.traces.sample_ratio, &tls, metrics)?;
-    Ok(Some(Arc::new(traces)))
 }
 
 /// What requests go by from now on. Says which rules have expired.

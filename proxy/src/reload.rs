@@ -219,6 +219,7 @@ impl Reader {
         let clock = self.parts.flow.robots.clock();
         let metrics = Arc::clone(&self.parts.flow.metrics);
         let own = self.parts.own_listeners.clone();
+        let traces = self.parts.flow.traces.clone();
         let preparing = tokio::task::spawn_blocking(move || {
             let read = Config::load(&file).map_err(|mistakes| in_words(&mistakes))?;
             let needs_restart = needs_restart(&started_with, &read);
@@ -228,7 +229,8 @@ impl Reader {
                 || assemble::fetch_options(&config.robots)
                     != assemble::fetch_options(&running.robots);
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
-            let ways = has_other_ways.then(|| assemble::ways(&config, own, clock, &metrics));
+            let ways =
+                has_other_ways.then(|| assemble::ways(&config, own, clock, &metrics, traces));
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
                 journal: assemble::journal(&config.log).map_err(fault)?,
@@ -248,8 +250,7 @@ impl Reader {
         let mut upstream = Arc::clone(&before.upstream);
         if let Some(ways) = prepared.ways {
             upstream = ways.upstream;
-            let fetch = ways.fetch.traced(flow.traces.clone());
-            self.parts.fetch.store(Arc::new(fetch));
+            self.parts.fetch.store(Arc::new(ways.fetch));
         }
         if config.robots != self.running.robots {
             let options = assemble::robots_options(&config.robots);
@@ -342,8 +343,6 @@ mod tests {
             "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
         let expected = ["admin.listen", "state.dir"];
         assert_eq!(needs_restart(&running, &config(fixed)), expected);
-        let traced = config("traces.sample_ratio = 0.5");
-        assert_eq!(needs_restart(&running, &traced), ["[traces]"]);
         let ca = config("state.dir = \"b\"\nhttps.ca_dir = \"other\"");
         assert_eq!(needs_restart(&running, &ca), ["https.ca_dir", "state.dir"]);
         let held = held(config(fixed), &running);

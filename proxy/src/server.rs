@@ -29,6 +29,9 @@ use crate::politeness::Politeness;
 use crate::reload::{self, Parts, Reload};
 use crate::robots::{HttpFetch, Robots, Store, StoreOptions};
 
+/// What a process that is replaced may take to end beyond its `shutdown_grace`.
+const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
+
 /// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is read again when it changes.
 ///
 /// # Errors
@@ -49,28 +52,24 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
     let mut stop = Stop::new()?;
-    let (listeners, admin_listener) = listen(config).await?;
+    let (listeners, admin_listener, are_inherited) = listen(config).await?;
+    let clock = Clock::start();
+    // Before the decision log: who has the store has the directory.
+    let store = tokio::select! {
+        opened = open_store(config, clock, &metrics, are_inherited) => opened?,
+        () = stop.wait() => return Ok(()),
+    };
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
     let journal = assemble::journal(&config.log)?;
     let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
     let decisions = Arc::new(decisions);
-    let authority_of_flow = Arc::clone(&authority);
-    let (flow, fetch, mut refresh) =
-        build(config, &metrics, &decisions, authority_of_flow, own.clone())?;
+    let robots = (store, clock);
+    let (flow, fetch, mut refresh) = build(config, &metrics, &decisions, &authority, &own, robots)?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
     let flow = Arc::new(flow);
-    let listener = Arc::new(Listener {
-        flow: Arc::clone(&flow),
-        slots: Slots::new(
-            config.proxy.max_connections,
-            config.proxy.max_connections_per_client,
-        ),
-        tasks: tasks.clone(),
-        stopping: stopping.clone(),
-    });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let parts = Parts {
         flow: Arc::clone(&flow),
@@ -84,16 +83,13 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         metrics,
         reload,
         flow: Arc::clone(&flow),
-        decisions: Arc::clone(&decisions),
+        decisions,
         certificate_pem: authority.certificate_pem().into(),
         proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
     let mut admin = tokio::spawn(axum::serve(admin_listener, admin::router(admin)).into_future());
-    for bound in listeners {
-        let listener = Arc::clone(&listener);
-        tasks.spawn(async move { listener.run(bound).await });
-    }
+    take_clients(config, listeners, &flow, &tasks, &stopping);
     notify(&[sd_notify::NotifyState::Ready]);
 
     let ended = tokio::select! {
@@ -104,12 +100,30 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
-    flow.robots.close().await;
-    decisions.close();
-    if let Some(traces) = &flow.traces {
-        traces.stop().await;
-    }
+    close(&flow).await;
     ended
+}
+
+fn take_clients(
+    config: &Config,
+    listeners: Vec<TcpListener>,
+    flow: &Arc<Flow>,
+    tasks: &TaskTracker,
+    stopping: &CancellationToken,
+) {
+    let listener = Arc::new(Listener {
+        flow: Arc::clone(flow),
+        slots: Slots::new(
+            config.proxy.max_connections,
+            config.proxy.max_connections_per_client,
+        ),
+        tasks: tasks.clone(),
+        stopping: stopping.clone(),
+    });
+    for bound in listeners {
+        let listener = Arc::clone(&listener);
+        tasks.spawn(async move { listener.run(bound).await });
+    }
 }
 
 /// Lets exchanges under way end, but no longer than `grace` and not after a second signal.
@@ -125,29 +139,45 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
     }
 }
 
+/// Keeps what was learned and decided, now that nothing more will be.
+async fn close(flow: &Flow) {
+    flow.robots.close().await;
+    flow.decisions.close();
+    if let Some(traces) = &flow.traces {
+        traces.stop().await;
+    }
+}
+
 fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
-    authority: Arc<CertificateAuthority>,
-    own_listeners: Vec<SocketAddr>,
+    authority: &Arc<CertificateAuthority>,
+    own_listeners: &[SocketAddr],
+    (store, clock): (Store, Clock),
 ) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
-    let clock = Clock::start();
-    let ways = assemble::ways(config, own_listeners, clock, metrics)?;
+    let traces = assemble::traces(config, metrics)?;
+    let own = own_listeners.to_vec();
+    let ways = assemble::ways(config, own, clock, metrics, traces.clone())?;
     metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
-    let traces = assemble::traces(config, metrics)?;
-    let fetch = ways.fetch.traced(traces.clone());
-    let fetch = Arc::new(ArcSwap::from_pointee(fetch));
-    let (robots, refresh) = start_robots(config, Arc::clone(&fetch), clock, metrics)?;
+    let fetch = Arc::new(ArcSwap::from_pointee(ways.fetch));
+    let options = assemble::robots_options(&config.robots);
+    let (robots, refresh) = Robots::start(
+        Arc::clone(&fetch),
+        store,
+        &options,
+        clock,
+        Arc::clone(metrics),
+    );
     let settings = assemble::settings(config, 1, ways.upstream, robots.clock().now());
     let flow = Flow {
         settings: ArcSwap::from_pointee(settings),
         robots,
         politeness: Politeness::default(),
-        interceptor: Interceptor::new(authority)?,
+        interceptor: Interceptor::new(Arc::clone(authority))?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
         traces,
@@ -155,16 +185,17 @@ fn build(
     Ok((flow, fetch, refresh))
 }
 
-/// The listeners for clients and the one for operators.
-async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener)> {
+/// The listeners for clients and the one for operators, and whether any of them was inherited.
+async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener, bool)> {
     let mut inherited = Inherited::take()?;
+    let are_inherited = !inherited.is_empty();
     let mut listeners = Vec::with_capacity(config.proxy.listen.len());
     for address in &config.proxy.listen {
         listeners.push(inherited.listen(*address).await?);
     }
     let admin = inherited.listen(config.admin.listen).await?;
     inherited.all_used()?;
-    Ok((listeners, admin))
+    Ok((listeners, admin, are_inherited))
 }
 
 fn own_addresses(
@@ -279,19 +310,19 @@ impl Stop {
     }
 }
 
-fn start_robots(
+/// Opens the store. Who inherits a listener may be there to replace a process that still ends its exchanges; clients
+/// wait in the listener's queue meanwhile.
+async fn open_store(
     config: &Config,
-    fetch: Arc<ArcSwap<HttpFetch>>,
     clock: Clock,
     metrics: &Arc<Metrics>,
-) -> anyhow::Result<(Robots, JoinHandle<()>)> {
-    let options = assemble::robots_options(&config.robots);
-    let store = Store::open(
-        &config.state.dir,
-        StoreOptions::default(),
-        clock,
-        Arc::clone(metrics),
-    )?;
-    let metrics = Arc::clone(metrics);
-    Ok(Robots::start(fetch, store, &options, clock, metrics))
+    may_wait: bool,
+) -> anyhow::Result<Store> {
+    let patience = if may_wait {
+        config.proxy.shutdown_grace + TAKEOVER_MARGIN
+    } else {
+        Duration::ZERO
+    };
+    let (dir, options) = (&config.state.dir, StoreOptions::default());
+    Ok(Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience).await?)
 }

@@ -11,7 +11,7 @@ use wayleave_policy::numbered_lines;
 
 use super::operator::ask;
 use super::source::load_config;
-use super::terminal::{print, unusable};
+use super::terminal::{harmless, print, unusable};
 
 /// Lines of a long robots.txt that are shown before and after the one that decided.
 const AROUND: usize = 20;
@@ -100,18 +100,6 @@ fn body(copy: &Value) -> Option<Vec<u8>> {
     let encoded = copy["body_base64"].as_str();
     let decoded = encoded.and_then(|encoded| BASE64_STANDARD.decode(encoded).ok());
     decoded.or_else(|| Some(copy["body"].as_str()?.as_bytes().to_vec()))
-}
-
-/// What an origin wrote, without what a terminal would obey.
-fn harmless(text: &str) -> String {
-    let escape = |c: char| {
-        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        let is_control = reorders || (c.is_control() && c != '\t');
-        let kept = (!is_control).then_some(c);
-        let escaped = is_control.then(|| c.escape_default());
-        kept.into_iter().chain(escaped.into_iter().flatten())
-    };
-    text.chars().flat_map(escape).collect()
 }
 
 /// The decision in words, a line for each thing that is known.

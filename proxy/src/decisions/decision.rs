@@ -154,9 +154,14 @@ pub(crate) struct Finding {
 impl Decision {
     /// The host of the origin, if there was one.
     pub(crate) fn host(&self) -> Option<&str> {
-        let authority = self.origin.as_deref()?.split_once("://")?.1;
-        let after_literal = authority.find(']').map_or(0, |end| end + 1);
-        let port = authority[after_literal..].find(':');
-        Some(port.map_or(authority, |at| &authority[..after_literal + at]))
+        host(self.origin.as_deref()?)
     }
+}
+
+/// The host of an origin such as `https://[::1]:8443`.
+pub(super) fn host(origin: &str) -> Option<&str> {
+    let authority = origin.split_once("://")?.1;
+    let after_literal = authority.find(']').map_or(0, |end| end + 1);
+    let port = authority[after_literal..].find(':');
+    Some(port.map_or(authority, |at| &authority[..after_literal + at]))
 }

@@ -1,14 +1,15 @@
 //! The decision log: JSON lines in a file that is rotated by size and age.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 
-use super::decision::{Decision, DecisionId};
+use super::decision::Decision;
+use super::files::{rotated_files, vacant};
 
 /// Lines are written together once they are this long.
 const FULL_BYTES: usize = 256 * 1024;
@@ -206,78 +207,10 @@ fn is_cut(file: &mut File) -> io::Result<bool> {
     Ok(last != *b"\n")
 }
 
-/// A name for a file to be rotated away under, which no other has.
-fn vacant(path: &Path) -> PathBuf {
-    let mut now = SystemTime::now();
-    loop {
-        let name = rotated(path, now);
-        if !name.exists() {
-            return name;
-        }
-        now += Duration::from_millis(1);
-    }
-}
-
-/// `decisions.jsonl` as `decisions.20261121T083000.123Z.jsonl`.
-fn rotated(path: &Path, now: SystemTime) -> PathBuf {
-    let time = humantime::format_rfc3339_millis(now).to_string();
-    let time = time.replace(['-', ':'], "");
-    let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(time);
-    if let Some(extension) = path.extension() {
-        name.push(".");
-        name.push(extension);
-    }
-    path.with_file_name(name)
-}
-
-/// The files beside `path` that were rotated away from it, in no order.
-fn rotated_files(path: &Path) -> Vec<PathBuf> {
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let is_rotated = |file: &PathBuf| {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let time = name
-            .strip_prefix(&*stem)
-            .and_then(|rest| rest.strip_prefix('.'));
-        file.extension() == path.extension()
-            && time.is_some_and(|time| {
-                time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit())
-            })
-    };
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(is_rotated)
-        .collect()
-}
-
-/// The log's files that there are, the oldest first and the one being written last.
-pub(super) fn files(path: &Path) -> Vec<PathBuf> {
-    let mut files = rotated_files(path);
-    files.sort();
-    files.extend(path.exists().then(|| path.to_owned()));
-    files
-}
-
-/// The decision with this id in the log at `path`. What cannot be read is passed over.
-pub(super) fn search(path: &Path, id: DecisionId) -> Option<Decision> {
-    let member = format!("\"id\":\"{id}\"");
-    files(path).iter().rev().find_map(|file| {
-        let lines = BufReader::new(File::open(file).ok()?).lines();
-        let line = lines
-            .map_while(Result::ok)
-            .find(|line| line.contains(&member))?;
-        serde_json::from_str(&line).ok()
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::decision::DecisionId;
+    use super::super::files::{files, search};
     use super::super::tests::decision;
     use super::*;
 
@@ -288,6 +221,10 @@ mod tests {
             max_age: Duration::from_secs(86_400),
             keep: Duration::from_secs(86_400),
         }
+    }
+
+    fn names(path: &Path) -> Vec<PathBuf> {
+        files(path).into_iter().map(|(name, _)| name).collect()
     }
 
     fn lines(path: &Path) -> usize {
@@ -302,7 +239,7 @@ mod tests {
             journal.push(&decision());
             journal.flush().unwrap();
         }
-        let files = files(&journal.options.path);
+        let files = names(&journal.options.path);
         assert!(files.len() > 2, "{files:?}");
         assert_eq!(files.iter().map(|file| lines(file)).sum::<usize>(), 10);
     }
@@ -320,7 +257,7 @@ mod tests {
             journal.push(&decision());
             journal.flush().unwrap();
         }
-        assert_eq!(files(&journal.options.path), [journal.options.path.clone()]);
+        assert_eq!(names(&journal.options.path), [journal.options.path.clone()]);
         assert_eq!(lines(&journal.options.path), 1);
     }
 

@@ -5,7 +5,9 @@
 //!       ├─ top        which hosts, crawlers or rules they are about
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
-//!       │    └─ journal   the log's files: rotated by size and age
+//!       │    └─ journal   the log's open file: rotated by size and age
+//!       ├─ report     what the log says of a span of time
+//!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
 //!            └─ instant   how its times are written
 //! ```
@@ -15,9 +17,11 @@
 
 mod decision;
 mod event;
+mod files;
 mod instant;
 mod journal;
 mod recent;
+mod report;
 mod top;
 mod writer;
 
@@ -31,6 +35,7 @@ use tokio::sync::broadcast;
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
 pub(crate) use self::journal::{Journal, JournalOptions};
 use self::recent::Recent;
+pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
 use self::writer::Writer;
 use crate::logging::Log;
@@ -114,7 +119,7 @@ impl Decisions {
     /// A decision that is not recent any more, if the log still has it. Reads the log's files.
     pub(crate) async fn search_log(&self, id: DecisionId) -> Option<Arc<Decision>> {
         let log = self.log.load_full()?;
-        let searching = tokio::task::spawn_blocking(move || journal::search(&log, id));
+        let searching = tokio::task::spawn_blocking(move || files::search(&log, id));
         searching.await.ok().flatten().map(Arc::new)
     }
 

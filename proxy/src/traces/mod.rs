@@ -84,17 +84,19 @@ struct Piece {
 }
 
 impl Traces {
-    /// Starts to send to the collector at `endpoint`; `tls` says who is trusted. Within a tokio runtime.
+    /// Starts to send to the collector that `options` name; `None` if they name none. `tls` says who is trusted.
     ///
     /// # Errors
     ///
     /// Returns an error if spans can never be sent to such an endpoint.
     pub(crate) fn start(
-        endpoint: &Url,
-        sample_ratio: f64,
+        options: &Options,
         tls: &ClientConfig,
         metrics: &Arc<Metrics>,
-    ) -> anyhow::Result<Self> {
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(endpoint) = &options.otlp_endpoint else {
+            return Ok(None);
+        };
         let address = format!("{}/v1/traces", endpoint.as_str().trim_end_matches('/'));
         let exporter = SpanExporter::builder()
             .with_http()
@@ -112,17 +114,17 @@ impl Traces {
             .build();
         let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
         let resource = Resource::builder().with_service_name("wayleave");
-        let sampler = Sampler::TraceIdRatioBased(sample_ratio);
+        let sampler = Sampler::TraceIdRatioBased(options.sample_ratio);
         let provider = SdkTracerProvider::builder()
             .with_resource(resource.with_attribute(version).build())
             .with_sampler(Sampler::ParentBased(Box::new(sampler)))
             .with_span_processor(processor)
             .build();
-        Ok(Self {
+        Ok(Some(Self {
             tracer: provider.tracer("wayleave"),
             provider,
             queue,
-        })
+        }))
     }
 
     /// The trace that a request says it is part of (W3C Trace Context).

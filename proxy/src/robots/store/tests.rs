@@ -239,6 +239,12 @@ async fn without_a_disk_everything_waits_in_memory_until_there_is_one() {
 
 #[tokio::test]
 async fn history_tells_what_an_origin_said_when() {
+    for is_written_at_once in [true, false] {
+        history_is_told(is_written_at_once).await;
+    }
+}
+
+async fn history_is_told(is_written_at_once: bool) {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let host = origin("a");
@@ -254,7 +260,9 @@ async fn history_tells_what_an_origin_said_when() {
     for (day, outcome) in said {
         known = known.after(outcome, at(day));
         store.save(&host, Arc::new(known.clone()));
-        store.flush().await;
+        if is_written_at_once {
+            store.flush().await;
+        }
     }
     let history = store.history(&host).await;
     let seen: Vec<_> = history
