@@ -227,7 +227,7 @@ fn decisions_are_streamed_as_they_are_made() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = wire.response_head();
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     get(&proxy, "ImageBot/1", "http://shop.test/images/a");

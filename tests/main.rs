@@ -7,6 +7,7 @@
 
 mod harness;
 
+mod access;
 mod admin;
 mod bodies;
 mod check;

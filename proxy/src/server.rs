@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wayleave_policy::lifecycle::Lifetimes;
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, Guard};
 use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::decisions::{Decisions, JournalOptions};
@@ -86,7 +86,11 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
-    let mut admin = tokio::spawn(axum::serve(admin_listener, admin::router(admin)).into_future());
+    let guard = Guard {
+        token_sha256: config.admin.token_sha256,
+    };
+    let routes = admin::router(admin, guard);
+    let mut admin = tokio::spawn(axum::serve(admin_listener, routes).into_future());
     for bound in listeners {
         let listener = Arc::clone(&listener);
         tasks.spawn(async move { listener.run(bound).await });

@@ -3,21 +3,26 @@
 mod answer;
 mod clients;
 mod decisions;
+mod guard;
 mod parts;
 mod reload;
 mod robots;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+pub(crate) use self::guard::Guard;
 pub(crate) use self::parts::Admin;
 
-/// The routes of the operators' listener.
-pub(crate) fn router(admin: Admin) -> Router {
+/// The routes of the operators' listener, for whom `guard` lets in.
+pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
@@ -37,6 +42,10 @@ pub(crate) fn router(admin: Admin) -> Router {
         .route("/v1/top", get(decisions::top))
         .route("/v1/reload", post(reload::reload))
         .with_state(admin)
+        .layer(middleware::from_fn_with_state(
+            Arc::new(guard),
+            guard::guard,
+        ))
 }
 
 /// Served only once the listeners are open, so there is nothing to wait for but the end.

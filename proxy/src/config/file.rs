@@ -141,27 +141,27 @@ fn count(section: &mut Section<'_>, key: &'static str, least: u32, default: usiz
 }
 
 fn admin(section: &mut Section<'_>, proxy: &[SocketAddr]) -> Admin {
-    let loopback = |address: &SocketAddr| {
-        if address.ip().is_loopback() {
-            Ok(())
-        } else {
-            Err(format!(
-                "{address} is not a loopback address: not supported yet"
-            ))
-        }
-    };
-    let listen = section.value(
-        "listen",
-        checked(address, loopback),
-        Admin::default().listen,
-    );
+    let default = Admin::default();
+    let token_sha256 = section.value("token_sha256", optional_digest, default.token_sha256);
+    let listen = section.value("listen", address, default.listen);
     if let Some(proxy) = proxy.iter().find(|proxy| overlap(**proxy, listen)) {
         section.mistake(
             "listen",
             format!("{listen} is in proxy.listen already, as {proxy}"),
         );
     }
-    Admin { listen }
+    if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_sound("token_sha256") {
+        section.mistake(
+            "listen",
+            format!(
+                "{listen} is not a loopback address: operators of other machines must show a token, so set admin.token_sha256"
+            ),
+        );
+    }
+    Admin {
+        listen,
+        token_sha256,
+    }
 }
 
 fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
@@ -337,6 +337,24 @@ fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
         ),
         decisions_keep: section.value("decisions_keep", duration, default.decisions_keep),
     }
+}
+
+/// SHA-256 in hexadecimal, or none if it is empty.
+fn optional_digest(node: &Node<'_>) -> Parsed<Option<[u8; 32]>> {
+    tried(node, |text| {
+        let is_hexadecimal = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if text.is_empty() {
+            return Ok(None);
+        } else if !is_hexadecimal {
+            return Err("is not the 64 hexadecimal digits of a SHA-256");
+        }
+        let mut digest = [0; 32];
+        for (at, byte) in digest.iter_mut().enumerate() {
+            let digits = &text[2 * at..2 * at + 2];
+            *byte = u8::from_str_radix(digits, 16).expect("these are hexadecimal digits");
+        }
+        Ok(Some(digest))
+    })
 }
 
 /// A path, or none if it is empty.

@@ -38,6 +38,8 @@ impl Display for Config {
         writeln!(f, "mode = {}", text(crawlers.mode.as_str()))?;
         writeln!(f, "\n[admin]")?;
         writeln!(f, "listen = {}", text(admin.listen))?;
+        let token = admin.token_sha256.map(|digest| text(hex(&digest)));
+        writeln!(f, "token_sha256 = {}", token.unwrap_or_else(|| text("")))?;
         writeln!(f, "\n[https]\nmode = \"intercept\"")?;
         writeln!(f, "ca_dir = {}", path(&https.ca_dir))?;
         writeln!(f, "\n[upstream]")?;
@@ -166,6 +168,10 @@ fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {
 
 fn text(value: impl Display) -> String {
     toml::Value::String(value.to_string()).to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn list(values: &[impl Display]) -> String {

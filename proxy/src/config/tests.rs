@@ -109,7 +109,8 @@ proxy.max_connections = 7
 proxy.name = "edge-1"
 proxy.require_crawler = true
 proxy.mode = "observe"
-admin.listen = "[::1]:9000"
+admin.listen = "[::]:9000"
+admin.token_sha256 = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 https.ca_dir = "authority"
 state.dir = "/var/lib/wayleave"
 upstream.allow_private = ["10.0.0.0/8", "::1"]
@@ -180,7 +181,7 @@ fn listeners_and_connections_are_read() {
         (config.proxy.max_connections, config.proxy.name.as_str()),
         (7, "edge-1")
     );
-    assert_eq!(config.admin.listen, "[::1]:9000".parse().unwrap());
+    assert_eq!(config.admin.listen, "[::]:9000".parse().unwrap());
     assert_eq!(
         config.https.ca_dir,
         Path::new("/var/lib/wayleave/authority")
