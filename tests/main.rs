@@ -9,6 +9,7 @@ mod harness;
 
 mod access;
 mod admin;
+mod api;
 mod bodies;
 mod check;
 mod cli;

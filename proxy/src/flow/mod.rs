@@ -34,6 +34,6 @@ mod turn;
 mod way;
 
 pub(crate) use self::accept::Listener;
-pub(crate) use self::preview::Question;
+pub(crate) use self::preview::{Previewed, Question, Reading};
 pub(crate) use self::settings::{Options, Settings};
 pub(crate) use self::way::Flow;
