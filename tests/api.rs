@@ -58,15 +58,20 @@ fn every_endpoint_is_described() {
         "/metrics",
         "/proxy.pac",
         "/readyz",
+        "/v1/configuration",
         "/v1/decision",
         "/v1/decisions",
         "/v1/decisions/stream",
         "/v1/decisions/{id}",
+        "/v1/decisions/{id}/robots",
         "/v1/reload",
         "/v1/robots",
         "/v1/robots/{origin}",
         "/v1/robots/{origin}/refresh",
+        "/v1/rules",
+        "/v1/status",
         "/v1/top",
+        "/v1/traffic",
     ];
     assert_eq!(described, BTreeSet::from(expected));
     for (path, operations) in paths {

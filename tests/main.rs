@@ -23,6 +23,7 @@ mod forward;
 mod http2;
 mod identify;
 mod malformed;
+mod page;
 mod politeness;
 mod readme;
 mod redirects;

@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  politeness  decisions  metrics  clock  stream    small leaves
+//!     egress  crawlers  rules  politeness  decisions  traffic  metrics  clock  stream    small leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -49,4 +49,5 @@ pub mod robots;
 pub mod rules;
 pub mod server;
 mod stream;
+mod traffic;
 mod upstream;

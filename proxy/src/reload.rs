@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -46,15 +47,41 @@ enum Wish {
     Operator(oneshot::Sender<Answer>),
 }
 
+/// The configuration that holds, and how reading it again went.
+#[derive(Clone, Debug)]
+pub(crate) struct Status {
+    /// Which it is, counted from 1 at the start.
+    pub(crate) configuration: u64,
+    /// None: the built-in defaults hold.
+    pub(crate) file: Option<String>,
+    pub(crate) read_at: SystemTime,
+    pub(crate) last_attempt: Option<Attempt>,
+    pub(crate) needs_restart: Vec<&'static str>,
+    /// All of it, for everyone to see.
+    pub(crate) toml: String,
+}
+
+/// One time that the file was read again.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) at: SystemTime,
+    pub(crate) cause: String,
+    /// None: what it says holds.
+    pub(crate) mistakes: Vec<String>,
+}
+
 /// Has the configuration read again.
 #[derive(Clone, Debug)]
-pub(crate) struct Reload(mpsc::Sender<Wish>);
+pub(crate) struct Reload {
+    wishes: mpsc::Sender<Wish>,
+    status: Arc<ArcSwap<Status>>,
+}
 
 impl Reload {
     /// The process was told by a signal.
     pub(crate) fn on_signal(&self) {
         // With many wishes waiting, the file will be read anyway.
-        let _ = self.0.try_send(Wish::Signal);
+        let _ = self.wishes.try_send(Wish::Signal);
     }
 
     /// Reads the file now.
@@ -66,8 +93,13 @@ impl Reload {
         let (reply, answer) = oneshot::channel();
         let gone = || vec!["the proxy is stopping".to_owned()];
         let wish = Wish::Operator(reply);
-        self.0.send(wish).await.map_err(|_| gone())?;
+        self.wishes.send(wish).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// What holds now.
+    pub(crate) fn status(&self) -> Status {
+        Status::clone(&self.status.load())
     }
 }
 
@@ -79,6 +111,7 @@ struct Reader {
     flow: Arc<Flow>,
     metrics: Arc<Metrics>,
     wishes: mpsc::Receiver<Wish>,
+    status: Arc<ArcSwap<Status>>,
     /// Dropping it ends the watching.
     _watcher: Option<notify::RecommendedWatcher>,
 }
@@ -93,11 +126,23 @@ pub(crate) fn start(
 ) -> Reload {
     let (sender, wishes) = mpsc::channel(WAITING);
     metrics.config_reloaded(Some(SystemTime::now()));
+    let status = Arc::new(ArcSwap::from_pointee(Status {
+        configuration: 1,
+        file: file.map(|file| file.display().to_string()),
+        read_at: flow.robots.clock().now(),
+        last_attempt: None,
+        needs_restart: Vec::new(),
+        toml: config.without_secrets(),
+    }));
+    let reload = Reload {
+        wishes: sender,
+        status: Arc::clone(&status),
+    };
     let Some(file) = file else {
         tokio::spawn(refuse_all(wishes));
-        return Reload(sender);
+        return reload;
     };
-    let watcher = watch(file, sender.clone()).inspect_err(|error| {
+    let watcher = watch(file, reload.wishes.clone()).inspect_err(|error| {
         let error = format!("{error:#}");
         tracing::warn!(
             error,
@@ -111,10 +156,11 @@ pub(crate) fn start(
         flow: Arc::clone(flow),
         metrics: Arc::clone(metrics),
         wishes,
+        status,
         _watcher: watcher.ok(),
     };
     tokio::spawn(reader.run());
-    Reload(sender)
+    reload
 }
 
 async fn refuse_all(mut wishes: mpsc::Receiver<Wish>) {
@@ -193,12 +239,31 @@ impl Reader {
             Ok(config) => Ok(self.apply(&config, cause)),
             Err(mistakes) => {
                 self.metrics.config_reloaded(None);
+                self.note(cause, mistakes.clone(), None);
                 for mistake in &mistakes {
                     tracing::error!(cause, mistake, "the configuration stays as it was");
                 }
                 Err(mistakes)
             }
         }
+    }
+
+    /// Notes how reading the file went; `applied` is what holds now, if it was sound.
+    fn note(&self, cause: &str, mistakes: Vec<String>, applied: Option<(&Config, &Reloaded)>) {
+        let at = self.flow.robots.clock().now();
+        let mut status = Status::clone(&self.status.load());
+        status.last_attempt = Some(Attempt {
+            at,
+            cause: cause.to_owned(),
+            mistakes,
+        });
+        if let Some((config, reloaded)) = applied {
+            status.configuration = reloaded.configuration;
+            status.read_at = at;
+            status.needs_restart = reloaded.needs_restart.clone();
+            status.toml = config.without_secrets();
+        }
+        self.status.store(Arc::new(status));
     }
 
     fn apply(&self, config: &Config, cause: &str) -> Reloaded {
@@ -215,6 +280,7 @@ impl Reader {
         };
         self.flow.settings.store(Arc::new(settings));
         self.metrics.config_reloaded(Some(SystemTime::now()));
+        self.note(cause, Vec::new(), Some((config, &reloaded)));
         let configuration = reloaded.configuration;
         tracing::info!(cause, configuration, "the configuration was read again");
         if !reloaded.needs_restart.is_empty() {

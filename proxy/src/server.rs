@@ -30,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::politeness::Politeness;
 use crate::reload::{self, Reload};
 use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
+use crate::traffic::Traffic;
 use crate::upstream::{self, Upstream};
 
 /// Sessions with origins kept for resumption.
@@ -77,12 +78,16 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let reload = reload::start(file, config, &flow, &metrics);
     stop.reload = Some(reload.clone());
+    let traffic = watch_over(&decisions, &metrics, flow.robots.clock());
     let admin = Admin {
         metrics,
+        traffic,
         reload,
         flow: Arc::clone(&flow),
         decisions: Arc::clone(&decisions),
         certificate_pem: authority.certificate_pem().into(),
+        started_at: flow.robots.clock().now(),
+        counted: Default::default(),
         proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
@@ -108,6 +113,16 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     flow.robots.close().await;
     decisions.close();
     ended
+}
+
+/// Starts what operators watch: decisions and traffic as they come.
+fn watch_over(decisions: &Arc<Decisions>, metrics: &Arc<Metrics>, clock: Clock) -> Arc<Traffic> {
+    let decisions = Arc::clone(decisions);
+    tokio::spawn(async move { decisions.tell_watchers().await });
+    let traffic = Arc::new(Traffic::new());
+    let (counting, metrics) = (Arc::clone(&traffic), Arc::clone(metrics));
+    tokio::spawn(async move { counting.run(&metrics, clock).await });
+    traffic
 }
 
 /// Lets exchanges under way end, but no longer than `grace` and not after a second signal.

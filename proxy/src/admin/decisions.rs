@@ -1,18 +1,12 @@
 //! What was decided, what is being decided, and what would be.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::Stream;
-use futures_util::stream;
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{Mistake, Parameters, error, limit, wrong};
@@ -25,7 +19,7 @@ const MOST_LISTED: usize = 8192;
 /// What became of a request.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum OutcomeWord {
+pub(super) enum OutcomeWord {
     Forwarded,
     Observed,
     Refused,
@@ -34,7 +28,7 @@ enum OutcomeWord {
 }
 
 impl OutcomeWord {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Forwarded => "forwarded",
             Self::Observed => "observed",
@@ -59,6 +53,8 @@ pub(super) struct Filter {
     outcome: Option<OutcomeWord>,
     /// The host of their origin, without a port.
     host: Option<String>,
+    /// What the URL, the rule, the id, the client or a token contains, ignoring case.
+    q: Option<String>,
 }
 
 impl Filter {
@@ -67,6 +63,7 @@ impl Filter {
             crawler: self.crawler,
             outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
             host: self.host,
+            text: self.q,
         }
     }
 }
@@ -116,66 +113,10 @@ pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> 
     let Ok(id) = id.parse() else {
         return wrong("this is no decision id");
     };
-    let found = match admin.decisions.find(id) {
-        Some(decision) => Some(decision),
-        None => admin.decisions.search_log(id).await,
-    };
-    match found {
+    match admin.decisions.look_up(id).await {
         Some(decision) => Json(&*decision).into_response(),
         None => error(StatusCode::NOT_FOUND, "no such decision is kept"),
     }
-}
-
-/// Decisions from now on, as server-sent events.
-#[utoipa::path(
-    get,
-    path = "/v1/decisions/stream",
-    tag = "decisions",
-    params(Filter),
-    responses(
-        (status = 200, body = String, content_type = "text/event-stream", description = "Never ends"),
-        (status = 400, body = Mistake, description = "A parameter is wrong"),
-    )
-)]
-pub(super) async fn stream(
-    State(admin): State<Admin>,
-    Parameters(filter): Parameters<Filter>,
-) -> Response {
-    let events = events(admin.decisions.watch(), filter.query());
-    Sse::new(events)
-        .keep_alive(KeepAlive::default())
-        .into_response()
-}
-
-fn events(
-    watched: Receiver<Arc<Decision>>,
-    query: Query,
-) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold((watched, query), |(mut watched, query)| async move {
-        loop {
-            match watched.recv().await {
-                Ok(decision) if query.takes(&decision) => {
-                    let event = event(&decision);
-                    return Some((Ok(event), (watched, query)));
-                }
-                Ok(_) => {}
-                Err(RecvError::Lagged(missed)) => {
-                    let event = Event::default().event("missed").data(missed.to_string());
-                    return Some((Ok(event), (watched, query)));
-                }
-                Err(RecvError::Closed) => return None,
-            }
-        }
-    })
-}
-
-fn event(decision: &Decision) -> Event {
-    let event = Event::default()
-        .event("decision")
-        .id(decision.id.to_string());
-    event
-        .json_data(decision)
-        .expect("strings and numbers serialise")
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -226,6 +167,7 @@ pub(super) async fn top(
         crawler: ranking.crawler,
         outcome: ranking.outcome,
         host: ranking.host,
+        q: None,
     };
     let top = admin.decisions.top(ranking.by, &filter.query(), limit);
     Json(Top { top }).into_response()

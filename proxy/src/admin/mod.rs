@@ -1,4 +1,4 @@
-//! The operators' listener: metrics, health, decisions, robots.txt files, and what clients need.
+//! The operators' listener: metrics, health, decisions, robots.txt files, the page, and what clients need.
 
 #![allow(
     unused_qualifications,
@@ -9,8 +9,12 @@ mod answer;
 mod clients;
 mod decisions;
 mod description;
+mod grounds;
 mod guard;
 mod health;
+mod live;
+mod overview;
+mod page;
 mod parts;
 mod preview;
 mod reload;
@@ -33,6 +37,8 @@ pub(crate) use self::parts::Admin;
 pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
     let (router, description) = described();
     router
+        .route("/", routing::get(page::index))
+        .route("/assets/{name}", routing::get(page::asset))
         .route(
             "/v1/openapi.json",
             routing::get(|| async { Json(description) }),
@@ -56,12 +62,17 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(clients::proxy_auto_config))
         .routes(routes!(preview::preview))
         .routes(routes!(decisions::list))
-        .routes(routes!(decisions::stream))
+        .routes(routes!(live::stream))
         .routes(routes!(decisions::show))
+        .routes(routes!(grounds::grounds))
         .routes(routes!(decisions::top))
         .routes(routes!(robots::list))
         .routes(routes!(robots::show, robots::forget))
         .routes(routes!(robots::refresh))
+        .routes(routes!(overview::traffic))
+        .routes(routes!(overview::status))
+        .routes(routes!(overview::configuration))
+        .routes(routes!(overview::rules))
         .routes(routes!(reload::reload))
         .split_for_parts()
 }

@@ -71,6 +71,20 @@ impl Display for Config {
     }
 }
 
+impl Config {
+    /// The same for everyone to see: hashes of passwords and tokens are left out.
+    pub(crate) fn without_secrets(&self) -> String {
+        let text = self.to_string();
+        let lines = text.lines().map(|line| match line.split_once(" = ") {
+            Some((key @ ("password_hash" | "token_sha256"), value)) if value != "\"\"" => {
+                format!("{key} = \"(not shown)\"\n")
+            }
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
+    }
+}
+
 fn show_robots(f: &mut fmt::Formatter<'_>, robots: &Robots) -> fmt::Result {
     writeln!(f, "\n[robots]")?;
     writeln!(f, "dialect = {}", text(robots.dialect))?;

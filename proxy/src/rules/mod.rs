@@ -51,7 +51,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn has_expired(&self, now: SystemTime) -> bool {
+    pub(crate) fn has_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 }
@@ -223,6 +223,11 @@ impl Rules {
         let mut matching = earlier
             .filter(|entry| entry.pattern.matches(host) && self.rules[entry.index].matches(asked));
         matching.next().map_or(before, |entry| entry.index)
+    }
+
+    /// All of them, with their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Rule)> {
+        (1..).zip(self.rules.iter().map(|compiled| &*compiled.rule))
     }
 
     /// How many rules count at `now`, and which expired, by number.
