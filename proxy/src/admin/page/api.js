@@ -41,6 +41,8 @@ async function send(method, path, signal) {
       throw new Refusal(0, { error: "The proxy does not answer." });
     }
     if (response.status !== 401) return response;
+    // Another call may have been given the token meanwhile.
+    if (sessionStorage.getItem(KEY) !== token) continue;
     if (!(await wantToken())) throw new Refusal(401, { error: "Without its token the proxy tells nothing." });
   }
 }

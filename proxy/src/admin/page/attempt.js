@@ -42,6 +42,13 @@ export function trial(parameters) {
   return { view, end: () => {} };
 }
 
+function sentence({ outcome, status, would_be, policy, line, rule, reason, details }) {
+  const by = policy?.action === "allow" ? `an exception, [[rule]] ${policy.number}` : line ? `line ${line} of robots.txt, ${rule}` : reason;
+  if (outcome === "forwarded") return `Would be forwarded: ${by}`;
+  if (outcome === "observed") return `Would be forwarded, since refusals are only observed; else ${would_be}: ${details}`;
+  return `Would be refused with ${status}: ${details}`;
+}
+
 function answer(preview, body) {
   const text = h("div", {});
   const mark = (reading) => {
@@ -56,7 +63,7 @@ function answer(preview, body) {
     h("td", {}, reading.group.join(", ") || "–")));
   const used = preview.dialects.find((reading) => reading.dialect === preview.dialect) ?? preview.dialects[0];
   if (used) mark(used);
-  const verdict = h("p", { class: `verdict ${preview.outcome}` }, badge(preview.outcome), ` ${preview.status} `, h("strong", {}, preview.details ?? preview.reason));
+  const verdict = h("p", { class: `verdict ${preview.outcome}` }, h("strong", {}, sentence(preview)));
   const heads = ["Dialect", "Verdict", "Decided by", "Group"].map((name) => h("th", { scope: "col" }, name));
   return h("div", { class: "pair" },
     panel("What would be done", verdict, facts([

@@ -5,10 +5,10 @@ import { clockTime } from "./dom.js";
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
- * Draws `layers` ({label, colour, values}) upon each other over `times` (seconds since 1970).
+ * Draws `layers` ({label, colour, values}) upon each other over `times` (seconds since 1970), of which the last `seconds` show.
  * Returns the chart, which `destroy` ends.
  */
-export function draw(into, times, layers) {
+export function draw(into, times, layers, seconds) {
   const sums = times.map(() => 0);
   const stacked = layers.map((layer) => layer.values.map((value, at) => (sums[at] += value)));
   // The highest is drawn first, so that the lower ones stand before it.
@@ -33,10 +33,10 @@ export function draw(into, times, layers) {
     height: 220,
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
-    scales: { x: { time: true }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
+    scales: { x: { time: true, range: (_, least, most) => [most - seconds, most] }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
     series: [{}, ...series.map(({ data, own, ...rest }) => rest)],
     axes: [
-      { ...axis, space: 80, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1000)).slice(0, tick % 60 ? 8 : 5)) },
+      { ...axis, size: 28, space: 80, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1000)).slice(0, tick % 60 ? 8 : 5)) },
       { ...axis, size: 46, space: 40 },
     ],
     hooks: { setCursor: [(chart) => tell(chart, times, layers)] },

@@ -4,7 +4,7 @@ import { get, query } from "./api.js";
 import { attempt, badge, complain, count, facts, h, panel, time } from "./dom.js";
 import { fetchFacts, listing } from "./robots.js";
 
-const SHOWN = 200;
+const SHOWN = 100;
 const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
 
 export function decisions(live, parameters) {

@@ -1,7 +1,7 @@
 // Overview: what goes through, what is refused, for whom and why.
 
 import { get, query } from "./api.js";
-import { attempt, bytes, count, h, panel, rate, share, table, time } from "./dom.js";
+import { attempt, away, bytes, count, h, panel, rate, share, table, time } from "./dom.js";
 import { draw } from "./chart.js";
 
 const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"]];
@@ -80,7 +80,7 @@ function fill(tiles, points, all, status) {
   const [requests, refused] = [total(points, () => true), total(points, isRefused)];
   const robots = status?.robots;
   const tile = (name, value, note) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
-  tiles.replaceChildren(h("dl", {}, 
+  tiles.replaceChildren(h("dl", {},
     tile("Requests a second", rate(now), "over the last 10 s"),
     tile("Refused", share(refused, requests), `${count(refused)} of ${count(requests)} in ${kept.minutes} min`),
     tile("Failed", count(total(points, (one) => one.outcome === "failed")), `origin or network, in ${kept.minutes} min`),
@@ -102,7 +102,7 @@ function plot(figure, points, step) {
     canvas.replaceChildren(h("p", { class: "empty" }, "The first points come in a few seconds."));
     return null;
   }
-  return draw(canvas, times, layers.length ? layers : [{ label: "", colour: "--forwarded", values: times.map(() => 0) }]);
+  return draw(canvas, times, layers.length ? layers : [{ label: "", colour: "--forwarded", values: times.map(() => 0) }], kept.minutes * 60);
 }
 
 function layersOf(points, step) {
@@ -144,7 +144,7 @@ function mostRefused(ranked) {
   const rows = ranked.map(({ name, count: times }) => h("tr", {},
     h("th", { scope: "row" }, kept.by === "host" ? h("a", { href: `#/decisions${query({ host: name, outcome: "refused" })}` }, name) : name),
     h("td", { class: "number" }, count(times))));
-  return table("Most refused of the last 8192 decisions", [kept.by, "#Refusals"], rows, "Nothing was refused lately.");
+  return table("Most refused of the last 8192 decisions", [kept.by[0].toUpperCase() + kept.by.slice(1), "#Refusals"], rows, "Nothing was refused lately.");
 }
 
 function exceptions(rules) {
@@ -152,6 +152,6 @@ function exceptions(rules) {
     h("td", { class: "number" }, rule.number),
     h("td", {}, `${rule.hosts.join(", ")} ${rule.paths.join(", ")}`),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
-    h("td", { class: rule.has_expired ? "bad" : "warn" }, rule.has_expired ? "expired " : "", time(rule.expires_at, true))));
+    h("td", { class: rule.has_expired ? "bad" : "warn" }, time(rule.expires_at), h("br"), h("small", {}, away(new Date(rule.expires_at))))));
   return table("Exceptions that expire within 30 days", ["#Rule", "For", "Owner", "Expires"], rows, "No exception expires within 30 days.");
 }
