@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::Value;
 
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Wayleave, Wire, eventually};
+use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
 
 const CRAWLERS: &str = "
 [[crawler]]
@@ -19,16 +20,14 @@ match = { user_agent = \"ImageBot\" }
 dialect = \"google\"
 ";
 
+const SHOP: &str = "User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n";
+
 /// Two crawlers; three origins, of which one has no robots.txt and one cannot be reached.
 fn sites() -> Origin {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n");
+    origin.site("shop.test").robots(SHOP);
     origin.site("open.test");
-    origin
-        .site("down.test")
-        .robots_reply(crate::harness::Reply::new(500));
+    origin.site("down.test").robots_reply(Reply::new(500));
     origin
 }
 
@@ -84,8 +83,15 @@ fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
     assert!(logged["robots_fetched_at"].is_string(), "{logged}");
     assert_eq!(logged["details"], problem["detail"]);
 
-    let shown = proxy.admin_get(&format!("/v1/decisions/{id}"));
-    assert_eq!((shown.status, &shown.json()), (200, logged));
+    let mut shown = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    let file = shown.as_object_mut().and_then(|it| it.remove("robots_txt"));
+    assert_eq!(&shown, logged);
+    let file = file.expect("the file that decided");
+    assert_eq!(file["body"], SHOP);
+    assert_eq!(file["sha256"], logged["robots_sha256"]);
+    assert_eq!(file["status"], 200);
+    let digest = logged["robots_sha256"].as_str().expect("a digest");
+    assert!(proxy.log().contains(&format!(" robots_sha256={digest} ")));
     let told = command()
         .args(["decision", id, "--config"])
         .arg(config_for(&proxy))
@@ -96,6 +102,8 @@ fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
         "line 2: Disallow: /private",
         "news known",
         "refused 403 rule",
+        ">     2  Disallow: /private",
+        digest,
         id,
     ] {
         assert!(told.contains(words), "{words} in {told}");
@@ -108,6 +116,39 @@ fn config_for(proxy: &Wayleave) -> std::path::PathBuf {
     let text = format!("admin.listen = \"{}\"\n", proxy.admin);
     std::fs::write(&file, text).expect("the temporary directory can be written");
     file
+}
+
+#[test]
+fn a_decision_shows_the_file_that_made_it_though_there_is_a_newer_one() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let refused = |page: &str| {
+        let url = format!("http://shop.test/private/{page}");
+        let problem = get(&proxy, "NewsBot/2", &url).json();
+        let id = problem["decision_id"].as_str().expect("an id").to_owned();
+        proxy.admin_get(&format!("/v1/decisions/{id}"))
+    };
+    let before = refused("a").json();
+    let newer = b"\xEF\xBB\xBF# caf\xE9\nUser-agent: *\nDisallow: /private\n";
+    origin
+        .site("shop.test")
+        .robots_reply(Reply::new(200).body(*newer));
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(wire.response().status, 200);
+    let after = refused("b").json();
+    assert_eq!((&before["line"], &after["line"]), (&2.into(), &3.into()));
+    let id = before["id"].as_str().expect("an id");
+    let again = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(again["robots_txt"]["body"], SHOP);
+    let bytes = BASE64_STANDARD.decode(after["robots_txt"]["body_base64"].as_str().expect("bytes"));
+    assert_eq!(bytes.as_deref(), Ok(newer.as_slice()));
+    let unreached = get(&proxy, "NewsBot/2", "http://down.test/").json();
+    let id = unreached["decision_id"].as_str().expect("an id");
+    let unreached = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(unreached["basis"], "unreachable");
+    assert_eq!(unreached.get("robots_sha256"), None, "no file decided");
+    assert_eq!(unreached.get("robots_txt"), None);
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn two_hundred_first_requests_cause_one_fetch() {
             + proxy.metric("wayleave_robots_lookups_total", &[("result", "joined")])
     };
     eventually("all 200 wait for robots.txt", || waiting() == 200.0);
+    eventually("robots.txt is asked for", || !origin.seen().is_empty());
     assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
     gate.open();
     for (number, wire) in wires.iter_mut().enumerate() {

@@ -206,8 +206,44 @@ pub fn decide<'a>(
     tokens: &'a [ProductToken],
     path: &str,
 ) -> Decision<'a> {
+    in_each(dialect, |dialect| {
+        decide_in_one(access, dialect, tokens, path)
+    })
+}
+
+/// Judges all paths of an origin at once, for who will not see them: disallowed if any path could be disallowed by
+/// [`decide_strictly`], with the first rule by which one could. `/robots.txt` itself, which is always allowed, is left out.
+///
+/// Errs on the side of disallowing: rules of which it would take thought to show that they never decide count as if they
+/// did.
+#[must_use]
+pub fn decide_every_path<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+) -> Decision<'a> {
+    in_each(dialect, |dialect| match access {
+        AccessResult::Successful(robots) => {
+            let found = robots.find_disallow(Reader::new(dialect), tokens);
+            let (verdict, reason, rule) = match found {
+                Found::NoGroup => (Verdict::Allow, Reason::NoMatchingGroup, None),
+                Found::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
+                Found::Rule(rule) => (Verdict::Disallow, Reason::Rule, Some(rule)),
+            };
+            Decision {
+                rule,
+                robots: (found != Found::NoGroup).then_some(&**robots),
+                ..without_rule(verdict, reason, dialect, tokens)
+            }
+        }
+        _ => decide_in_one(access, dialect, tokens, "/"),
+    })
+}
+
+/// The decision in a dialect; of `strictest`, the first of the four that disallows.
+fn in_each<'a>(dialect: Dialect, decide: impl Fn(Dialect) -> Decision<'a>) -> Decision<'a> {
     if dialect != Dialect::Strictest {
-        return decide_in_one(access, dialect, tokens, path);
+        return decide(dialect);
     }
     let [first, others @ ..] = [
         Dialect::Rfc9309,
@@ -215,7 +251,7 @@ pub fn decide<'a>(
         Dialect::Koster1996,
         Dialect::Selfhtml,
     ]
-    .map(|dialect| decide_in_one(access, dialect, tokens, path));
+    .map(decide);
     let mut decisions = std::iter::once(first).chain(others);
     decisions
         .find(|decision| decision.verdict == Verdict::Disallow)

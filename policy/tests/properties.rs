@@ -11,7 +11,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly,
+    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_every_path,
+    decide_strictly,
 };
 
 const DIALECTS: [Dialect; 4] = [
@@ -226,6 +227,25 @@ proptest! {
             let plain = decide(&access, dialect, &tokens, &path).verdict();
             let strict = decide_strictly(&access, dialect, &tokens, &path).verdict();
             prop_assert!(path == "/robots.txt" || strict == plain || strict == Verdict::Disallow);
+        }
+    }
+
+    #[test]
+    fn where_every_path_is_allowed_no_path_is_disallowed(
+        body in file(0..10),
+        names in prop::collection::vec(select(NAMES.to_vec()), 1..3),
+        paths in prop::collection::vec(path(), 1..12),
+    ) {
+        let (access, tokens) = (successful(&body), tokens(&names));
+        for dialect in Dialect::ALL {
+            let every_path = decide_every_path(&access, dialect, &tokens);
+            for path in &paths {
+                let one = decide_strictly(&access, dialect, &tokens, path).verdict();
+                prop_assert!(one == Verdict::Allow || every_path.verdict() == Verdict::Disallow, "{} {}", dialect, path);
+            }
+            if let Some(rule) = every_path.rule() {
+                prop_assert!(rule.starts_with("Disallow:"), "{}", rule);
+            }
         }
     }
 

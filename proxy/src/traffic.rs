@@ -156,7 +156,7 @@ mod tests {
             () = counting => {}
         }
         let points = traffic.points();
-        let told: Vec<_> = points
+        let told: Vec<Vec<_>> = points
             .iter()
             .map(|point| {
                 point

@@ -4,7 +4,9 @@
 pub mod client;
 pub mod dns;
 pub mod h2_client;
+pub mod h2_frames;
 pub mod origin;
+pub mod prometheus;
 pub mod refusal;
 pub mod response;
 pub mod tls;

@@ -4,6 +4,7 @@ mod agent;
 mod beside;
 mod choose;
 mod compiled;
+mod every_path;
 mod found;
 mod grams;
 mod index;
@@ -21,9 +22,9 @@ pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use choose::Reader;
 use compiled::Compiled;
 pub(crate) use found::{Found, Match};
+pub use line::lines as numbered_lines;
 pub(crate) use line::{
-    Field, GOOGLE_LINE_BYTES, Statement, google_statement, lines as numbered_lines,
-    statement as exact_statement,
+    Field, GOOGLE_LINE_BYTES, Statement, google_statement, statement as exact_statement,
 };
 pub(crate) use pattern::Path;
 
@@ -200,6 +201,11 @@ impl RobotsTxt {
     /// The rule that decides about a path.
     pub(crate) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
         self.0.find(reader, tokens, path)
+    }
+
+    /// The first rule by which some path could be disallowed.
+    pub(crate) fn find_disallow(&self, reader: Reader, tokens: &[ProductToken]) -> Found {
+        self.0.find_disallow(reader, tokens)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.

@@ -11,6 +11,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{Mistake, Parameters, error, limit, wrong};
 use super::parts::Admin;
+use super::robots::decided_by;
+use super::told::DecidedBy;
 use crate::decisions::{By, Decision, Query, Ranked};
 
 /// As many as are kept in memory.
@@ -97,14 +99,23 @@ pub(super) async fn list(
     Json(ListedDecisions { decisions }).into_response()
 }
 
-/// One decision: a recent one, or else one from the log.
+#[derive(Debug, Serialize, ToSchema)]
+struct ShownDecision<'a> {
+    #[serde(flatten)]
+    decision: &'a Decision,
+    /// The file that decided, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_txt: Option<DecidedBy>,
+}
+
+/// One decision: a recent one, or else one from the log; with the robots.txt that it was made by.
 #[utoipa::path(
     get,
     path = "/v1/decisions/{id}",
     tag = "decisions",
     params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "As in the refusal and in the log")),
     responses(
-        (status = 200, body = Decision),
+        (status = 200, body = ShownDecision<'_>),
         (status = 400, body = Mistake, description = "This is no id"),
         (status = 404, body = Mistake, description = "No such decision is kept"),
     )
@@ -114,7 +125,14 @@ pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> 
         return wrong("this is no decision id");
     };
     match admin.decisions.look_up(id).await {
-        Some(decision) => Json(&*decision).into_response(),
+        Some(decision) => {
+            let robots_txt = decided_by(admin.flow.robots.store(), &decision).await;
+            Json(ShownDecision {
+                decision: &decision,
+                robots_txt,
+            })
+            .into_response()
+        }
         None => error(StatusCode::NOT_FOUND, "no such decision is kept"),
     }
 }

@@ -11,16 +11,16 @@ use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Target, de
 
 use super::answer::{Mistake, error, wrong};
 use super::parts::Admin;
-use super::robots::said_at;
-use super::told::Said;
+use super::robots::decided_by;
+use super::told::DecidedBy;
 use crate::decisions::Decision;
 
 /// What a decision rests on.
 #[derive(Debug, Serialize, ToSchema)]
 struct Grounds {
     robots_url: String,
-    /// What the origin had said when the request was decided; null if that is not kept, or it had said nothing.
-    said: Option<Said>,
+    /// The file that decided; null if none did.
+    said: Option<DecidedBy>,
     /// The names on the user-agent lines of the group used.
     group: Vec<String>,
     /// The lines of that group: its user-agent lines and rules.
@@ -63,8 +63,9 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
     let finding = decision.finding.as_ref()?;
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
-    let said = match finding.robots_fetched_at {
-        Some(at) => said_at(admin.flow.robots.store(), origin, at).await,
+    let store = admin.flow.robots.store();
+    let body = match finding.robots_sha256 {
+        Some(digest) => store.body(digest.0).await,
         None => None,
     };
     let mut grounds = Grounds {
@@ -73,10 +74,10 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
         group_lines: Vec::new(),
         line: finding.line,
         is_same: false,
-        said: None,
+        said: decided_by(store, decision).await,
     };
-    if let Some(body) = said.as_ref().and_then(|said| said.body.as_deref()) {
-        let robots = RobotsTxt::parse_with_limit(body.as_bytes(), body.len());
+    if let Some(body) = body {
+        let robots = RobotsTxt::parse_with_limit(&body, body.len());
         let access = AccessResult::Successful(Arc::new(robots));
         let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
         let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
@@ -84,9 +85,9 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
         let again = decide_strictly(&access, dialect, &tokens, target.path());
         grounds.group = again.group();
         grounds.group_lines = again.group_lines();
-        grounds.is_same =
-            again.line() == finding.line && again.verdict().as_str() == finding.verdict;
+        // What was tunnelled was judged by its origin, whatever the path.
+        grounds.is_same = decision.outcome == "tunnelled"
+            || again.line() == finding.line && again.verdict().as_str() == finding.verdict;
     }
-    grounds.said = said;
     Some(grounds)
 }

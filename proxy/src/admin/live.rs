@@ -105,7 +105,7 @@ impl Watcher {
             };
             tokio::select! {
                 seen = self.decisions.next() => {
-                    if let Some(text) = text(seen?, &self.query, self.most) {
+                    if let Some(text) = text(&seen?, &self.query, self.most) {
                         return Some(text);
                     }
                 }
@@ -122,7 +122,7 @@ impl Watcher {
 }
 
 /// The events for what is seen; `None` if nothing of it is wanted.
-fn text(seen: Seen, query: &Query, most: usize) -> Option<Bytes> {
+fn text(seen: &Seen, query: &Query, most: usize) -> Option<Bytes> {
     let taken = seen.decisions.iter();
     let taken: Vec<_> = taken.filter(|seen| query.takes(&seen.decision)).collect();
     let skipped = taken.len().saturating_sub(most);

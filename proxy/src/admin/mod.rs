@@ -7,6 +7,7 @@
 
 mod answer;
 mod clients;
+mod counted;
 mod decisions;
 mod description;
 mod grounds;

@@ -1,23 +1,20 @@
 //! How the proxy is, at a glance: its traffic, its parts, its configuration and the organisation's rules.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{Mistake, Parameters, limit, wrong};
+use super::counted::Entries;
 use super::parts::Admin;
 use super::told::instant;
 use crate::rules::{Action, Rule};
 use crate::traffic::{Point, STEP};
-
-/// Looking at all entries takes a while where there are millions: what was counted serves for this long.
-const COUNTED_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Timeline {
@@ -36,30 +33,6 @@ pub(super) async fn traffic(State(admin): State<Admin>) -> Response {
         points: admin.traffic.points(),
     })
     .into_response()
-}
-
-/// Origins whose robots.txt is in memory, by state.
-#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
-pub(crate) struct Entries {
-    fresh: usize,
-    stale: usize,
-    unavailable: usize,
-    unreachable: usize,
-    /// What they hold in memory.
-    bytes: usize,
-}
-
-/// What was counted last, and when.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counted(Arc<Mutex<Option<(Instant, Entries)>>>);
-
-impl Counted {
-    fn entries(&self, count: impl FnOnce() -> Entries) -> Entries {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = counted.filter(|(at, _)| at.elapsed() < COUNTED_EVERY);
-        let (_, entries) = *counted.insert(recent.unwrap_or_else(|| (Instant::now(), count())));
-        entries
-    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]

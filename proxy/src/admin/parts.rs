@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
-use super::overview::Counted;
+use super::counted::Counted;
 use crate::decisions::Decisions;
 use crate::flow::Flow;
 use crate::metrics::Metrics;

@@ -13,8 +13,9 @@ use wayleave_policy::lifecycle::State as EntryState;
 
 use super::answer::{Mistake, Parameters, error, limit, wrong};
 use super::parts::Admin;
-use super::told::{Said, Summary, Version, Whole};
-use crate::robots::{Listing, Store};
+use super::told::{DecidedBy, Said, Summary, Text, Version, Whole};
+use crate::decisions::Decision;
+use crate::robots::{self, Listing, Store};
 
 /// Origins listed at most.
 const MOST_LISTED: usize = 10_000;
@@ -171,7 +172,7 @@ enum Told {
 }
 
 /// What the origin said last at `time`. That it was asked then is not claimed: see when it was last seen.
-pub(super) async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Said> {
+async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Said> {
     let history = store.history(origin).await;
     let said = history
         .into_iter()
@@ -180,8 +181,31 @@ pub(super) async fn said_at(store: &Store, origin: &Origin, time: SystemTime) ->
         Some(digest) => store.body(digest).await,
         None => None,
     };
-    let body = body.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Some(Said::new(origin, time, Version::new(&said), body))
+    Some(Said::new(
+        origin,
+        time,
+        Version::new(&said),
+        Text::new(body.as_deref()),
+    ))
+}
+
+/// The file that a decision was made by; nothing if no file decided.
+pub(super) async fn decided_by(store: &Store, decision: &Decision) -> Option<DecidedBy> {
+    let finding = decision.finding.as_ref()?;
+    let (digest, fetched_at) = finding.robots_sha256.zip(finding.robots_fetched_at)?;
+    let history = match decision.origin.as_deref().map(Origin::parse) {
+        Some(Ok(origin)) => store.history(&origin).await,
+        _ => Vec::new(),
+    };
+    let is_it =
+        |said: &robots::Version| said.digest == Some(digest.0) && said.first_seen_at <= fetched_at;
+    let said = history.into_iter().rfind(is_it);
+    let body = store.body(digest.0).await;
+    Some(DecidedBy::new(
+        digest,
+        said.as_ref(),
+        Text::new(body.as_deref()),
+    ))
 }
 
 /// Fetches an origin's robots.txt anew.

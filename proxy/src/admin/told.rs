@@ -2,11 +2,13 @@
 
 use std::time::SystemTime;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{self, FetchErrorKind, FetchOutcome, Snapshot};
 
+use crate::digest::Digest;
 use crate::robots::{self, Inspection};
 
 /// An instant as RFC 3339 in UTC.
@@ -213,16 +215,63 @@ pub(super) struct Version {
 
 impl Version {
     pub(super) fn new(version: &robots::Version) -> Self {
-        let hex = |digest: [u8; 32]| {
-            let digits = digest.iter().map(|byte| format!("{byte:02x}"));
-            digits.collect::<String>()
-        };
         Self {
             first_seen_at: instant(version.first_seen_at),
             last_seen_at: instant(version.last_seen_at),
             status: version.status,
-            sha256: version.digest.map(hex),
+            sha256: version.digest.map(|digest| Digest(digest).to_string()),
             is_cut: version.is_cut,
+        }
+    }
+}
+
+/// A file, if it is still kept.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Text {
+    /// As text; what is not UTF-8 is replaced.
+    body: Option<String>,
+    /// As bytes, if they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+impl Text {
+    pub(super) fn new(bytes: Option<&[u8]>) -> Self {
+        let no_text = bytes.filter(|bytes| str::from_utf8(bytes).is_err());
+        Self {
+            body: bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+            body_base64: no_text.map(|bytes| BASE64_STANDARD.encode(bytes)),
+        }
+    }
+}
+
+/// The file that decided, and when the origin said it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DecidedBy {
+    sha256: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    first_seen_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    last_seen_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_cut: Option<bool>,
+    #[serde(flatten)]
+    text: Text,
+}
+
+impl DecidedBy {
+    pub(super) fn new(digest: Digest, said: Option<&robots::Version>, text: Text) -> Self {
+        Self {
+            sha256: digest.to_string(),
+            first_seen_at: said.map(|said| instant(said.first_seen_at)),
+            last_seen_at: said.map(|said| instant(said.last_seen_at)),
+            status: said.map(|said| said.status),
+            is_cut: said.map(|said| said.is_cut),
+            text,
         }
     }
 }
@@ -235,22 +284,17 @@ pub(super) struct Said {
     at: String,
     #[serde(flatten)]
     version: Version,
-    /// The body as text, if it is still kept; what is not UTF-8 is replaced.
-    pub(super) body: Option<String>,
+    #[serde(flatten)]
+    text: Text,
 }
 
 impl Said {
-    pub(super) fn new(
-        origin: &Origin,
-        at: SystemTime,
-        version: Version,
-        body: Option<String>,
-    ) -> Self {
+    pub(super) fn new(origin: &Origin, at: SystemTime, version: Version, text: Text) -> Self {
         Self {
             origin: origin.to_string(),
             at: instant(at),
             version,
-            body,
+            text,
         }
     }
 }

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::instant;
+use crate::digest::Digest;
 
 /// A word of ours, or one that was read back from the log.
 pub(crate) type Word = Cow<'static, str>;
@@ -150,7 +151,11 @@ pub(crate) struct Finding {
     /// The deciding rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-    /// When the copy was fetched or last confirmed.
+    /// The SHA-256 of the copy that decided, if it had rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) robots_sha256: Option<Digest>,
+    /// When the copy that decided was fetched or last confirmed.
     #[serde(
         default,
         serialize_with = "instant::serialize_some",
@@ -164,9 +169,14 @@ pub(crate) struct Finding {
 impl Decision {
     /// The host of the origin, if there was one.
     pub(crate) fn host(&self) -> Option<&str> {
-        let authority = self.origin.as_deref()?.split_once("://")?.1;
-        let after_literal = authority.find(']').map_or(0, |end| end + 1);
-        let port = authority[after_literal..].find(':');
-        Some(port.map_or(authority, |at| &authority[..after_literal + at]))
+        host(self.origin.as_deref()?)
     }
+}
+
+/// The host of an origin such as `https://[::1]:8443`.
+pub(super) fn host(origin: &str) -> Option<&str> {
+    let authority = origin.split_once("://")?.1;
+    let after_literal = authority.find(']').map_or(0, |end| end + 1);
+    let port = authority[after_literal..].find(':');
+    Some(port.map_or(authority, |at| &authority[..after_literal + at]))
 }

@@ -6,7 +6,9 @@
 //!       ├─ top        which hosts, crawlers or rules they are about
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
-//!       │    └─ journal   the log's files: rotated by size and age
+//!       │    └─ journal   the log's open file: rotated by size and age
+//!       ├─ report     what the log says of a span of time
+//!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
 //!            └─ instant   how its times are written
 //! ```
@@ -16,10 +18,12 @@
 
 mod decision;
 mod event;
+mod files;
 mod instant;
 mod journal;
 mod live;
 mod recent;
+mod report;
 mod top;
 mod writer;
 
@@ -27,11 +31,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
+
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
-pub(crate) use self::journal::JournalOptions;
+pub(crate) use self::journal::{Journal, JournalOptions};
 use self::live::Live;
 pub(crate) use self::live::{Seen, Watch};
 use self::recent::Recent;
+pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
 use self::writer::Writer;
 use crate::logging::Log;
@@ -42,7 +49,8 @@ pub(crate) struct Decisions {
     recent: Recent,
     live: Live,
     writer: Writer,
-    log: Option<PathBuf>,
+    /// Where the log's files are, if there is one.
+    log: ArcSwapOption<PathBuf>,
 }
 
 /// Which decisions somebody wants to see.
@@ -94,18 +102,24 @@ impl Decisions {
     ///
     /// # Errors
     ///
-    /// Returns an error if the log's file cannot be opened or the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
-        journal: Option<JournalOptions>,
+        journal: Option<Journal>,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             recent: Recent::new(),
             live: Live::new(),
-            log: journal.as_ref().map(|journal| journal.path.clone()),
+            log: ArcSwapOption::new(path(journal.as_ref())),
             writer: Writer::start(journal, log, metrics)?,
         })
+    }
+
+    /// Writes lines to `journal` from now on, or none.
+    pub(crate) fn replace_journal(&self, journal: Option<Journal>) {
+        self.log.store(path(journal.as_ref()));
+        self.writer.replace(journal);
     }
 
     /// Keeps one decision.
@@ -120,8 +134,8 @@ impl Decisions {
         if let Some(recent) = self.recent.find(id) {
             return Some(recent);
         }
-        let log = self.log.clone()?;
-        let searching = tokio::task::spawn_blocking(move || journal::search(&log, id));
+        let log = self.log.load_full()?;
+        let searching = tokio::task::spawn_blocking(move || files::search(&log, id));
         searching.await.ok().flatten().map(Arc::new)
     }
 
@@ -153,6 +167,10 @@ impl Decisions {
     }
 }
 
+fn path(journal: Option<&Journal>) -> Option<Arc<PathBuf>> {
+    journal.map(|journal| Arc::new(journal.path().to_owned()))
+}
+
 impl fmt::Debug for Decisions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decisions").finish_non_exhaustive()
@@ -164,6 +182,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::digest::Digest;
 
     pub(super) fn decision() -> Decision {
         Decision {
@@ -186,6 +205,7 @@ mod tests {
                 dialect: "rfc9309".into(),
                 line: Some(2),
                 rule: Some("Disallow: /a".to_owned()),
+                robots_sha256: Some(Digest::of(b"abc")),
                 robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
             }),
             would_be: None,

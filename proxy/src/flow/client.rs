@@ -1,6 +1,7 @@
 //! The client's side of one request: what comes from it and what goes back, each by itself, so that
 //! both can be under way at once.
 
+use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
 
@@ -200,6 +201,24 @@ impl ClientBody {
 }
 
 impl Responder {
+    /// Waits until the client gives an HTTP/2 exchange up. Over HTTP/1 that shows on the connection, which the body's side
+    /// watches.
+    pub(super) async fn given_up(&mut self) {
+        match self {
+            Self::Http1(_) => std::future::pending().await,
+            Self::Http2 {
+                stream: Some(stream),
+                ..
+            } => {
+                // Whichever code or error it ends with, nobody waits any more.
+                let _ = poll_fn(|cx| stream.poll_reset(cx)).await;
+            }
+            Self::Http2 { respond, .. } => {
+                let _ = poll_fn(|cx| respond.poll_reset(cx)).await;
+            }
+        }
+    }
+
     /// Whether the connection ends with this answer.
     pub(super) fn close_afterwards(&mut self) {
         if let Self::Http1(answer) = self {

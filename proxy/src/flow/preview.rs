@@ -6,15 +6,19 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_policy::{Dialect, Target, decide_strictly};
+use wayleave_policy::{Dialect, Scheme, Target, decide_strictly};
 
 use super::exchange::{Connection, Exchange, Identity, Outcome};
 use super::identify::{self, Identified};
 use super::request::Request;
+use super::resolve::{self, Resolved, Scope};
+use super::settings::Settings;
 use super::way::{Flow, passed};
-use super::{record, resolve};
+use super::{connect, record};
 use crate::crawlers::{Crawler, Crawlers};
 use crate::decisions::{Decision, DecisionId};
+use crate::https::{Mode, Way};
+use crate::traces::Parent;
 
 /// A request to think about.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
@@ -114,7 +118,8 @@ impl Flow {
             is_loop: false,
         };
         let settings = self.settings();
-        let mut identified = identified(&settings.crawlers, question, &connection, &request)?;
+        let crawlers = &settings.crawlers;
+        let mut identified = identify_as_asked(crawlers, question, &connection, &request)?;
         if let Some(dialect) = question.dialect {
             identified.identity = in_dialect(identified.identity, dialect.into());
         }
@@ -122,12 +127,13 @@ impl Flow {
         let resolved = resolved.map_err(|refusal| refusal.details.into_owned())?;
         let target = resolved.target.clone();
         let url = target.to_string();
+        let resolved = as_it_would_come(&settings, &mut identified, resolved)?;
         let (facts, judged) = self
             .decide(&settings, &mut identified, request.method, resolved)
             .await;
         let dialects = self.readings(&identified.identity, &target).await;
         let outcome = match judged {
-            Ok(passage) => passed(passage, 200),
+            Ok(passage) => passed(&passage, 200),
             Err(refusal) => Outcome::Refuse(refusal),
         };
         let exchange = Exchange {
@@ -139,6 +145,7 @@ impl Flow {
             url,
             identity: Some(identified.identity),
             configuration: settings.configuration,
+            parent: Parent::default(),
             facts,
             outcome,
         };
@@ -168,29 +175,6 @@ impl Flow {
     }
 }
 
-/// Who the question says is asking.
-fn identified(
-    crawlers: &Crawlers,
-    question: &Question,
-    connection: &Connection,
-    request: &Request<'_>,
-) -> Result<Identified, String> {
-    let Some(name) = &question.crawler else {
-        let identity = identify::recognise(crawlers, connection, None, request);
-        let objection = identify::object(crawlers, &identity, request);
-        return Ok(Identified {
-            identity,
-            objection,
-        });
-    };
-    let crawler = crawlers.named(name);
-    let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
-    Ok(Identified {
-        identity: Identity::Known(crawler),
-        objection: None,
-    })
-}
-
 /// The same crawler, reading robots.txt in another dialect.
 fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
     match identity {
@@ -204,4 +188,54 @@ fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
             mode,
         },
     }
+}
+
+/// HTTPS comes by `CONNECT`: what then stands against it, and how much of it would be seen.
+fn as_it_would_come(
+    settings: &Settings,
+    identified: &mut Identified,
+    resolved: Resolved,
+) -> Result<Resolved, String> {
+    let origin = resolved.target.origin();
+    if origin.scheme() == Scheme::Http {
+        return Ok(resolved);
+    }
+    let scope = match settings.https.way(origin.host()) {
+        Way::Mode(Mode::Intercept) => return Ok(resolved),
+        Way::Mode(Mode::Refuse) => {
+            identified
+                .objection
+                .get_or_insert_with(connect::https_refused);
+            return Ok(resolved);
+        }
+        Way::Mode(Mode::Tunnel) => Scope::EveryPath,
+        Way::Bypass => Scope::Bypass,
+    };
+    let unseen = Resolved::unseen(origin.clone(), scope);
+    unseen.map_err(|refusal| refusal.details.into_owned())
+}
+
+/// Who the question says is asking.
+fn identify_as_asked(
+    crawlers: &Crawlers,
+    question: &Question,
+    connection: &Connection,
+    request: &Request<'_>,
+) -> Result<Identified, String> {
+    let Some(name) = &question.crawler else {
+        let identity = identify::recognise(crawlers, connection, None, request);
+        let objection = identify::object(crawlers, &identity, request);
+        return Ok(Identified {
+            identity,
+            username: None,
+            objection,
+        });
+    };
+    let crawler = crawlers.named(name);
+    let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
+    Ok(Identified {
+        identity: Identity::Known(crawler),
+        username: None,
+        objection: None,
+    })
 }

@@ -253,7 +253,11 @@ impl Download<'_> {
     /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
     async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, Broken> {
         loop {
-            let head = self.head().await?;
+            let head = tokio::select! {
+                biased;
+                head = self.head() => head?,
+                () = client.given_up() => return Err(Broken::Gone),
+            };
             match head.status() {
                 101 if fields::asks_for_websocket(self.received) => return Ok(head),
                 101 => {
@@ -291,11 +295,18 @@ impl Download<'_> {
 
     async fn body(&mut self, client: &mut Responder) -> Result<(), Broken> {
         loop {
+            let meanwhile = async {
+                if client.holds_back() {
+                    // Nothing more is at hand: what waits for company leaves.
+                    return client.flush().await;
+                }
+                client.given_up().await;
+                Err(Gone)
+            };
             let part = tokio::select! {
                 biased;
                 part = self.part() => part,
-                // Nothing more is at hand: what waits for company leaves.
-                flushed = client.flush(), if client.holds_back() => {
+                flushed = meanwhile => {
                     flushed?;
                     continue;
                 }

@@ -12,19 +12,40 @@ use crate::proxy_status::ErrorType;
 pub(super) struct Resolved {
     /// What is judged.
     pub(super) target: Target,
-    /// `OPTIONS` for the server as a whole, whose target is `*` (RFC 9112 section 3.2.4). It is judged as
-    /// the origin's root.
-    is_for_server: bool,
+    pub(super) scope: Scope,
+}
+
+/// How much of an origin a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The target's path.
+    Path,
+    /// The server as a whole: `OPTIONS` with the target `*` (RFC 9112 section 3.2.4). It is judged as the origin's root.
+    Server,
+    /// Every path: nobody will see which.
+    EveryPath,
+    /// Whatever it is, on purpose.
+    Bypass,
 }
 
 impl Resolved {
     /// The path that is sent.
     pub(super) fn path(&self) -> &str {
-        if self.is_for_server {
-            "*"
-        } else {
-            self.target.path()
+        match self.scope {
+            Scope::Server => "*",
+            Scope::Path | Scope::EveryPath | Scope::Bypass => self.target.path(),
         }
+    }
+
+    /// A tunnel to an origin into which nobody looks.
+    pub(super) fn unseen(origin: Origin, scope: Scope) -> Result<Self, Refusal> {
+        let target = Target::new(origin, "/").map_err(|error| invalid(&error))?;
+        Ok(Self { target, scope })
+    }
+
+    /// Whether what is asked for is not seen.
+    pub(super) fn is_unseen(&self) -> bool {
+        matches!(self.scope, Scope::EveryPath | Scope::Bypass)
     }
 }
 
@@ -47,10 +68,12 @@ pub(super) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<
         Some(tunnel) => resolve_in_tunnel(tunnel, request)?,
     };
     let is_for_server = request.method == "OPTIONS" && has_no_path(&request.target);
-    Ok(Resolved {
-        target,
-        is_for_server,
-    })
+    let scope = if is_for_server {
+        Scope::Server
+    } else {
+        Scope::Path
+    };
+    Ok(Resolved { target, scope })
 }
 
 /// Whether a target that was understood names an origin only, or `*`.
@@ -87,8 +110,7 @@ fn resolve_absolute(target: &str) -> Result<Target, Refusal> {
 fn resolve_in_tunnel(tunnel: &Tunnel, request: &Request<'_>) -> Result<Target, Refusal> {
     let origin = &tunnel.origin;
     if let Some(name) = &tunnel.foreign_server_name {
-        let details = format!("the TLS handshake named {name}, the tunnel is to {origin}");
-        return Err(misdirected(details));
+        return Err(foreign_server_name(name, origin));
     }
     if let Some(scheme) = request.scheme
         && scheme != origin.scheme().as_str()
@@ -120,6 +142,24 @@ fn resolve_in_tunnel(tunnel: &Tunnel, request: &Request<'_>) -> Result<Target, R
             target.origin()
         )))
     }
+}
+
+/// Whether a TLS handshake with this server name is with `origin`'s host.
+pub(super) fn is_host_of(server_name: &str, origin: &Origin) -> bool {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    server_name.trim_end_matches('.').eq_ignore_ascii_case(host)
+}
+
+/// The refusal of a TLS handshake with another host than the tunnel's.
+pub(super) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
+    misdirected(format!(
+        "the TLS handshake named {name}, the tunnel is to {origin}"
+    ))
+}
+
+/// The refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
+pub(super) fn not_judged_for_tls(origin: &Origin) -> Refusal {
+    misdirected(format!("TLS in a tunnel to {origin}"))
 }
 
 fn misdirected(details: String) -> Refusal {

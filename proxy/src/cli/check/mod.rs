@@ -9,10 +9,11 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::time::SystemTime;
 
 use clap::Args;
-use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Target, path_to_judge};
+use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
+use wayleave_policy::{AccessResult, Dialect, ProductToken, Target, path_to_judge};
 
 use super::fetched;
 use super::source::load_config;
@@ -32,6 +33,9 @@ pub(super) struct Arguments {
     /// Read robots.txt from this file, "-" for standard input, instead of fetching it
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     robots: Option<PathBuf>,
+    /// Judge as if robots.txt were answered with this HTTP status, instead of fetching it
+    #[arg(long, value_name = "STATUS", conflicts_with = "batch", value_parser = clap::value_parser!(u16).range(200..=599))]
+    status: Option<u16>,
     /// The crawler's User-Agent field; its name is taken from it as the proxy does
     #[arg(long, value_name = "UA", conflicts_with = "tokens")]
     user_agent: Option<String>,
@@ -67,13 +71,15 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
         Ok(tokens) => tokens,
         Err(message) => return unusable(&message),
     };
-    match &arguments.robots {
+    let body = match &arguments.robots {
         Some(file) => match read(file) {
-            Ok(body) => offline(arguments, dialect, &tokens, &body),
-            Err(error) => unusable(&format!("{}: {error}", file.display())),
+            Ok(body) => body,
+            Err(error) => return unusable(&format!("{}: {error}", file.display())),
         },
-        None => live(arguments, &tokens, config),
-    }
+        None if arguments.status.is_some() => Vec::new(),
+        None => return live(arguments, &tokens, config),
+    };
+    offline(arguments, dialect, &tokens, body)
 }
 
 /// The crawler's names; without any, the crawler that only `*` can mean.
@@ -105,10 +111,25 @@ fn offline(
     arguments: &Arguments,
     dialect: Dialect,
     tokens: &[ProductToken],
-    body: &[u8],
+    body: Vec<u8>,
 ) -> ExitCode {
-    let robots = RobotsTxt::parse_with_limit(body, usize::MAX);
-    let access = AccessResult::Successful(Arc::new(robots));
+    let ending = Ending::Response(Response {
+        status: arguments.status.unwrap_or(200),
+        fields: Fields::default(),
+        body: Body {
+            bytes: body.into(),
+            ..Body::default()
+        },
+    });
+    let facts = Facts {
+        fetched_at: SystemTime::UNIX_EPOCH,
+        outcome: FetchOutcome {
+            redirects: Vec::new(),
+            uri: String::new(),
+            ending,
+        },
+    };
+    let access = facts.access();
     let answers = arguments.urls.iter().map(|url| {
         let path = path_to_judge(url);
         Answer::new(url, &access, dialect, tokens, &path, arguments.strict)
