@@ -134,7 +134,7 @@ fn a_decision_shows_the_file_that_made_it_though_there_is_a_newer_one() {
         .site("shop.test")
         .robots_reply(Reply::new(200).body(*newer));
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(wire.response().status, 200);
     let after = refused("b").json();
     assert_eq!((&before["line"], &after["line"]), (&2.into(), &3.into()));

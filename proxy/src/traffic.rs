@@ -41,12 +41,9 @@ pub(crate) struct Point {
 /// Requests that have all labels in common; at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Count {
-    #[schema(value_type = String)]
-    pub(crate) crawler: Arc<str>,
-    #[schema(value_type = String)]
-    pub(crate) outcome: Arc<str>,
-    #[schema(value_type = String)]
-    pub(crate) reason: Arc<str>,
+    pub(crate) crawler: String,
+    pub(crate) outcome: String,
+    pub(crate) reason: String,
     pub(crate) requests: u64,
 }
 
@@ -103,7 +100,7 @@ impl Traffic {
 }
 
 /// Crawler, outcome and reason.
-type Labels = [Arc<str>; 3];
+type Labels = [String; 3];
 
 /// What the counter showed at the last look.
 #[derive(Debug, Default)]
@@ -111,10 +108,9 @@ struct Totals(HashMap<Labels, u64>);
 
 impl Totals {
     /// What came since the last look, in the order of the labels.
-    fn advance(&mut self, now: Vec<([String; 3], u64)>) -> Vec<Count> {
+    fn advance(&mut self, now: Vec<(Labels, u64)>) -> Vec<Count> {
         let mut counts = Vec::new();
         for (labels, total) in now {
-            let labels = labels.map(Arc::from);
             let known = self.0.entry(labels.clone()).or_default();
             let requests = total.saturating_sub(*known);
             *known = total;
@@ -162,7 +158,7 @@ mod tests {
                 point
                     .counts
                     .iter()
-                    .map(|c| (&*c.outcome, c.requests))
+                    .map(|c| (c.outcome.as_str(), c.requests))
                     .collect()
             })
             .collect();

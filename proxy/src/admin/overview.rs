@@ -17,20 +17,20 @@ use crate::rules::{Action, Rule};
 use crate::traffic::{Point, STEP};
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Timeline {
+struct Timeline<'a> {
     /// The time between two points, in seconds.
     step_seconds: u64,
     /// The last half hour, the oldest first.
-    #[schema(value_type = Vec<Point>)]
-    points: Vec<Arc<Point>>,
+    points: Vec<&'a Point>,
 }
 
 /// The requests of the last half hour, by crawler, outcome and reason.
-#[utoipa::path(get, path = "/v1/traffic", tag = "proxy", responses((status = 200, body = Timeline)))]
+#[utoipa::path(get, path = "/v1/traffic", tag = "proxy", responses((status = 200, body = Timeline<'_>)))]
 pub(super) async fn traffic(State(admin): State<Admin>) -> Response {
+    let points = admin.traffic.points();
     Json(Timeline {
         step_seconds: STEP.as_secs(),
-        points: admin.traffic.points(),
+        points: points.iter().map(Arc::as_ref).collect(),
     })
     .into_response()
 }

@@ -141,7 +141,7 @@ async function explained(found) {
     crawler: isKnown ? found.crawler : "",
     user_agent: isKnown ? "" : found.tokens?.[0],
   });
-  const verdict = h("p", { class: `verdict ${found.outcome}` }, badge(found.outcome), ` ${found.status} `, h("strong", {}, sentence(found)));
+  const verdict = h("p", { class: `verdict ${found.outcome}` }, h("strong", {}, sentence(found)));
   const what = panel("Request", verdict, facts([
     ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
     ["Crawler", `${found.crawler} (${found.identity}), client ${found.client}`],
@@ -161,7 +161,7 @@ async function explained(found) {
 
 function sentence(found) {
   const by = found.line ? `line ${found.line} of robots.txt, ${found.rule}` : found.reason;
-  return { refused: `Refused: ${by}`, forwarded: `Forwarded: ${by}`, observed: `Forwarded, though it would have been refused: ${by}` }[found.outcome] ?? `${found.outcome}: ${found.details ?? by}`;
+  return { refused: `Refused with ${found.status}: ${by}`, forwarded: `Forwarded, answered with ${found.status}: ${by}`, observed: `Forwarded, though it would have been refused: ${by}` }[found.outcome] ?? `${found.outcome}: ${found.details ?? by}`;
 }
 
 /** The robots.txt that the decision rests on. */

@@ -57,12 +57,12 @@ export function facts(pairs) {
 export const badge = (word) => h("span", { class: `badge ${word}` }, word);
 
 /** A table with a caption for those who do not see it; `empty` stands for no rows. */
-export function table(caption, heads, rows, empty) {
+export function table(caption, heads, rows, empty, kindOfTable = null) {
   if (!rows.length) return h("p", { class: "empty" }, empty);
   const kind = (name) => (name === "" ? "wide" : name.startsWith("#") ? "number" : null);
   const head = heads.map((name) => h(name === "" ? "td" : "th", { scope: name === "" ? null : "col", class: kind(name) }, name.replace("#", "")));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
+    h("table", { class: kindOfTable }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
 }
 
 /** A part of a view with a heading. */

@@ -43,7 +43,7 @@ export function origins(parameters) {
   const show = () => {
     const rows = found.map(row);
     const empty = wanted.q || wanted.state ? "No origin in memory is like that." : "No robots.txt is known yet: the first request for an origin fetches it.";
-    list.replaceChildren(table("Origins in memory", ["Origin", "State", "Fetched", "Fresh until", "Trouble", "Do"], rows, empty));
+    list.replaceChildren(table("Origins in memory", ["Origin", "State", "Fetched", "Fresh until", "Trouble", "Do"], rows, empty, "origins"));
   };
   const row = (known) => h("tr", {},
     h("th", { scope: "row", class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(known.origin)}` }, known.origin)),
