@@ -134,7 +134,7 @@ fn a_decision_shows_the_file_that_made_it_though_there_is_a_newer_one() {
         .site("shop.test")
         .robots_reply(Reply::new(200).body(*newer));
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(wire.response().status, 200);
     let after = refused("b").json();
     assert_eq!((&before["line"], &after["line"]), (&2.into(), &3.into()));
@@ -268,7 +268,7 @@ fn decisions_are_streamed_as_they_are_made() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = wire.response_head();
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     get(&proxy, "ImageBot/1", "http://shop.test/images/a");
