@@ -1,6 +1,7 @@
 //! The snippets of README.md and docs/clients.md, run as they stand but for the port of the proxy: each fetches from
 //! https://example.com/, which is on loopback here.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -230,6 +231,23 @@ fn no_snippet_is_left_out() {
         assert!(
             names.iter().any(|known| known == name),
             "no file has a snippet `{name}`"
+        );
+    }
+}
+
+#[test]
+fn every_metric_it_names_exists() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let metrics = proxy.admin_get("/metrics").text();
+    let readme = std::fs::read_to_string(project().join("README.md")).expect("there is a README");
+    let words = readme.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let names: BTreeSet<_> = words.filter(|word| word.starts_with("wayleave_")).collect();
+    assert!(names.len() > 2, "the README names metrics: {names:?}");
+    for name in names {
+        assert!(
+            metrics.contains(&format!("# TYPE {name} ")),
+            "{name} is in the README and nowhere else"
         );
     }
 }
