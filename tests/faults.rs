@@ -68,11 +68,14 @@ fn names_that_stop_resolving_are_named() {
 
 #[test]
 fn bad_tls_is_named() {
-    use Certificate::{Alert, Expired, OtherName, PlainText, SelfSigned, UnknownAuthority};
+    use Certificate::{
+        Alert, Expired, NotYetValid, OtherName, PlainText, SelfSigned, UnknownAuthority,
+    };
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let faults = [
         (Expired, "tls_certificate_error"),
+        (NotYetValid, "tls_certificate_error"),
         (OtherName, "tls_certificate_error"),
         (SelfSigned, "tls_certificate_error"),
         (UnknownAuthority, "tls_certificate_error"),
