@@ -63,6 +63,8 @@ struct Progress {
     sent_parts: AtomicUsize,
     is_sent: AtomicBool,
     is_answered: AtomicBool,
+    /// The connection authenticates whoever asks on it.
+    is_somebodys: AtomicBool,
 }
 
 impl Progress {
@@ -114,11 +116,13 @@ pub(super) async fn relay(
         heard,
     };
     let status = both(upload, download.run(&mut client.answer)).await?;
+    let is_somebodys = progress.is_somebodys.load(Ordering::Relaxed);
     let is_upgraded = status == 101;
     if is_upgraded {
         splice(client, writer, reader).await;
     }
-    let connection_serves_again = progress.is_sent.load(Ordering::Relaxed) && !is_upgraded;
+    let is_sent = progress.is_sent.load(Ordering::Relaxed);
+    let connection_serves_again = is_sent && !is_upgraded && !is_somebodys;
     Ok(Relayed {
         status,
         connection_serves_again,
@@ -234,6 +238,9 @@ impl Download<'_> {
         let status = head.status();
         (self.heard)(&head);
         let response = OnwardResponse::new(&head, self.received, self.name);
+        if fields::authenticates_connection(self.received, &head) {
+            self.progress.is_somebodys.store(true, Ordering::Relaxed);
+        }
         let has_body = response.framing != Framing::Length(0);
         self.progress.is_answered.store(true, Ordering::Relaxed);
         client.head(&response).await?;
