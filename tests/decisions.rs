@@ -319,7 +319,8 @@ fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
     let written = || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         let lines = text.lines().map(serde_json::from_str::<Value>);
-        lines.map(|line| line.expect("a whole line")).count()
+        let lines: Vec<_> = lines.map(|line| line.expect("a whole line")).collect();
+        lines.len()
     };
     let missing = || proxy.metric("wayleave_decisions_dropped_total", &[]);
     eventually("each is written or counted", || {
