@@ -55,7 +55,11 @@ fn log(proxy: &Wayleave) -> HashMap<String, Value> {
 fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
-    let problem = get(&proxy, "NewsBot/2", "http://shop.test/private/a").json();
+    let answer = get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let problem = answer.json();
+    let field = answer.header("proxy-status").expect("a refusal has one");
+    let detail = problem["detail"].as_str().expect("a sentence");
+    assert!(field.contains(&format!("details=\"{detail}\"")), "{field}");
     let id = problem["decision_id"].as_str().expect("an id");
     eventually("the line is written", || log(&proxy).contains_key(id));
 
@@ -340,4 +344,62 @@ fn a_log_that_cannot_be_written_loses_no_request() {
         proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
     });
     assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
+}
+
+/// Where the decisions of `asked` exchanges have gone: each is a whole line of the log, or counted as missing.
+#[track_caller]
+fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
+    let file = proxy.dir.path().join("state").join(file);
+    let written = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let lines = text.lines().map(serde_json::from_str::<Value>);
+        lines.map(|line| line.expect("a whole line")).count()
+    };
+    let missing = || proxy.metric("wayleave_decisions_dropped_total", &[]);
+    eventually("each is written or counted", || {
+        written() as f64 + missing() == asked as f64
+    });
+    written()
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
+    let origin = sites();
+    let proxy = Wayleave::start_on_full_disk(&origin, 64);
+    let urls: Vec<_> = (0..300).map(|n| format!("http://open.test/{n}")).collect();
+    let mut wire = proxy.connect();
+    for url in &urls {
+        wire.send(Ask::get(url).bytes(url));
+        assert_eq!(wire.response().status, 200);
+    }
+    let written = all_are_accounted_for(&proxy, "decisions.jsonl", urls.len());
+    assert!(written > 0 && written < urls.len(), "{written}");
+    assert!(proxy.log().contains("the decision log cannot be written"));
+}
+
+#[test]
+fn a_log_goes_on_when_its_directory_is_back() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings.set("log.decisions", "\"log/decisions.jsonl\"")
+    });
+    let ask = |page: &str| get(&proxy, "Other/1", &format!("http://open.test/{page}")).status;
+    assert_eq!(ask("a"), 200);
+    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 1), 1);
+    let dir = proxy.dir.path().join("state/log");
+    std::fs::remove_dir_all(&dir).expect("it can be removed");
+    std::fs::write(&dir, "in its place").expect("it can be written");
+    assert_eq!(ask("b"), 200);
+    eventually("it is counted as missing", || {
+        proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
+    });
+    std::fs::remove_file(&dir).expect("it can be removed");
+    assert_eq!(ask("c"), 200);
+    // The first line went with the directory.
+    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 2), 1);
+    eventually("it is said", || {
+        proxy
+            .log()
+            .contains("the decision log can be written again")
+    });
 }

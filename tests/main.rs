@@ -41,6 +41,7 @@ mod rules;
 mod security;
 mod selftest;
 mod shutdown;
+mod soak;
 mod systemd;
 mod traces;
 mod tunnel;

@@ -290,6 +290,26 @@ fn the_client_decides_about_its_own_traces() {
 }
 
 #[test]
+fn fetches_are_traced_after_a_reload_too() {
+    let (origin, collector) = (Origin::start(), collector());
+    let proxy = start(&origin, &format!("http://{}", collector.http), "1.0");
+    let file = proxy.dir.path().join("config.toml");
+    let settings = proxy.settings.clone();
+    let settings = settings.set("robots.user_agent", "\"other/1\"");
+    std::fs::write(file, settings.to_toml()).expect("it can be written");
+    proxy.signal("HUP");
+    eventually("the file is read again", || {
+        proxy.log().contains("the configuration was read again")
+    });
+    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    let asked = origin.wait_for_target("/robots.txt");
+    assert_eq!(asked.header("user-agent"), Some("other/1"));
+    let spans = spans(proxy, &collector);
+    let uri = "http://shop.test/robots.txt";
+    find(&spans, SpanKind::Client, "url.full", uri);
+}
+
+#[test]
 fn a_collector_with_tls_is_trusted_like_an_origin() {
     let (origin, collector) = (Origin::start(), Origin::start());
     collector

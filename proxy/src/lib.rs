@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream    small leaves
+//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream  request_target    leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -48,6 +48,7 @@ pub mod metrics;
 pub mod politeness;
 mod proxy_status;
 mod reload;
+mod request_target;
 pub mod robots;
 pub mod rules;
 pub mod server;

@@ -408,6 +408,8 @@ mod tests {
             "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
         let expected = ["admin.listen", "state.dir"];
         assert_eq!(needs_restart(&running, &config(fixed)), expected);
+        let traced = config("traces.sample_ratio = 0.5");
+        assert_eq!(needs_restart(&running, &traced), ["[traces]"]);
         let ca = config("state.dir = \"b\"\nhttps.ca_dir = \"other\"");
         assert_eq!(needs_restart(&running, &ca), ["https.ca_dir", "state.dir"]);
         let held = held(config(fixed), &running);

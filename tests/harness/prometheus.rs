@@ -26,7 +26,7 @@ impl Prometheus {
         let config = dir.path().join("prometheus.yml");
         let rules = project().join("dashboards/wayleave-rules.yaml");
         let text = format!(
-            "global: {{scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}}\n\
+            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}\n\
              rule_files: [{rules:?}]\n\
              scrape_configs: [{{job_name: wayleave, static_configs: [{{targets: [\"{}\"]}}]}}]\n",
             proxy.admin

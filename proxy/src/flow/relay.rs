@@ -18,6 +18,9 @@ use crate::upstream::{OriginHead, OriginReader, OriginWriter};
 /// How long the origin of an upgraded connection may take nothing.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Interim responses before the final one; each makes the patience with the origin begin anew.
+const MAX_INTERIM: usize = 100;
+
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relayed {
@@ -252,7 +255,7 @@ impl Download<'_> {
 
     /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
     async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, Broken> {
-        loop {
+        for _ in 0..MAX_INTERIM {
             let head = tokio::select! {
                 biased;
                 head = self.head() => head?,
@@ -270,6 +273,8 @@ impl Download<'_> {
                 _ => return Ok(head),
             }
         }
+        let details = "the origin sends interim responses without end".to_owned();
+        Err(Fault::new(ErrorType::HttpProtocolError, details).into())
     }
 
     async fn head(&mut self) -> Result<OriginHead, Broken> {

@@ -1,5 +1,7 @@
 //! What spans say, in the names of OpenTelemetry's semantic conventions for HTTP; what only wayleave has begins with `wayleave.`.
 
+use std::borrow::Cow;
+
 use http::Uri;
 use opentelemetry::KeyValue;
 use wayleave_policy::lifecycle::FetchOutcome;
@@ -10,6 +12,9 @@ use crate::decisions::Decision;
 const METHODS: &[&str] = &[
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
 ];
+
+/// Parameters of a query that sign a request: whoever knows their values can repeat it. The conventions name them.
+const SIGNATURES: &[&str] = &["AWSAccessKeyId", "Signature", "sig", "X-Goog-Signature"];
 
 /// The method, or what stands for one that is not well known; also the span's name.
 pub(super) fn method(decision: &Decision) -> &'static str {
@@ -50,7 +55,7 @@ pub(super) fn of_exchange(decision: &Decision) -> Vec<KeyValue> {
             all.push(KeyValue::new("url.path", uri.path().to_owned()));
         }
         if let Some(query) = uri.query() {
-            all.push(KeyValue::new("url.query", query.to_owned()));
+            all.push(KeyValue::new("url.query", redacted(query)));
         }
     }
     if let Some(token) = decision.tokens.first() {
@@ -84,7 +89,11 @@ pub(super) fn of_consulting(decision: &Decision) -> Vec<KeyValue> {
 
 /// The request to the origin.
 pub(super) fn of_onward(decision: &Decision) -> Vec<KeyValue> {
-    let mut all = vec![KeyValue::new("url.full", decision.url.clone())];
+    let url = match decision.url.split_once('?') {
+        Some((url, query)) => format!("{url}?{}", redacted(query)),
+        None => decision.url.clone(),
+    };
+    let mut all = vec![KeyValue::new("url.full", url)];
     request_method(decision, &mut all);
     if let Ok(uri) = decision.url.parse::<Uri>() {
         server(&uri, &mut all);
@@ -121,6 +130,17 @@ pub(super) fn fetch_error(outcome: &FetchOutcome) -> Option<String> {
     status.map(|status| status.to_string())
 }
 
+/// A query without the values of signatures.
+fn redacted(query: &str) -> String {
+    let parameters = query
+        .split('&')
+        .map(|parameter| match parameter.split_once('=') {
+            Some((name, _)) if SIGNATURES.contains(&name) => Cow::Owned(format!("{name}=REDACTED")),
+            _ => Cow::Borrowed(parameter),
+        });
+    parameters.collect::<Vec<_>>().join("&")
+}
+
 fn request_method(decision: &Decision, all: &mut Vec<KeyValue>) {
     match method(decision) {
         "HTTP" => {
@@ -147,4 +167,17 @@ fn server(uri: &Uri, all: &mut Vec<KeyValue>) {
     };
     let port = uri.port_u16().or(default).map(i64::from);
     all.extend(port.map(|port| KeyValue::new("server.port", port)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_stay_here() {
+        let query = "a=b&sig=c%3D=&Signature=&sig&x=sig=y";
+        let shown = "a=b&sig=REDACTED&Signature=REDACTED&sig&x=sig=y";
+        assert_eq!(redacted(query), shown);
+        assert_eq!(redacted(""), "");
+    }
 }
