@@ -286,6 +286,40 @@ fn decisions_are_streamed_as_they_are_made() {
 }
 
 #[test]
+fn who_wants_few_decisions_hears_how_many_others_there_were() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("GET /v1/decisions/stream?q=%2Fwanted%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    wire.response_head();
+    for number in 0..20 {
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/wanted/{number}"),
+        );
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/other/{number}"),
+        );
+    }
+    let mut text = String::new();
+    let told = |text: &str| {
+        let shown = text.matches("event: decision\n").count();
+        let counts = text.split("event: skipped\ndata: ").skip(1);
+        let counts = counts.filter_map(|rest| rest.split_once('\n')?.0.parse::<usize>().ok());
+        shown + counts.sum::<usize>()
+    };
+    while told(&text) < 20 || !text.contains("\"requests\":") {
+        text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
+    }
+    assert_eq!(told(&text), 20, "{text}");
+    assert!(text.contains("event: traffic\n"), "{text}");
+    assert!(!text.contains("/other/"), "{text}");
+}
+
+#[test]
 fn clients_fetch_what_they_need() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);

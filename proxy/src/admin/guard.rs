@@ -119,9 +119,9 @@ fn check_site(request: &Request) -> Result<(), Objection> {
         let value = fields.get(name).map(HeaderValue::as_bytes);
         value.map(|value| words.iter().any(|word| word.as_bytes() == value))
     };
-    // A link elsewhere may lead to the page, which has no data by itself and cannot be framed.
+    // A link elsewhere may lead to the page, which has no data by itself and cannot be framed, and to what is for everybody.
     let is_link = request.method() == Method::GET
-        && request.uri().path() == "/"
+        && FOR_EVERYBODY.contains(&request.uri().path())
         && says("sec-fetch-mode", &["navigate"]) == Some(true)
         && says("sec-fetch-dest", &["document"]) == Some(true);
     if says("sec-fetch-site", &["same-origin", "none"]) == Some(false) && !is_link {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_may_lead_to_the_page_and_nowhere_else() {
+    fn a_link_may_lead_to_what_is_for_everybody_and_nowhere_else() {
         let open = Guard { token_sha256: None };
         let link = [
             ("host", "localhost"),
@@ -263,6 +263,7 @@ mod tests {
             ("sec-fetch-dest", "document"),
         ];
         assert_eq!(status(&open, "/", &link), 200);
+        assert_eq!(status(&open, "/ca.pem", &link), 200);
         assert_eq!(status(&open, "/v1/decisions", &link), 403);
         let mut framed = link;
         framed[3].1 = "iframe";

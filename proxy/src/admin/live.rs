@@ -12,6 +12,7 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use super::answer::{Mistake, Parameters, wrong};
@@ -96,6 +97,7 @@ struct Watcher {
 impl Watcher {
     /// The next events; `None` when there will be no more.
     async fn next(&mut self) -> Option<Bytes> {
+        let too_long_at = Instant::now() + SILENCE;
         loop {
             let traffic = async {
                 match &mut self.traffic {
@@ -115,7 +117,7 @@ impl Watcher {
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 },
-                () = tokio::time::sleep(SILENCE) => return Some(Bytes::from_static(b":\n\n")),
+                () = tokio::time::sleep_until(too_long_at) => return Some(Bytes::from_static(b":\n\n")),
             }
         }
     }

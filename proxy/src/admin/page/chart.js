@@ -36,7 +36,7 @@ export function draw(into, times, layers, seconds) {
     scales: { x: { time: true, range: (_, least, most) => [most - seconds, most] }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
     series: [{}, ...series.map(({ data, own, ...rest }) => rest)],
     axes: [
-      { ...axis, size: 28, space: 80, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1000)).slice(0, tick % 60 ? 8 : 5)) },
+      { ...axis, size: 28, space: 70, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1000)).slice(0, tick % 60 ? 8 : 5)) },
       { ...axis, size: 46, space: 40 },
     ],
     hooks: { setCursor: [(chart) => tell(chart, times, layers)] },

@@ -40,6 +40,9 @@ export function time(text, relative = false) {
   return h("time", { datetime: text, title: text }, relative ? `${shown} (${away(date)})` : shown);
 }
 
+/** A day, and how far away it is. */
+export const day = (text) => [h("time", { datetime: text }, text.slice(0, 10)), h("br"), h("small", {}, away(new Date(text)))];
+
 export function away(date) {
   const seconds = Math.round((date - Date.now()) / 1000);
   const size = Math.abs(seconds);
@@ -78,8 +81,18 @@ export function complain(message) {
   alert.querySelector("span").textContent = message ?? "";
 }
 
+let underWay = 0;
+
+function busy(change) {
+  underWay += change;
+  const main = document.getElementById("main");
+  if (underWay) main.setAttribute("aria-busy", "true");
+  else main.removeAttribute("aria-busy");
+}
+
 /** Does something, and shows why it fails. */
 export async function attempt(work) {
+  busy(1);
   try {
     const result = await work();
     complain(null);
@@ -87,5 +100,7 @@ export async function attempt(work) {
   } catch (error) {
     complain([error.message, ...(error.mistakes ?? [])].join("\n"));
     return undefined;
+  } finally {
+    busy(-1);
   }
 }

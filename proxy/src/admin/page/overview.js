@@ -1,7 +1,7 @@
 // Overview: what goes through, what is refused, for whom and why.
 
 import { get, query } from "./api.js";
-import { attempt, away, bytes, count, h, panel, rate, share, table, time } from "./dom.js";
+import { attempt, bytes, count, day, h, panel, rate, share, table } from "./dom.js";
 import { draw } from "./chart.js";
 
 const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"]];
@@ -152,6 +152,6 @@ function exceptions(rules) {
     h("td", { class: "number" }, rule.number),
     h("td", {}, `${rule.hosts.join(", ")} ${rule.paths.join(", ")}`),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
-    h("td", { class: rule.has_expired ? "bad" : "warn" }, time(rule.expires_at), h("br"), h("small", {}, away(new Date(rule.expires_at))))));
+    h("td", { class: rule.has_expired ? "bad" : "warn" }, day(rule.expires_at))));
   return table("Exceptions that expire within 30 days", ["#Rule", "For", "Owner", "Expires"], rows, "No exception expires within 30 days.");
 }

@@ -1,7 +1,7 @@
 // Configuration: what holds, since when, and the organisation's rules.
 
 import { get, post } from "./api.js";
-import { attempt, badge, facts, h, panel, table, time } from "./dom.js";
+import { attempt, badge, day, facts, h, panel, table, time } from "./dom.js";
 
 export function settings() {
   const [status, text, rules] = [h("div", {}), h("div", {}), h("div", {})];
@@ -48,6 +48,6 @@ function ruleTable(rules) {
     h("td", { class: "url" }, rule.hosts.join(", "), h("br"), h("small", {}, rule.paths.join(", ") || "all paths")),
     h("td", {}, rule.crawlers.join(", ") || "all", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
-    h("td", { class: rule.has_expired ? "bad" : null }, rule.expires_at ? [rule.has_expired ? "expired " : "", time(rule.expires_at, true)] : "never")));
+    h("td", { class: rule.has_expired ? "bad" : null }, rule.expires_at ? [rule.has_expired ? "expired " : "", day(rule.expires_at)].flat() : "never")));
   return table("Rules", ["#Rule", "Does", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are none: [[rule]] in the configuration.");
 }
