@@ -51,7 +51,7 @@ const PATHS: [&str; 9] = [
 fn post(proxy: &Wayleave, path: &str) -> Response {
     let mut wire = Wire::connect(proxy.admin);
     wire.send(format!(
-        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     ));
     wire.response()
 }

@@ -138,7 +138,7 @@ fn a_decision_shows_the_file_that_made_it_though_there_is_a_newer_one() {
         .site("shop.test")
         .robots_reply(Reply::new(200).body(*newer));
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(wire.response().status, 200);
     let after = refused("b").json();
     assert_eq!((&before["line"], &after["line"]), (&2.into(), &3.into()));
@@ -272,7 +272,7 @@ fn decisions_are_streamed_as_they_are_made() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = wire.response_head();
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     get(&proxy, "ImageBot/1", "http://shop.test/images/a");
@@ -283,6 +283,40 @@ fn decisions_are_streamed_as_they_are_made() {
     }
     assert!(text.contains("event: decision"), "{text}");
     assert!(!text.contains("images"), "{text}");
+}
+
+#[test]
+fn who_wants_few_decisions_hears_how_many_others_there_were() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("GET /v1/decisions/stream?q=%2Fwanted%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    wire.response_head();
+    for number in 0..20 {
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/wanted/{number}"),
+        );
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/other/{number}"),
+        );
+    }
+    let mut text = String::new();
+    let told = |text: &str| {
+        let shown = text.matches("event: decision\n").count();
+        let counts = text.split("event: skipped\ndata: ").skip(1);
+        let counts = counts.filter_map(|rest| rest.split_once('\n')?.0.parse::<usize>().ok());
+        shown + counts.sum::<usize>()
+    };
+    while told(&text) < 20 || !text.contains("\"requests\":") {
+        text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
+    }
+    assert_eq!(told(&text), 20, "{text}");
+    assert!(text.contains("event: traffic\n"), "{text}");
+    assert!(!text.contains("/other/"), "{text}");
 }
 
 #[test]

@@ -7,7 +7,9 @@
 
 mod harness;
 
+mod access;
 mod admin;
+mod api;
 mod audit;
 mod bodies;
 mod check;
@@ -26,6 +28,7 @@ mod identify;
 mod malformed;
 mod metrics;
 mod overload;
+mod page;
 mod politeness;
 mod readme;
 mod redirects;

@@ -547,4 +547,19 @@ fn operators_refresh_forget_and_look_back() {
     assert_eq!(robots(&["show", "not an origin"]).0, Some(2));
     proxy.get("http://shop.test/a");
     assert_eq!(robots_fetches(&origin), 3);
+    for (host, body, odd) in [
+        ("long.test", format!("#{}", "#\n".repeat(1 << 18)), "\ncut "),
+        (
+            "page.test",
+            "<!doctype html><p>Wait".to_owned(),
+            "\nlooks like ",
+        ),
+    ] {
+        let url = format!("http://{host}");
+        origin.site(host).robots(body);
+        proxy.get(&format!("{url}/a"));
+        let (_, shown) = robots(&["show", &url]);
+        let facts = shown.split("\n\n").next().unwrap_or_default();
+        assert!(facts.contains(odd), "{facts}");
+    }
 }

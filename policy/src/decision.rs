@@ -150,6 +150,14 @@ impl Decision<'_> {
         self.robots.map(names).unwrap_or_default()
     }
 
+    /// The numbers of the user-agent lines and rules of the group used, merged groups included, in
+    /// the file's order. A group's lines count from the one that named the crawler.
+    #[must_use]
+    pub fn group_lines(&self) -> Vec<u32> {
+        let lines = |robots: &RobotsTxt| robots.group_lines(self.dialect, self.tokens);
+        self.robots.map(lines).unwrap_or_default()
+    }
+
     /// All of the above as owned values, to keep or to send.
     #[must_use]
     pub fn explain(&self) -> Explanation {

@@ -311,7 +311,8 @@ proptest! {
     fn explanations_name_a_line_that_holds_the_rule(body in file(0..24), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
         for dialect in DIALECTS {
-            let explanation = decide(&access, dialect, &tokens, &path).explain();
+            let decision = decide(&access, dialect, &tokens, &path);
+            let explanation = decision.explain();
             let Some(line) = explanation.line else { continue };
             let text = String::from_utf8_lossy(&body).replace("\r\n", "\n").replace('\r', "\n");
             let text = text.split('\n').nth(line as usize - 1).unwrap().to_owned();
@@ -319,6 +320,9 @@ proptest! {
             let (_, value) = rule.split_once(':').unwrap();
             prop_assert!(text.contains(value.trim()), "{:?} in {:?}", value, text);
             prop_assert!(!explanation.group.is_empty());
+            let group_lines = decision.group_lines();
+            prop_assert!(group_lines.contains(&line), "{} in {:?}", line, group_lines);
+            prop_assert!(group_lines.is_sorted(), "{:?}", group_lines);
         }
     }
 }

@@ -18,7 +18,7 @@ impl Digest {
     }
 
     /// Reads 64 hexadecimal digits.
-    fn from_hex(text: &str) -> Option<Self> {
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut array = [0; 32];
         for (index, byte) in array.iter_mut().enumerate().filter(|_| is_hex) {

@@ -49,15 +49,41 @@ enum Wish {
     Operator(oneshot::Sender<Answer>),
 }
 
+/// The configuration that holds, and how reading it again went.
+#[derive(Clone, Debug)]
+pub(crate) struct Status {
+    /// Which it is, counted from 1 at the start.
+    pub(crate) configuration: u64,
+    /// None: the built-in defaults hold.
+    pub(crate) file: Option<String>,
+    pub(crate) read_at: SystemTime,
+    pub(crate) last_attempt: Option<Attempt>,
+    pub(crate) needs_restart: Vec<&'static str>,
+    /// All of it, for everyone to see.
+    pub(crate) toml: String,
+}
+
+/// One time that the file was read again.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) at: SystemTime,
+    pub(crate) cause: String,
+    /// None: what it says holds.
+    pub(crate) mistakes: Vec<String>,
+}
+
 /// Has the configuration read again.
 #[derive(Clone, Debug)]
-pub(crate) struct Reload(mpsc::Sender<Wish>);
+pub(crate) struct Reload {
+    wishes: mpsc::Sender<Wish>,
+    status: Arc<ArcSwap<Status>>,
+}
 
 impl Reload {
     /// The process was told by a signal.
     pub(crate) fn on_signal(&self) {
         // With many wishes waiting, the file will be read anyway.
-        let _ = self.0.try_send(Wish::Signal);
+        let _ = self.wishes.try_send(Wish::Signal);
     }
 
     /// Reads the file now.
@@ -69,8 +95,13 @@ impl Reload {
         let (reply, answer) = oneshot::channel();
         let gone = || vec!["the proxy is stopping".to_owned()];
         let wish = Wish::Operator(reply);
-        self.0.send(wish).await.map_err(|_| gone())?;
+        self.wishes.send(wish).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
+    }
+
+    /// What holds now.
+    pub(crate) fn status(&self) -> Status {
+        Status::clone(&self.status.load())
     }
 }
 
@@ -93,6 +124,7 @@ struct Reader {
     running: Config,
     parts: Parts,
     wishes: mpsc::Receiver<Wish>,
+    status: Arc<ArcSwap<Status>>,
     /// Dropping it ends the watching.
     _watcher: Option<notify::RecommendedWatcher>,
 }
@@ -111,11 +143,23 @@ struct Prepared {
 pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> Reload {
     let (sender, wishes) = mpsc::channel(WAITING);
     parts.flow.metrics.config_reloaded(Some(SystemTime::now()));
+    let status = Arc::new(ArcSwap::from_pointee(Status {
+        configuration: 1,
+        file: file.map(|file| file.display().to_string()),
+        read_at: parts.flow.robots.clock().now(),
+        last_attempt: None,
+        needs_restart: Vec::new(),
+        toml: config.without_secrets(),
+    }));
+    let reload = Reload {
+        wishes: sender,
+        status: Arc::clone(&status),
+    };
     let Some(file) = file else {
         tokio::spawn(refuse_all(wishes));
-        return Reload(sender);
+        return reload;
     };
-    let watcher = watch(file, sender.clone()).inspect_err(|error| {
+    let watcher = watch(file, reload.wishes.clone()).inspect_err(|error| {
         let error = format!("{error:#}");
         tracing::warn!(
             error,
@@ -129,10 +173,11 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> Reloa
         running: config.clone(),
         parts,
         wishes,
+        status,
         _watcher: watcher.ok(),
     };
     tokio::spawn(reader.run());
-    Reload(sender)
+    reload
 }
 
 async fn refuse_all(mut wishes: mpsc::Receiver<Wish>) {
@@ -204,12 +249,26 @@ impl Reader {
             Ok(prepared) => Ok(self.apply(prepared, cause).await),
             Err(mistakes) => {
                 self.parts.flow.metrics.config_reloaded(None);
+                self.note(cause, mistakes.clone(), |_| {});
                 for mistake in &mistakes {
                     tracing::error!(cause, mistake, "the configuration stays as it was");
                 }
                 Err(mistakes)
             }
         }
+    }
+
+    /// Notes how reading the file went, and what changed by it.
+    fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut Status)) {
+        let at = self.parts.flow.robots.clock().now();
+        let mut status = Status::clone(&self.status.load());
+        status.last_attempt = Some(Attempt {
+            at,
+            cause: cause.to_owned(),
+            mistakes,
+        });
+        change(&mut status);
+        self.status.store(Arc::new(status));
     }
 
     /// Does everything that can fail, and changes nothing yet.
@@ -267,6 +326,12 @@ impl Reader {
         let configuration = settings.configuration;
         flow.settings.store(Arc::new(settings));
         flow.metrics.config_reloaded(Some(SystemTime::now()));
+        self.note(cause, Vec::new(), |status| {
+            status.configuration = configuration;
+            status.read_at = now;
+            status.needs_restart.clone_from(&prepared.needs_restart);
+            status.toml = config.without_secrets();
+        });
         tracing::info!(cause, configuration, "the configuration was read again");
         self.running = config;
         if !prepared.needs_restart.is_empty() {
@@ -301,7 +366,7 @@ fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
             "proxy.max_connections_per_client",
             running.proxy.max_connections_per_client != read.proxy.max_connections_per_client,
         ),
-        ("admin.listen", running.admin != read.admin),
+        ("[admin]", running.admin != read.admin),
         ("https.ca_dir", within_state(running) != within_state(read)),
         ("state.dir", running.state != read.state),
         ("[traces]", running.traces != read.traces),
@@ -341,7 +406,7 @@ mod tests {
         assert_eq!(needs_restart(&running, &config(alive)), [""; 0]);
         let fixed =
             "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
-        let expected = ["admin.listen", "state.dir"];
+        let expected = ["[admin]", "state.dir"];
         assert_eq!(needs_restart(&running, &config(fixed)), expected);
         let traced = config("traces.sample_ratio = 0.5");
         assert_eq!(needs_restart(&running, &traced), ["[traces]"]);

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, Guard};
 use crate::assemble;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::politeness::Politeness;
 use crate::reload::{self, Parts, Reload};
 use crate::robots::{HttpFetch, Robots, Store, StoreOptions};
+use crate::traffic::Traffic;
 
 /// What a process that is replaced may take to end beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
@@ -80,15 +81,22 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let reload = reload::start(file, config, parts);
     stop.reload = Some(reload.clone());
     let admin = Admin {
+        traffic: watch_over(&decisions, &metrics, clock),
         metrics,
         reload,
         flow: Arc::clone(&flow),
         decisions,
+        started_at: clock.now(),
+        counted: Default::default(),
         certificate_pem: authority.certificate_pem().into(),
         proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
-    let mut admin = tokio::spawn(axum::serve(admin_listener, admin::router(admin)).into_future());
+    let guard = Guard {
+        token_sha256: config.admin.token_sha256,
+    };
+    let routes = admin::router(admin, guard);
+    let mut admin = tokio::spawn(axum::serve(admin_listener, routes).into_future());
     take_clients(config, listeners, &flow, &tasks, &stopping);
     notify(&[sd_notify::NotifyState::Ready]);
 
@@ -124,6 +132,16 @@ fn take_clients(
         let listener = Arc::clone(&listener);
         tasks.spawn(async move { listener.run(bound).await });
     }
+}
+
+/// Starts what operators watch: decisions and traffic as they come.
+fn watch_over(decisions: &Arc<Decisions>, metrics: &Arc<Metrics>, clock: Clock) -> Arc<Traffic> {
+    let decisions = Arc::clone(decisions);
+    tokio::spawn(async move { decisions.tell_watchers().await });
+    let traffic = Arc::new(Traffic::new());
+    let (counting, metrics) = (Arc::clone(&traffic), Arc::clone(metrics));
+    tokio::spawn(async move { counting.run(&metrics, clock).await });
+    traffic
 }
 
 /// Lets exchanges under way end, but no longer than `grace` and not after a second signal.

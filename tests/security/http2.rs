@@ -166,3 +166,32 @@ fn a_head_in_pieces_is_one_head() {
     assert!(!wire.outcome(3).is_some_and(|frame| frame.is_200()));
     assert_eq!(reached(&origin, 0), [""; 0]);
 }
+
+#[test]
+fn trailers_frame_and_route_nothing() {
+    let origin = shop();
+    origin.site("old.test").http1_only();
+    let proxy = Wayleave::start(&origin);
+    let trailers = [
+        ("content-length", "60"),
+        ("host", "shop.test"),
+        ("cookie", "a=b"),
+        ("x-sum", "42"),
+    ];
+    for host in ["old.test", "new.test"] {
+        let mut wire = open(&proxy, &format!("{host}:443"));
+        let head = [(":method", "POST"), S, (":authority", host), P];
+        wire.send(frame(HEADERS, END_HEADERS, 1, &block(&head)));
+        wire.send(frame(DATA, 0, 1, b"hello"));
+        let ends = END_HEADERS | END_STREAM;
+        wire.send(frame(HEADERS, ends, 1, &block(&trailers)));
+        assert!(
+            wire.outcome(1).is_some_and(|frame| frame.is_200()),
+            "{host}"
+        );
+        let requests = origin.requests();
+        let request = requests.last().expect("it arrived");
+        let passed: Vec<_> = request.body().trailers;
+        assert_eq!(passed, [("x-sum".to_owned(), "42".to_owned())], "{host}");
+    }
+}

@@ -157,20 +157,38 @@ impl RobotsTxt {
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Directive> + 'a {
         let reader = Reader::new(dialect);
+        self.group_events(reader, tokens)
+            .filter(move |(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .filter(move |(_, event)| !reader.takes_first || event.tag & RECORD != 0)
+            .map(|(line, event)| directive(line, &event))
+    }
+
+    /// The numbers of the user-agent lines and rules of the groups chosen for a crawler.
+    pub(crate) fn group_lines(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<u32> {
+        let reader = Reader::new(dialect);
+        self.group_events(reader, tokens)
+            .filter(|(_, event)| event.kind() == AGENT || event.is_rule())
+            .filter(|(_, event)| event.tag & reader.sees != 0)
+            .map(|(line, _)| line)
+            .collect()
+    }
+
+    /// The events of the groups chosen for a crawler, with the numbers of their lines.
+    fn group_events<'a>(
+        &'a self,
+        reader: Reader,
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
         let choice = self.0.choice(reader, tokens).into_iter();
         let events = choice.flat_map(move |choice| self.0.chosen_events(reader, choice));
-        let numbered = events.scan(0, |line, event| {
+        events.scan(0, |line, event| {
             *line = if event.kind() == AGENT {
                 event.agent().0
             } else {
                 *line + event.lines()
             };
             Some((*line, event))
-        });
-        numbered
-            .filter(move |(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
-            .filter(move |(_, event)| !reader.takes_first || event.tag & RECORD != 0)
-            .map(|(line, event)| directive(line, &event))
+        })
     }
 
     fn directives_named<'a>(

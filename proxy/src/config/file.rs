@@ -18,6 +18,7 @@ use super::value::{
     Node, Parsed, address, checked, dialect, dns_server, duration, filled_list, integer, list,
     network, number, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
 };
+use crate::digest::Digest;
 use crate::egress::Override;
 use crate::https::{self, Mode};
 use crate::politeness::{self, CrawlDelay};
@@ -147,27 +148,27 @@ fn count(section: &mut Section<'_>, key: &'static str, least: u32, default: usiz
 }
 
 fn admin(section: &mut Section<'_>, proxy: &[SocketAddr]) -> Admin {
-    let loopback = |address: &SocketAddr| {
-        if address.ip().is_loopback() {
-            Ok(())
-        } else {
-            Err(format!(
-                "{address} is not a loopback address: not supported yet"
-            ))
-        }
-    };
-    let listen = section.value(
-        "listen",
-        checked(address, loopback),
-        Admin::default().listen,
-    );
+    let default = Admin::default();
+    let token_sha256 = section.value("token_sha256", optional_digest, default.token_sha256);
+    let listen = section.value("listen", address, default.listen);
     if let Some(proxy) = proxy.iter().find(|proxy| overlap(**proxy, listen)) {
         section.mistake(
             "listen",
             format!("{listen} is in proxy.listen already, as {proxy}"),
         );
     }
-    Admin { listen }
+    if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_sound("token_sha256") {
+        section.mistake(
+            "listen",
+            format!(
+                "{listen} is not a loopback address: operators of other machines must show a token, so set admin.token_sha256"
+            ),
+        );
+    }
+    Admin {
+        listen,
+        token_sha256,
+    }
 }
 
 fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
@@ -360,6 +361,18 @@ fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
         ),
         decisions_keep: section.value("decisions_keep", duration, default.decisions_keep),
     }
+}
+
+/// SHA-256 in hexadecimal, or none if it is empty.
+fn optional_digest(node: &Node<'_>) -> Parsed<Option<[u8; 32]>> {
+    if string(node)?.is_empty() {
+        return Ok(None);
+    }
+    tried(node, |text| {
+        let digest =
+            Digest::from_hex(text).ok_or("is not the 64 hexadecimal digits of a SHA-256")?;
+        Ok::<_, &str>(Some(digest.0))
+    })
 }
 
 fn traces(section: &mut Section<'_>) -> traces::Options {

@@ -82,14 +82,17 @@ impl Default for Proxy {
 /// The listener for operators: metrics, health, API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admin {
-    /// A loopback address; there is no authentication yet. Port 0 lets the system choose.
+    /// A loopback address unless there is a token. Port 0 lets the system choose.
     pub listen: SocketAddr,
+    /// The SHA-256 of what operators must show; none: whoever reaches the listener is one.
+    pub token_sha256: Option<[u8; 32]>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
         Self {
             listen: loopback(3129),
+            token_sha256: None,
         }
     }
 }

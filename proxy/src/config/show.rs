@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 
 use super::sections::{Config, Log, LogFormat, Robots};
 use crate::crawlers::Crawler;
+use crate::digest::Digest;
 use crate::politeness;
 use crate::rules::{Action, Rule};
 use crate::traces;
@@ -42,6 +43,8 @@ impl Display for Config {
         writeln!(f, "mode = {}", text(crawlers.mode.as_str()))?;
         writeln!(f, "\n[admin]")?;
         writeln!(f, "listen = {}", text(admin.listen))?;
+        let token = admin.token_sha256.map(|digest| text(Digest(digest)));
+        writeln!(f, "token_sha256 = {}", token.unwrap_or_else(|| text("")))?;
         writeln!(f, "\n[https]")?;
         writeln!(f, "mode = {}", text(https.way.mode.as_str()))?;
         writeln!(f, "ca_dir = {}", path(&https.ca_dir))?;
@@ -73,6 +76,20 @@ impl Display for Config {
         show_politeness(f, politeness)?;
         show_log(f, log)?;
         show_traces(f, traces)
+    }
+}
+
+impl Config {
+    /// The same for everyone to see: hashes of passwords and tokens are left out.
+    pub(crate) fn without_secrets(&self) -> String {
+        let text = self.to_string();
+        let lines = text.lines().map(|line| match line.split_once(" = ") {
+            Some((key @ ("password_hash" | "token_sha256"), value)) if value != "\"\"" => {
+                format!("{key} = \"(not shown)\"\n")
+            }
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
     }
 }
 

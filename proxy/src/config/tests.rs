@@ -112,7 +112,8 @@ proxy.max_connections_per_client = 3
 proxy.name = "edge-1"
 proxy.require_crawler = true
 proxy.mode = "observe"
-admin.listen = "[::1]:9000"
+admin.listen = "[::]:9000"
+admin.token_sha256 = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 https.ca_dir = "authority"
 https.mode = "tunnel"
 https.bypass = ["Bank.test", "*.pay.test"]
@@ -188,7 +189,7 @@ fn listeners_and_connections_are_read() {
         (7, "edge-1")
     );
     assert_eq!(config.proxy.max_connections_per_client, 3);
-    assert_eq!(config.admin.listen, "[::1]:9000".parse().unwrap());
+    assert_eq!(config.admin.listen, "[::]:9000".parse().unwrap());
     assert_eq!(
         config.https.ca_dir,
         Path::new("/var/lib/wayleave/authority")

@@ -33,6 +33,9 @@ use crate::stream::{Stream, Transport};
 const MAX_EXCHANGES: usize = 200;
 /// Streams refused for that before the connection ends.
 const MAX_REFUSED_STREAMS: usize = 1000;
+/// How long a connection without a request outlives the stop. Closing it at once would reset it under a request that is
+/// on its way, and on a new connection no client expects that.
+const LAST_CALL: Duration = Duration::from_millis(250);
 /// What is read of a request at first; most heads are shorter.
 const FIRST_READ: usize = 4096;
 
@@ -175,8 +178,9 @@ impl Serving {
     ) -> After<'_> {
         loop {
             let head = tokio::select! {
+                biased;
                 head = self.head(&mut stream, &mut ahead) => head,
-                () = self.stopping.cancelled() => return After::Closed,
+                () = self.last_call() => return After::Closed,
             };
             let received = match head {
                 Ok(head) => Received::Http1(head),
@@ -198,6 +202,12 @@ impl Serving {
                 None => return After::Closed,
             }
         }
+    }
+
+    /// Waits until no request that was sent before the stop can still be on its way.
+    async fn last_call(&self) {
+        self.stopping.cancelled().await;
+        tokio::time::sleep(LAST_CALL).await;
     }
 
     /// The next request's head; or the refusal of what came instead, if anything did.

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use super::fields::{Field, OnwardResponse};
 use crate::http1::{BodyError, BodyReader, BodyWriter, Framing, Trailers, write_fields};
 use crate::stream::Stream;
-use crate::upstream::{header_map, owned_pairs};
+use crate::upstream::{header_map, trailers_of};
 
 /// Bytes of following requests that are read while one is served.
 const MAX_PIPELINED: usize = 64 * 1024;
@@ -178,7 +178,7 @@ impl ClientBody {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
             Self::Http2(body) => {
                 let trailers = body.trailers().await.map_err(io::Error::other)?;
-                Ok(trailers.map_or_else(Vec::new, |trailers| owned_pairs(&trailers)))
+                Ok(trailers.map_or_else(Vec::new, |trailers| trailers_of(&trailers)))
             }
         }
     }

@@ -37,7 +37,7 @@ mod unseen;
 mod way;
 
 pub(crate) use self::accept::Listener;
-pub(crate) use self::preview::Question;
+pub(crate) use self::preview::{Previewed, Question, Reading};
 pub(crate) use self::settings::{Options, Settings};
 pub(crate) use self::slots::Slots;
 pub(crate) use self::way::Flow;

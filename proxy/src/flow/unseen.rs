@@ -75,7 +75,10 @@ async fn server_name(stream: &mut Stream, ahead: &mut BytesMut) -> io::Result<Op
     let mut taken = 0;
     loop {
         while taken < ahead.len() {
-            taken += acceptor.read_tls(&mut &ahead[taken..])?;
+            match acceptor.read_tls(&mut &ahead[taken..])? {
+                0 => return Err(io::ErrorKind::InvalidData.into()),
+                read => taken += read,
+            }
         }
         match acceptor.accept() {
             Ok(Some(accepted)) => {

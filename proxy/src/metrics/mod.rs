@@ -11,6 +11,8 @@ mod robots;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
@@ -155,6 +157,28 @@ impl Metrics {
         self.request_duration
             .with_label_values(&[outcome])
             .observe(took.as_secs_f64());
+    }
+
+    /// Every series of finished exchanges: crawler, outcome and reason, and how many.
+    pub(crate) fn requests(&self) -> Vec<([String; 3], u64)> {
+        let families = Collector::collect(&self.requests);
+        let series = families.iter().flat_map(MetricFamily::get_metric);
+        series
+            .map(|series| {
+                let label = |name: &str| {
+                    let mut labels = series.get_label().iter();
+                    let label = labels.find(|label| label.name() == name);
+                    label.map_or_else(String::new, |label| label.value().to_owned())
+                };
+                let total = series.get_counter().get_value();
+                (["crawler", "outcome", "reason"].map(label), total as u64)
+            })
+            .collect()
+    }
+
+    /// How many clients are connected.
+    pub(crate) fn open_client_connections(&self) -> u64 {
+        u64::try_from(self.client_connections.get()).unwrap_or_default()
     }
 
     /// Notes how long a decision took.

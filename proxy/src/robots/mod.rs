@@ -252,10 +252,15 @@ impl Robots {
 
     /// Counts the entries in memory by state into the metrics. Looks at all of them: for whoever gathers the metrics.
     pub fn observe(&self) {
-        for (state, count) in self.published.count(self.clock.now()) {
+        for (state, count) in self.count() {
             self.metrics.robots_entries(state.as_str(), count);
         }
         self.metrics.robots_cache_bytes(self.memory_bytes());
+    }
+
+    /// How many entries in memory are in each state, in the order of [`State::ALL`]. Looks at all of them.
+    pub fn count(&self) -> [(State, usize); 4] {
+        self.published.count(self.clock.now())
     }
 
     /// What the entries in memory cost, in bytes.

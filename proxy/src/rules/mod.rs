@@ -63,7 +63,7 @@ impl Rule {
         self.methods.is_empty() && (self.paths.is_empty() || self.paths.iter().any(is_every_path))
     }
 
-    fn has_expired(&self, now: SystemTime) -> bool {
+    pub(crate) fn has_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 }
@@ -247,6 +247,11 @@ impl Rules {
                 rule: Arc::clone(rule),
             })
         })
+    }
+
+    /// All of them, with their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Rule)> {
+        (1..).zip(self.rules.iter().map(|compiled| &*compiled.rule))
     }
 
     /// How many rules count at `now`, and which expired, by number.

@@ -27,8 +27,8 @@ use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
 pub(crate) use self::session::{
-    OriginHead, OriginReader, OriginWriter, header_map, owned_pairs, pairs, start_http1,
-    start_http2,
+    OriginHead, OriginReader, OriginWriter, header_map, pairs, start_http1, start_http2,
+    trailers_of,
 };
 use crate::egress::{Egress, EgressError};
 use crate::fault::{Fault, describe};
