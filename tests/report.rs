@@ -147,8 +147,10 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
     let cut = [b"\xFF garbage\n", &whole[..whole.len() - 10]].concat();
     std::fs::write(state.join("decisions.jsonl"), cut).expect("it can be written");
     let told = as_json(&dir, &[]);
-    let counts: Vec<_> = rows(&told).iter().map(|row| row[5].clone()).collect();
-    assert_eq!(counts, [6, 2, 4, 1], "the last line was cut off");
+    let outcomes = told["outcomes"].as_object().expect("an object");
+    let counted: u64 = outcomes.values().filter_map(Value::as_u64).sum();
+    assert_eq!(counted, 21, "the last line was cut off, whichever it is");
+    assert_eq!(rows(&told)[0][5], 6);
     let lines = told["unreadable_lines"]
         .as_array()
         .expect("an array")
