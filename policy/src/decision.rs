@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::robots_txt::{Found, Match, Path, Reader, RobotsTxt};
+use crate::robots_txt::{Found, Match, Path, Reader, RobotsTxt, Search};
 use crate::spelling;
 use crate::{Dialect, ProductToken};
 
@@ -198,18 +198,27 @@ pub fn decide<'a>(
     tokens: &'a [ProductToken],
     path: &str,
 ) -> Decision<'a> {
+    decide_within(access, dialect, tokens, path, &mut Search::default())
+}
+
+fn decide_within<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &str,
+    search: &mut Search,
+) -> Decision<'a> {
     if dialect != Dialect::Strictest {
-        return decide_in_one(access, dialect, tokens, path);
+        return decide_in_one(access, dialect, tokens, path, search);
     }
-    let [first, others @ ..] = [
-        Dialect::Rfc9309,
-        Dialect::Google,
-        Dialect::Koster1996,
-        Dialect::Selfhtml,
-    ]
-    .map(|dialect| decide_in_one(access, dialect, tokens, path));
-    let mut decisions = std::iter::once(first).chain(others);
-    decisions
+    let mut judge = |dialect| decide_in_one(access, dialect, tokens, path, search);
+    let first = judge(Dialect::Rfc9309);
+    if first.verdict == Verdict::Disallow {
+        return first;
+    }
+    [Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml]
+        .into_iter()
+        .map(judge)
         .find(|decision| decision.verdict == Verdict::Disallow)
         .unwrap_or(first)
 }
@@ -227,7 +236,9 @@ pub fn decide_strictly<'a>(
     if path == "/robots.txt" {
         return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
     }
-    let received = decide(access, dialect, tokens, path);
+    let mut search = Search::default();
+    let mut judge = |path: &str| decide_within(access, dialect, tokens, path, &mut search);
+    let received = judge(path);
     let normalised = spelling::normalised(path);
     let undotted = spelling::without_dot_segments(path);
     let both = spelling::without_dot_segments(&normalised);
@@ -240,7 +251,7 @@ pub fn decide_strictly<'a>(
         if judged.contains(&spelling) {
             continue;
         }
-        let other = decide(access, dialect, tokens, spelling);
+        let other = judge(spelling);
         if other.verdict == Verdict::Disallow {
             decision = other;
         }
@@ -256,6 +267,7 @@ fn decide_in_one<'a>(
     dialect: Dialect,
     tokens: &'a [ProductToken],
     path: &str,
+    search: &mut Search,
 ) -> Decision<'a> {
     let simply = |verdict, reason| without_rule(verdict, reason, dialect, tokens);
     // Google's parser knows no exception for its own file; the texts of the others do.
@@ -265,7 +277,8 @@ fn decide_in_one<'a>(
     let koster = dialect == Dialect::Koster1996;
     match access {
         AccessResult::Successful(robots) => {
-            let found = robots.find(Reader::new(dialect), tokens, &Path::new(path, dialect));
+            let path = Path::new(path, dialect);
+            let found = robots.find(Reader::new(dialect), tokens, &path, search);
             let robots = Some(&**robots);
             match found {
                 Found::NoGroup => simply(Verdict::Allow, Reason::NoMatchingGroup),

@@ -1,70 +1,102 @@
-//! Grams: where in a long path its short pieces are, to pass over patterns without searching it.
+//! Grams: where in a path its short pieces are, to pass over patterns without searching it.
 
-/// The tables have this many slots; pieces that share one are taken for each other.
-const SLOTS: usize = 1 << 16;
-/// A longer path has places that a table cannot hold.
+use super::widths::Widths;
+
+const MAX_SLOTS: usize = 1 << 16;
+/// A longer path has places that a table cannot hold, so nothing is known of it.
 const MAX_PATH_BYTES: usize = u16::MAX as usize - 1;
-/// A shorter path is searched as fast.
-const MIN_PATH_BYTES: usize = 512;
 /// So many pieces of a part say enough.
 const MAX_PIECES: usize = 16;
 const WIDTH: usize = 3;
+/// So many parts are searched that need not be there before whole parts are looked up.
+const FEW_SEARCHES: u32 = 8;
 
-/// The first and the last place of each piece of one to three octets; zero where there is none.
 #[derive(Debug)]
 pub(super) struct Grams {
-    first: Box<[u16]>,
-    last: Box<[u16]>,
+    path: Box<[u8]>,
+    /// The last place of each piece of one to three octets, and above it the first; zero where
+    /// there is none. Pieces that share a slot are taken for each other.
+    places: Box<[u32]>,
+    shift: u32,
+    searches: u32,
+    widths: Widths,
 }
 
 impl Grams {
-    /// `None` for paths that are not worth it, or too long.
-    pub(super) fn new(path: &[u8]) -> Option<Self> {
-        if !(MIN_PATH_BYTES..=MAX_PATH_BYTES).contains(&path.len()) {
-            return None;
-        }
-        let mut first = vec![0; SLOTS].into_boxed_slice();
-        let mut last = first.clone();
-        for width in 1..=WIDTH {
-            for (place, piece) in (1..).zip(path.windows(width)) {
-                let slot = slot(piece);
-                if first[slot] == 0 {
-                    first[slot] = place;
+    pub(super) fn new(path: &[u8]) -> Self {
+        let slots = (path.len() * 8).next_power_of_two().clamp(256, MAX_SLOTS);
+        let mut grams = Self {
+            path: path.into(),
+            places: vec![0; slots].into(),
+            shift: 32 - slots.ilog2(),
+            searches: 0,
+            widths: Widths::default(),
+        };
+        if path.len() <= MAX_PATH_BYTES {
+            for width in 1..=WIDTH {
+                for (place, piece) in (1..).zip(path.windows(width)) {
+                    grams.insert(piece, place);
                 }
-                last[slot] = place;
             }
         }
-        Some(Self { first, last })
+        grams
+    }
+
+    #[inline]
+    fn insert(&mut self, piece: &[u8], place: u32) {
+        let slot = &mut self.places[(number(piece) >> self.shift) as usize];
+        let first = if *slot == 0 {
+            place << 16
+        } else {
+            *slot & !0xFFFF
+        };
+        *slot = first | place;
+    }
+
+    pub(super) fn are_of(&self, path: &[u8]) -> bool {
+        *self.path == *path
     }
 
     /// Whether all parts might be in the path, one behind the other. Each starts no sooner and no
     /// later than its pieces let it.
-    pub(super) fn may_hold<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> bool {
+    pub(super) fn may_hold<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> bool {
+        if self.path.len() > MAX_PATH_BYTES {
+            return true;
+        }
         let mut sooner = 0;
         for part in parts.filter(|part| !part.is_empty()) {
-            let mut later = usize::MAX;
+            let mut later = u32::MAX;
             let pieces = part.windows(part.len().min(WIDTH)).take(MAX_PIECES);
-            for (offset, piece) in pieces.enumerate() {
-                let slot = slot(piece);
+            for (offset, piece) in (0..).zip(pieces) {
+                let places = self.places[(number(piece) >> self.shift) as usize];
                 // A piece that is nowhere has its last place, zero, before any start.
-                let Some(last) = usize::from(self.last[slot]).checked_sub(1 + offset) else {
+                let Some(last) = (places & 0xFFFF).checked_sub(1 + offset) else {
                     return false;
                 };
                 later = later.min(last);
-                sooner = sooner.max((usize::from(self.first[slot]) - 1).saturating_sub(offset));
+                sooner = sooner.max(((places >> 16) - 1).saturating_sub(offset));
             }
             if sooner > later {
                 return false;
             }
-            sooner += part.len();
+            if part.len() > WIDTH
+                && self.searches > FEW_SEARCHES
+                && !self.widths.may_hold(&self.path, part)
+            {
+                return false;
+            }
+            sooner += part.len() as u32;
         }
+        self.searches += 1;
         true
     }
 }
 
-fn slot(piece: &[u8]) -> usize {
+/// Spreads a piece over the upper bits.
+#[inline]
+fn number(piece: &[u8]) -> u32 {
     let number = piece.iter().fold(piece.len() as u32, |number, &byte| {
         number << 8 | u32::from(byte)
     });
-    (number.wrapping_mul(0x9E37_79B1) >> 16) as usize
+    number.wrapping_mul(0x9E37_79B1)
 }

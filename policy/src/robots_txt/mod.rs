@@ -2,16 +2,21 @@
 
 mod agent;
 mod beside;
+mod build;
 mod choose;
 mod compiled;
+mod effort;
 mod found;
 mod grams;
+mod holds;
 mod index;
+mod indexes;
 mod line;
 mod parse;
 mod pattern;
 mod rules;
 mod stream;
+mod widths;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -26,6 +31,7 @@ pub(crate) use line::{
     statement as exact_statement,
 };
 pub(crate) use pattern::Path;
+pub(crate) use rules::Search;
 
 use crate::{Dialect, Origin, ProductToken};
 use agent::Agent;
@@ -180,8 +186,14 @@ impl RobotsTxt {
     }
 
     /// The rule that decides about a path.
-    pub(crate) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
-        self.0.find(reader, tokens, path)
+    pub(crate) fn find(
+        &self,
+        reader: Reader,
+        tokens: &[ProductToken],
+        path: &Path<'_>,
+        search: &mut Search,
+    ) -> Found {
+        self.0.find(reader, tokens, path, search)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.

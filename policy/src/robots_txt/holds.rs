@@ -1,0 +1,87 @@
+//! What a path holds, found out when it is first asked: to pass over patterns without searching.
+
+use super::grams::Grams;
+use super::pattern::Path;
+
+/// So many patterns are searched before it pays to know the path's pieces.
+const FEW_SEARCHES: u32 = 24;
+/// A shorter path is searched as fast.
+const MIN_PATH_BYTES: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    octets: Option<Octets>,
+    searches: u32,
+    grams: Option<Box<Grams>>,
+}
+
+impl Holds {
+    /// Turns to a path. What is known stays known if it reads as the one before.
+    pub(crate) fn turn_to(&mut self, path: &Path<'_>) {
+        self.octets = None;
+        if self
+            .grams
+            .as_ref()
+            .is_some_and(|grams| !grams.are_of(path.octets()))
+        {
+            self.grams = None;
+        }
+    }
+
+    pub(super) fn octets(&mut self, path: &Path<'_>) -> Octets {
+        *self.octets.get_or_insert_with(|| Octets::of(path.octets()))
+    }
+
+    /// Whether all parts might be in the path, one behind the other; `true` as long as it does not
+    /// pay to find out.
+    #[inline]
+    pub(super) fn may_hold<'a>(
+        &mut self,
+        path: &Path<'_>,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        self.searches += 1;
+        if self.searches <= FEW_SEARCHES || path.octets().len() < MIN_PATH_BYTES {
+            return true;
+        }
+        let grams = self
+            .grams
+            .get_or_insert_with(|| Box::new(Grams::new(path.octets())));
+        grams.may_hold(parts)
+    }
+}
+
+/// A small set of single octets and pairs, with false positives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Octets {
+    singles: u64,
+    pairs: u64,
+}
+
+impl Octets {
+    pub(super) const ALL: Self = Self {
+        singles: u64::MAX,
+        pairs: u64::MAX,
+    };
+
+    pub(super) fn of(text: &[u8]) -> Self {
+        let mut octets = Self::default();
+        octets.add(text);
+        octets
+    }
+
+    pub(super) fn add(&mut self, text: &[u8]) {
+        for &byte in text {
+            self.singles |= 1 << (byte & 63);
+        }
+        for pair in text.windows(2) {
+            let number = u32::from(pair[0]) << 8 | u32::from(pair[1]);
+            self.pairs |= 1 << (number.wrapping_mul(0x9E37_79B1) >> 26);
+        }
+    }
+
+    #[inline]
+    pub(super) fn holds(self, other: Self) -> bool {
+        (other.singles & !self.singles) | (other.pairs & !self.pairs) == 0
+    }
+}

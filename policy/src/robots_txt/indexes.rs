@@ -1,0 +1,67 @@
+//! The indexes of a file: one for each large group and dialect, built when first asked.
+
+use std::sync::OnceLock;
+
+use super::agent::Agent;
+use super::effort::Effort;
+use super::index::Index;
+use crate::Dialect;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Indexes(OnceLock<Box<[Slots]>>);
+
+/// The indexes of one group.
+#[derive(Clone, Debug)]
+struct Slots {
+    agent: Agent,
+    by_dialect: [OnceLock<Box<Index>>; Dialect::ALL.len()],
+}
+
+impl Indexes {
+    /// The index of the large group that a user-agent line is in, built if it is affordable now.
+    pub(super) fn find_or_build(
+        &self,
+        agents: &[Agent],
+        dialect: Dialect,
+        agent: Agent,
+        effort: &mut Effort,
+        build: impl FnOnce(Agent, &mut Effort) -> Option<Index>,
+    ) -> Option<&Index> {
+        let slots = self.0.get_or_init(|| slots(agents));
+        // The lines of one group share the index of the first.
+        let after = slots.partition_point(|slots| slots.agent.offset() <= agent.offset());
+        let slots = &slots[after.checked_sub(1)?];
+        let slot = &slots.by_dialect[dialect as usize];
+        if slot.get().is_none() {
+            let index = Box::new(build(slots.agent, effort)?);
+            return Some(slot.get_or_init(|| index));
+        }
+        slot.get().map(|index| &**index)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let slots = self.0.get().map_or(&[][..], |slots| slots);
+        let built = slots.iter().flat_map(|slots| &slots.by_dialect);
+        let built = built.filter_map(|slot| slot.get());
+        let built = built.map(|index| size_of::<Index>() + index.heap_bytes());
+        size_of_val(slots) + built.sum::<usize>()
+    }
+}
+
+/// Slots for the first line of each run of lines with a large group.
+fn slots(agents: &[Agent]) -> Box<[Slots]> {
+    let mut slots: Vec<Slots> = Vec::new();
+    let mut first = None;
+    for &agent in agents {
+        if !agent.goes_on() {
+            first = Some(agent);
+        }
+        if let Some(agent) = first.take_if(|_| agent.is_large()) {
+            slots.push(Slots {
+                agent,
+                by_dialect: Default::default(),
+            });
+        }
+    }
+    slots.into()
+}
