@@ -7,7 +7,7 @@ use super::effort::{Effort, cost};
 use super::found::Match;
 use super::holds::Octets;
 use super::index::{Index, Prefix, Wild, common_octets, decides};
-use super::pattern::{self, Pattern, Patterns, head};
+use super::pattern::{self, Body, Pattern, Patterns, head};
 use super::stream::{ALLOW, Event, Events, PLAIN, WILD};
 use crate::Dialect;
 
@@ -43,6 +43,7 @@ pub(super) fn build(reader: Reader, events: Events<'_>, effort: &mut Effort) -> 
 /// The rules of a group in the order of the file.
 struct Entries {
     patterns: Patterns,
+    form: Vec<u8>,
     all: Vec<Entry>,
     end: usize,
     takes_first: bool,
@@ -59,6 +60,7 @@ impl Entries {
     fn read(reader: Reader, events: Events<'_>, effort: &mut Effort) -> Option<Self> {
         let mut entries = Self {
             patterns: Patterns::default(),
+            form: Vec::new(),
             all: Vec::new(),
             end: usize::MAX,
             takes_first: reader.takes_first,
@@ -85,40 +87,39 @@ impl Entries {
         if value.is_empty() && dialect != Dialect::Google {
             return;
         }
-        self.push(reader, event, value);
+        self.push(reader, event, Body::of(value, dialect));
         if event.form() != PLAIN
             && allow
             && dialect == Dialect::Google
-            && let Some(directory) = pattern::of_directory(value)
+            && let Some(directory) = Body::of_directory(value)
         {
-            self.push(reader, event, &directory);
+            self.push(reader, event, directory);
         }
     }
 
-    fn push(&mut self, reader: Reader, event: &Event<'_>, value: &[u8]) {
+    fn push(&mut self, reader: Reader, event: &Event<'_>, body: Body<'_>) {
         let octets = match event.form() {
             _ if reader.takes_first => 0,
-            PLAIN | WILD => value.len(),
-            _ => pattern::octets(value, reader.dialect),
+            PLAIN | WILD => body.text.len() + usize::from(body.anchored),
+            _ => pattern::octets(body, reader.dialect, &mut self.form),
         };
         let rule = Match::new(octets, event.kind() == ALLOW, event.offset);
         let (start, first_star) = (self.patterns.literals.len(), self.patterns.stars.len());
-        let anchored = if event.form() == PLAIN {
-            self.patterns.literals.extend_from_slice(value);
-            false
+        if event.form() == PLAIN {
+            self.patterns.literals.extend_from_slice(body.text);
         } else {
-            self.patterns.push(value, reader.dialect)
-        };
+            self.patterns.push(body, reader.dialect);
+        }
         let pattern = Pattern {
             literals: &self.patterns.literals[start..],
             stars: &self.patterns.stars[first_star..],
-            anchored,
+            anchored: body.anchored,
         };
         let wild = (!pattern.is_prefix()).then(|| Wild {
             start: small(start),
             length: small(pattern.literals.len()),
             stars: (small(first_star), small(self.patterns.stars.len())),
-            anchored,
+            anchored: body.anchored,
             rule,
         });
         let prefix = pattern.prefix_length();

@@ -7,19 +7,25 @@ const MAX_SLOTS: usize = 1 << 16;
 const MAX_PATH_BYTES: usize = u16::MAX as usize - 1;
 /// So many pieces of a part say enough.
 const MAX_PIECES: usize = 16;
-const WIDTH: usize = 3;
-/// So many parts are searched that need not be there before whole parts are looked up.
-const FEW_SEARCHES: u32 = 8;
+/// After so many searches for nothing, whole parts are looked up.
+const FEW_MISSES: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct Grams {
     path: Box<[u8]>,
-    /// The last place of each piece of one to three octets, and above it the first; zero where
-    /// there is none. Pieces that share a slot are taken for each other.
+    /// The last place of each piece of one to three octets, counted from 1, and above it the first; zero
+    /// where there is none. Pieces that share a slot are taken for each other.
     places: Box<[u32]>,
     shift: u32,
-    searches: u32,
+    misses: u32,
     widths: Widths,
+}
+
+/// Where something may start.
+#[derive(Clone, Copy)]
+struct Places {
+    first: u32,
+    last: u32,
 }
 
 impl Grams {
@@ -29,74 +35,95 @@ impl Grams {
             path: path.into(),
             places: vec![0; slots].into(),
             shift: 32 - slots.ilog2(),
-            searches: 0,
+            misses: 0,
             widths: Widths::default(),
         };
         if path.len() <= MAX_PATH_BYTES {
-            for width in 1..=WIDTH {
-                for (place, piece) in (1..).zip(path.windows(width)) {
-                    grams.insert(piece, place);
-                }
-            }
+            grams.insert::<1>(path);
+            grams.insert::<2>(path);
+            grams.insert::<3>(path);
         }
         grams
     }
 
-    #[inline]
-    fn insert(&mut self, piece: &[u8], place: u32) {
-        let slot = &mut self.places[(number(piece) >> self.shift) as usize];
-        let first = if *slot == 0 {
-            place << 16
-        } else {
-            *slot & !0xFFFF
-        };
-        *slot = first | place;
+    fn insert<const WIDTH: usize>(&mut self, path: &[u8]) {
+        for (place, piece) in (1..).zip(path.windows(WIDTH)) {
+            let piece: &[u8; WIDTH] = piece.first_chunk().expect("of this width");
+            let slot = &mut self.places[(number(piece) >> self.shift) as usize];
+            let first = if *slot == 0 {
+                place << 16
+            } else {
+                *slot & !0xFFFF
+            };
+            *slot = first | place;
+        }
     }
 
     pub(super) fn are_of(&self, path: &[u8]) -> bool {
         *self.path == *path
     }
 
-    /// Whether all parts might be in the path, one behind the other. Each starts no sooner and no
-    /// later than its pieces let it.
-    pub(super) fn may_hold<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) -> bool {
+    /// Notes that a pattern was searched for nothing.
+    pub(super) fn note_miss(&mut self) {
+        self.misses += 1;
+    }
+
+    /// Whether all parts might be in the path, the first at its start and each behind the one
+    /// before, as far as the places of their pieces tell.
+    pub(super) fn may_hold<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
         if self.path.len() > MAX_PATH_BYTES {
             return true;
         }
-        let mut sooner = 0;
-        for part in parts.filter(|part| !part.is_empty()) {
-            let mut later = u32::MAX;
-            let pieces = part.windows(part.len().min(WIDTH)).take(MAX_PIECES);
-            for (offset, piece) in (0..).zip(pieces) {
-                let places = self.places[(number(piece) >> self.shift) as usize];
-                // A piece that is nowhere has its last place, zero, before any start.
-                let Some(last) = (places & 0xFFFF).checked_sub(1 + offset) else {
-                    return false;
-                };
-                later = later.min(last);
-                sooner = sooner.max(((places >> 16) - 1).saturating_sub(offset));
-            }
-            if sooner > later {
+        let mut from = parts.next().map_or(0, <[u8]>::len) as u32;
+        for part in parts {
+            let places = match *part {
+                [] => continue,
+                [one] => self.places(&[one]),
+                [one, two] => self.places(&[one, two]),
+                _ => self.long_places(part),
+            };
+            let Some(Places { first, last }) = places else {
+                return false;
+            };
+            from = from.max(first);
+            if from > last {
                 return false;
             }
-            if part.len() > WIDTH
-                && self.searches > FEW_SEARCHES
-                && !self.widths.may_hold(&self.path, part)
-            {
-                return false;
-            }
-            sooner += part.len() as u32;
+            from += part.len() as u32;
         }
-        self.searches += 1;
         true
+    }
+
+    #[inline]
+    fn places<const WIDTH: usize>(&self, piece: &[u8; WIDTH]) -> Option<Places> {
+        let places = self.places[(number(piece) >> self.shift) as usize];
+        (places != 0).then(|| Places {
+            first: (places >> 16) - 1,
+            last: (places & 0xFFFF) - 1,
+        })
+    }
+
+    /// Where a part of three octets or more may start: where all its pieces let it.
+    fn long_places(&mut self, part: &[u8]) -> Option<Places> {
+        let mut all = Places {
+            first: 0,
+            last: u32::MAX,
+        };
+        for (offset, piece) in (0..).zip(part.windows(3).take(MAX_PIECES)) {
+            let piece = self.places::<3>(piece.first_chunk()?)?;
+            all.first = all.first.max(piece.first.saturating_sub(offset));
+            all.last = all.last.min(piece.last.checked_sub(offset)?);
+        }
+        let looks_up = self.misses > FEW_MISSES && part.len() > 3;
+        (!looks_up || self.widths.may_hold(&self.path, part)).then_some(all)
     }
 }
 
 /// Spreads a piece over the upper bits.
 #[inline]
-fn number(piece: &[u8]) -> u32 {
-    let number = piece.iter().fold(piece.len() as u32, |number, &byte| {
-        number << 8 | u32::from(byte)
-    });
+fn number<const WIDTH: usize>(piece: &[u8; WIDTH]) -> u32 {
+    let number = piece
+        .iter()
+        .fold(WIDTH as u32, |number, &byte| number << 8 | u32::from(byte));
     number.wrapping_mul(0x9E37_79B1)
 }

@@ -1,7 +1,7 @@
 //! What a path holds, found out when it is first asked: to pass over patterns without searching.
 
 use super::grams::Grams;
-use super::pattern::Path;
+use super::pattern::{Path, matches};
 
 /// So many patterns are searched before it pays to know the path's pieces.
 const FEW_SEARCHES: u32 = 24;
@@ -32,22 +32,35 @@ impl Holds {
         *self.octets.get_or_insert_with(|| Octets::of(path.octets()))
     }
 
-    /// Whether all parts might be in the path, one behind the other; `true` as long as it does not
-    /// pay to find out.
+    /// Whether the parts match the path, the first one at its start. Once many were searched, what the path holds
+    /// tells of most without searching.
     #[inline]
-    pub(super) fn may_hold<'a>(
+    pub(super) fn search<'a>(
         &mut self,
         path: &Path<'_>,
-        parts: impl Iterator<Item = &'a [u8]>,
+        parts: impl Iterator<Item = &'a [u8]> + Clone,
+        anchored: bool,
     ) -> bool {
-        self.searches += 1;
-        if self.searches <= FEW_SEARCHES || path.octets().len() < MIN_PATH_BYTES {
-            return true;
+        let octets = path.octets();
+        let starts = |first: &[u8]| octets.starts_with(first);
+        if !parts.clone().next().is_none_or(starts) {
+            return false;
+        }
+        if self.searches < FEW_SEARCHES || octets.len() < MIN_PATH_BYTES {
+            self.searches += 1;
+            return matches(parts, anchored, octets);
         }
         let grams = self
             .grams
-            .get_or_insert_with(|| Box::new(Grams::new(path.octets())));
-        grams.may_hold(parts)
+            .get_or_insert_with(|| Box::new(Grams::new(octets)));
+        if !grams.may_hold(parts.clone()) {
+            return false;
+        }
+        let matches = matches(parts, anchored, octets);
+        if !matches {
+            grams.note_miss();
+        }
+        matches
     }
 }
 

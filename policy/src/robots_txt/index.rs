@@ -110,8 +110,7 @@ impl Index {
             }
             let pattern = wild.pattern(&self.literals, &self.stars);
             if pattern.may_end(path.octets())
-                && holds.may_hold(path, pattern.parts())
-                && pattern.matches(path.octets())
+                && holds.search(path, pattern.parts(), pattern.anchored)
             {
                 return Some(wild.rule);
             }

@@ -122,10 +122,6 @@ impl<'a> Pattern<'a> {
         let last = self.stars.last().map_or(0, |&start| start as usize);
         !self.anchored || path.ends_with(&self.literals[last..])
     }
-
-    pub(crate) fn matches(self, path: &[u8]) -> bool {
-        matches(self.parts(), self.anchored, path)
-    }
 }
 
 /// Where patterns are taken apart; one after the other without asking for memory each time.
@@ -136,9 +132,15 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    /// Takes a value apart behind all that were, and says whether the pattern is anchored.
-    pub(crate) fn push(&mut self, value: &[u8], dialect: Dialect) -> bool {
-        let (body, anchored) = body(value, dialect);
+    /// Takes a value apart behind all that were.
+    pub(crate) fn push(
+        &mut self,
+        Body {
+            text: body,
+            anchored,
+        }: Body<'_>,
+        dialect: Dialect,
+    ) {
         let last = stars(body, dialect);
         let start = self.literals.len();
         for (index, part) in split(body, dialect).enumerate() {
@@ -158,25 +160,30 @@ impl Patterns {
                 push(&mut self.literals, part);
             }
         }
-        anchored
     }
 
     /// Takes one value apart, and forgets what was before.
-    pub(crate) fn take_apart(&mut self, value: &[u8], dialect: Dialect) -> Pattern<'_> {
+    pub(crate) fn take_apart(&mut self, body: Body<'_>, dialect: Dialect) -> Pattern<'_> {
         self.literals.clear();
         self.stars.clear();
-        let anchored = self.push(value, dialect);
+        self.push(body, dialect);
         Pattern {
             literals: &self.literals,
             stars: &self.stars,
-            anchored,
+            anchored: body.anchored,
         }
     }
 }
 
-/// How specific a value is: its octets in the dialect's form.
-pub(crate) fn octets(value: &[u8], dialect: Dialect) -> usize {
-    let (body, anchored) = body(value, dialect);
+/// How specific a value is: its octets in the dialect's form. `form` is room to write that down.
+pub(crate) fn octets(
+    Body {
+        text: body,
+        anchored,
+    }: Body<'_>,
+    dialect: Dialect,
+    form: &mut Vec<u8>,
+) -> usize {
     let last = stars(body, dialect);
     let parts = split(body, dialect).enumerate();
     let octets = parts.map(|(index, part)| {
@@ -189,18 +196,41 @@ pub(crate) fn octets(value: &[u8], dialect: Dialect) -> usize {
             _ if index < last || !anchored => spelling::push_open_normalised,
             _ => spelling::push_normalised,
         };
-        let mut form = Vec::with_capacity(part.len() + 16);
-        push(&mut form, part);
+        form.clear();
+        push(form, part);
         form.len()
     });
     octets.sum::<usize>() + last + usize::from(anchored)
 }
 
-/// The value without the `$` at its end, and whether there is one.
-fn body(value: &[u8], dialect: Dialect) -> (&[u8], bool) {
-    match value {
-        [body @ .., b'$'] if dialect != Dialect::Koster1996 => (body, true),
-        body => (body, false),
+/// A value without the `$` at its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body<'a> {
+    pub(crate) text: &'a [u8],
+    pub(crate) anchored: bool,
+}
+
+impl<'a> Body<'a> {
+    pub(crate) fn of(value: &'a [u8], dialect: Dialect) -> Self {
+        match value {
+            [text @ .., b'$'] if dialect != Dialect::Koster1996 => Self {
+                text,
+                anchored: true,
+            },
+            text => Self {
+                text,
+                anchored: false,
+            },
+        }
+    }
+
+    /// For Google's parser an allow rule for `…/index.htm…` means `…/` too: that pattern.
+    pub(crate) fn of_directory(value: &'a [u8]) -> Option<Self> {
+        let slash = memchr::memrchr(b'/', value).filter(|_| means_directory(value))?;
+        Some(Self {
+            text: &value[..=slash],
+            anchored: true,
+        })
     }
 }
 
@@ -220,7 +250,10 @@ pub(crate) fn wild_parts<'a>(
     value: &'a [u8],
     path: &[u8],
 ) -> Option<(impl Iterator<Item = &'a [u8]> + Clone, bool)> {
-    let (body, anchored) = body(value, Dialect::Rfc9309);
+    let Body {
+        text: body,
+        anchored,
+    } = Body::of(value, Dialect::Rfc9309);
     if anchored {
         let last = memchr::memrchr(b'*', body).map_or(0, |star| star + 1);
         if !path.ends_with(&body[last..]) {
@@ -276,12 +309,6 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
         return memmem::find(text, part);
     }
     memchr::memchr_iter(first, starts).find(|&at| text[at + 1..].starts_with(others))
-}
-
-/// For Google's parser an allow rule for `…/index.htm…` means `…/` too: that pattern.
-pub(crate) fn of_directory(value: &[u8]) -> Option<Vec<u8>> {
-    let slash = memchr::memrchr(b'/', value).filter(|_| means_directory(value))?;
-    Some([&value[..=slash], b"$"].concat())
 }
 
 /// Whether Google's parser takes an allow rule to mean a directory too: `…/index.htm…`.

@@ -8,7 +8,7 @@ use super::effort::Effort;
 use super::found::{Found, Match};
 use super::holds::Holds;
 use super::index::Index;
-use super::pattern::{self, Path, Patterns, wild_parts};
+use super::pattern::{self, Body, Path, Patterns, wild_parts};
 use super::stream::{ALLOW, DISALLOW, Event, PLAIN, RUN, WILD, events};
 use crate::{Dialect, ProductToken};
 
@@ -169,10 +169,8 @@ fn match_rule(
 }
 
 fn match_wild(value: &[u8], path: &Path<'_>, search: &mut Search) -> bool {
-    let Some((parts, anchored)) = wild_parts(value, path.octets()) else {
-        return false;
-    };
-    search.holds.may_hold(path, parts.clone()) && pattern::matches(parts, anchored, path.octets())
+    let parts = wild_parts(value, path.octets());
+    parts.is_some_and(|(parts, anchored)| search.holds.search(path, parts, anchored))
 }
 
 #[cold]
@@ -184,33 +182,25 @@ fn match_special(
 ) -> Option<Match> {
     let (value, _) = event.rule();
     let (allow, dialect) = (event.kind() == ALLOW, reader.dialect);
-    let rule = |value: &[u8]| {
-        let octets = if reader.takes_first {
-            0
-        } else {
-            pattern::octets(value, dialect)
-        };
-        Match::new(octets, allow, event.offset)
-    };
-    if search.matches(value, dialect, path) {
-        return Some(rule(value));
-    }
-    if !allow || dialect != Dialect::Google {
+    let body = Body::of(value, dialect);
+    let body = if search.matches(body, dialect, path) {
+        body
+    } else if allow && dialect == Dialect::Google {
+        Body::of_directory(value).filter(|body| search.matches(*body, dialect, path))?
+    } else {
         return None;
-    }
-    let directory = pattern::of_directory(value)?;
-    search
-        .matches(&directory, dialect, path)
-        .then(|| rule(&directory))
+    };
+    let octets = if reader.takes_first {
+        0
+    } else {
+        pattern::octets(body, dialect, &mut search.patterns.literals)
+    };
+    Some(Match::new(octets, allow, event.offset))
 }
 
 impl Search {
-    fn matches(&mut self, value: &[u8], dialect: Dialect, path: &Path<'_>) -> bool {
-        let pattern = self.patterns.take_apart(value, dialect);
-        let octets = path.octets();
-        octets.starts_with(&pattern.literals[..pattern.prefix_length()])
-            && (pattern.stars.is_empty()
-                || pattern.may_end(octets) && self.holds.may_hold(path, pattern.parts()))
-            && pattern.matches(octets)
+    fn matches(&mut self, body: Body<'_>, dialect: Dialect, path: &Path<'_>) -> bool {
+        let pattern = self.patterns.take_apart(body, dialect);
+        pattern.may_end(path.octets()) && self.holds.search(path, pattern.parts(), pattern.anchored)
     }
 }

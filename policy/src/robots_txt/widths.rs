@@ -4,9 +4,9 @@
 //! thousands of such parts takes longer than to note the path's stretches of as many octets once.
 
 /// So many widths are noted; parts of others are looked up by the stretches they hold.
-const MAX_WIDTHS: usize = 24;
+const MAX_WIDTHS: usize = 64;
 /// Of a set of stretches, in words of 64 bits.
-const WORDS: usize = 1 << 13;
+const WORDS: usize = 1 << 14;
 /// So much of a stretch is looked at: whole words, from its first octet to its last.
 const MAX_SAMPLES: usize = 5;
 const WORD_BYTES: usize = 8;
@@ -73,7 +73,7 @@ fn place(hash: u64) -> (usize, u64) {
     let hash = (hash ^ hash >> 32).wrapping_mul(SPREAD);
     let bit = |shift: u32| 1 << (hash >> shift & 63);
     let word = (hash >> 32) as usize % WORDS;
-    (word, bit(58) | bit(52) | bit(46))
+    (word, bit(58) | bit(52) | bit(46) | bit(26))
 }
 
 /// Where the words are that are looked at in a stretch.
