@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Target, path_to_judge};
+use wayleave_policy::{
+    AccessResult, Dialect, InvalidUri, ProductToken, RobotsTxt, Target, path_to_judge,
+};
 
 use super::fetched;
 use super::source::load_config;
@@ -63,9 +65,9 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
             Err(error) => unusable(&format!("standard input or output: {error}")),
         };
     }
-    let tokens = match tokens(arguments) {
-        Ok(tokens) => tokens,
-        Err(message) => return unusable(&message),
+    let tokens = match (mistaken_url(arguments), tokens(arguments)) {
+        (None, Ok(tokens)) => tokens,
+        (Some(message), _) | (None, Err(message)) => return unusable(&message),
     };
     match &arguments.robots {
         Some(file) => match read(file) {
@@ -74,6 +76,27 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
         },
         None => live(arguments, &tokens, config),
     }
+}
+
+/// What is wrong with the first argument that asks about nothing: it is no absolute URL, nor a path
+/// where those will do. A space is let pass in either, as in what people paste.
+fn mistaken_url(arguments: &Arguments) -> Option<String> {
+    let mistake = |url: &String| {
+        let is_path = arguments.robots.is_some() && url.starts_with('/');
+        let error = if is_path {
+            let control = url.chars().find(|c| c.is_ascii_control())?;
+            InvalidUri::Character(control)
+        } else {
+            Target::parse(&url.replace(' ', "%20")).err()?
+        };
+        let hint = match (&error, &arguments.robots) {
+            (InvalidUri::NotAbsolute, Some(_)) => ", or a path that starts with /",
+            (InvalidUri::NotAbsolute, None) => " (paths need --robots)",
+            _ => "",
+        };
+        Some(format!("{url:?}: {error}{hint}"))
+    };
+    arguments.urls.iter().find_map(mistake)
 }
 
 /// The crawler's names; without any, the crawler that only `*` can mean.
