@@ -201,6 +201,7 @@ pub fn decide<'a>(
     decide_within(access, dialect, tokens, path, &mut Search::default())
 }
 
+#[inline]
 fn decide_within<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
@@ -262,6 +263,7 @@ pub fn decide_strictly<'a>(
     decision
 }
 
+#[inline]
 fn decide_in_one<'a>(
     access: &'a AccessResult,
     dialect: Dialect,

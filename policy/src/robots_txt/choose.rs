@@ -153,6 +153,7 @@ impl Compiled {
         best.map(|(_, agent)| agent)
     }
 
+    #[inline]
     fn rank(&self, reader: Reader, choice: Choice<'_>, agent: Agent) -> Option<usize> {
         let event = events(&self.stream, agent.offset()).next()?;
         if event.tag & reader.sees == 0 {

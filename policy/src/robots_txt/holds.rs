@@ -17,6 +17,7 @@ pub(crate) struct Holds {
 
 impl Holds {
     /// Turns to a path. What is known stays known if it reads as the one before.
+    #[inline]
     pub(crate) fn turn_to(&mut self, path: &Path<'_>) {
         self.octets = None;
         if self
@@ -42,13 +43,13 @@ impl Holds {
         anchored: bool,
     ) -> bool {
         let octets = path.octets();
-        let starts = |first: &[u8]| octets.starts_with(first);
-        if !parts.clone().next().is_none_or(starts) {
-            return false;
-        }
         if self.searches < FEW_SEARCHES || octets.len() < MIN_PATH_BYTES {
             self.searches += 1;
             return matches(parts, anchored, octets);
+        }
+        let starts = |first: &[u8]| octets.starts_with(first);
+        if !parts.clone().next().is_none_or(starts) {
+            return false;
         }
         let grams = self
             .grams
@@ -84,12 +85,16 @@ impl Octets {
     }
 
     pub(super) fn add(&mut self, text: &[u8]) {
-        for &byte in text {
+        let Some((&first, rest)) = text.split_first() else {
+            return;
+        };
+        self.singles |= 1 << (first & 63);
+        let mut before = u32::from(first);
+        for &byte in rest {
+            let byte = u32::from(byte);
             self.singles |= 1 << (byte & 63);
-        }
-        for pair in text.windows(2) {
-            let number = u32::from(pair[0]) << 8 | u32::from(pair[1]);
-            self.pairs |= 1 << (number.wrapping_mul(0x9E37_79B1) >> 26);
+            self.pairs |= 1 << ((before * 5 + byte) & 63);
+            before = byte;
         }
     }
 

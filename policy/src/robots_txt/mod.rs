@@ -186,6 +186,7 @@ impl RobotsTxt {
     }
 
     /// The rule that decides about a path.
+    #[inline]
     pub(crate) fn find(
         &self,
         reader: Reader,

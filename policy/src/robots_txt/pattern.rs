@@ -46,6 +46,9 @@ impl<'a> Path<'a> {
     }
 }
 
+/// So many octets are in a head.
+pub(crate) const HEAD_OCTETS: usize = size_of::<u64>();
+
 /// The first eight octets of a text as a number, filled up with zeros.
 pub(crate) fn head(text: &[u8]) -> u64 {
     text.first_chunk().copied().map_or_else(

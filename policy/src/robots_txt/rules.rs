@@ -8,7 +8,7 @@ use super::effort::Effort;
 use super::found::{Found, Match};
 use super::holds::Holds;
 use super::index::Index;
-use super::pattern::{self, Body, Path, Patterns, wild_parts};
+use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, wild_parts};
 use super::stream::{ALLOW, DISALLOW, Event, PLAIN, RUN, WILD, events};
 use crate::{Dialect, ProductToken};
 
@@ -22,6 +22,7 @@ pub(crate) struct Search {
 
 impl Compiled {
     /// The rule that decides about a path.
+    #[inline]
     pub(super) fn find(
         &self,
         reader: Reader,
@@ -42,6 +43,7 @@ impl Compiled {
         self.find_for(reader, Choice::Everyone, path, search)
     }
 
+    #[inline]
     fn find_for(
         &self,
         reader: Reader,
@@ -147,6 +149,7 @@ fn search_rules(
 }
 
 /// The rule, if it matches and decides before `best`.
+#[inline]
 fn match_rule(
     event: &Event<'_>,
     reader: Reader,
@@ -161,6 +164,8 @@ fn match_rule(
     let matches = match event.form() {
         // An empty value is no rule, but to Google's parser one that decides nothing.
         PLAIN if value.is_empty() && dialect != Dialect::Google => false,
+        // Whoever asks has compared the head.
+        PLAIN if value.len() <= HEAD_OCTETS => rule > best && path.octets().len() >= value.len(),
         PLAIN => rule > best && path.octets().starts_with(value),
         WILD if dialect != Dialect::Koster1996 => rule > best && match_wild(value, path, search),
         _ => return match_special(event, reader, path, search),
