@@ -65,3 +65,52 @@ fn slots(agents: &[Agent]) -> Box<[Slots]> {
     }
     slots.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, decide};
+
+    /// How many bytes decisions for some names add to a file, one after the other.
+    fn added(body: &str, names: &[&str]) -> Vec<usize> {
+        let robots = Arc::new(RobotsTxt::parse(body.as_bytes()));
+        let access = AccessResult::Successful(Arc::clone(&robots));
+        let decide_and_measure = |name: &&str| {
+            let before = robots.heap_bytes();
+            let tokens = [ProductToken::new(name).unwrap()];
+            let _ = decide(&access, Dialect::Rfc9309, &tokens, "/x");
+            robots.heap_bytes() - before
+        };
+        names.iter().map(decide_and_measure).collect()
+    }
+
+    fn rules(count: usize) -> String {
+        (0..count).map(|n| format!("Disallow: /{n}\n")).collect()
+    }
+
+    #[test]
+    fn every_name_of_a_group_shares_its_index() {
+        let agents = "User-agent: a\nUser-agent: b\nCrawl-delay: 1\nUser-agent: c\n";
+        let body = format!("{agents}{}", rules(100));
+        let added = added(&body, &["b", "a", "c", "b", "unknown"]);
+        assert!(added[0] > 100);
+        assert_eq!(added[1..], [0; 4]);
+    }
+
+    #[test]
+    fn a_group_too_large_for_one_decision_is_searched_without_an_index() {
+        let body = format!("User-agent: a\n{}", rules(30_000));
+        assert_eq!(added(&body, &["a", "a"]), [0, 0]);
+        let body = format!("User-agent: a\n{}", rules(10_000));
+        assert!(added(&body, &["a"])[0] > 10_000);
+    }
+
+    #[test]
+    fn what_one_decision_cannot_afford_is_left_to_later_ones() {
+        let group = format!("User-agent: a\n{}", rules(13_000));
+        let added = added(&group.repeat(2), &["a"; 3]);
+        assert!(added[0] > 13_000 && added[1] > 13_000, "{added:?}");
+        assert_eq!(added[2], 0);
+    }
+}
