@@ -50,7 +50,8 @@ $(CARGO_DENY):
 
 # Every fuzz target for a few seconds, over the inputs kept from earlier runs.
 fuzz:
-	policy/fuzz/smoke
+	.ci/fuzz policy/fuzz
+	.ci/fuzz proxy/fuzz
 
 bench:
 	cargo bench --workspace --locked

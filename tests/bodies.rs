@@ -106,6 +106,25 @@ fn encoded_bodies_are_not_touched() {
 }
 
 #[test]
+fn a_range_is_the_origins_to_answer() {
+    let origin = Origin::start();
+    let part = Reply::new(206)
+        .header("Content-Range", "bytes 2-4/9")
+        .body("cde");
+    origin.site("shop.test").page("/part", part);
+    let proxy = Wayleave::start(&origin);
+    let ask = Ask::get("http://shop.test/part")
+        .header("Range", "bytes=2-4")
+        .header("If-Range", "\"v1\"");
+    let answer = proxy.exchange(&ask);
+    assert_eq!((answer.status, answer.text().as_str()), (206, "cde"));
+    assert_eq!(answer.header("content-range"), Some("bytes 2-4/9"));
+    let request = origin.only_request();
+    assert_eq!(request.header("range"), Some("bytes=2-4"));
+    assert_eq!(request.header("if-range"), Some("\"v1\""));
+}
+
+#[test]
 fn a_body_until_close_ends_where_the_origin_closed() {
     let origin = Origin::start();
     origin.site("shop.test").page(

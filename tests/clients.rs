@@ -11,7 +11,7 @@ use crate::harness::{Origin, Reply, Wayleave};
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// `env` tells the ports of its configuration file, so it gets one that names the real ones.
-fn settled_config(proxy: &Wayleave) -> PathBuf {
+pub fn settled_config(proxy: &Wayleave) -> PathBuf {
     let settings = proxy
         .settings
         .clone()

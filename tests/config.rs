@@ -80,11 +80,7 @@ allow_private = ["10.0.0.0/40"]
 
 #[test]
 fn what_is_not_built_yet_is_refused_and_not_ignored() {
-    let texts = [
-        "[https]\nmode = \"tunnel\"\n",
-        "[https]\nbypass = [\"bank.test\"]\n",
-        "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:6379\"\n",
-    ];
+    let texts = ["[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:6379\"\n"];
     for text in texts {
         let output = check(text, &["config", "check"]);
         assert_eq!(output.status.code(), Some(2), "{text}");
@@ -108,6 +104,9 @@ fn what_contradicts_itself_is_refused() {
         "[[crawler]]\nname = \"a\"\ntokens = []\nmatch = { user_agent = \"A\" }\n",
         "[proxy]\nlisten = [\"127.0.0.1:7777\"]\n[admin]\nlisten = \"127.0.0.1:7777\"\n",
         "[proxy]\nname = \"two words\"\n",
+        "[https]\nbypass = [\"*\"]\n",
+        "[https]\nbypass = [\"*bank*\"]\n",
+        "[https]\nmode = \"blind\"\n",
     ];
     for text in texts {
         let output = check(text, &["config", "check"]);

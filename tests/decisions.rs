@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::Value;
 
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Wayleave, Wire, eventually};
+use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
 
 const CRAWLERS: &str = "
 [[crawler]]
@@ -19,16 +20,14 @@ match = { user_agent = \"ImageBot\" }
 dialect = \"google\"
 ";
 
+const SHOP: &str = "User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n";
+
 /// Two crawlers; three origins, of which one has no robots.txt and one cannot be reached.
 fn sites() -> Origin {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots("User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n");
+    origin.site("shop.test").robots(SHOP);
     origin.site("open.test");
-    origin
-        .site("down.test")
-        .robots_reply(crate::harness::Reply::new(500));
+    origin.site("down.test").robots_reply(Reply::new(500));
     origin
 }
 
@@ -56,7 +55,11 @@ fn log(proxy: &Wayleave) -> HashMap<String, Value> {
 fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
-    let problem = get(&proxy, "NewsBot/2", "http://shop.test/private/a").json();
+    let answer = get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let problem = answer.json();
+    let field = answer.header("proxy-status").expect("a refusal has one");
+    let detail = problem["detail"].as_str().expect("a sentence");
+    assert!(field.contains(&format!("details=\"{detail}\"")), "{field}");
     let id = problem["decision_id"].as_str().expect("an id");
     eventually("the line is written", || log(&proxy).contains_key(id));
 
@@ -84,8 +87,15 @@ fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
     assert!(logged["robots_fetched_at"].is_string(), "{logged}");
     assert_eq!(logged["details"], problem["detail"]);
 
-    let shown = proxy.admin_get(&format!("/v1/decisions/{id}"));
-    assert_eq!((shown.status, &shown.json()), (200, logged));
+    let mut shown = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    let file = shown.as_object_mut().and_then(|it| it.remove("robots_txt"));
+    assert_eq!(&shown, logged);
+    let file = file.expect("the file that decided");
+    assert_eq!(file["body"], SHOP);
+    assert_eq!(file["sha256"], logged["robots_sha256"]);
+    assert_eq!(file["status"], 200);
+    let digest = logged["robots_sha256"].as_str().expect("a digest");
+    assert!(proxy.log().contains(&format!(" robots_sha256={digest} ")));
     let told = command()
         .args(["decision", id, "--config"])
         .arg(config_for(&proxy))
@@ -96,6 +106,8 @@ fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
         "line 2: Disallow: /private",
         "news known",
         "refused 403 rule",
+        ">     2  Disallow: /private",
+        digest,
         id,
     ] {
         assert!(told.contains(words), "{words} in {told}");
@@ -108,6 +120,39 @@ fn config_for(proxy: &Wayleave) -> std::path::PathBuf {
     let text = format!("admin.listen = \"{}\"\n", proxy.admin);
     std::fs::write(&file, text).expect("the temporary directory can be written");
     file
+}
+
+#[test]
+fn a_decision_shows_the_file_that_made_it_though_there_is_a_newer_one() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let refused = |page: &str| {
+        let url = format!("http://shop.test/private/{page}");
+        let problem = get(&proxy, "NewsBot/2", &url).json();
+        let id = problem["decision_id"].as_str().expect("an id").to_owned();
+        proxy.admin_get(&format!("/v1/decisions/{id}"))
+    };
+    let before = refused("a").json();
+    let newer = b"\xEF\xBB\xBF# caf\xE9\nUser-agent: *\nDisallow: /private\n";
+    origin
+        .site("shop.test")
+        .robots_reply(Reply::new(200).body(*newer));
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("POST /v1/robots/http%3A%2F%2Fshop.test/refresh HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(wire.response().status, 200);
+    let after = refused("b").json();
+    assert_eq!((&before["line"], &after["line"]), (&2.into(), &3.into()));
+    let id = before["id"].as_str().expect("an id");
+    let again = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(again["robots_txt"]["body"], SHOP);
+    let bytes = BASE64_STANDARD.decode(after["robots_txt"]["body_base64"].as_str().expect("bytes"));
+    assert_eq!(bytes.as_deref(), Ok(newer.as_slice()));
+    let unreached = get(&proxy, "NewsBot/2", "http://down.test/").json();
+    let id = unreached["decision_id"].as_str().expect("an id");
+    let unreached = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(unreached["basis"], "unreachable");
+    assert_eq!(unreached.get("robots_sha256"), None, "no file decided");
+    assert_eq!(unreached.get("robots_txt"), None);
 }
 
 #[test]
@@ -227,7 +272,7 @@ fn decisions_are_streamed_as_they_are_made() {
     let origin = sites();
     let proxy = start(&origin, |settings| settings);
     let mut wire = Wire::connect(proxy.admin);
-    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: a\r\n\r\n");
+    wire.send("GET /v1/decisions/stream?crawler=news HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = wire.response_head();
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     get(&proxy, "ImageBot/1", "http://shop.test/images/a");
@@ -238,6 +283,40 @@ fn decisions_are_streamed_as_they_are_made() {
     }
     assert!(text.contains("event: decision"), "{text}");
     assert!(!text.contains("images"), "{text}");
+}
+
+#[test]
+fn who_wants_few_decisions_hears_how_many_others_there_were() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| settings);
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send("GET /v1/decisions/stream?q=%2Fwanted%2F&most=1&traffic=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    wire.response_head();
+    for number in 0..20 {
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/wanted/{number}"),
+        );
+        get(
+            &proxy,
+            "NewsBot/2",
+            &format!("http://shop.test/other/{number}"),
+        );
+    }
+    let mut text = String::new();
+    let told = |text: &str| {
+        let shown = text.matches("event: decision\n").count();
+        let counts = text.split("event: skipped\ndata: ").skip(1);
+        let counts = counts.filter_map(|rest| rest.split_once('\n')?.0.parse::<usize>().ok());
+        shown + counts.sum::<usize>()
+    };
+    while told(&text) < 20 || !text.contains("\"requests\":") {
+        text.push_str(&String::from_utf8_lossy(&wire.bytes(1)));
+    }
+    assert_eq!(told(&text), 20, "{text}");
+    assert!(text.contains("event: traffic\n"), "{text}");
+    assert!(!text.contains("/other/"), "{text}");
 }
 
 #[test]
@@ -265,4 +344,63 @@ fn a_log_that_cannot_be_written_loses_no_request() {
         proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
     });
     assert_eq!(get(&proxy, "NewsBot/2", "http://shop.test/").status, 200);
+}
+
+/// Where the decisions of `asked` exchanges have gone: each is a whole line of the log, or counted as missing.
+#[track_caller]
+fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
+    let file = proxy.dir.path().join("state").join(file);
+    let written = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let lines = text.lines().map(serde_json::from_str::<Value>);
+        let lines: Vec<_> = lines.map(|line| line.expect("a whole line")).collect();
+        lines.len()
+    };
+    let missing = || proxy.metric("wayleave_decisions_dropped_total", &[]);
+    eventually("each is written or counted", || {
+        written() as f64 + missing() == asked as f64
+    });
+    written()
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
+    let origin = sites();
+    let proxy = Wayleave::start_on_full_disk(&origin, 64);
+    let urls: Vec<_> = (0..300).map(|n| format!("http://open.test/{n}")).collect();
+    let mut wire = proxy.connect();
+    for url in &urls {
+        wire.send(Ask::get(url).bytes(url));
+        assert_eq!(wire.response().status, 200);
+    }
+    let written = all_are_accounted_for(&proxy, "decisions.jsonl", urls.len());
+    assert!(written > 0 && written < urls.len(), "{written}");
+    assert!(proxy.log().contains("the decision log cannot be written"));
+}
+
+#[test]
+fn a_log_goes_on_when_its_directory_is_back() {
+    let origin = sites();
+    let proxy = start(&origin, |settings| {
+        settings.set("log.decisions", "\"log/decisions.jsonl\"")
+    });
+    let ask = |page: &str| get(&proxy, "Other/1", &format!("http://open.test/{page}")).status;
+    assert_eq!(ask("a"), 200);
+    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 1), 1);
+    let dir = proxy.dir.path().join("state/log");
+    std::fs::remove_dir_all(&dir).expect("it can be removed");
+    std::fs::write(&dir, "in its place").expect("it can be written");
+    assert_eq!(ask("b"), 200);
+    eventually("it is counted as missing", || {
+        proxy.metric("wayleave_decisions_dropped_total", &[]) == 1.0
+    });
+    std::fs::remove_file(&dir).expect("it can be removed");
+    assert_eq!(ask("c"), 200);
+    // The first line went with the directory.
+    assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 2), 1);
+    eventually("it is said", || {
+        proxy
+            .log()
+            .contains("the decision log can be written again")
+    });
 }

@@ -68,11 +68,14 @@ fn names_that_stop_resolving_are_named() {
 
 #[test]
 fn bad_tls_is_named() {
-    use Certificate::{Alert, Expired, OtherName, PlainText, SelfSigned, UnknownAuthority};
+    use Certificate::{
+        Alert, Expired, NotYetValid, OtherName, PlainText, SelfSigned, UnknownAuthority,
+    };
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let faults = [
         (Expired, "tls_certificate_error"),
+        (NotYetValid, "tls_certificate_error"),
         (OtherName, "tls_certificate_error"),
         (SelfSigned, "tls_certificate_error"),
         (UnknownAuthority, "tls_certificate_error"),
@@ -148,9 +151,93 @@ const BROKEN_ANSWERS: &[(&str, &str, Step, &[&str])] = &[
         Step::Close,
         PROTOCOL,
     ),
+    (
+        "list-of-lengths",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "one-length-twice",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "length-below-zero",
+        "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "gzip-before-chunked",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "chunked-twice",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "chunked-in-http-1.0",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "folded-field",
+        "HTTP/1.1 200 OK\r\nX: y\r\n Content-Length: 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "space-before-colon",
+        "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "lines-of-lf",
+        "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "bare-cr",
+        "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 5\r\n\r\nhello",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "status-of-two-digits",
+        "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "status-past-the-last",
+        "HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    (
+        "another-version",
+        "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        Step::Close,
+        PROTOCOL,
+    ),
+    ("http-0.9", "hello", Step::Close, ANY),
 ];
 const TERMINATED: &[&str] = &["connection_terminated", "http_response_incomplete"];
 const PROTOCOL: &[&str] = &["http_protocol_error"];
+const ANY: &[&str] = &[
+    "http_protocol_error",
+    "connection_terminated",
+    "http_response_incomplete",
+];
 
 #[test]
 fn answers_that_are_not_http_are_named() {
@@ -169,6 +256,27 @@ fn answers_that_are_not_http_are_named() {
         answer.expect_refusal(502, None, &error);
     }
     assert_eq!(proxy.get("http://shop.test/known").status, 200);
+}
+
+#[test]
+fn an_origin_that_only_ever_promises_is_cut_off() {
+    let origin = Origin::start();
+    let promises = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(10_000);
+    origin
+        .site("shop.test")
+        .page("/promises", Reply::raw(promises, Step::Hang));
+    let proxy = Wayleave::start(&origin);
+    let url = "http://shop.test/promises";
+    let mut wire = proxy.connect();
+    wire.send(Ask::get(url).bytes(url));
+    let mut answer = wire.response();
+    let mut promises = 0;
+    while answer.status == 103 {
+        promises += 1;
+        answer = wire.response();
+    }
+    assert!(promises < 1000, "{promises}");
+    answer.expect_refusal(502, None, "http_protocol_error");
 }
 
 #[test]

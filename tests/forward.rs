@@ -270,6 +270,28 @@ fn one_connection_serves_many_origins() {
 }
 
 #[test]
+fn a_connection_that_authenticates_somebody_serves_nobody_else() {
+    let origin = Origin::start();
+    let challenge = Reply::new(401).header("WWW-Authenticate", "NTLM TlRMTVNTUAACAAAA");
+    origin.site("shop.test").page("/challenge", challenge);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    let connection = |target: &str| origin.wait_for_target(target).connection;
+    // RFC 4559 section 6: NTLM and Negotiate hold for the connection, so it must not be shared.
+    assert_eq!(proxy.get("http://shop.test/challenge").status, 401);
+    assert_eq!(proxy.get("http://shop.test/b").status, 200);
+    assert_ne!(connection("/b"), connection("/challenge"));
+    for scheme in ["NTLM", "negotiate"] {
+        let (mine, other) = (format!("/{scheme}"), format!("/{scheme}/other"));
+        let ask = Ask::get(&format!("http://shop.test{mine}"));
+        let ask = ask.header("Authorization", &format!("{scheme} TlRMTVNTUAADAAAA"));
+        assert_eq!(proxy.exchange(&ask).status, 200);
+        assert_eq!(proxy.get(&format!("http://shop.test{other}")).status, 200);
+        assert_ne!(connection(&other), connection(&mine), "{scheme}");
+    }
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let origin = Origin::start();
     origin

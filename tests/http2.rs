@@ -48,18 +48,27 @@ fn http_2_inside_is_judged_stream_by_stream() {
     );
 }
 
-/// The same POST from an HTTP/2 and an HTTP/1.1 client to an HTTP/1.1 and an HTTP/2 origin: who asked whom, and the answer.
-fn post_between_all_versions(origin: &Origin) -> Vec<(String, Response)> {
-    origin.site("old.test").http1_only();
+/// The same POST from an HTTP/1.1 and an HTTP/2 client to origins that speak HTTP/1.1, both, or HTTP/2 only: who asked
+/// whom, and the answer.
+fn post_between_all_versions(origin: &Origin, reply: &Reply) -> Vec<(String, Response)> {
+    origin
+        .site("old.test")
+        .http1_only()
+        .page("/t", reply.clone());
+    origin.site("both.test").page("/t", reply.clone());
+    origin
+        .site("new.test")
+        .http2_only()
+        .page("/t", reply.clone());
     let proxy = Wayleave::start(origin);
     let mut answers = Vec::new();
-    for host in ["old.test", "new.test"] {
+    for host in ["old.test", "both.test", "new.test"] {
         let ask = Ask::new("POST", &format!("https://{host}/t")).body("upload");
-        let client = proxy.http2(&format!("{host}:443"));
-        answers.push((format!("HTTP/2 to {host}"), client.exchange(&ask)));
         let mut wire = proxy.tunnel(&format!("{host}:443"));
         wire.send(ask.bytes("/t"));
         answers.push((format!("HTTP/1.1 to {host}"), wire.response()));
+        let client = proxy.http2(&format!("{host}:443"));
+        answers.push((format!("HTTP/2 to {host}"), client.exchange(&ask)));
     }
     answers
 }
@@ -67,9 +76,7 @@ fn post_between_all_versions(origin: &Origin) -> Vec<(String, Response)> {
 #[test]
 fn every_pair_of_http_versions_carries_bodies() {
     let origin = Origin::start();
-    origin.site("old.test").page("/t", Reply::text("body"));
-    origin.site("new.test").page("/t", Reply::text("body"));
-    for (pair, answer) in post_between_all_versions(&origin) {
+    for (pair, answer) in post_between_all_versions(&origin, &Reply::text("body")) {
         assert_eq!(
             (answer.status, answer.text().as_str()),
             (200, "body"),
@@ -81,15 +88,20 @@ fn every_pair_of_http_versions_carries_bodies() {
         .iter()
         .filter(|request| request.method == "POST")
         .collect();
-    assert_eq!(posts.len(), 4);
+    assert_eq!(posts.len(), 6);
     for post in &posts {
         assert_eq!(post.body().start, b"upload");
         let via = post.header("via").unwrap_or_default();
         assert!(via.ends_with("wayleave"), "{post:?}");
     }
-    // In the order of asking: an HTTP/1.1 client's request goes on by HTTP/1.1, whatever the origin speaks besides.
+    // In the order of asking: an HTTP/1.1 client's request goes on by HTTP/1.1 if the origin speaks that at all.
     let versions: Vec<_> = posts.iter().map(|post| post.version).collect();
-    assert_eq!(versions, ["HTTP/1.1", "HTTP/1.1", "HTTP/2", "HTTP/1.1"]);
+    assert_eq!(
+        versions,
+        [
+            "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/2", "HTTP/2", "HTTP/2"
+        ]
+    );
 }
 
 #[test]
@@ -98,9 +110,7 @@ fn trailers_pass_between_all_versions() {
     let reply = Reply::text("body")
         .header("Trailer", "x-sum")
         .trailer("x-sum", "42");
-    origin.site("old.test").page("/t", reply.clone());
-    origin.site("new.test").page("/t", reply);
-    for (pair, answer) in post_between_all_versions(&origin) {
+    for (pair, answer) in post_between_all_versions(&origin, &reply) {
         assert_eq!(answer.text(), "body", "{pair}");
         let sum = answer
             .trailers

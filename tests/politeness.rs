@@ -38,10 +38,17 @@ fn expect_429(answer: &Response, reason: &str) -> u64 {
 
 /// When requests for pages arrived at a host.
 fn arrivals(origin: &Origin, host: &str) -> Vec<Instant> {
+    let by = |scheme| arrivals_by(origin, scheme, host);
+    [by("http"), by("https")].concat()
+}
+
+/// When requests for pages arrived at an origin.
+fn arrivals_by(origin: &Origin, scheme: &str, host: &str) -> Vec<Instant> {
     let requests = origin.requests();
-    let pages = requests
-        .iter()
-        .filter(|request| request.host() == host && request.target != "/robots.txt");
+    let pages = requests.iter().filter(|request| {
+        let is_page = request.target != "/robots.txt";
+        is_page && request.host() == host && request.scheme == scheme
+    });
     pages.map(|request| request.at).collect()
 }
 
@@ -53,19 +60,28 @@ fn eight_clients_together_keep_to_the_delay() {
         for client in 0..8 {
             let proxy = &proxy;
             scope.spawn(move || {
-                for (scheme, page) in [("http", "a"), ("http", "b")] {
-                    let url = format!("{scheme}://slow.test/{client}{page}");
+                for scheme in ["http", "https"] {
+                    let url = format!("{scheme}://slow.test/{client}");
                     assert_eq!(get(proxy, "NewsBot/1", &url).status, 200);
                     assert_eq!(get(proxy, "NewsBot/1", "http://free.test/").status, 200);
                 }
             });
         }
+        scope.spawn(|| {
+            let client = proxy.http2("slow.test:443");
+            let urls = (0..4).map(|page| Ask::get(&format!("https://slow.test/h{page}")));
+            let asks: Vec<_> = urls.map(|ask| ask.agent("NewsBot/1")).collect();
+            let answers = client.exchange_all(&asks);
+            assert!(answers.iter().all(|answer| answer.status == 200));
+        });
     });
-    let arrivals = arrivals(&origin, "slow.test");
-    assert_eq!(arrivals.len(), 16);
-    for pair in arrivals.windows(2) {
-        let apart = pair[1] - pair[0];
-        assert!(apart >= Duration::from_millis(200), "{apart:?}");
+    for (scheme, count) in [("http", 8), ("https", 12)] {
+        let arrivals = arrivals_by(&origin, scheme, "slow.test");
+        assert_eq!(arrivals.len(), count);
+        for pair in arrivals.windows(2) {
+            let apart = pair[1] - pair[0];
+            assert!(apart >= Duration::from_millis(200), "{apart:?}");
+        }
     }
     assert!(proxy.metric("wayleave_crawl_delay_waits_seconds_count", &[]) >= 15.0);
 }
@@ -87,6 +103,39 @@ fn who_comes_too_soon_hears_when_to_come_again() {
     assert_eq!(get(&proxy, "ImageBot/1", "https://slow.test/d").status, 200);
     assert_eq!(get(&proxy, "ImageBot/1", "http://free.test/e").status, 200);
     assert_eq!(arrivals(&origin, "slow.test").len(), 3);
+}
+
+#[test]
+fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
+    let origin = sites();
+    let ignoring = start(&origin, "ignore");
+    for _ in 0..2 {
+        let answer = get(&ignoring, "ImageBot/1", "http://slow.test/a");
+        assert_eq!(answer.status, 200);
+    }
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("politeness.default_delay", "\"60s\"").table(
+            "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\ndefault_delay = \"0s\"\n\
+             [[crawler]]\nname = \"slow\"\ntokens = [\"SlowBot\"]\nmatch = { user_agent = \"SlowBot\" }\ndefault_delay = \"100s\"\n",
+        )
+    });
+    for (agent, delay) in [
+        ("NewsBot/1", None),
+        ("SlowBot/1", Some(100)),
+        ("Other/1", Some(60)),
+    ] {
+        assert_eq!(get(&proxy, agent, "http://free.test/a").status, 200);
+        let again = get(&proxy, agent, "http://free.test/b");
+        match delay {
+            None => assert_eq!(again.status, 200),
+            Some(delay) => {
+                let retry_after = expect_429(&again, "crawl-delay");
+                assert!((delay - 1..=delay).contains(&retry_after), "{retry_after}");
+                let field = again.header("retry-after").map(str::to_owned);
+                assert_eq!(field, Some(retry_after.to_string()));
+            }
+        }
+    }
 }
 
 #[test]

@@ -42,9 +42,13 @@ fn write(proxy: &Wayleave, text: &str) {
 }
 
 fn post_reload(proxy: &Wayleave) -> Response {
+    post(proxy, "/v1/reload")
+}
+
+fn post(proxy: &Wayleave, path: &str) -> Response {
     let mut wire = Wire::connect(proxy.admin);
     wire.send(format!(
-        "POST /v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         proxy.admin
     ));
     wire.response()
@@ -100,25 +104,121 @@ fn a_bad_file_changes_nothing_and_is_loud() {
 }
 
 #[test]
-fn what_needs_a_restart_is_said() {
+fn what_needs_a_restart_is_said_and_holds_nothing_else_up() {
     let origin = sites();
     let (proxy, base) = start(&origin);
     let moved = base
         .set("proxy.max_connections", "7")
-        .set("robots.max_age", "\"1h\"");
+        .set("state.dir", "\"elsewhere\"")
+        .table(&tables("b"));
     write(&proxy, &moved.to_toml());
     let answer = post_reload(&proxy).json();
-    let keys = answer["needs_restart"].as_array().expect("an array");
-    let keys: Vec<_> = keys.iter().filter_map(Value::as_str).collect();
-    assert_eq!(keys.len(), 2, "{keys:?}");
-    assert!(keys[0].contains("proxy.max_connections") && keys[1].contains("[robots]"));
+    let expected = serde_json::json!(["proxy.max_connections", "state.dir"]);
+    assert_eq!(answer["needs_restart"], expected);
+    let said =
+        "these changes do not count before a restart keys=\"proxy.max_connections, state.dir\"";
+    eventually("it is loud", || proxy.log().contains(said));
+    assert_eq!(refused_by(&proxy), "[[rule]] 1: b");
+    assert!(!proxy.dir.path().join("elsewhere").exists());
+}
+
+#[test]
+fn connections_names_and_robots_txt_files_follow_the_file() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    assert_eq!(proxy.get("http://one.test/").status, 200);
+    let changed = base
+        .clone()
+        .resolve_to("new.example", &origin)
+        .set("robots.user_agent", "\"other/2\"")
+        .set("robots.max_age", "\"1s\"");
+    origin.site("new.example");
+    assert_eq!(proxy.get("http://new.example/").status, 503, "no such name");
+    write(&proxy, &changed.to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    let fetches = || {
+        let requests = origin.requests();
+        let fetched = requests.iter().filter(|it| it.target == "/robots.txt");
+        let agents = fetched.map(|it| (it.host(), it.header("user-agent").map(str::to_owned)));
+        agents.collect::<Vec<_>>()
+    };
+    let refetched = ("one.test".to_owned(), Some("other/2".to_owned()));
+    eventually("what was fresh for a day is so for a second", || {
+        proxy.get("http://one.test/").status == 200 && fetches().contains(&refetched)
+    });
+    let refreshed = post(&proxy, "/v1/robots/http%3A%2F%2Fnew.example/refresh");
+    assert_eq!(refreshed.status, 200, "{refreshed:?}");
+    assert_eq!(proxy.get("http://new.example/").status, 200);
+    write(&proxy, &base.set("upstream.allow_private", "[]").to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    let prohibited = proxy.get("http://two.test/");
+    assert_eq!(prohibited.status, 502, "{prohibited:?}");
+}
+
+#[test]
+fn the_log_follows_the_file() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    let lines = |file: &str| {
+        let file = proxy.dir.path().join("state").join(file);
+        std::fs::read_to_string(file).map_or(0, |text| text.lines().count())
+    };
+    proxy.get("http://one.test/");
+    eventually("a line", || lines("decisions.jsonl") == 1);
+    let json = base
+        .clone()
+        .set("log.decisions", "\"log/other.jsonl\"")
+        .set("log.format", "\"json\"");
+    write(&proxy, &json.to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    let problem = proxy.exchange(&Ask::new("FOO", "ftp://one.test/")).json();
+    eventually("a line", || lines("log/other.jsonl") == 1);
+    assert_eq!(lines("decisions.jsonl"), 1);
+    let id = problem["decision_id"].as_str().expect("an id");
+    assert_eq!(proxy.admin_get(&format!("/v1/decisions/{id}")).status, 200);
+    let is_event = |line: &str, message: &str| {
+        serde_json::from_str::<Value>(line).is_ok_and(|event| event.to_string().contains(message))
+    };
+    for message in [id, "the configuration was read again"] {
+        eventually("events are JSON now", || {
+            proxy.log().lines().any(|line| is_event(line, message))
+        });
+    }
+    let off = base.clone().set("log.decisions", "\"\"");
+    write(&proxy, &off.to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    proxy.get("http://two.test/");
+    // A file in the place of a directory: the log cannot be opened, so nothing else changes either.
+    let impossible = base.set("log.decisions", "\"decisions.jsonl/no\"");
+    write(&proxy, &impossible.table(&tables("b")).to_toml());
+    let answer = post_reload(&proxy);
+    assert_eq!(answer.status, 422);
+    assert!(
+        answer.text().contains("decisions.jsonl/no"),
+        "{}",
+        answer.text()
+    );
+    assert_eq!(
+        proxy.get("http://one.test/rule").status,
+        200,
+        "there is no rule b"
+    );
+    assert_eq!(
+        proxy.metric("wayleave_config_last_reload_successful", &[]),
+        0.0
+    );
+    assert_eq!((lines("decisions.jsonl"), lines("log/other.jsonl")), (1, 1));
 }
 
 #[test]
 fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
     let origin = sites();
     let (proxy, base) = start(&origin);
-    let texts = ["b", "a"].map(|word| base.clone().table(&tables(word)).to_toml());
+    let texts = [("b", "google", "1h"), ("a", "rfc9309", "24h")].map(|(word, dialect, age)| {
+        let base = base.clone().set("robots.dialect", &format!("{dialect:?}"));
+        let base = base.set("robots.max_age", &format!("{age:?}"));
+        base.table(&tables(word)).to_toml()
+    });
     let is_over = AtomicBool::new(false);
     let asked: usize = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
@@ -156,6 +256,10 @@ fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
             .entry(configuration)
             .or_insert(word.to_owned());
         assert_eq!(one, word, "{decision}");
+        if let Some(dialect) = decision.get("dialect") {
+            let expected = if word == "a" { "rfc9309" } else { "google" };
+            assert_eq!(dialect, expected, "{decision}");
+        }
         if let Some(rule) = decision.get("policy") {
             assert_eq!(rule["reason"], word, "{decision}");
         }

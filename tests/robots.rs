@@ -42,6 +42,7 @@ fn two_hundred_first_requests_cause_one_fetch() {
             + proxy.metric("wayleave_robots_lookups_total", &[("result", "joined")])
     };
     eventually("all 200 wait for robots.txt", || waiting() == 200.0);
+    eventually("robots.txt is asked for", || !origin.seen().is_empty());
     assert_eq!(origin.seen(), ["GET http://shop.test/robots.txt"]);
     gate.open();
     for (number, wire) in wires.iter_mut().enumerate() {
@@ -546,4 +547,19 @@ fn operators_refresh_forget_and_look_back() {
     assert_eq!(robots(&["show", "not an origin"]).0, Some(2));
     proxy.get("http://shop.test/a");
     assert_eq!(robots_fetches(&origin), 3);
+    for (host, body, odd) in [
+        ("long.test", format!("#{}", "#\n".repeat(1 << 18)), "\ncut "),
+        (
+            "page.test",
+            "<!doctype html><p>Wait".to_owned(),
+            "\nlooks like ",
+        ),
+    ] {
+        let url = format!("http://{host}");
+        origin.site(host).robots(body);
+        proxy.get(&format!("{url}/a"));
+        let (_, shown) = robots(&["show", &url]);
+        let facts = shown.split("\n\n").next().unwrap_or_default();
+        assert!(facts.contains(odd), "{facts}");
+    }
 }

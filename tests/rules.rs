@@ -116,6 +116,8 @@ fn an_expired_exception_stops_counting_and_is_reported() {
     assert_eq!(answer.status, 403);
     let rules = |state| proxy.metric("wayleave_rules", &[("state", state)]);
     assert_eq!((rules("active"), rules("expired")), (3.0, 1.0));
+    let next = proxy.metric("wayleave_exception_expiry_timestamp_seconds", &[]);
+    assert_eq!(next, 32472144000.0, "2999-01-01");
     assert!(
         proxy.log().contains("this rule has expired"),
         "{}",

@@ -64,6 +64,33 @@ fn sigterm_finishes_streams_of_http_2() {
 }
 
 #[test]
+fn a_request_on_its_way_is_served_although_the_stop_began() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let slow = Reply::new(200).step(Step::Wait(gate.clone())).body("late");
+    origin.site("shop.test").page("/slow", slow);
+    let mut proxy = Wayleave::start(&origin);
+    let mut slow = proxy.connect();
+    slow.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    origin.wait_for_target("/slow");
+    let mut fresh: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
+    eventually("they are accepted", || {
+        proxy.metric("wayleave_client_connections", &[]) >= 21.0
+    });
+    // The signal and the requests cross on the way.
+    proxy.signal("TERM");
+    for wire in &mut fresh {
+        wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    }
+    for wire in &mut fresh {
+        assert_eq!(wire.response().status, 200);
+    }
+    gate.open();
+    assert_eq!(slow.response().text(), "late");
+    assert_eq!(proxy.wait().code(), Some(0));
+}
+
+#[test]
 fn sigint_ends_an_idle_proxy_at_once() {
     let origin = Origin::start();
     let mut proxy = Wayleave::start_with(&origin, |settings| {

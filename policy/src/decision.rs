@@ -150,6 +150,14 @@ impl Decision<'_> {
         self.robots.map(names).unwrap_or_default()
     }
 
+    /// The numbers of the user-agent lines and rules of the group used, merged groups included, in
+    /// the file's order. A group's lines count from the one that named the crawler.
+    #[must_use]
+    pub fn group_lines(&self) -> Vec<u32> {
+        let lines = |robots: &RobotsTxt| robots.group_lines(self.dialect, self.tokens);
+        self.robots.map(lines).unwrap_or_default()
+    }
+
     /// All of the above as owned values, to keep or to send.
     #[must_use]
     pub fn explain(&self) -> Explanation {
@@ -201,6 +209,35 @@ pub fn decide<'a>(
     decide_within(access, dialect, tokens, path, &mut Search::default())
 }
 
+/// Judges all paths of an origin at once, for who will not see them: disallowed if any path could be disallowed by
+/// [`decide_strictly`], with the first rule by which one could. `/robots.txt` itself, which is always allowed, is left out.
+///
+/// Errs on the side of disallowing: rules of which it would take thought to show that they never decide count as if they
+/// did.
+#[must_use]
+pub fn decide_every_path<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+) -> Decision<'a> {
+    in_each(dialect, |dialect| match access {
+        AccessResult::Successful(robots) => {
+            let found = robots.find_disallow(Reader::new(dialect), tokens);
+            let (verdict, reason, rule) = match found {
+                Found::NoGroup => (Verdict::Allow, Reason::NoMatchingGroup, None),
+                Found::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
+                Found::Rule(rule) => (Verdict::Disallow, Reason::Rule, Some(rule)),
+            };
+            Decision {
+                rule,
+                robots: (found != Found::NoGroup).then_some(&**robots),
+                ..without_rule(verdict, reason, dialect, tokens)
+            }
+        }
+        _ => decide_in_one(access, dialect, tokens, "/", &mut Search::default()),
+    })
+}
+
 #[inline]
 fn decide_within<'a>(
     access: &'a AccessResult,
@@ -209,17 +246,24 @@ fn decide_within<'a>(
     path: &str,
     search: &mut Search,
 ) -> Decision<'a> {
+    in_each(dialect, |dialect| {
+        decide_in_one(access, dialect, tokens, path, search)
+    })
+}
+
+/// The decision in a dialect; of `strictest`, the first of the four that disallows.
+#[inline]
+fn in_each<'a>(dialect: Dialect, mut decide: impl FnMut(Dialect) -> Decision<'a>) -> Decision<'a> {
     if dialect != Dialect::Strictest {
-        return decide_in_one(access, dialect, tokens, path, search);
+        return decide(dialect);
     }
-    let mut judge = |dialect| decide_in_one(access, dialect, tokens, path, search);
-    let first = judge(Dialect::Rfc9309);
+    let first = decide(Dialect::Rfc9309);
     if first.verdict == Verdict::Disallow {
         return first;
     }
     [Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml]
         .into_iter()
-        .map(judge)
+        .map(decide)
         .find(|decision| decision.verdict == Verdict::Disallow)
         .unwrap_or(first)
 }

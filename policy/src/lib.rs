@@ -24,7 +24,7 @@
 //! - [`ProductToken`]: who? The name a crawler has in robots.txt.
 //! - [`RobotsTxt`]: the file, parsed once for every [`Dialect`].
 //! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
-//!   spelling of it, as a proxy must.
+//!   spelling of it, as a proxy must; [`decide_every_path`] judges all of an origin's paths at once.
 //! - [`lint`] says what is wrong with a file, or read differently by different dialects.
 
 #![warn(missing_docs)]
@@ -42,10 +42,15 @@ mod spelling;
 mod target;
 mod user_agent;
 
-pub use decision::{AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_strictly};
+pub use decision::{
+    AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_every_path,
+    decide_strictly,
+};
 pub use dialect::{Dialect, UnknownDialect};
 pub use lint::{Finding, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
 pub use product_token::{InvalidProductToken, ProductToken};
-pub use robots_txt::{CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan};
+pub use robots_txt::{
+    CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan, numbered_lines,
+};
 pub use target::{Target, path_to_judge};

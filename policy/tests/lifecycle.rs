@@ -68,6 +68,7 @@ fn outcome(origin: &Origin, answer: Answer) -> FetchOutcome {
             body: Body {
                 bytes: b"User-agent: *\nDisallow: /private\n".as_slice().into(),
                 is_cut: false,
+                digest: None,
             },
         })
     };

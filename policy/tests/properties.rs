@@ -11,7 +11,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly,
+    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_every_path,
+    decide_strictly,
 };
 
 const DIALECTS: [Dialect; 4] = [
@@ -230,6 +231,25 @@ proptest! {
     }
 
     #[test]
+    fn where_every_path_is_allowed_no_path_is_disallowed(
+        body in file(0..10),
+        names in prop::collection::vec(select(NAMES.to_vec()), 1..3),
+        paths in prop::collection::vec(path(), 1..12),
+    ) {
+        let (access, tokens) = (successful(&body), tokens(&names));
+        for dialect in Dialect::ALL {
+            let every_path = decide_every_path(&access, dialect, &tokens);
+            for path in &paths {
+                let one = decide_strictly(&access, dialect, &tokens, path).verdict();
+                prop_assert!(one == Verdict::Allow || every_path.verdict() == Verdict::Disallow, "{} {}", dialect, path);
+            }
+            if let Some(rule) = every_path.rule() {
+                prop_assert!(rule.starts_with("Disallow:"), "{}", rule);
+            }
+        }
+    }
+
+    #[test]
     fn a_group_of_somebody_else_changes_nothing(body in file(0..16), path in path()) {
         let other = b"\n\nUser-agent: somebodyelse\nDisallow: /\nAllow: /a\n";
         let both = [&body[..], other].concat();
@@ -291,7 +311,8 @@ proptest! {
     fn explanations_name_a_line_that_holds_the_rule(body in file(0..24), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
         for dialect in DIALECTS {
-            let explanation = decide(&access, dialect, &tokens, &path).explain();
+            let decision = decide(&access, dialect, &tokens, &path);
+            let explanation = decision.explain();
             let Some(line) = explanation.line else { continue };
             let text = String::from_utf8_lossy(&body).replace("\r\n", "\n").replace('\r', "\n");
             let text = text.split('\n').nth(line as usize - 1).unwrap().to_owned();
@@ -299,6 +320,9 @@ proptest! {
             let (_, value) = rule.split_once(':').unwrap();
             prop_assert!(text.contains(value.trim()), "{:?} in {:?}", value, text);
             prop_assert!(!explanation.group.is_empty());
+            let group_lines = decision.group_lines();
+            prop_assert!(group_lines.contains(&line), "{} in {:?}", line, group_lines);
+            prop_assert!(group_lines.is_sorted(), "{:?}", group_lines);
         }
     }
 }

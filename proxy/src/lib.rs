@@ -12,31 +12,34 @@
 //! # The map
 //!
 //! ```text
-//!  main ─ cli ─ server ─ reload ─ config   starts, wires, reads the file again
+//!  main ─ cli ─ server ─ reload ─ assemble ─ config   starts, wires, reads the file again
 //!                 │
 //!       ┌─────────┴──────────┐
 //!     admin                flow            the two faces: operators, crawlers
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  politeness  decisions  metrics  clock  stream    small leaves
+//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream  request_target    leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
 //!
-//! Every arrow points down: no part knows one above it, and none but `server` knows `config`.
+//! Every arrow points down: no part knows one above it, and none below `assemble` knows `config`.
 
 mod admin;
+mod assemble;
 mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod crawlers;
 mod decisions;
+mod digest;
 pub mod egress;
 mod fault;
 mod flow;
 mod http1;
+pub mod https;
 mod idle;
 mod intercept;
 mod listeners;
@@ -45,8 +48,11 @@ pub mod metrics;
 pub mod politeness;
 mod proxy_status;
 mod reload;
+mod request_target;
 pub mod robots;
 pub mod rules;
 pub mod server;
 mod stream;
+pub mod traces;
+mod traffic;
 mod upstream;

@@ -36,6 +36,11 @@ impl Inherited {
         Ok(Self { sockets })
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
     /// A listener on `address`: the inherited one for it, or a new one.
     ///
     /// # Errors

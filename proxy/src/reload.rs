@@ -1,24 +1,27 @@
 //! Reads the configuration again: on SIGHUP, when the file changes, and when an operator says so.
 //!
 //! What requests go by is made anew as one value and put in the place of the old one; an exchange goes by the one it began
-//! with. A file with a mistake changes nothing. What was set up at the start (listeners, connections, directories, how
-//! robots.txt is fetched) stays as it is, and a change of it is answered with the names of the keys that need a restart.
+//! with. A file with a mistake, or one by which something cannot be opened, changes nothing. What is tied to the process
+//! (where it listens, how many connections it takes, where its state and its CA are) stays as it is; a change of that is
+//! answered with the names of the keys that need a restart, and everything else in the file counts all the same.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::config::{Config, Proxy, Robots};
-use crate::crawlers::Crawlers;
-use crate::flow::{Flow, Options, Settings};
-use crate::metrics::Metrics;
-use crate::rules::Rules;
-use crate::upstream::Upstream;
+use crate::assemble::{self, Ways};
+use crate::config::{Config, Mistake};
+use crate::decisions::Journal;
+use crate::flow::Flow;
+use crate::logging::Log;
+use crate::robots::HttpFetch;
 
 /// Wishes that may wait; each is granted by reading the file once.
 const WAITING: usize = 64;
@@ -46,15 +49,41 @@ enum Wish {
     Operator(oneshot::Sender<Answer>),
 }
 
+/// The configuration that holds, and how reading it again went.
+#[derive(Clone, Debug)]
+pub(crate) struct Status {
+    /// Which it is, counted from 1 at the start.
+    pub(crate) configuration: u64,
+    /// None: the built-in defaults hold.
+    pub(crate) file: Option<String>,
+    pub(crate) read_at: SystemTime,
+    pub(crate) last_attempt: Option<Attempt>,
+    pub(crate) needs_restart: Vec<&'static str>,
+    /// All of it, for everyone to see.
+    pub(crate) toml: String,
+}
+
+/// One time that the file was read again.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) at: SystemTime,
+    pub(crate) cause: String,
+    /// None: what it says holds.
+    pub(crate) mistakes: Vec<String>,
+}
+
 /// Has the configuration read again.
 #[derive(Clone, Debug)]
-pub(crate) struct Reload(mpsc::Sender<Wish>);
+pub(crate) struct Reload {
+    wishes: mpsc::Sender<Wish>,
+    status: Arc<ArcSwap<Status>>,
+}
 
 impl Reload {
     /// The process was told by a signal.
     pub(crate) fn on_signal(&self) {
         // With many wishes waiting, the file will be read anyway.
-        let _ = self.0.try_send(Wish::Signal);
+        let _ = self.wishes.try_send(Wish::Signal);
     }
 
     /// Reads the file now.
@@ -66,9 +95,24 @@ impl Reload {
         let (reply, answer) = oneshot::channel();
         let gone = || vec!["the proxy is stopping".to_owned()];
         let wish = Wish::Operator(reply);
-        self.0.send(wish).await.map_err(|_| gone())?;
+        self.wishes.send(wish).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
+
+    /// What holds now.
+    pub(crate) fn status(&self) -> Status {
+        Status::clone(&self.status.load())
+    }
+}
+
+/// What a reload changes.
+pub(crate) struct Parts {
+    pub(crate) flow: Arc<Flow>,
+    /// How robots.txt files are fetched.
+    pub(crate) fetch: Arc<ArcSwap<HttpFetch>>,
+    pub(crate) log: Log,
+    /// Where this process listens.
+    pub(crate) own_listeners: Vec<SocketAddr>,
 }
 
 /// The task that reads the file.
@@ -76,28 +120,46 @@ struct Reader {
     file: PathBuf,
     text: Option<Vec<u8>>,
     started_with: Config,
-    flow: Arc<Flow>,
-    metrics: Arc<Metrics>,
+    /// What holds now.
+    running: Config,
+    parts: Parts,
     wishes: mpsc::Receiver<Wish>,
+    status: Arc<ArcSwap<Status>>,
     /// Dropping it ends the watching.
     _watcher: Option<notify::RecommendedWatcher>,
 }
 
+/// What can fail of a reload, done.
+struct Prepared {
+    config: Config,
+    needs_restart: Vec<&'static str>,
+    /// `None`: the ways to origins stay as they are.
+    ways: Option<Ways>,
+    journal: Option<Journal>,
+}
+
 /// Starts to read `file` again when it changes or somebody wishes; `config` is what it said at the start. Without a file
 /// there is nothing to read.
-pub(crate) fn start(
-    file: Option<&Path>,
-    config: &Config,
-    flow: &Arc<Flow>,
-    metrics: &Arc<Metrics>,
-) -> Reload {
+pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> Reload {
     let (sender, wishes) = mpsc::channel(WAITING);
-    metrics.config_reloaded(Some(SystemTime::now()));
+    parts.flow.metrics.config_reloaded(Some(SystemTime::now()));
+    let status = Arc::new(ArcSwap::from_pointee(Status {
+        configuration: 1,
+        file: file.map(|file| file.display().to_string()),
+        read_at: parts.flow.robots.clock().now(),
+        last_attempt: None,
+        needs_restart: Vec::new(),
+        toml: config.without_secrets(),
+    }));
+    let reload = Reload {
+        wishes: sender,
+        status: Arc::clone(&status),
+    };
     let Some(file) = file else {
         tokio::spawn(refuse_all(wishes));
-        return Reload(sender);
+        return reload;
     };
-    let watcher = watch(file, sender.clone()).inspect_err(|error| {
+    let watcher = watch(file, reload.wishes.clone()).inspect_err(|error| {
         let error = format!("{error:#}");
         tracing::warn!(
             error,
@@ -108,13 +170,14 @@ pub(crate) fn start(
         file: file.to_owned(),
         text: std::fs::read(file).ok(),
         started_with: config.clone(),
-        flow: Arc::clone(flow),
-        metrics: Arc::clone(metrics),
+        running: config.clone(),
+        parts,
         wishes,
+        status,
         _watcher: watcher.ok(),
     };
     tokio::spawn(reader.run());
-    Reload(sender)
+    reload
 }
 
 async fn refuse_all(mut wishes: mpsc::Receiver<Wish>) {
@@ -182,17 +245,11 @@ impl Reader {
 
     async fn reload(&mut self, cause: &str) -> Answer {
         self.text = tokio::fs::read(&self.file).await.ok();
-        let file = self.file.clone();
-        let loading = tokio::task::spawn_blocking(move || Config::load(&file));
-        let loaded = match loading.await {
-            Ok(Ok(config)) => Ok(config),
-            Ok(Err(mistakes)) => Err(mistakes.iter().map(ToString::to_string).collect()),
-            Err(error) => Err(vec![format!("reading the file failed: {error}")]),
-        };
-        match loaded {
-            Ok(config) => Ok(self.apply(&config, cause)),
+        match self.prepare().await {
+            Ok(prepared) => Ok(self.apply(prepared, cause).await),
             Err(mistakes) => {
-                self.metrics.config_reloaded(None);
+                self.parts.flow.metrics.config_reloaded(None);
+                self.note(cause, mistakes.clone(), |_| {});
                 for mistake in &mistakes {
                     tracing::error!(cause, mistake, "the configuration stays as it was");
                 }
@@ -201,83 +258,138 @@ impl Reader {
         }
     }
 
-    fn apply(&self, config: &Config, cause: &str) -> Reloaded {
-        let before = self.flow.settings();
-        let now = self.flow.robots.clock().now();
-        let upstream = Arc::clone(&before.upstream);
-        let settings = settings(config, before.configuration + 1, upstream, now);
-        for crawler in &config.crawlers.crawlers {
-            self.metrics.know_crawler(&crawler.name);
+    /// Notes how reading the file went, and what changed by it.
+    fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut Status)) {
+        let at = self.parts.flow.robots.clock().now();
+        let mut status = Status::clone(&self.status.load());
+        status.last_attempt = Some(Attempt {
+            at,
+            cause: cause.to_owned(),
+            mistakes,
+        });
+        change(&mut status);
+        self.status.store(Arc::new(status));
+    }
+
+    /// Does everything that can fail, and changes nothing yet.
+    async fn prepare(&self) -> Result<Prepared, Vec<String>> {
+        let file = self.file.clone();
+        let (started_with, running) = (self.started_with.clone(), self.running.clone());
+        let clock = self.parts.flow.robots.clock();
+        let metrics = Arc::clone(&self.parts.flow.metrics);
+        let own = self.parts.own_listeners.clone();
+        let traces = self.parts.flow.traces.clone();
+        let preparing = tokio::task::spawn_blocking(move || {
+            let read = Config::load(&file).map_err(|mistakes| in_words(&mistakes))?;
+            let needs_restart = needs_restart(&started_with, &read);
+            let config = held(read, &started_with);
+            let has_other_ways = config.upstream != running.upstream
+                || config.dns != running.dns
+                || assemble::fetch_options(&config.robots)
+                    != assemble::fetch_options(&running.robots);
+            let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
+            let ways =
+                has_other_ways.then(|| assemble::ways(&config, own, clock, &metrics, traces));
+            Ok(Prepared {
+                ways: ways.transpose().map_err(fault)?,
+                journal: assemble::journal(&config.log).map_err(fault)?,
+                needs_restart,
+                config,
+            })
+        });
+        let prepared = preparing.await;
+        prepared.unwrap_or_else(|error| Err(vec![format!("reading the file failed: {error}")]))
+    }
+
+    /// Puts the new configuration in the place of the old one.
+    async fn apply(&mut self, prepared: Prepared, cause: &str) -> Reloaded {
+        let config = prepared.config;
+        let flow = &self.parts.flow;
+        let before = flow.settings();
+        let mut upstream = Arc::clone(&before.upstream);
+        if let Some(ways) = prepared.ways {
+            upstream = ways.upstream;
+            self.parts.fetch.store(Arc::new(ways.fetch));
         }
-        let reloaded = Reloaded {
-            configuration: settings.configuration,
-            needs_restart: needs_restart(&self.started_with, config),
-        };
-        self.flow.settings.store(Arc::new(settings));
-        self.metrics.config_reloaded(Some(SystemTime::now()));
-        let configuration = reloaded.configuration;
+        if config.robots != self.running.robots {
+            let options = assemble::robots_options(&config.robots);
+            flow.robots.reconfigure(&options).await;
+        }
+        // A file that was moved away is written anew, as by others who are told to read their configuration again.
+        flow.decisions.replace_journal(prepared.journal);
+        self.parts.log.set_format(config.log.format);
+        for crawler in &config.crawlers.crawlers {
+            flow.metrics.know_crawler(&crawler.name);
+        }
+        let configuration = before.configuration + 1;
+        let now = flow.robots.clock().now();
+        let settings = assemble::settings(&config, configuration, upstream, now);
+        flow.settings.store(Arc::new(settings));
+        flow.metrics.config_reloaded(Some(SystemTime::now()));
+        self.note(cause, Vec::new(), |status| {
+            status.configuration = configuration;
+            status.read_at = now;
+            status.needs_restart.clone_from(&prepared.needs_restart);
+            status.toml = config.without_secrets();
+        });
         tracing::info!(cause, configuration, "the configuration was read again");
-        if !reloaded.needs_restart.is_empty() {
-            let keys = reloaded.needs_restart.join(", ");
+        self.running = config;
+        if !prepared.needs_restart.is_empty() {
+            let keys = prepared.needs_restart.join(", ");
             tracing::warn!(keys, "these changes do not count before a restart");
         }
-        reloaded
+        Reloaded {
+            configuration,
+            needs_restart: prepared.needs_restart,
+        }
     }
 }
 
-/// What requests go by from now on. Says which rules have expired.
-pub(crate) fn settings(
-    config: &Config,
-    configuration: u64,
-    upstream: Arc<Upstream>,
-    now: SystemTime,
-) -> Settings {
-    let rules = Rules::new(config.rules.clone());
-    for expired in rules.count(now).1 {
-        tracing::warn!(rule = %expired, "this rule has expired and does not count");
-    }
-    Settings {
-        configuration,
-        options: Options {
-            name: config.proxy.name.clone(),
-            header_timeout: config.proxy.header_timeout,
-            idle_timeout: config.proxy.idle_timeout,
-        },
-        crawlers: Crawlers::new(config.crawlers.clone()),
-        rules,
-        politeness: config.politeness,
-        upstream,
-    }
+fn in_words(mistakes: &[Mistake]) -> Vec<String> {
+    mistakes.iter().map(ToString::to_string).collect()
 }
 
 /// What differs between two configurations and is only looked at when the process starts.
 fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
-    let fixed = |proxy: &Proxy| {
-        let (listen, most) = (proxy.listen.clone(), proxy.max_connections);
-        (listen, most, proxy.shutdown_grace)
-    };
-    let without_dialect = |robots: &Robots| Robots {
-        dialect: read.robots.dialect,
-        ..robots.clone()
+    // A directory within one that moves is not moved by itself.
+    let within_state = |config: &Config| {
+        let dir = config.https.ca_dir.strip_prefix(&config.state.dir);
+        dir.map_or(config.https.ca_dir.clone(), Path::to_owned)
     };
     let differs = [
+        ("proxy.listen", running.proxy.listen != read.proxy.listen),
         (
-            "proxy.listen, proxy.max_connections, proxy.shutdown_grace",
-            fixed(&running.proxy) != fixed(&read.proxy),
+            "proxy.max_connections",
+            running.proxy.max_connections != read.proxy.max_connections,
         ),
-        ("[admin]", running.admin != read.admin),
-        ("[https]", running.https != read.https),
-        ("[upstream]", running.upstream != read.upstream),
-        ("[dns]", running.dns != read.dns),
         (
-            "[robots] but dialect",
-            without_dialect(&running.robots) != read.robots,
+            "proxy.max_connections_per_client",
+            running.proxy.max_connections_per_client != read.proxy.max_connections_per_client,
         ),
-        ("[state]", running.state != read.state),
-        ("[log]", running.log != read.log),
+        ("admin.listen", running.admin != read.admin),
+        ("https.ca_dir", within_state(running) != within_state(read)),
+        ("state.dir", running.state != read.state),
+        ("[traces]", running.traces != read.traces),
     ];
     let keys = differs.into_iter().filter(|(_, differs)| *differs);
     keys.map(|(keys, _)| keys).collect()
+}
+
+/// What was read, but with what the process was `started_with` for all that needs a restart.
+fn held(mut read: Config, started_with: &Config) -> Config {
+    if let Some(log) = &mut read.log.decisions
+        && let Ok(within) = log.strip_prefix(&read.state.dir)
+    {
+        *log = started_with.state.dir.join(within);
+    }
+    read.proxy.listen.clone_from(&started_with.proxy.listen);
+    read.proxy.max_connections = started_with.proxy.max_connections;
+    read.proxy.max_connections_per_client = started_with.proxy.max_connections_per_client;
+    read.admin = started_with.admin.clone();
+    read.https.ca_dir.clone_from(&started_with.https.ca_dir);
+    read.state = started_with.state.clone();
+    read.traces = started_with.traces.clone();
+    read
 }
 
 #[cfg(test)]
@@ -289,10 +401,20 @@ mod tests {
         let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
         let running = config("");
         assert_eq!(needs_restart(&running, &running), [""; 0]);
-        let alive = "proxy.name = \"a\"\nrobots.dialect = \"google\"\npoliteness.max_wait = \"1s\"";
+        let alive = "proxy.name = \"a\"\nrobots.max_age = \"1h\"\nupstream.idle_connections = 7\n\
+                     log.format = \"json\"\nlog.decisions = \"\"\ndns.servers = [\"127.0.0.1:53\"]";
         assert_eq!(needs_restart(&running, &config(alive)), [""; 0]);
-        let fixed = "state.dir = \"b\"\nrobots.max_age = \"1h\"";
-        let expected = ["[https]", "[robots] but dialect", "[state]", "[log]"];
+        let fixed =
+            "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
+        let expected = ["admin.listen", "state.dir"];
         assert_eq!(needs_restart(&running, &config(fixed)), expected);
+        let traced = config("traces.sample_ratio = 0.5");
+        assert_eq!(needs_restart(&running, &traced), ["[traces]"]);
+        let ca = config("state.dir = \"b\"\nhttps.ca_dir = \"other\"");
+        assert_eq!(needs_restart(&running, &ca), ["https.ca_dir", "state.dir"]);
+        let held = held(config(fixed), &running);
+        assert_eq!((&held.state, &held.admin), (&running.state, &running.admin));
+        let log = running.state.dir.join("d.jsonl");
+        assert_eq!(held.log.decisions, Some(log), "what need not wait does not");
     }
 }

@@ -9,31 +9,29 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wayleave_policy::lifecycle::Lifetimes;
 
-use crate::admin::{self, Admin};
+use crate::admin::{self, Admin, Guard};
+use crate::assemble;
 use crate::clock::Clock;
-use crate::config::{self, Config};
-use crate::decisions::{Decisions, JournalOptions};
-use crate::egress::{self, Egress};
-use crate::flow::{Flow, Listener};
+use crate::config::Config;
+use crate::decisions::Decisions;
+use crate::flow::{Flow, Listener, Slots};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::politeness::Politeness;
-use crate::reload::{self, Reload};
-use crate::robots::{self, FetchOptions, HttpFetch, Robots, Store, StoreOptions};
-use crate::upstream::{self, Upstream};
+use crate::reload::{self, Parts, Reload};
+use crate::robots::{HttpFetch, Robots, Store, StoreOptions};
+use crate::traffic::Traffic;
 
-/// Sessions with origins kept for resumption.
-const TLS_SESSIONS: usize = 10_000;
+/// What a process that is replaced may take to end beyond its `shutdown_grace`.
+const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
 
 /// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is read again when it changes.
 ///
@@ -55,42 +53,51 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
     let mut stop = Stop::new()?;
-    let (listeners, admin_listener) = listen(config).await?;
+    let (listeners, admin_listener, are_inherited) = listen(config).await?;
+    let clock = Clock::start();
+    // Before the decision log: who has the store has the directory.
+    let store = tokio::select! {
+        opened = open_store(config, clock, &metrics, are_inherited) => opened?,
+        () = stop.wait() => return Ok(()),
+    };
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
-    let decisions = Arc::new(Decisions::start(
-        journal(&config.log),
-        log,
-        Arc::clone(&metrics),
-    )?);
-    let (flow, mut refresh) = build(config, &metrics, &decisions, Arc::clone(&authority), own)?;
+    let journal = assemble::journal(&config.log)?;
+    let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
+    let decisions = Arc::new(decisions);
+    let robots = (store, clock);
+    let (flow, fetch, mut refresh) = build(config, &metrics, &decisions, &authority, &own, robots)?;
 
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
     let flow = Arc::new(flow);
-    let listener = Arc::new(Listener {
-        flow: Arc::clone(&flow),
-        slots: Arc::new(Semaphore::new(config.proxy.max_connections)),
-        tasks: tasks.clone(),
-        stopping: stopping.clone(),
-    });
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
-    let reload = reload::start(file, config, &flow, &metrics);
+    let parts = Parts {
+        flow: Arc::clone(&flow),
+        fetch,
+        log,
+        own_listeners: own,
+    };
+    let reload = reload::start(file, config, parts);
     stop.reload = Some(reload.clone());
     let admin = Admin {
+        traffic: watch_over(&decisions, &metrics, clock),
         metrics,
         reload,
         flow: Arc::clone(&flow),
-        decisions: Arc::clone(&decisions),
+        decisions,
+        started_at: clock.now(),
+        counted: Default::default(),
         certificate_pem: authority.certificate_pem().into(),
         proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
-    let mut admin = tokio::spawn(axum::serve(admin_listener, admin::router(admin)).into_future());
-    for bound in listeners {
-        let listener = Arc::clone(&listener);
-        tasks.spawn(async move { listener.run(bound).await });
-    }
+    let guard = Guard {
+        token_sha256: config.admin.token_sha256,
+    };
+    let routes = admin::router(admin, guard);
+    let mut admin = tokio::spawn(axum::serve(admin_listener, routes).into_future());
+    take_clients(config, listeners, &flow, &tasks, &stopping);
     notify(&[sd_notify::NotifyState::Ready]);
 
     let ended = tokio::select! {
@@ -100,10 +107,41 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     };
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
-    drain(&tasks, config.proxy.shutdown_grace, &mut stop).await;
-    flow.robots.close().await;
-    decisions.close();
+    drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
+    close(&flow).await;
     ended
+}
+
+fn take_clients(
+    config: &Config,
+    listeners: Vec<TcpListener>,
+    flow: &Arc<Flow>,
+    tasks: &TaskTracker,
+    stopping: &CancellationToken,
+) {
+    let listener = Arc::new(Listener {
+        flow: Arc::clone(flow),
+        slots: Slots::new(
+            config.proxy.max_connections,
+            config.proxy.max_connections_per_client,
+        ),
+        tasks: tasks.clone(),
+        stopping: stopping.clone(),
+    });
+    for bound in listeners {
+        let listener = Arc::clone(&listener);
+        tasks.spawn(async move { listener.run(bound).await });
+    }
+}
+
+/// Starts what operators watch: decisions and traffic as they come.
+fn watch_over(decisions: &Arc<Decisions>, metrics: &Arc<Metrics>, clock: Clock) -> Arc<Traffic> {
+    let decisions = Arc::clone(decisions);
+    tokio::spawn(async move { decisions.tell_watchers().await });
+    let traffic = Arc::new(Traffic::new());
+    let (counting, metrics) = (Arc::clone(&traffic), Arc::clone(metrics));
+    tokio::spawn(async move { counting.run(&metrics, clock).await });
+    traffic
 }
 
 /// Lets exchanges under way end, but no longer than `grace` and not after a second signal.
@@ -119,91 +157,63 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
     }
 }
 
+/// Keeps what was learned and decided, now that nothing more will be.
+async fn close(flow: &Flow) {
+    flow.robots.close().await;
+    flow.decisions.close();
+    if let Some(traces) = &flow.traces {
+        traces.stop().await;
+    }
+}
+
 fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
-    authority: Arc<CertificateAuthority>,
-    own_listeners: Vec<SocketAddr>,
-) -> anyhow::Result<(Flow, tokio::task::JoinHandle<()>)> {
-    let egress = Egress::new(egress::Options {
-        allow_private: config.upstream.allow_private.clone(),
-        servers: config.dns.servers.clone(),
-        overrides: config.dns.overrides.clone(),
-        own_listeners,
-    })
-    .context("reading the system's DNS configuration")?;
-    let egress = Arc::new(egress);
-    let clock = Clock::start();
-    let tls = tls_config(&config.upstream)?;
-    let upstream = upstream::Options {
-        connect_timeout: config.upstream.connect_timeout,
-        response_timeout: config.upstream.response_timeout,
-        idle_connections: config.upstream.idle_connections,
-    };
+    authority: &Arc<CertificateAuthority>,
+    own_listeners: &[SocketAddr],
+    (store, clock): (Store, Clock),
+) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
+    let traces = assemble::traces(config, metrics)?;
+    let own = own_listeners.to_vec();
+    let ways = assemble::ways(config, own, clock, metrics, traces.clone())?;
+    metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
-    let upstream = Upstream::new(upstream, Arc::clone(&egress), &tls, Arc::clone(metrics));
-    let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
-    let fetch = fetch.handing_over(upstream.idle());
-    let (robots, refresh) = start_robots(config, fetch, clock, metrics)?;
-    let now = robots.clock().now();
+    let fetch = Arc::new(ArcSwap::from_pointee(ways.fetch));
+    let options = assemble::robots_options(&config.robots);
+    let (robots, refresh) = Robots::start(
+        Arc::clone(&fetch),
+        store,
+        &options,
+        clock,
+        Arc::clone(metrics),
+    );
+    let settings = assemble::settings(config, 1, ways.upstream, robots.clock().now());
     let flow = Flow {
-        settings: ArcSwap::from_pointee(reload::settings(config, 1, Arc::new(upstream), now)),
+        settings: ArcSwap::from_pointee(settings),
         robots,
         politeness: Politeness::default(),
-        interceptor: Interceptor::new(authority)?,
+        interceptor: Interceptor::new(Arc::clone(authority))?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
+        traces,
     };
-    Ok((flow, refresh))
+    Ok((flow, fetch, refresh))
 }
 
-fn journal(log: &config::Log) -> Option<JournalOptions> {
-    log.decisions.clone().map(|path| JournalOptions {
-        path,
-        max_size_bytes: log.decisions_max_size,
-        max_age: log.decisions_max_age,
-        keep: log.decisions_keep,
-    })
-}
-
-/// How origins' certificates are checked: by the system's roots and the configured ones.
-fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    let system = rustls_native_certs::load_native_certs();
-    for error in &system.errors {
-        tracing::warn!(%error, "a system root certificate could not be read");
-    }
-    let (added, _) = roots.add_parsable_certificates(system.certs);
-    if added == 0 {
-        tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
-    }
-    for certificate in upstream.extra_root_certificates() {
-        roots
-            .add(certificate.clone())
-            .context("adding a certificate of upstream.extra_roots")?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.resumption = rustls::client::Resumption::in_memory_sessions(TLS_SESSIONS);
-    Ok(tls)
-}
-
-/// The listeners for clients and the one for operators.
-async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener)> {
+/// The listeners for clients and the one for operators, and whether any of them was inherited.
+async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener, bool)> {
     let mut inherited = Inherited::take()?;
+    let are_inherited = !inherited.is_empty();
     let mut listeners = Vec::with_capacity(config.proxy.listen.len());
     for address in &config.proxy.listen {
         listeners.push(inherited.listen(*address).await?);
     }
     let admin = inherited.listen(config.admin.listen).await?;
     inherited.all_used()?;
-    Ok((listeners, admin))
+    Ok((listeners, admin, are_inherited))
 }
 
 fn own_addresses(
@@ -318,53 +328,19 @@ impl Stop {
     }
 }
 
-/// What fetches robots.txt for `wayleave check`, as the proxy would.
-pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
-    let egress = Egress::new(egress::Options {
-        allow_private: config.upstream.allow_private.clone(),
-        servers: config.dns.servers.clone(),
-        overrides: config.dns.overrides.clone(),
-        own_listeners: Vec::new(),
-    })
-    .context("reading the system's DNS configuration")?;
-    let tls = tls_config(&config.upstream)?;
-    let options = fetch_options(&config.robots);
-    Ok(HttpFetch::new(Arc::new(egress), &tls, options, clock))
-}
-
-fn fetch_options(robots: &config::Robots) -> FetchOptions {
-    FetchOptions {
-        user_agent: robots.user_agent.clone(),
-        timeout: robots.fetch_timeout,
-        max_redirects: robots.max_redirects,
-        max_size: robots.max_size,
-    }
-}
-
-fn start_robots(
+/// Opens the store. Who inherits a listener may be there to replace a process that still ends its exchanges; clients
+/// wait in the listener's queue meanwhile.
+async fn open_store(
     config: &Config,
-    fetch: HttpFetch,
     clock: Clock,
     metrics: &Arc<Metrics>,
-) -> anyhow::Result<(Robots, tokio::task::JoinHandle<()>)> {
-    let robots = &config.robots;
-    let store = Store::open(
-        &config.state.dir,
-        StoreOptions::default(),
-        clock,
-        Arc::clone(metrics),
-    )?;
-    let options = robots::Options {
-        lifetimes: Lifetimes {
-            max_age: robots.max_age,
-            max_stale: robots.max_stale,
-            error_ttl: robots.error_ttl,
-            ..Lifetimes::default()
-        },
-        fetch_timeout: robots.fetch_timeout,
-        memory: robots.memory,
-        ..robots::Options::default()
+    may_wait: bool,
+) -> anyhow::Result<Store> {
+    let patience = if may_wait {
+        config.proxy.shutdown_grace + TAKEOVER_MARGIN
+    } else {
+        Duration::ZERO
     };
-    let metrics = Arc::clone(metrics);
-    Ok(Robots::start(fetch, store, &options, clock, metrics))
+    let (dir, options) = (&config.state.dir, StoreOptions::default());
+    Ok(Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience).await?)
 }

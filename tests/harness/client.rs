@@ -99,6 +99,11 @@ impl Wire {
     pub fn connect(address: SocketAddr) -> Self {
         let tcp = TcpStream::connect(address)
             .unwrap_or_else(|error| panic!("no connection to {address}: {error}"));
+        Self::over(tcp)
+    }
+
+    /// Over a connection that is open.
+    pub fn over(tcp: TcpStream) -> Self {
         tcp.set_read_timeout(Some(DEADLINE))
             .expect("the deadline is not zero");
         tcp.set_write_timeout(Some(DEADLINE))
@@ -184,16 +189,26 @@ impl Wire {
     /// Reads exactly this many bytes.
     #[track_caller]
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let filled = self.fill(length);
+        let have = self.buffer.len();
+        filled.unwrap_or_else(|error| panic!("{error} after {have} of {length} bytes"));
+        self.take(length)
+    }
+
+    /// Reads until this many bytes are at hand.
+    pub fn fill(&mut self, length: usize) -> io::Result<()> {
         while self.buffer.len() < length {
             let mut piece = [0; 4096];
-            let read = self.stream.read(&mut piece).expect("bytes can be read");
-            assert!(
-                read > 0,
-                "the connection closed after {} of {length} bytes",
-                self.buffer.len()
-            );
-            self.buffer.extend_from_slice(&piece[..read]);
+            match self.stream.read(&mut piece)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => self.buffer.extend_from_slice(&piece[..read]),
+            }
         }
+        Ok(())
+    }
+
+    /// Bytes that are at hand.
+    pub fn take(&mut self, length: usize) -> Vec<u8> {
         self.buffer.drain(..length).collect()
     }
 

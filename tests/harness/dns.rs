@@ -1,14 +1,14 @@
 //! A name server on loopback that answers as told.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// What is said about a name.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    Addresses(Vec<Ipv4Addr>),
+    Addresses(Vec<IpAddr>),
     NameError,
     ServerFailure,
     Silence,
@@ -78,6 +78,7 @@ impl Drop for NameServer {
 /// The response message for `query` (RFC 1035 §4.1); none for a silent name.
 fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
     const TYPE_A: u16 = 1;
+    const TYPE_AAAA: u16 = 28;
     let question_at = 12;
     let mut labels = Vec::new();
     let mut at = question_at;
@@ -88,21 +89,34 @@ fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
     }
     let question_ends = at + 5;
     let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
-    let (code, addresses) = match answers.get(&labels.join(".")).unwrap_or(&Answer::NameError) {
-        Answer::Addresses(addresses) if kind == TYPE_A => (0, addresses.clone()),
-        Answer::Addresses(_) => (0, Vec::new()),
-        Answer::NameError => (3, Vec::new()),
-        Answer::ServerFailure => (2, Vec::new()),
-        Answer::Silence => return None,
+    let is_asked_for = |address: &IpAddr| match address {
+        IpAddr::V4(_) => kind == TYPE_A,
+        IpAddr::V6(_) => kind == TYPE_AAAA,
     };
+    let (code, addresses): (u8, Vec<IpAddr>) =
+        match answers.get(&labels.join(".")).unwrap_or(&Answer::NameError) {
+            Answer::Addresses(addresses) => {
+                let asked_for = addresses.iter().copied().filter(is_asked_for);
+                (0, asked_for.collect())
+            }
+            Answer::NameError => (3, Vec::new()),
+            Answer::ServerFailure => (2, Vec::new()),
+            Answer::Silence => return None,
+        };
     let mut message = query[..2].to_vec();
     let count = u8::try_from(addresses.len()).expect("tests name few addresses");
     message.extend([0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0]);
     message.extend(&query[question_at..question_ends]);
     for address in addresses {
-        // A pointer to the question's name, type A, class IN, no caching, four octets.
-        message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
-        message.extend(address.octets());
+        let octets = match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let length = u8::try_from(octets.len()).expect("16 at most");
+        let kind = u8::try_from(kind).expect("both types are below 256");
+        // A pointer to the question's name, its type, class IN, no caching, the octets.
+        message.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, length]);
+        message.extend(octets);
     }
     Some(message)
 }

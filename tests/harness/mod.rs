@@ -4,7 +4,9 @@
 pub mod client;
 pub mod dns;
 pub mod h2_client;
+pub mod h2_frames;
 pub mod origin;
+pub mod prometheus;
 pub mod refusal;
 pub mod response;
 pub mod tls;
@@ -25,7 +27,7 @@ pub use tls::Certificate;
 pub use wayleave::Wayleave;
 
 /// How long a test waits for anything before it calls it missing. Generous: a loaded machine must not fail a test.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The runtime of all origins and HTTP/2 clients; tests themselves are plain blocking functions.
 pub fn runtime() -> &'static Runtime {

@@ -144,6 +144,26 @@ impl Wayleave {
         Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)
     }
 
+    /// Starts by `command`, which ends in the binary and gives it a listener, over a directory that outlives the process.
+    #[track_caller]
+    pub fn start_inheriting(
+        command: Command,
+        origin: &Origin,
+        dir: &TempDir,
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> (Self, Settings) {
+        let settings = change(Settings::new(dir.path()).resolve_to("*.test", origin));
+        (Self::replace(command, dir, &settings), settings)
+    }
+
+    /// The same once more, beside a process that ends.
+    #[track_caller]
+    pub fn replace(command: Command, dir: &TempDir, settings: &Settings) -> Self {
+        let own = tempfile::tempdir().expect("a temporary directory can be made");
+        let command = Self::serve(command, dir, settings);
+        Self::spawn_as_it_is(command, own, settings.clone())
+    }
+
     #[track_caller]
     fn serve(mut command: Command, dir: &TempDir, settings: &Settings) -> Command {
         let file = dir.path().join("config.toml");
@@ -158,10 +178,13 @@ impl Wayleave {
 
     #[track_caller]
     fn spawn(mut command: Command, dir: TempDir, settings: Settings) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::null());
+        Self::spawn_as_it_is(command, dir, settings)
+    }
+
+    #[track_caller]
+    fn spawn_as_it_is(mut command: Command, dir: TempDir, settings: Settings) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary can be started");
         let output = Output::default();
         collect(child.stdout.take().expect("piped"), &output);

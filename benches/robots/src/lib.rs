@@ -89,6 +89,7 @@ fn response(status: u16, body: &[u8]) -> Ending {
         body: Body {
             bytes: body.into(),
             is_cut: false,
+            digest: None,
         },
     })
 }

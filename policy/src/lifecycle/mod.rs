@@ -124,6 +124,26 @@ impl Cache {
         snapshot
     }
 
+    /// From now on other lifetimes hold. Takes every origin that is known and what is gone by, and returns what to go by
+    /// instead.
+    ///
+    /// A shorter lifetime holds at once. A longer one holds for an answer from the next fetch on, and so does, for an
+    /// origin that cannot be reached, when to try again: how long the origin itself wants is not known here.
+    pub fn change_lifetimes(
+        &mut self,
+        lifetimes: Lifetimes,
+        known: impl Iterator<Item = (Origin, Arc<Snapshot>)>,
+    ) -> Vec<(Origin, Snapshot)> {
+        self.lifetimes = lifetimes;
+        self.due.clear();
+        let renewed = known.map(|(origin, known)| {
+            let snapshot = known.within(&self.lifetimes);
+            self.schedule(&origin, &snapshot);
+            (origin, snapshot)
+        });
+        renewed.collect()
+    }
+
     /// Of `origin` no more is known than an entry that is kept elsewhere; `known` was gone by so far.
     pub fn evict(&mut self, origin: &Origin, known: &Snapshot) {
         let refresh_at = known.refresh_at(origin, &self.lifetimes);

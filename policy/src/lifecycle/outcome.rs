@@ -77,6 +77,8 @@ pub struct Body {
     pub bytes: Arc<[u8]>,
     /// There were more.
     pub is_cut: bool,
+    /// The SHA-256 of `bytes`, if the fetcher took it: what they are known by wherever they are kept. Not checked here.
+    pub digest: Option<Arc<[u8; 32]>>,
 }
 
 /// The response fields that matter here, each as received, several lines joined by a comma.

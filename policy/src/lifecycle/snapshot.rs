@@ -1,5 +1,6 @@
 //! `Snapshot`: what is known of one origin at one moment, never to change.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Failing};
@@ -20,6 +21,8 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 struct Answer {
     access: AccessResult,
+    /// Apart, because many origins have no rules.
+    digest: Option<Arc<[u8; 32]>>,
     fetched_at: Moment,
     /// In milliseconds: a day at most.
     fresh_for: u32,
@@ -44,11 +47,25 @@ impl Answer {
     fn new(facts: &Facts, access: AccessResult, lifetimes: &Lifetimes) -> Self {
         let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
         let usable_for = fresh_for.max(lifetimes.max_stale);
+        let body = facts.outcome.body();
         Self {
             access,
+            digest: body.and_then(|body| body.digest.clone()),
             fetched_at: facts.fetched_at.into(),
             fresh_for: u32::try_from(fresh_for.as_millis()).unwrap_or(u32::MAX),
             usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The same where `lifetimes` hold, which may shorten how long it is fresh.
+    fn within(&self, lifetimes: &Lifetimes) -> Self {
+        let max_age = u32::try_from(lifetimes.max_age.as_millis()).unwrap_or(u32::MAX);
+        let fresh_for = self.fresh_for.min(max_age);
+        let usable_for = Duration::from_millis(fresh_for.into()).max(lifetimes.max_stale);
+        Self {
+            fresh_for,
+            usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
+            ..self.clone()
         }
     }
 
@@ -75,17 +92,21 @@ impl Failure {
         let asked = outcome.fields().and_then(|fields| fields.retry_at);
         let asked = asked.and_then(|at| at.duration_since(last_at).ok());
         let first_at = Moment::from(failing.since);
-        let without_answer_since =
-            answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
         Self {
             first_at,
             last_at: last_at.into(),
             retry_at: Moment::from(last_at).after(lifetimes.backoff(origin, failing.count, asked)),
-            given_up_at: without_answer_since.after(lifetimes.max_stale),
+            given_up_at: Self::given_up_at(first_at, answer, lifetimes),
             count: failing.count,
             status: outcome.status(),
             kind: outcome.error().map(|error| error.kind),
         }
+    }
+
+    fn given_up_at(first_at: Moment, answer: Option<&Answer>, lifetimes: &Lifetimes) -> Moment {
+        let without_answer_since =
+            answer.map_or(first_at, |answer| answer.usable_until().max(first_at));
+        without_answer_since.after(lifetimes.max_stale)
     }
 }
 
@@ -181,6 +202,19 @@ impl Snapshot {
             .failing
             .as_ref()
             .map(|failing| Box::new(Failure::new(origin, failing, answer.as_ref(), lifetimes)));
+        Self { answer, failure }
+    }
+
+    /// The same where `lifetimes` hold, which may shorten how long it serves.
+    pub(super) fn within(&self, lifetimes: &Lifetimes) -> Self {
+        let answer = self.answer.as_ref().map(|answer| answer.within(lifetimes));
+        let failure = self.failure.as_deref().map(|failure| {
+            let given_up_at = Failure::given_up_at(failure.first_at, answer.as_ref(), lifetimes);
+            Box::new(Failure {
+                given_up_at,
+                ..failure.clone()
+            })
+        });
         Self { answer, failure }
     }
 
@@ -293,11 +327,18 @@ impl Snapshot {
             Some(AccessResult::Successful(robots)) => size_of::<RobotsTxt>() + robots.heap_bytes(),
             _ => 0,
         };
+        let digest = self.digest().map_or(0, size_of_val);
         let failure = self
             .failure
             .as_ref()
             .map_or(0, |failure| size_of_val(&**failure));
-        rules + failure
+        rules + digest + failure
+    }
+
+    /// The SHA-256 of the last answer's body, if it had rules and the fetcher took it.
+    #[must_use]
+    pub fn digest(&self) -> Option<&[u8; 32]> {
+        self.answer.as_ref()?.digest.as_deref()
     }
 
     /// When the last answer came or was confirmed.

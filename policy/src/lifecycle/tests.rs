@@ -30,6 +30,7 @@ fn response(status: u16, body: &[u8], fields: Fields) -> FetchOutcome {
             body: Body {
                 bytes: body.into(),
                 is_cut: false,
+                digest: None,
             },
         }),
     }
@@ -336,6 +337,43 @@ fn without_any_copy_for_thirty_days_an_origin_counts_as_unavailable() {
             (60 * DAY, Nothing, given_up),
         ],
     );
+}
+
+#[test]
+fn shorter_lifetimes_hold_at_once_and_longer_ones_from_the_next_fetch_on() {
+    let mut world = World::default();
+    let host = origin();
+    let hours = |count: u64| Duration::from_secs(count * 3600);
+    let change = |world: &mut World, max_age, max_stale| {
+        let lifetimes = Lifetimes {
+            max_age,
+            max_stale,
+            ..Lifetimes::default()
+        };
+        let known = [(host.clone(), world.kept[&host].1.clone())].into_iter();
+        let mut renewed = world.cache.change_lifetimes(lifetimes, known);
+        let (_, snapshot) = renewed.pop().expect("one is known");
+        world.kept.get_mut(&host).expect("it is known").1 = snapshot.into();
+        (world.kept[&host].1.clone(), world.cache.reminders())
+    };
+    world.wanted(&origin(), at(0));
+    let fetched_at = at(0);
+    world.fetched(&origin(), status(200), fetched_at);
+    let (shorter, reminders) = change(&mut world, hours(1), hours(48));
+    assert_eq!(reminders, 1);
+    assert_eq!(shorter.fresh_until(), Some(fetched_at + hours(1)));
+    assert_eq!(shorter.usable_until(), Some(fetched_at + hours(48)));
+    let (longer, _) = change(&mut world, hours(24), hours(72));
+    assert_eq!(longer.fresh_until(), Some(fetched_at + hours(1)));
+    assert_eq!(longer.usable_until(), Some(fetched_at + hours(72)));
+    world.wanted(&origin(), at(3600));
+    let failing = world.fetched(&origin(), timeout(), at(3600));
+    let (still_failing, _) = change(&mut world, hours(24), hours(24));
+    assert_eq!(still_failing.retry_at(), failing.retry_at());
+    let given_up = at(2 * 24 * 3600);
+    let access =
+        |snapshot: &Snapshot| matches!(snapshot.access(given_up), AccessResult::LongUnreachable);
+    assert_eq!((access(&failing), access(&still_failing)), (false, true));
 }
 
 #[test]

@@ -22,8 +22,8 @@ pub(crate) struct Statement<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// Cuts a file into lines that end in CR, LF or both, numbered from 1.
-pub(crate) fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+/// Cuts a robots.txt into lines that end in CR, LF or both, numbered from 1 as in [`Decision::line`](crate::Decision::line).
+pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
     let mut number = 0;
     std::iter::from_fn(move || {

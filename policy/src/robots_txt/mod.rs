@@ -6,6 +6,7 @@ mod build;
 mod choose;
 mod compiled;
 mod effort;
+mod every_path;
 mod found;
 mod grams;
 mod holds;
@@ -26,9 +27,9 @@ pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use choose::Reader;
 use compiled::Compiled;
 pub(crate) use found::{Found, Match};
+pub use line::lines as numbered_lines;
 pub(crate) use line::{
-    Field, GOOGLE_LINE_BYTES, Statement, google_statement, lines as numbered_lines,
-    statement as exact_statement,
+    Field, GOOGLE_LINE_BYTES, Statement, google_statement, statement as exact_statement,
 };
 pub(crate) use pattern::Path;
 pub(crate) use rules::Search;
@@ -162,20 +163,38 @@ impl RobotsTxt {
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Directive> + 'a {
         let reader = Reader::new(dialect);
+        self.group_events(reader, tokens)
+            .filter(move |(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .filter(move |(_, event)| !reader.takes_first || event.tag & RECORD != 0)
+            .map(|(line, event)| directive(line, &event))
+    }
+
+    /// The numbers of the user-agent lines and rules of the groups chosen for a crawler.
+    pub(crate) fn group_lines(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<u32> {
+        let reader = Reader::new(dialect);
+        self.group_events(reader, tokens)
+            .filter(|(_, event)| event.kind() == AGENT || event.is_rule())
+            .filter(|(_, event)| event.tag & reader.sees != 0)
+            .map(|(line, _)| line)
+            .collect()
+    }
+
+    /// The events of the groups chosen for a crawler, with the numbers of their lines.
+    fn group_events<'a>(
+        &'a self,
+        reader: Reader,
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
         let choice = self.0.choice(reader, tokens).into_iter();
         let events = choice.flat_map(move |choice| self.0.chosen_events(reader, choice));
-        let numbered = events.scan(0, |line, event| {
+        events.scan(0, |line, event| {
             *line = if event.kind() == AGENT {
                 event.agent().0
             } else {
                 *line + event.lines()
             };
             Some((*line, event))
-        });
-        numbered
-            .filter(move |(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
-            .filter(move |(_, event)| !reader.takes_first || event.tag & RECORD != 0)
-            .map(|(line, event)| directive(line, &event))
+        })
     }
 
     fn directives_named<'a>(
@@ -195,6 +214,11 @@ impl RobotsTxt {
         search: &mut Search,
     ) -> Found {
         self.0.find(reader, tokens, path, search)
+    }
+
+    /// The first rule by which some path could be disallowed.
+    pub(crate) fn find_disallow(&self, reader: Reader, tokens: &[ProductToken]) -> Found {
+        self.0.find_disallow(reader, tokens)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.

@@ -115,6 +115,24 @@ impl<'a> Pattern<'a> {
         end.unwrap_or(self.literals.len())
     }
 
+    /// What the pattern matches, whatever its octets.
+    pub(crate) fn language(self) -> Language {
+        let mut stars = self.stars;
+        if !self.anchored {
+            // A star at an open end matches nothing more.
+            while let [before @ .., last] = stars
+                && *last as usize == self.literals.len()
+            {
+                stars = before;
+            }
+        }
+        Language {
+            literals: self.literals.into(),
+            stars: stars.into(),
+            anchored: self.anchored,
+        }
+    }
+
     /// Whether the pattern matches just what starts with its only part.
     pub(crate) fn is_prefix(self) -> bool {
         self.stars.is_empty() && !self.anchored
@@ -124,6 +142,34 @@ impl<'a> Pattern<'a> {
     pub(crate) fn may_end(self, path: &[u8]) -> bool {
         let last = self.stars.last().map_or(0, |&start| start as usize);
         !self.anchored || path.ends_with(&self.literals[last..])
+    }
+}
+
+/// The set of paths that a pattern matches: the same for `/a` and `/a*`. Two that differ may still hold the same paths.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Language {
+    literals: Vec<u8>,
+    stars: Vec<u32>,
+    anchored: bool,
+}
+
+impl Language {
+    /// Whether any path is in it. Every path begins with `/`.
+    pub(crate) fn has_a_path(&self) -> bool {
+        let first = self
+            .stars
+            .first()
+            .map_or(self.literals.len(), |&end| end as usize);
+        let is_empty_path = self.anchored && self.stars.is_empty() && first == 0;
+        !is_empty_path
+            && self.literals[..first]
+                .first()
+                .is_none_or(|&byte| byte == b'/')
+    }
+
+    /// Whether every path is in it.
+    pub(crate) fn is_every_path(&self) -> bool {
+        !self.anchored && self.stars.is_empty() && matches!(&*self.literals, b"" | b"/")
     }
 }
 

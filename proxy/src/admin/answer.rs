@@ -1,11 +1,63 @@
-//! How the operators' listener says that something cannot be answered.
+//! How the operators' listener hears what is asked, and says that it cannot be answered.
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Query};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+/// Why something was not answered.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Mistake {
+    /// A sentence for people.
+    error: String,
+}
 
 /// `{"error": message}` with `status`.
-pub(super) fn error(status: StatusCode, message: &str) -> Response {
-    (status, Json(json!({ "error": message }))).into_response()
+pub(super) fn error(status: StatusCode, message: impl Into<String>) -> Response {
+    let error = message.into();
+    (status, Json(Mistake { error })).into_response()
+}
+
+/// `{"error": message}`: what was asked for makes no sense.
+pub(super) fn wrong(message: impl Into<String>) -> Response {
+    error(StatusCode::BAD_REQUEST, message)
+}
+
+/// The query's parameters; a mistake in them is answered as any other.
+#[derive(Debug)]
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(parameters)) => Ok(Self(parameters)),
+            Err(QueryRejection::FailedToDeserializeQueryString(mistake)) => {
+                Err(wrong(mistake.body_text()))
+            }
+            Err(mistake) => Err(wrong(mistake.to_string())),
+        }
+    }
+}
+
+/// How many are listed unless another number is asked for.
+pub(super) const LISTED: usize = 100;
+
+/// How many to list.
+///
+/// # Errors
+///
+/// Says that it is none, or more than `most`.
+pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, String> {
+    match asked {
+        None => Ok(LISTED),
+        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
+        Some(limit) => Err(format!("limit: {limit} is not 1 to {most}")),
+    }
 }

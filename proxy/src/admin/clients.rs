@@ -6,12 +6,15 @@ use axum::response::{IntoResponse, Response};
 
 use super::parts::Admin;
 
+/// The certificate of the interception CA, which clients must trust.
+#[utoipa::path(get, path = "/ca.pem", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-pem-file")))]
 pub(super) async fn certificate(State(admin): State<Admin>) -> Response {
     let pem = admin.certificate_pem.to_string();
     ([(CONTENT_TYPE, "application/x-pem-file")], pem).into_response()
 }
 
-/// Everything goes through the proxy but this machine's own names, which it would refuse.
+/// A proxy auto-configuration file: everything goes through the proxy but this machine's own names, which it would refuse.
+#[utoipa::path(get, path = "/proxy.pac", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-ns-proxy-autoconfig")))]
 pub(super) async fn proxy_auto_config(State(admin): State<Admin>) -> Response {
     let text = format!(
         "function FindProxyForURL(url, host) {{\n\

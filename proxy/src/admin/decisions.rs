@@ -1,162 +1,192 @@
 //! What was decided, what is being decided, and what would be.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Query as Parameters, State};
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::Stream;
-use futures_util::stream;
-use serde::Deserialize;
-use serde_json::json;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
-use super::answer::error;
+use super::answer::{Mistake, Parameters, error, limit, wrong};
 use super::parts::Admin;
-use crate::decisions::{By, Decision, Query};
-use crate::flow::Question;
+use super::robots::decided_by;
+use super::told::DecidedBy;
+use crate::decisions::{By, Decision, Query, Ranked};
 
-/// Decisions listed unless another number is asked for, and at most.
-const LISTED: usize = 100;
+/// As many as are kept in memory.
 const MOST_LISTED: usize = 8192;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Filter {
-    limit: Option<usize>,
-    crawler: Option<String>,
-    outcome: Option<String>,
-    host: Option<String>,
+/// What became of a request.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OutcomeWord {
+    Forwarded,
+    Observed,
+    Refused,
+    Failed,
+    Tunnelled,
 }
 
-impl Filter {
-    fn limit(&self) -> usize {
-        self.limit.unwrap_or(LISTED).min(MOST_LISTED)
-    }
-
-    fn query(self) -> Query {
-        Query {
-            crawler: self.crawler,
-            outcome: self.outcome,
-            host: self.host,
+impl OutcomeWord {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Forwarded => "forwarded",
+            Self::Observed => "observed",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Tunnelled => "tunnelled",
         }
     }
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Filter {
+    /// At most so many; 100 unless another number is given.
+    #[param(minimum = 1, maximum = 8192)]
+    limit: Option<usize>,
+    /// The crawler's configured name, or `asserted`.
+    crawler: Option<String>,
+    /// What became of them.
+    #[param(inline)]
+    outcome: Option<OutcomeWord>,
+    /// The host of their origin, without a port.
+    host: Option<String>,
+    /// What the URL, the rule, the id, the client or a token contains, ignoring case.
+    q: Option<String>,
+}
+
+impl Filter {
+    fn query(self) -> Query {
+        Query {
+            crawler: self.crawler,
+            outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
+            host: self.host,
+            text: self.q,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ListedDecisions<'a> {
+    decisions: Vec<&'a Decision>,
+}
+
 /// Recent decisions, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions",
+    tag = "decisions",
+    params(Filter),
+    responses(
+        (status = 200, body = ListedDecisions<'_>),
+        (status = 400, body = Mistake, description = "A parameter is wrong"),
+    )
+)]
 pub(super) async fn list(
     State(admin): State<Admin>,
     Parameters(filter): Parameters<Filter>,
 ) -> Response {
-    let limit = filter.limit();
+    let limit = match limit(filter.limit, MOST_LISTED) {
+        Ok(limit) => limit,
+        Err(mistake) => return wrong(mistake),
+    };
     let decisions = admin.decisions.list(&filter.query(), limit);
-    let decisions: Vec<&Decision> = decisions.iter().map(Arc::as_ref).collect();
-    Json(json!({ "decisions": decisions })).into_response()
+    let decisions = decisions.iter().map(Arc::as_ref).collect();
+    Json(ListedDecisions { decisions }).into_response()
 }
 
-/// One decision: a recent one, or else one from the log.
+#[derive(Debug, Serialize, ToSchema)]
+struct ShownDecision<'a> {
+    #[serde(flatten)]
+    decision: &'a Decision,
+    /// The file that decided, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_txt: Option<DecidedBy>,
+}
+
+/// One decision: a recent one, or else one from the log; with the robots.txt that it was made by.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions/{id}",
+    tag = "decisions",
+    params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "As in the refusal and in the log")),
+    responses(
+        (status = 200, body = ShownDecision<'_>),
+        (status = 400, body = Mistake, description = "This is no id"),
+        (status = 404, body = Mistake, description = "No such decision is kept"),
+    )
+)]
 pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
     let Ok(id) = id.parse() else {
-        return error(StatusCode::BAD_REQUEST, "this is no decision id");
+        return wrong("this is no decision id");
     };
-    let found = match admin.decisions.find(id) {
-        Some(decision) => Some(decision),
-        None => admin.decisions.search_log(id).await,
-    };
-    match found {
-        Some(decision) => Json(&*decision).into_response(),
+    match admin.decisions.look_up(id).await {
+        Some(decision) => {
+            let robots_txt = decided_by(admin.flow.robots.store(), &decision).await;
+            Json(ShownDecision {
+                decision: &decision,
+                robots_txt,
+            })
+            .into_response()
+        }
         None => error(StatusCode::NOT_FOUND, "no such decision is kept"),
     }
 }
 
-/// Decisions from now on, as server-sent events.
-pub(super) async fn stream(
-    State(admin): State<Admin>,
-    Parameters(filter): Parameters<Filter>,
-) -> Response {
-    let events = events(admin.decisions.watch(), filter.query());
-    Sse::new(events)
-        .keep_alive(KeepAlive::default())
-        .into_response()
-}
-
-fn events(
-    watched: Receiver<Arc<Decision>>,
-    query: Query,
-) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold((watched, query), |(mut watched, query)| async move {
-        loop {
-            match watched.recv().await {
-                Ok(decision) if query.takes(&decision) => {
-                    let event = event(&decision);
-                    return Some((Ok(event), (watched, query)));
-                }
-                Ok(_) => {}
-                Err(RecvError::Lagged(missed)) => {
-                    let event = Event::default().event("missed").data(missed.to_string());
-                    return Some((Ok(event), (watched, query)));
-                }
-                Err(RecvError::Closed) => return None,
-            }
-        }
-    })
-}
-
-fn event(decision: &Decision) -> Event {
-    let event = Event::default()
-        .event("decision")
-        .id(decision.id.to_string());
-    event
-        .json_data(decision)
-        .expect("strings and numbers serialise")
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Ranking {
+    /// What to count by.
+    #[param(inline)]
     by: By,
+    /// At most so many; 100 unless another number is given.
+    #[param(minimum = 1, maximum = 8192)]
     limit: Option<usize>,
+    /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    outcome: Option<String>,
+    /// What became of the requests.
+    #[param(inline)]
+    outcome: Option<OutcomeWord>,
+    /// The host of their origin, without a port.
     host: Option<String>,
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+struct Top {
+    top: Vec<Ranked>,
+}
+
 /// What the recent decisions are about.
+#[utoipa::path(
+    get,
+    path = "/v1/top",
+    tag = "decisions",
+    params(Ranking),
+    responses(
+        (status = 200, body = Top, description = "The most frequent first"),
+        (status = 400, body = Mistake, description = "A parameter is wrong"),
+    )
+)]
 pub(super) async fn top(
     State(admin): State<Admin>,
     Parameters(ranking): Parameters<Ranking>,
 ) -> Response {
+    let limit = match limit(ranking.limit, MOST_LISTED) {
+        Ok(limit) => limit,
+        Err(mistake) => return wrong(mistake),
+    };
     let filter = Filter {
-        limit: ranking.limit,
+        limit: None,
         crawler: ranking.crawler,
         outcome: ranking.outcome,
         host: ranking.host,
+        q: None,
     };
-    let limit = filter.limit();
     let top = admin.decisions.top(ranking.by, &filter.query(), limit);
-    Json(json!({ "top": top })).into_response()
-}
-
-/// What would be decided about a request, and why. Fetches the origin's robots.txt if it is not known.
-pub(super) async fn preview(
-    State(admin): State<Admin>,
-    Parameters(question): Parameters<Question>,
-) -> Response {
-    match admin.flow.preview(&question).await {
-        Ok(decision) => {
-            let mut answer = serde_json::to_value(decision).expect("strings and numbers serialise");
-            // Nothing was asked for, so there is nothing to look up or to time.
-            for member in ["id", "client", "took_us", "waited_us", "decided_us"] {
-                answer
-                    .as_object_mut()
-                    .and_then(|answer| answer.remove(member));
-            }
-            Json(answer).into_response()
-        }
-        Err(wrong) => error(StatusCode::BAD_REQUEST, &wrong),
-    }
+    Json(Top { top }).into_response()
 }

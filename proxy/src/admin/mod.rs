@@ -1,65 +1,83 @@
-//! The operators' listener: metrics, health, decisions, robots.txt files, and what clients need.
+//! The operators' listener: metrics, health, decisions, robots.txt files, the page, and what clients need.
+
+#![allow(
+    unused_qualifications,
+    reason = "utoipa's macro qualifies the types it is given, and the lint blames who wrote them"
+)]
 
 mod answer;
 mod clients;
+mod counted;
 mod decisions;
+mod description;
+mod grounds;
+mod guard;
+mod health;
+mod live;
+mod overview;
+mod page;
 mod parts;
+mod preview;
 mod reload;
 mod robots;
+mod told;
 
-use axum::Router;
-use axum::extract::State;
+use std::sync::Arc;
+
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::response::Response;
+use axum::{Json, Router, middleware, routing};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+pub(crate) use self::guard::Guard;
 pub(crate) use self::parts::Admin;
 
-/// The routes of the operators' listener.
-pub(crate) fn router(admin: Admin) -> Router {
-    Router::new()
-        .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .route("/ca.pem", get(clients::certificate))
-        .route("/proxy.pac", get(clients::proxy_auto_config))
-        .route("/v1/decision", get(decisions::preview))
-        .route("/v1/decisions", get(decisions::list))
-        .route("/v1/decisions/stream", get(decisions::stream))
-        .route("/v1/decisions/{id}", get(decisions::show))
-        .route("/v1/robots", get(robots::list))
+/// The routes of the operators' listener, for whom `guard` lets in.
+pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
+    let (router, description) = described();
+    router
+        .route("/", routing::get(page::index))
+        .route("/assets/{name}", routing::get(page::asset))
         .route(
-            "/v1/robots/{origin}",
-            get(robots::show).delete(robots::forget),
+            "/v1/openapi.json",
+            routing::get(|| async { Json(description) }),
         )
-        .route("/v1/robots/{origin}/refresh", post(robots::refresh))
-        .route("/v1/top", get(decisions::top))
-        .route("/v1/reload", post(reload::reload))
+        .fallback(|| async { answer::error(StatusCode::NOT_FOUND, "there is nothing here") })
+        .method_not_allowed_fallback(not_allowed)
         .with_state(admin)
+        .layer(middleware::from_fn_with_state(
+            Arc::new(guard),
+            guard::guard,
+        ))
 }
 
-/// Served only once the listeners are open, so there is nothing to wait for but the end.
-///
-/// A store that fails does not stop the proxy, so it is ready all the same, but says so.
-async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
-    if admin.stopping.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
-    }
-    let body = match admin.flow.robots.store().fault() {
-        Some(fault) => format!("ready, but the store fails: {fault}\n"),
-        None => "ready\n".to_owned(),
-    };
-    (StatusCode::OK, body)
+/// Every endpoint of the API, and the document that describes them: a handler is in both or in neither.
+fn described() -> (Router<Admin>, OpenApi) {
+    OpenApiRouter::with_openapi(description::head())
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(clients::certificate))
+        .routes(routes!(clients::proxy_auto_config))
+        .routes(routes!(preview::preview))
+        .routes(routes!(decisions::list))
+        .routes(routes!(live::stream))
+        .routes(routes!(decisions::show))
+        .routes(routes!(grounds::grounds))
+        .routes(routes!(decisions::top))
+        .routes(routes!(robots::list))
+        .routes(routes!(robots::show, robots::forget))
+        .routes(routes!(robots::refresh))
+        .routes(routes!(overview::traffic))
+        .routes(routes!(overview::status))
+        .routes(routes!(overview::configuration))
+        .routes(routes!(overview::rules))
+        .routes(routes!(reload::reload))
+        .split_for_parts()
 }
 
-async fn metrics(State(admin): State<Admin>) -> Response {
-    admin.flow.observe();
-    match admin.metrics.text() {
-        Ok((content_type, text)) => ([(CONTENT_TYPE, content_type)], text).into_response(),
-        Err(error) => {
-            tracing::error!(%error, "the metrics could not be encoded");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-    }
+async fn not_allowed() -> Response {
+    answer::error(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
 }

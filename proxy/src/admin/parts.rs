@@ -2,13 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
+use super::counted::Counted;
 use crate::decisions::Decisions;
 use crate::flow::Flow;
 use crate::metrics::Metrics;
 use crate::reload::Reload;
+use crate::traffic::Traffic;
 
 /// What the operators' listener shows.
 #[derive(Clone, Debug)]
@@ -16,7 +19,11 @@ pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) flow: Arc<Flow>,
     pub(crate) decisions: Arc<Decisions>,
+    pub(crate) traffic: Arc<Traffic>,
     pub(crate) reload: Reload,
+    pub(crate) started_at: SystemTime,
+    /// How many origins there were when they were counted last.
+    pub(crate) counted: Counted,
     /// The interception CA's certificate.
     pub(crate) certificate_pem: Arc<str>,
     /// Where clients on this machine reach the proxy.

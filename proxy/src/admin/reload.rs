@@ -4,25 +4,48 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::parts::Admin;
 
-/// Answers with what holds now and what needs a restart, or with every mistake.
+#[derive(Debug, Serialize, ToSchema)]
+struct Reloaded {
+    /// Which configuration holds now, counted from 1 at the start.
+    configuration: u64,
+    /// Sections and keys that were changed and do not count before a restart.
+    needs_restart: Vec<&'static str>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Mistakes {
+    error: &'static str,
+    /// All of them, each with its file, line and key.
+    mistakes: Vec<String>,
+}
+
+/// Reads the configuration again; the running one stays if there is a mistake.
+#[utoipa::path(
+    post,
+    path = "/v1/reload",
+    tag = "proxy",
+    responses(
+        (status = 200, body = Reloaded),
+        (status = 422, body = Mistakes, description = "It cannot be used"),
+    )
+)]
 pub(super) async fn reload(State(admin): State<Admin>) -> Response {
     match admin.reload.now().await {
-        Ok(reloaded) => {
-            let answer = json!({
-                "configuration": reloaded.configuration,
-                "needs_restart": reloaded.needs_restart,
-            });
-            Json(answer).into_response()
-        }
+        Ok(reloaded) => Json(Reloaded {
+            configuration: reloaded.configuration,
+            needs_restart: reloaded.needs_restart,
+        })
+        .into_response(),
         Err(mistakes) => {
-            let answer = json!({
-                "error": "the configuration stays as it was",
-                "mistakes": mistakes,
-            });
+            let answer = Mistakes {
+                error: "the configuration stays as it was",
+                mistakes,
+            };
             (StatusCode::UNPROCESSABLE_ENTITY, Json(answer)).into_response()
         }
     }

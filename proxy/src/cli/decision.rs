@@ -4,20 +4,28 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
 use serde_json::Value;
+use wayleave_policy::numbered_lines;
 
 use super::operator::ask;
 use super::source::load_config;
-use super::terminal::{print, unusable};
+use super::terminal::{harmless, print, unusable};
+
+/// Lines of a long robots.txt that are shown before and after the one that decided.
+const AROUND: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// `decision_id` of a refusal or of a line in the decision log
     id: String,
-    /// Print it as JSON
+    /// Print it as JSON, robots.txt and all
     #[arg(long)]
     json: bool,
+    /// Print all of a long robots.txt, not only what is around the line that decided
+    #[arg(long)]
+    whole: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
@@ -47,7 +55,51 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     if arguments.json {
         return print(&format!("{decision:#}\n"));
     }
-    print(&describe(&decision))
+    let around = if arguments.whole { usize::MAX } else { AROUND };
+    print(&(describe(&decision) + &robots_txt(&decision, around)))
+}
+
+/// The robots.txt that decided, its lines numbered and the deciding one marked; of a file that is longer only what is
+/// `around` that line.
+fn robots_txt(decision: &Value, around: usize) -> String {
+    let Some(copy) = decision.get("robots_txt") else {
+        return String::new();
+    };
+    let Some(body) = body(copy) else {
+        return "\nThe robots.txt is not kept any more.\n".to_owned();
+    };
+    let decided = decision["line"].as_u64();
+    let middle = decided.map_or(1, |line| usize::try_from(line).unwrap_or(usize::MAX));
+    let (first, last) = (middle.saturating_sub(around), middle.saturating_add(around));
+    let (mut before, mut after) = (0, 0);
+    let mut lines = String::new();
+    for (number, line) in numbered_lines(&body) {
+        match usize::try_from(number).unwrap_or(usize::MAX) {
+            place if place < first => before += 1,
+            place if place > last => after += 1,
+            _ => {
+                let mark = if decided == Some(number.into()) {
+                    ">"
+                } else {
+                    " "
+                };
+                let text = harmless(&String::from_utf8_lossy(line));
+                lines += format!("{mark} {number:>5}  {text}").trim_end();
+                lines += "\n";
+            }
+        }
+    }
+    let note = |count: u32| match count {
+        0 => String::new(),
+        _ => format!("  ... lines left out: {count}; --whole shows them\n"),
+    };
+    format!("\n{}{lines}{}", note(before), note(after))
+}
+
+fn body(copy: &Value) -> Option<Vec<u8>> {
+    let encoded = copy["body_base64"].as_str();
+    let decoded = encoded.and_then(|encoded| BASE64_STANDARD.decode(encoded).ok());
+    decoded.or_else(|| Some(copy["body"].as_str()?.as_bytes().to_vec()))
 }
 
 /// The decision in words, a line for each thing that is known.
@@ -65,7 +117,11 @@ fn describe(decision: &Value) -> String {
         let fetched_at = text("robots_fetched_at")
             .map(|at| format!(", fetched at {at}"))
             .unwrap_or_default();
-        format!("{origin}/robots.txt{fetched_at}")
+        let digest = text("robots_sha256").map(|digest| format!(", SHA-256 {digest}"));
+        format!(
+            "{origin}/robots.txt{fetched_at}{}",
+            digest.unwrap_or_default()
+        )
     });
     let policy = decision.get("policy").map(|policy| {
         let words = ["action", "reason", "owner"].map(|member| policy[member].as_str());
@@ -95,8 +151,35 @@ fn describe(decision: &Value) -> String {
     let mut described = String::new();
     for (name, value) in lines {
         if let Some(value) = value {
+            let value = harmless(&value);
             writeln!(described, "{name:<11} {value}").expect("writing to a string cannot fail");
         }
     }
     described
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_deciding_line_is_marked_among_those_around_it() {
+        let body = "User-agent: *\r\nDisallow: /a\rDisallow: /\u{1b}[2J\nDisallow: /c\n";
+        let decision = json!({ "line": 3, "robots_txt": { "body": body } });
+        let whole = "\n      1  User-agent: *\n      2  Disallow: /a\n\
+                     >     3  Disallow: /\\u{1b}[2J\n      4  Disallow: /c\n";
+        assert_eq!(robots_txt(&decision, AROUND), whole);
+        let nearest = "\n  ... lines left out: 2; --whole shows them\n\
+                       >     3  Disallow: /\\u{1b}[2J\n  ... lines left out: 1; --whole shows them\n";
+        assert_eq!(robots_txt(&decision, 0), nearest);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_said_to_be() {
+        let gone = json!({ "robots_txt": { "sha256": "ab", "body": null } });
+        assert!(robots_txt(&gone, AROUND).contains("not kept any more"));
+        assert_eq!(robots_txt(&json!({ "outcome": "refused" }), AROUND), "");
+    }
 }

@@ -11,6 +11,7 @@ mod env;
 mod fetched;
 mod lint;
 mod operator;
+mod report;
 mod robots;
 mod serve;
 mod source;
@@ -49,6 +50,8 @@ enum Command {
     Ca(ca::Command),
     /// Say why a request was refused or forwarded, as a running proxy remembers it
     Decision(decision::Arguments),
+    /// Say what was refused and what enforcement would refuse, from the decision log
+    Report(report::Arguments),
     /// Ask a running proxy about origins' robots.txt files
     #[command(subcommand)]
     Robots(robots::Command),
@@ -68,6 +71,7 @@ pub fn run() -> ExitCode {
         Command::Config(command) => config::run(command, config),
         Command::Ca(command) => ca::run(command, config),
         Command::Decision(arguments) => decision::run(&arguments, config),
+        Command::Report(arguments) => report::run(&arguments, config),
         Command::Robots(command) => robots::run(&command, config),
         Command::Env(arguments) => env::run(&arguments, config),
     }

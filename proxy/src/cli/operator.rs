@@ -19,6 +19,9 @@ pub(super) struct Answer {
     pub(super) body: Bytes,
 }
 
+/// The variable with what `admin.token_sha256` wants to see.
+const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
+
 /// Asks the admin listener at `admin`; `path` begins with `/`.
 pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -27,6 +30,9 @@ pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
         .context("starting the runtime")?;
     let asking = async { tokio::time::timeout(PATIENCE, exchange(admin, method, path)).await };
     match runtime.block_on(asking) {
+        Ok(Ok(answer)) if answer.status == http::StatusCode::UNAUTHORIZED => {
+            bail!("the proxy at http://{admin} wants its token in the variable {TOKEN}")
+        }
         Ok(answer) => answer.with_context(|| {
             format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
         }),
@@ -39,11 +45,16 @@ async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driving = tokio::spawn(connection);
-    let request = http::Request::builder()
+    let mut request = http::Request::builder()
         .method(method)
         .uri(path)
-        .header(http::header::HOST, admin.to_string())
-        .body(Empty::<Bytes>::new())?;
+        .header(http::header::HOST, admin.to_string());
+    if let Ok(token) = std::env::var(TOKEN) {
+        request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request
+        .body(Empty::<Bytes>::new())
+        .with_context(|| format!("{TOKEN} cannot be sent"))?;
     let response = sender.send_request(request).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();

@@ -162,6 +162,15 @@ fn describe(robots: &Value) -> String {
     }
     tell("uri", &answer["uri"]);
     tell("status", &answer["status"]);
+    if answer["is_cut"] == true {
+        tell("cut", &"after as much as [robots] max_size allows".into());
+    }
+    if answer["looks_like_a_page"] == true {
+        tell(
+            "looks like",
+            &"a page for people; read as robots.txt all the same".into(),
+        );
+    }
     tell("failure", &failure["error"]["detail"]);
     tell("failure status", &failure["status"]);
     for said in robots["history"].as_array().into_iter().flatten() {

@@ -26,6 +26,18 @@ pub(super) fn print(text: &str) -> ExitCode {
     }
 }
 
+/// What somebody else wrote, without what a terminal would obey.
+pub(super) fn harmless(text: &str) -> String {
+    let escape = |c: char| {
+        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let is_control = reorders || (c.is_control() && c != '\t');
+        let kept = (!is_control).then_some(c);
+        let escaped = is_control.then(|| c.escape_default());
+        kept.into_iter().chain(escaped.into_iter().flatten())
+    };
+    text.chars().flat_map(escape).collect()
+}
+
 /// Says why the command cannot be done and returns the exit status.
 pub(super) fn unusable(message: &str) -> ExitCode {
     complain(&format!("wayleave: {message}\n"));

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use http::HeaderValue;
+use url::Url;
 
 use super::crawlers::{crawlers, others};
 use super::mistake::Mistake;
@@ -15,10 +16,14 @@ use super::rules::rules;
 use super::sections::{Admin, Config, Dns, Https, Log, LogFormat, Proxy, Robots, State, Upstream};
 use super::value::{
     Node, Parsed, address, checked, dialect, dns_server, duration, filled_list, integer, list,
-    network, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
+    network, number, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
 };
+use crate::digest::Digest;
 use crate::egress::Override;
+use crate::https::{self, Mode};
 use crate::politeness::{self, CrawlDelay};
+use crate::rules::HostPattern;
+use crate::traces;
 
 /// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
 const LONGEST_MAX_AGE: Duration = Duration::from_hours(24);
@@ -72,6 +77,7 @@ fn config(root: &mut Section<'_>) -> Config {
         rules: Vec::new(),
         politeness: politeness::Options::default(),
         log: root.section("log", |section| log(section, &state.dir)),
+        traces: root.section("traces", traces),
         proxy,
         admin,
         robots,
@@ -95,6 +101,7 @@ fn proxy(section: &mut Section<'_>) -> Proxy {
         idle_timeout: section.value("idle_timeout", positive_duration, default.idle_timeout),
         shutdown_grace: section.value("shutdown_grace", duration, default.shutdown_grace),
         max_connections: count(section, "max_connections", 1, default.max_connections),
+        max_connections_per_client: count(section, "max_connections_per_client", 0, 0),
         name: section.value("name", checked(text, pseudonym), default.name),
     }
 }
@@ -141,36 +148,53 @@ fn count(section: &mut Section<'_>, key: &'static str, least: u32, default: usiz
 }
 
 fn admin(section: &mut Section<'_>, proxy: &[SocketAddr]) -> Admin {
-    let loopback = |address: &SocketAddr| {
-        if address.ip().is_loopback() {
-            Ok(())
-        } else {
-            Err(format!(
-                "{address} is not a loopback address: not supported yet"
-            ))
-        }
-    };
-    let listen = section.value(
-        "listen",
-        checked(address, loopback),
-        Admin::default().listen,
-    );
+    let default = Admin::default();
+    let token_sha256 = section.value("token_sha256", optional_digest, default.token_sha256);
+    let listen = section.value("listen", address, default.listen);
     if let Some(proxy) = proxy.iter().find(|proxy| overlap(**proxy, listen)) {
         section.mistake(
             "listen",
             format!("{listen} is in proxy.listen already, as {proxy}"),
         );
     }
-    Admin { listen }
+    if !listen.ip().is_loopback() && token_sha256.is_none() && section.is_sound("token_sha256") {
+        section.mistake(
+            "listen",
+            format!(
+                "{listen} is not a loopback address: operators of other machines must show a token, so set admin.token_sha256"
+            ),
+        );
+    }
+    Admin {
+        listen,
+        token_sha256,
+    }
 }
 
 fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
-    let modes = ["intercept", "tunnel", "refuse"];
-    section.later("mode", word(&modes), &"intercept");
-    section.later("bypass", list(text), &Vec::new());
+    let modes = [Mode::Intercept, Mode::Tunnel, Mode::Refuse];
+    let modes = modes.map(|mode| (mode.as_str(), mode));
     Https {
+        way: https::Options {
+            mode: section.value("mode", one_of(&modes), Mode::default()),
+            bypass: section.value("bypass", list(bypassed), Vec::new()),
+        },
         ca_dir: state_dir.join(section.value("ca_dir", path, PathBuf::from("ca"))),
     }
+}
+
+/// One host, or all below one: what is never judged should be plain to see.
+fn bypassed(node: &Node<'_>) -> Parsed<HostPattern> {
+    let pattern = tried(node, str::parse::<HostPattern>)?;
+    tried(node, |text| match &pattern {
+        HostPattern::Exact(_) => Ok(pattern.clone()),
+        HostPattern::Glob(glob) if glob.starts_with("*.") && !glob[1..].contains('*') => {
+            Ok(pattern.clone())
+        }
+        _ => Err(format!(
+            "{text:?} is neither a host nor all hosts below one (\"*.example.com\")"
+        )),
+    })
 }
 
 fn upstream(section: &mut Section<'_>) -> Upstream {
@@ -337,6 +361,50 @@ fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
         ),
         decisions_keep: section.value("decisions_keep", duration, default.decisions_keep),
     }
+}
+
+/// SHA-256 in hexadecimal, or none if it is empty.
+fn optional_digest(node: &Node<'_>) -> Parsed<Option<[u8; 32]>> {
+    if string(node)?.is_empty() {
+        return Ok(None);
+    }
+    tried(node, |text| {
+        let digest =
+            Digest::from_hex(text).ok_or("is not the 64 hexadecimal digits of a SHA-256")?;
+        Ok::<_, &str>(Some(digest.0))
+    })
+}
+
+fn traces(section: &mut Section<'_>) -> traces::Options {
+    let default = traces::Options::default();
+    let is_share = |ratio: &f64| match (0.0..=1.0).contains(ratio) {
+        true => Ok(()),
+        false => Err("is not between 0 and 1".to_owned()),
+    };
+    let sample_ratio = checked(number, is_share);
+    traces::Options {
+        otlp_endpoint: section.value("otlp_endpoint", collector, default.otlp_endpoint),
+        sample_ratio: section.value("sample_ratio", sample_ratio, default.sample_ratio),
+    }
+}
+
+/// An address of a collector, or none if it is empty.
+fn collector(node: &Node<'_>) -> Parsed<Option<Url>> {
+    if string(node)?.is_empty() {
+        return Ok(None);
+    }
+    tried(node, |text| {
+        let is_base = |url: &Url| {
+            let is_http = matches!(url.scheme(), "http" | "https");
+            is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()
+        };
+        match Url::parse(text) {
+            Ok(url) if is_base(&url) => Ok(Some(url)),
+            _ => Err(format!(
+                "{text:?} is not the URL of a collector, such as \"http://127.0.0.1:4318\""
+            )),
+        }
+    })
 }
 
 /// A path, or none if it is empty.

@@ -10,8 +10,10 @@ use wayleave_policy::Dialect;
 
 use crate::crawlers;
 use crate::egress::Override;
+use crate::https;
 use crate::politeness;
 use crate::rules::Rule;
+use crate::traces;
 
 /// Everything the proxy was told, checked and ready for use.
 ///
@@ -40,6 +42,8 @@ pub struct Config {
     pub politeness: politeness::Options,
     /// `[log]`.
     pub log: Log,
+    /// `[traces]`.
+    pub traces: traces::Options,
 }
 
 /// The listeners for clients.
@@ -55,6 +59,8 @@ pub struct Proxy {
     pub shutdown_grace: Duration,
     /// Client connections at one time; at least one.
     pub max_connections: usize,
+    /// Connections of one client address (IPv6: one /64) at one time; 0: no bound.
+    pub max_connections_per_client: usize,
     /// The pseudonym in `Via` and `Proxy-Status`: an HTTP token that begins with a letter.
     pub name: String,
 }
@@ -67,6 +73,7 @@ impl Default for Proxy {
             idle_timeout: Duration::from_secs(60),
             shutdown_grace: Duration::from_secs(10),
             max_connections: 10_000,
+            max_connections_per_client: 0,
             name: "wayleave".to_owned(),
         }
     }
@@ -75,29 +82,35 @@ impl Default for Proxy {
 /// The listener for operators: metrics, health, API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admin {
-    /// A loopback address; there is no authentication yet. Port 0 lets the system choose.
+    /// A loopback address unless there is a token. Port 0 lets the system choose.
     pub listen: SocketAddr,
+    /// The SHA-256 of what operators must show; none: whoever reaches the listener is one.
+    pub token_sha256: Option<[u8; 32]>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
         Self {
             listen: loopback(3129),
+            token_sha256: None,
         }
     }
 }
 
-/// How HTTPS is looked into. Interception is the only mode as yet.
+/// How HTTPS is looked into, if it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Https {
     /// Where `ca.crt` and `ca.key` are, already joined to [`State::dir`].
     pub ca_dir: PathBuf,
+    /// What a `CONNECT` leads to.
+    pub way: https::Options,
 }
 
 impl Default for Https {
     fn default() -> Self {
         Self {
             ca_dir: State::default().dir.join("ca"),
+            way: https::Options::default(),
         }
     }
 }

@@ -8,8 +8,10 @@ use bytesize::ByteSize;
 
 use super::sections::{Config, Log, LogFormat, Robots};
 use crate::crawlers::Crawler;
+use crate::digest::Digest;
 use crate::politeness;
 use crate::rules::{Action, Rule};
+use crate::traces;
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
 impl Display for Config {
@@ -26,6 +28,7 @@ impl Display for Config {
             rules,
             politeness,
             log,
+            traces,
         } = self;
         writeln!(f, "[proxy]")?;
         writeln!(f, "listen = {}", list(&proxy.listen))?;
@@ -33,13 +36,19 @@ impl Display for Config {
         writeln!(f, "idle_timeout = {}", time(proxy.idle_timeout))?;
         writeln!(f, "shutdown_grace = {}", time(proxy.shutdown_grace))?;
         writeln!(f, "max_connections = {}", proxy.max_connections)?;
+        let per_client = proxy.max_connections_per_client;
+        writeln!(f, "max_connections_per_client = {per_client}")?;
         writeln!(f, "name = {}", text(&proxy.name))?;
         writeln!(f, "require_crawler = {}", crawlers.require_crawler)?;
         writeln!(f, "mode = {}", text(crawlers.mode.as_str()))?;
         writeln!(f, "\n[admin]")?;
         writeln!(f, "listen = {}", text(admin.listen))?;
-        writeln!(f, "\n[https]\nmode = \"intercept\"")?;
+        let token = admin.token_sha256.map(|digest| text(Digest(digest)));
+        writeln!(f, "token_sha256 = {}", token.unwrap_or_else(|| text("")))?;
+        writeln!(f, "\n[https]")?;
+        writeln!(f, "mode = {}", text(https.way.mode.as_str()))?;
         writeln!(f, "ca_dir = {}", path(&https.ca_dir))?;
+        writeln!(f, "bypass = {}", list(&https.way.bypass))?;
         writeln!(f, "\n[upstream]")?;
         writeln!(f, "allow_private = {}", list(&upstream.allow_private))?;
         let extra_roots: Vec<_> = upstream
@@ -65,7 +74,22 @@ impl Display for Config {
             .try_for_each(|crawler| show_crawler(f, crawler))?;
         rules.iter().try_for_each(|rule| show_rule(f, rule))?;
         show_politeness(f, politeness)?;
-        show_log(f, log)
+        show_log(f, log)?;
+        show_traces(f, traces)
+    }
+}
+
+impl Config {
+    /// The same for everyone to see: hashes of passwords and tokens are left out.
+    pub(crate) fn without_secrets(&self) -> String {
+        let text = self.to_string();
+        let lines = text.lines().map(|line| match line.split_once(" = ") {
+            Some((key @ ("password_hash" | "token_sha256"), value)) if value != "\"\"" => {
+                format!("{key} = \"(not shown)\"\n")
+            }
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
     }
 }
 
@@ -162,6 +186,12 @@ fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {
     writeln!(f, "decisions_max_size = {}", size(log.decisions_max_size))?;
     writeln!(f, "decisions_max_age = {}", time(log.decisions_max_age))?;
     writeln!(f, "decisions_keep = {}", time(log.decisions_keep))
+}
+
+fn show_traces(f: &mut fmt::Formatter<'_>, traces: &traces::Options) -> fmt::Result {
+    let endpoint = traces.otlp_endpoint.as_ref().map_or(text(""), text);
+    writeln!(f, "\n[traces]\notlp_endpoint = {endpoint}")?;
+    writeln!(f, "sample_ratio = {:?}", traces.sample_ratio)
 }
 
 fn text(value: impl Display) -> String {

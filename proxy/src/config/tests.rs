@@ -7,6 +7,7 @@ use wayleave_policy::{Dialect, ProductToken};
 
 use super::{Config, DEFAULT_FILE, LogFormat, Mistake};
 use crate::crawlers::{Account, Crawler, Mode};
+use crate::https;
 use crate::politeness::{self, CrawlDelay};
 use crate::rules::{Action, HostPattern};
 
@@ -53,6 +54,7 @@ fn shipped_file_shows_every_key() {
         "store",
         "politeness",
         "log",
+        "traces",
     ];
     let mut text: String = sections
         .map(|name| format!("[{name}]\nzzzzzzzz = 1\n"))
@@ -106,11 +108,15 @@ proxy.header_timeout = "1500ms"
 proxy.idle_timeout = "2m"
 proxy.shutdown_grace = "0s"
 proxy.max_connections = 7
+proxy.max_connections_per_client = 3
 proxy.name = "edge-1"
 proxy.require_crawler = true
 proxy.mode = "observe"
-admin.listen = "[::1]:9000"
+admin.listen = "[::]:9000"
+admin.token_sha256 = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 https.ca_dir = "authority"
+https.mode = "tunnel"
+https.bypass = ["Bank.test", "*.pay.test"]
 state.dir = "/var/lib/wayleave"
 upstream.allow_private = ["10.0.0.0/8", "::1"]
 upstream.connect_timeout = "1s"
@@ -136,6 +142,8 @@ log.decisions = "audit/d.jsonl"
 log.decisions_max_size = "1MiB"
 log.decisions_max_age = "1h"
 log.decisions_keep = "7d"
+traces.otlp_endpoint = "https://collector.example:4318/otlp"
+traces.sample_ratio = 0.25
 [[crawler]]
 name = "news"
 tokens = ["Googlebot-News", "Googlebot"]
@@ -180,11 +188,18 @@ fn listeners_and_connections_are_read() {
         (config.proxy.max_connections, config.proxy.name.as_str()),
         (7, "edge-1")
     );
-    assert_eq!(config.admin.listen, "[::1]:9000".parse().unwrap());
+    assert_eq!(config.proxy.max_connections_per_client, 3);
+    assert_eq!(config.admin.listen, "[::]:9000".parse().unwrap());
     assert_eq!(
         config.https.ca_dir,
         Path::new("/var/lib/wayleave/authority")
     );
+    let bypass = [
+        HostPattern::Exact("bank.test".to_owned()),
+        HostPattern::Glob("*.pay.test".to_owned()),
+    ];
+    assert_eq!(config.https.way.mode, https::Mode::Tunnel);
+    assert_eq!(config.https.way.bypass, bypass);
     assert_eq!(config.state.dir, Path::new("/var/lib/wayleave"));
     assert_eq!(config.upstream.allow_private[1], "::1/128".parse().unwrap());
     assert_eq!(config.upstream.connect_timeout, Duration::from_secs(1));

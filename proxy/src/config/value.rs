@@ -108,6 +108,19 @@ pub(super) fn integer(least: u32, most: u32) -> impl Fn(&Node<'_>) -> Parsed<u32
     }
 }
 
+/// A number, whole or not.
+pub(super) fn number(node: &Node<'_>) -> Parsed<f64> {
+    let digits = match node.get_ref() {
+        DeValue::Float(float) => float.as_str(),
+        DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
+        _ => return fault(node, format!("expected a number, found {}", kind(node))),
+    };
+    match digits.parse::<f64>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => fault(node, format!("{digits} is not a number")),
+    }
+}
+
 /// A span of time with its unit; `0s` is one.
 pub(super) fn duration(node: &Node<'_>) -> Parsed<Duration> {
     let expected = "a duration with a unit, such as \"10s\", \"5m\", \"24h\" or \"30d\"";

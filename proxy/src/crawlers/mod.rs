@@ -193,6 +193,12 @@ impl Crawlers {
         }
     }
 
+    /// The names of the configured crawlers, in the file's order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let names = self.crawlers.iter().map(|crawler| crawler.name.clone());
+        names.collect()
+    }
+
     /// Whether some crawler is recognised by a user name.
     pub(crate) fn uses_passwords(&self) -> bool {
         self.passwords.is_some()

@@ -17,29 +17,29 @@ use tokio::sync::Semaphore;
 
 /// Verified credentials that are remembered, right and wrong ones.
 const REMEMBERED: usize = 4096;
-/// For names that nobody has, so that a guess takes as long as for one that somebody has.
-const NOBODYS: &str =
-    "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY";
-
 /// Verifies user names and passwords.
 ///
 /// A verification takes tens of milliseconds of a processor on purpose, so it runs off the async
 /// threads, few at a time, and its result is remembered under a keyed hash of the credentials.
 pub(super) struct Passwords {
     hashes: HashMap<String, String>,
+    /// The costliest of them, for names that nobody has: a guess takes as long as for one that somebody has.
+    nobodys: String,
     remembered: Cache<[u8; 32], bool>,
     key: hmac::Key,
     at_once: Semaphore,
 }
 
 impl Passwords {
-    /// `hashes` are user names with argon2 hashes in PHC form.
+    /// `hashes` are user names with argon2 hashes in PHC form, of which there is at least one.
     pub(super) fn new(hashes: HashMap<String, String>) -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .expect("the system has random bytes");
         // Half of the processors go on serving.
         let at_once = available_parallelism().map_or(1, |count| count.get().div_ceil(2));
+        let costliest = hashes.values().max_by_key(|hash| cost(hash));
         Self {
+            nobodys: costliest.cloned().unwrap_or_default(),
             hashes,
             remembered: Cache::new(REMEMBERED),
             key,
@@ -49,13 +49,15 @@ impl Passwords {
 
     /// The user name that the value of `Proxy-Authorization` proves.
     pub(super) async fn prove(&self, field: &[u8]) -> Option<Arc<str>> {
-        let (username, password) = basic(field)?;
-        let tag = hmac::sign(&self.key, format!("{username}\0{password}").as_bytes());
+        let credentials = basic(field)?;
+        // A user name holds no colon, so no others are written the same.
+        let (username, password) = credentials.split_once(':')?;
+        let tag = hmac::sign(&self.key, credentials.as_bytes());
         let tag: [u8; 32] = tag.as_ref().try_into().expect("SHA-256 has 32 bytes");
         let is_right = match self.remembered.get(&tag) {
             Some(is_right) => is_right,
             None => {
-                let is_right = self.verify(&username, password).await;
+                let is_right = self.verify(username, password.to_owned()).await;
                 self.remembered.insert(tag, is_right);
                 is_right
             }
@@ -66,7 +68,7 @@ impl Passwords {
     async fn verify(&self, username: &str, password: String) -> bool {
         let known = self.hashes.get(username).cloned();
         let is_known = known.is_some();
-        let hash = known.unwrap_or_else(|| NOBODYS.to_owned());
+        let hash = known.unwrap_or_else(|| self.nobodys.clone());
         let _permit = self.at_once.acquire().await.expect("it is never closed");
         let verifying = tokio::task::spawn_blocking(move || {
             let hash = PasswordHash::new(&hash).expect("it was checked when it was read");
@@ -84,16 +86,23 @@ impl fmt::Debug for Passwords {
     }
 }
 
-/// The user name and password of Basic credentials.
-fn basic(field: &[u8]) -> Option<(String, String)> {
+/// What it takes to verify a hash: memory times rounds.
+fn cost(hash: &str) -> u64 {
+    let parsed = PasswordHash::new(hash).ok();
+    let params = parsed.and_then(|parsed| argon2::Params::try_from(&parsed).ok());
+    params.map_or(0, |params| {
+        u64::from(params.m_cost()) * u64::from(params.t_cost())
+    })
+}
+
+/// The user name and password of Basic credentials, a colon between them.
+fn basic(field: &[u8]) -> Option<String> {
     let (scheme, encoded) = str::from_utf8(field).ok()?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
     let decoded = STANDARD.decode(encoded.trim()).ok()?;
-    let text = String::from_utf8(decoded).ok()?;
-    let (username, password) = text.split_once(':')?;
-    Some((username.to_owned(), password.to_owned()))
+    String::from_utf8(decoded).ok()
 }
 
 /// Whether `hash` is an argon2id hash in PHC form that can be verified.
@@ -146,9 +155,26 @@ mod tests {
         assert_eq!(passwords.prove(b"Basic !").await, None);
     }
 
+    #[tokio::test]
+    async fn nobody_is_as_dear_as_the_dearest_and_proves_nothing() {
+        let params = argon2::Params::new(64, 3, 1, None).unwrap();
+        let dear: PasswordHash = Argon2::from(params)
+            .hash_password_with_salt(b"other", b"saltsalt")
+            .unwrap();
+        let hashes = [("a", hash("secret")), ("b", dear.to_string())];
+        let hashes = hashes.map(|(name, hash)| (name.to_owned(), hash));
+        let passwords = Passwords::new(HashMap::from(hashes));
+        assert_eq!(passwords.nobodys, dear.to_string());
+        assert_eq!(passwords.prove(&field("c:other")).await, None);
+        assert_eq!(
+            passwords.prove(&field("b:other")).await.as_deref(),
+            Some("b")
+        );
+        assert_eq!(passwords.prove(&field("a:se\0cret")).await, None);
+    }
+
     #[test]
     fn a_hash_is_checked_before_it_is_used() {
-        assert_eq!(check_hash(NOBODYS), Ok(()));
         assert_eq!(check_hash(&hash("secret")), Ok(()));
         for wrong in [
             "secret",

@@ -7,9 +7,11 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::instant;
+use crate::digest::Digest;
 
 /// A word of ours, or one that was read back from the log.
 pub(crate) type Word = Cow<'static, str>;
@@ -56,28 +58,35 @@ impl<'de> Deserialize<'de> for DecisionId {
 /// One exchange: who asked for what, what was decided and why, and what came of it.
 ///
 /// This is a line of the decision log and an object of the API. Members that do not apply are left out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Decision {
+    #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
     pub(crate) id: DecisionId,
     /// When the request's head had been read.
     #[serde(
         serialize_with = "instant::serialize",
         deserialize_with = "instant::deserialize"
     )]
+    #[schema(value_type = String, format = DateTime)]
     pub(crate) at: SystemTime,
     /// `forwarded`, `refused`, `failed`, `tunnelled` or `observed`.
+    #[schema(value_type = String)]
     pub(crate) outcome: Word,
     /// Why, as a word of a closed set: the metric's label and the problem's `reason`.
+    #[schema(value_type = String)]
     pub(crate) reason: Word,
     /// What the client was answered with.
     pub(crate) status: u16,
     /// The crawler's configured name, or `asserted`.
+    #[schema(value_type = String)]
     pub(crate) crawler: Word,
     /// `known` to the configuration, or `asserted` by the client alone.
+    #[schema(value_type = String)]
     pub(crate) identity: Word,
     /// The product tokens that were looked for, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tokens: Vec<String>,
+    #[schema(value_type = String)]
     pub(crate) client: IpAddr,
     pub(crate) method: String,
     /// The target if it was understood, else the request target as received.
@@ -94,6 +103,7 @@ pub(crate) struct Decision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,
     /// `enforce` or `observe`.
+    #[schema(value_type = String)]
     pub(crate) mode: Word,
     /// Which configuration decided, counted from 1 at the start of the process.
     pub(crate) configuration: u64,
@@ -110,11 +120,12 @@ pub(crate) struct Decision {
 }
 
 /// A rule of the organisation.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Policy {
     /// Which `[[rule]]` of the configuration, from 1.
     pub(crate) number: usize,
     /// `refuse` or `allow`.
+    #[schema(value_type = String)]
     pub(crate) action: Word,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
@@ -123,13 +134,16 @@ pub(crate) struct Policy {
 }
 
 /// What an origin's robots.txt says of one request, and which copy said so.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Finding {
     /// `allow` or `disallow`.
+    #[schema(value_type = String, required = false)]
     pub(crate) verdict: Word,
     /// What the verdict rests on.
+    #[schema(value_type = String, required = false)]
     pub(crate) basis: Word,
     /// The dialect that gave it.
+    #[schema(value_type = String, required = false)]
     pub(crate) dialect: Word,
     /// The deciding rule's line, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,22 +151,32 @@ pub(crate) struct Finding {
     /// The deciding rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
-    /// When the copy was fetched or last confirmed.
+    /// The SHA-256 of the copy that decided, if it had rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) robots_sha256: Option<Digest>,
+    /// When the copy that decided was fetched or last confirmed.
     #[serde(
         default,
         serialize_with = "instant::serialize_some",
         deserialize_with = "instant::deserialize_some",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub(crate) robots_fetched_at: Option<SystemTime>,
 }
 
 impl Decision {
     /// The host of the origin, if there was one.
     pub(crate) fn host(&self) -> Option<&str> {
-        let authority = self.origin.as_deref()?.split_once("://")?.1;
-        let after_literal = authority.find(']').map_or(0, |end| end + 1);
-        let port = authority[after_literal..].find(':');
-        Some(port.map_or(authority, |at| &authority[..after_literal + at]))
+        host(self.origin.as_deref()?)
     }
+}
+
+/// The host of an origin such as `https://[::1]:8443`.
+pub(super) fn host(origin: &str) -> Option<&str> {
+    let authority = origin.split_once("://")?.1;
+    let after_literal = authority.find(']').map_or(0, |end| end + 1);
+    let port = authority[after_literal..].find(':');
+    Some(port.map_or(authority, |at| &authority[..after_literal + at]))
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::decision::{Decision, DecisionId};
+use crate::digest::Digest;
 use crate::logging::{Format, Log};
 
 /// What these events are known by, also to `RUST_LOG`.
@@ -20,7 +21,7 @@ pub(super) fn announce(log: &Log, decision: &Decision) {
     let event = Event::new(decision);
     log.lines.append(|buffer| {
         // Writing to memory does not fail, and every field can be written.
-        let _ = match log.format {
+        let _ = match log.format() {
             Format::Text => event.write_text(buffer),
             Format::Json => serde_json::to_writer(&mut *buffer, &event)
                 .map_err(Into::into)
@@ -54,6 +55,10 @@ struct Event<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    robots_sha256: Option<Digest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_fetched_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a str>,
     took_us: u64,
 }
@@ -61,6 +66,7 @@ struct Event<'a> {
 impl<'a> Event<'a> {
     fn new(decision: &'a Decision) -> Self {
         let finding = decision.finding.as_ref();
+        let fetched_at = finding.and_then(|finding| finding.robots_fetched_at);
         let at = decision.at + std::time::Duration::from_micros(decision.took_us);
         Self {
             timestamp: humantime::format_rfc3339_micros(at).to_string(),
@@ -80,6 +86,9 @@ impl<'a> Event<'a> {
             dialect: finding.map(|finding| &*finding.dialect),
             line: finding.and_then(|finding| finding.line),
             rule: finding.and_then(|finding| finding.rule.as_deref()),
+            robots_sha256: finding.and_then(|finding| finding.robots_sha256),
+            robots_fetched_at: fetched_at
+                .map(|at| humantime::format_rfc3339_micros(at).to_string()),
             details: decision.details.as_deref(),
             took_us: decision.took_us,
         }
@@ -107,6 +116,10 @@ impl<'a> Event<'a> {
             write!(to, " line={line}")?;
         }
         quoted(to, " rule=", self.rule)?;
+        if let Some(digest) = self.robots_sha256 {
+            write!(to, " robots_sha256={digest}")?;
+        }
+        word(to, " robots_fetched_at=", self.robots_fetched_at.as_deref());
         quoted(to, " details=", self.details)?;
         writeln!(to, " took_us={}", self.took_us)
     }
@@ -144,7 +157,8 @@ mod tests {
             "2027-01-15T08:00:00.000003Z  INFO wayleave::decision: decision_id=",
             " outcome=refused reason=rule status=403 crawler=news identity=known token=ExampleBot ",
             " client=127.0.0.1 method=\"GET\" url=\"http://shop.test/a\\n\\\"b\\\"\" ",
-            " dialect=rfc9309 line=2 rule=\"Disallow: /a\" took_us=2\n",
+            " dialect=rfc9309 line=2 rule=\"Disallow: /a\" robots_sha256=ba7816bf8f01cfea4141",
+            "ad robots_fetched_at=1970-01-01T00:00:00.000000Z took_us=2\n",
         ] {
             assert!(line.contains(expected), "{expected} in {line}");
         }

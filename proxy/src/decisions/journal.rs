@@ -1,17 +1,20 @@
 //! The decision log: JSON lines in a file that is rotated by size and age.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 
-use super::decision::{Decision, DecisionId};
+use super::decision::Decision;
+use super::files::{rotated_files, vacant};
 
 /// Lines are written together once they are this long.
 const FULL_BYTES: usize = 256 * 1024;
+/// When a file that could not be rotated away is tried again.
+const ROTATE_AGAIN: Duration = Duration::from_mins(1);
 
 /// Where decisions are written, and for how long; part of `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +31,10 @@ pub(crate) struct JournalOptions {
 
 /// The log's open file, and lines that wait to be written to it.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     options: JournalOptions,
+    /// Rotating failed: it is not tried again before.
+    rotate_after: Option<Instant>,
     waiting: Vec<u8>,
     /// `None` after a failure: it is opened anew.
     open: Option<Open>,
@@ -40,20 +45,32 @@ struct Open {
     file: File,
     size_bytes: u64,
     since: SystemTime,
+    /// Whether something was written. Until then a journal that this one is to replace may still write to the file.
+    is_begun: bool,
 }
 
 impl Journal {
     /// Opens the log's file, to go on with what is in it.
-    pub(super) fn open(options: JournalOptions) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be opened or made.
+    pub(crate) fn open(options: JournalOptions) -> anyhow::Result<Self> {
         let open = Open::new(&options.path)
             .with_context(|| format!("opening the decision log {}", options.path.display()))?;
         let mut journal = Self {
             options,
+            rotate_after: None,
             waiting: Vec::with_capacity(FULL_BYTES),
             open: Some(open),
         };
         journal.tidy();
         Ok(journal)
+    }
+
+    /// The file that is written to.
+    pub(super) fn path(&self) -> &Path {
+        &self.options.path
     }
 
     /// Adds a line to those that wait.
@@ -71,36 +88,54 @@ impl Journal {
         if self.waiting.is_empty() {
             return Ok(());
         }
+        self.rotate();
         let written = self.write();
         self.waiting.clear();
         if written.is_err() {
             self.open = None;
         }
-        written
+        written.with_context(|| self.options.path.display().to_string())
     }
 
-    fn write(&mut self) -> anyhow::Result<()> {
-        let path = &self.options.path;
-        let naming = || path.display().to_string();
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.is_due(&self.options))
-        {
-            self.open = None;
-            fs::rename(path, vacant(path)).with_context(naming)?;
-            self.tidy();
+    /// Puts a file that is full or old aside. One that cannot be is gone on with: better too large than incomplete.
+    fn rotate(&mut self) {
+        let is_due = |open: &Open| open.is_due(&self.options);
+        let may = self.rotate_after.is_none_or(|at| at <= Instant::now());
+        if !may || !self.open.as_ref().is_some_and(is_due) {
+            return;
         }
         let path = &self.options.path;
+        match fs::rename(path, vacant(path)) {
+            Ok(()) => {
+                self.open = None;
+                self.rotate_after = None;
+                self.tidy();
+            }
+            Err(error) => {
+                tracing::warn!(%error, file = %path.display(), "the decision log cannot be rotated and grows on");
+                self.rotate_after = Some(Instant::now() + ROTATE_AGAIN);
+            }
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(Open::is_removed) {
+            self.open = None;
+        }
         let open = match &mut self.open {
             Some(open) => open,
-            none => none.insert(Open::new(path).with_context(|| path.display().to_string())?),
+            none => none.insert(Open::new(&self.options.path)?),
         };
-        open.file
-            .write_all(&self.waiting)
-            .with_context(|| path.display().to_string())?;
-        open.size_bytes += self.waiting.len() as u64;
-        Ok(())
+        if !open.is_begun {
+            open.begin()?;
+        }
+        let written = open.file.write_all(&self.waiting);
+        match written {
+            Ok(()) => open.size_bytes += self.waiting.len() as u64,
+            // What is counted as lost is not to be there in part. If that fails too, the piece is ended when it is opened anew.
+            Err(_) => drop(open.file.set_len(open.size_bytes)),
+        }
+        written
     }
 
     /// Deletes what was rotated away too long ago.
@@ -125,6 +160,7 @@ impl Open {
         }
         // What crawlers fetch is nobody else's business.
         let file = OpenOptions::new()
+            .read(true)
             .create(true)
             .append(true)
             .mode(0o640)
@@ -135,7 +171,23 @@ impl Open {
             size_bytes: metadata.len(),
             // File systems without a birth time start anew with each process.
             since: metadata.created().unwrap_or_else(|_| SystemTime::now()),
+            is_begun: false,
         })
+    }
+
+    /// Ends a line that was cut, so that the next is one of its own.
+    fn begin(&mut self) -> io::Result<()> {
+        if is_cut(&mut self.file)? {
+            self.file.write_all(b"\n")?;
+        }
+        self.size_bytes = self.file.metadata()?.len();
+        self.is_begun = true;
+        Ok(())
+    }
+
+    /// Somebody deleted the file: what is written to it is seen by nobody.
+    fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|found| found.nlink() == 0)
     }
 
     fn is_due(&self, options: &JournalOptions) -> bool {
@@ -144,78 +196,21 @@ impl Open {
     }
 }
 
-/// A name for a file to be rotated away under, which no other has.
-fn vacant(path: &Path) -> PathBuf {
-    let mut now = SystemTime::now();
-    loop {
-        let name = rotated(path, now);
-        if !name.exists() {
-            return name;
-        }
-        now += Duration::from_millis(1);
+/// Whether the last line has no end: whoever wrote it died meanwhile, or the disk was full.
+fn is_cut(file: &mut File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
     }
-}
-
-/// `decisions.jsonl` as `decisions.20261121T083000.123Z.jsonl`.
-fn rotated(path: &Path, now: SystemTime) -> PathBuf {
-    let time = humantime::format_rfc3339_millis(now).to_string();
-    let time = time.replace(['-', ':'], "");
-    let mut name = path.file_stem().unwrap_or_default().to_owned();
-    name.push(".");
-    name.push(time);
-    if let Some(extension) = path.extension() {
-        name.push(".");
-        name.push(extension);
-    }
-    path.with_file_name(name)
-}
-
-/// The files beside `path` that were rotated away from it, in no order.
-fn rotated_files(path: &Path) -> Vec<PathBuf> {
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let is_rotated = |file: &PathBuf| {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let time = name
-            .strip_prefix(&*stem)
-            .and_then(|rest| rest.strip_prefix('.'));
-        file.extension() == path.extension()
-            && time.is_some_and(|time| {
-                time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit())
-            })
-    };
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(is_rotated)
-        .collect()
-}
-
-/// The log's files that there are, the oldest first and the one being written last.
-pub(super) fn files(path: &Path) -> Vec<PathBuf> {
-    let mut files = rotated_files(path);
-    files.sort();
-    files.extend(path.exists().then(|| path.to_owned()));
-    files
-}
-
-/// The decision with this id in the log at `path`. What cannot be read is passed over.
-pub(super) fn search(path: &Path, id: DecisionId) -> Option<Decision> {
-    let member = format!("\"id\":\"{id}\"");
-    files(path).iter().rev().find_map(|file| {
-        let lines = BufReader::new(File::open(file).ok()?).lines();
-        let line = lines
-            .map_while(Result::ok)
-            .find(|line| line.contains(&member))?;
-        serde_json::from_str(&line).ok()
-    })
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::decision::DecisionId;
+    use super::super::files::{files, search};
     use super::super::tests::decision;
     use super::*;
 
@@ -226,6 +221,10 @@ mod tests {
             max_age: Duration::from_secs(86_400),
             keep: Duration::from_secs(86_400),
         }
+    }
+
+    fn names(path: &Path) -> Vec<PathBuf> {
+        files(path).into_iter().map(|(name, _)| name).collect()
     }
 
     fn lines(path: &Path) -> usize {
@@ -240,7 +239,7 @@ mod tests {
             journal.push(&decision());
             journal.flush().unwrap();
         }
-        let files = files(&journal.options.path);
+        let files = names(&journal.options.path);
         assert!(files.len() > 2, "{files:?}");
         assert_eq!(files.iter().map(|file| lines(file)).sum::<usize>(), 10);
     }
@@ -258,7 +257,7 @@ mod tests {
             journal.push(&decision());
             journal.flush().unwrap();
         }
-        assert_eq!(files(&journal.options.path), [journal.options.path.clone()]);
+        assert_eq!(names(&journal.options.path), [journal.options.path.clone()]);
         assert_eq!(lines(&journal.options.path), 1);
     }
 
@@ -276,6 +275,62 @@ mod tests {
             assert_eq!(found.id, decision.id);
         }
         assert!(search(&journal.options.path, DecisionId::new()).is_none());
+    }
+
+    #[test]
+    fn one_that_replaces_another_leaves_it_its_last_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = options(dir.path()).path;
+        drop(Journal::open(options(dir.path())).unwrap());
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(b"{\"half\":").unwrap();
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        other.write_all(b"true}\n").unwrap();
+        journal.push(&decision());
+        journal.flush().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("{\"half\":true}\n{"), "{text}");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_spoils_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = options(dir.path());
+        fs::create_dir_all(options.path.parent().unwrap()).unwrap();
+        fs::write(&options.path, "{\"id\":\"0193").unwrap();
+        let mut journal = Journal::open(options).unwrap();
+        let written = decision();
+        journal.push(&written);
+        journal.flush().unwrap();
+        assert_eq!(lines(journal.path()), 2);
+        assert!(search(journal.path(), written.id).is_some());
+    }
+
+    #[test]
+    fn a_file_that_somebody_deleted_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        fs::remove_file(journal.path()).unwrap();
+        journal.push(&decision());
+        journal.flush().unwrap();
+        assert_eq!(lines(journal.path()), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_rotated_grows_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        journal.push(&decision());
+        journal.flush().unwrap();
+        // The file is written to all the same, but there is no such name to rename.
+        let path = std::mem::replace(&mut journal.options.path, elsewhere);
+        journal.options.max_size_bytes = 1;
+        for _ in 0..3 {
+            journal.push(&decision());
+            journal.flush().unwrap();
+        }
+        assert_eq!(lines(&path), 4);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Decisions: what became of every exchange and why, kept for whoever asks.
 //!
 //! ```text
-//!  mod ─┬─ recent     the last ones, in memory
+//!  mod ─┬─ live       as they are made, for watchers
+//!       ├─ recent     the last ones, in memory
 //!       ├─ top        which hosts, crawlers or rules they are about
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
-//!       │    └─ journal   the log's files: rotated by size and age
+//!       │    └─ journal   the log's open file: rotated by size and age
+//!       ├─ report     what the log says of a span of time
+//!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
 //!            └─ instant   how its times are written
 //! ```
@@ -15,9 +18,12 @@
 
 mod decision;
 mod event;
+mod files;
 mod instant;
 mod journal;
+mod live;
 mod recent;
+mod report;
 mod top;
 mod writer;
 
@@ -25,25 +31,26 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::sync::broadcast;
+use arc_swap::ArcSwapOption;
 
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
-pub(crate) use self::journal::JournalOptions;
+pub(crate) use self::journal::{Journal, JournalOptions};
+use self::live::Live;
+pub(crate) use self::live::{Seen, Watch};
 use self::recent::Recent;
+pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
 use self::writer::Writer;
 use crate::logging::Log;
 use crate::metrics::Metrics;
 
-/// Decisions that a reader of the stream may lag behind until it misses some.
-const WATCHED: usize = 4096;
-
 /// Takes every exchange's decision.
 pub(crate) struct Decisions {
     recent: Recent,
-    watchers: broadcast::Sender<Arc<Decision>>,
+    live: Live,
     writer: Writer,
-    log: Option<PathBuf>,
+    /// Where the log's files are, if there is one.
+    log: ArcSwapOption<PathBuf>,
 }
 
 /// Which decisions somebody wants to see.
@@ -52,6 +59,8 @@ pub(crate) struct Query {
     pub(crate) crawler: Option<String>,
     pub(crate) outcome: Option<String>,
     pub(crate) host: Option<String>,
+    /// What the URL, the rule, the id, the client or a token contains, ignoring ASCII case.
+    pub(crate) text: Option<String>,
 }
 
 impl Query {
@@ -65,7 +74,27 @@ impl Query {
         is(&self.crawler, &decision.crawler)
             && is(&self.outcome, &decision.outcome)
             && is(&self.host, decision.host().unwrap_or_default())
+            && self
+                .text
+                .as_deref()
+                .is_none_or(|text| mentions(decision, text))
     }
+}
+
+fn mentions(decision: &Decision, text: &str) -> bool {
+    let contains = |value: &str| {
+        let mut parts = value.as_bytes().windows(text.len().max(1));
+        text.is_empty() || parts.any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
+    };
+    let rule = decision
+        .finding
+        .as_ref()
+        .and_then(|found| found.rule.as_deref());
+    contains(&decision.url)
+        || rule.is_some_and(contains)
+        || decision.tokens.iter().any(|token| contains(token))
+        || contains(&decision.client.to_string())
+        || contains(&decision.id.to_string())
 }
 
 impl Decisions {
@@ -73,40 +102,40 @@ impl Decisions {
     ///
     /// # Errors
     ///
-    /// Returns an error if the log's file cannot be opened or the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
-        journal: Option<JournalOptions>,
+        journal: Option<Journal>,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             recent: Recent::new(),
-            watchers: broadcast::Sender::new(WATCHED),
-            log: journal.as_ref().map(|journal| journal.path.clone()),
+            live: Live::new(),
+            log: ArcSwapOption::new(path(journal.as_ref())),
             writer: Writer::start(journal, log, metrics)?,
         })
+    }
+
+    /// Writes lines to `journal` from now on, or none.
+    pub(crate) fn replace_journal(&self, journal: Option<Journal>) {
+        self.log.store(path(journal.as_ref()));
+        self.writer.replace(journal);
     }
 
     /// Keeps one decision.
     pub(crate) fn record(&self, decision: Decision) {
         let decision = Arc::new(decision);
         self.recent.push(Arc::clone(&decision));
-        if self.watchers.receiver_count() > 0 {
-            // Without receivers by now there is nobody to tell.
-            let _ = self.watchers.send(Arc::clone(&decision));
-        }
         self.writer.write(decision);
     }
 
-    /// A recent decision.
-    pub(crate) fn find(&self, id: DecisionId) -> Option<Arc<Decision>> {
-        self.recent.find(id)
-    }
-
-    /// A decision that is not recent any more, if the log still has it. Reads the log's files.
-    pub(crate) async fn search_log(&self, id: DecisionId) -> Option<Arc<Decision>> {
-        let log = self.log.clone()?;
-        let searching = tokio::task::spawn_blocking(move || journal::search(&log, id));
+    /// A decision: a recent one, or else one that the log still has, whose files are read for it.
+    pub(crate) async fn look_up(&self, id: DecisionId) -> Option<Arc<Decision>> {
+        if let Some(recent) = self.recent.find(id) {
+            return Some(recent);
+        }
+        let log = self.log.load_full()?;
+        let searching = tokio::task::spawn_blocking(move || files::search(&log, id));
         searching.await.ok().flatten().map(Arc::new)
     }
 
@@ -123,14 +152,23 @@ impl Decisions {
     }
 
     /// Decisions from now on.
-    pub(crate) fn watch(&self) -> broadcast::Receiver<Arc<Decision>> {
-        self.watchers.subscribe()
+    pub(crate) fn watch(&self) -> Watch {
+        self.live.watch(&self.recent)
+    }
+
+    /// Tells watchers what was decided, for ever.
+    pub(crate) async fn tell_watchers(&self) {
+        self.live.run(&self.recent).await;
     }
 
     /// Writes what was recorded so far, and ends the thread.
     pub(crate) fn close(&self) {
         self.writer.close();
     }
+}
+
+fn path(journal: Option<&Journal>) -> Option<Arc<PathBuf>> {
+    journal.map(|journal| Arc::new(journal.path().to_owned()))
 }
 
 impl fmt::Debug for Decisions {
@@ -144,6 +182,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::digest::Digest;
 
     pub(super) fn decision() -> Decision {
         Decision {
@@ -166,6 +205,7 @@ mod tests {
                 dialect: "rfc9309".into(),
                 line: Some(2),
                 rule: Some("Disallow: /a".to_owned()),
+                robots_sha256: Some(Digest::of(b"abc")),
                 robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
             }),
             would_be: None,
@@ -191,6 +231,18 @@ mod tests {
         assert_eq!(written.get("verdict"), None);
         let read: Decision = serde_json::from_value(written).unwrap();
         assert!(read.finding.is_none());
+    }
+
+    #[test]
+    fn a_query_finds_text() {
+        let query = |text: &str| Query {
+            text: Some(text.to_owned()),
+            ..Query::default()
+        };
+        for text in ["8443/A", "disallow: /a", "examplebot", "127.0.0", ""] {
+            assert!(query(text).takes(&decision()), "{text}");
+        }
+        assert!(!query("shop").takes(&decision()));
     }
 
     #[test]

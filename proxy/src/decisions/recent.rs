@@ -1,7 +1,7 @@
 //! The last decisions, in memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::decision::{Decision, DecisionId};
 
@@ -10,8 +10,28 @@ const KEPT: usize = 8192;
 
 /// A ring of the last decisions. Writers of different decisions do not meet: each has a place of its own.
 pub(super) struct Recent {
-    places: Box<[Mutex<Option<Arc<Decision>>>]>,
+    places: Box<[Mutex<Option<Kept>>]>,
     next: AtomicUsize,
+}
+
+/// A decision and its number, counted from the start.
+struct Kept {
+    number: usize,
+    decision: Arc<Decision>,
+}
+
+/// Decisions in the order of their numbers, without gaps.
+pub(super) struct Run {
+    /// The number of the first.
+    pub(super) first: usize,
+    pub(super) decisions: Vec<Arc<Decision>>,
+}
+
+impl Run {
+    /// The number after the last.
+    pub(super) fn end(&self) -> usize {
+        self.first + self.decisions.len()
+    }
 }
 
 impl Recent {
@@ -28,24 +48,51 @@ impl Recent {
 
     /// Keeps `decision` in the place of the oldest.
     pub(super) fn push(&self, decision: Arc<Decision>) {
-        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len();
-        let mut place = self.places[place]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let oldest = place.replace(decision);
-        drop(place);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let oldest = self.place(number).replace(Kept { number, decision });
         drop(oldest);
+    }
+
+    fn place(&self, number: usize) -> MutexGuard<'_, Option<Kept>> {
+        let place = &self.places[number % self.places.len()];
+        place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number that the next decision gets.
+    pub(super) fn next(&self) -> usize {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// The decisions from the one numbered `from` on, as far as they are kept still and there already.
+    pub(super) fn since(&self, from: usize) -> Run {
+        let next = self.next();
+        let mut run = Run {
+            first: from.max(next.saturating_sub(self.places.len())),
+            decisions: Vec::new(),
+        };
+        for number in run.first..next {
+            match &*self.place(number) {
+                Some(kept) if kept.number == number => {
+                    run.decisions.push(Arc::clone(&kept.decision));
+                }
+                // Overtaken by the writers: go on behind what is lost.
+                Some(kept) if kept.number > number => {
+                    run.first = number + 1;
+                    run.decisions.clear();
+                }
+                // Its writer has the number and is about to come.
+                _ => break,
+            }
+        }
+        run
     }
 
     /// The kept decisions, the newest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = Arc<Decision>> {
-        let next = self.next.load(Ordering::Relaxed);
+        let next = self.next();
         (1..=self.places.len()).filter_map(move |back| {
-            let place = next.wrapping_sub(back) % self.places.len();
-            let place = self.places[place]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            place.clone()
+            let kept = self.place(next.wrapping_sub(back));
+            kept.as_ref().map(|kept| Arc::clone(&kept.decision))
         })
     }
 
@@ -59,6 +106,10 @@ mod tests {
     use super::super::tests::decision;
     use super::*;
 
+    fn ids(decisions: impl IntoIterator<Item = Arc<Decision>>) -> Vec<DecisionId> {
+        decisions.into_iter().map(|decision| decision.id).collect()
+    }
+
     #[test]
     fn the_oldest_make_room() {
         let recent = Recent::with_room_for(4);
@@ -66,14 +117,36 @@ mod tests {
         for decision in &pushed {
             recent.push(Arc::clone(decision));
         }
-        let kept: Vec<_> = recent.iter().map(|decision| decision.id).collect();
-        let expected: Vec<_> = pushed[2..]
-            .iter()
-            .rev()
-            .map(|decision| decision.id)
-            .collect();
-        assert_eq!(kept, expected);
+        let expected = ids(pushed[2..].iter().rev().cloned());
+        assert_eq!(ids(recent.iter()), expected);
         assert!(recent.find(pushed[0].id).is_none());
         assert!(recent.find(pushed[3].id).is_some());
+    }
+
+    #[test]
+    fn what_came_since_is_told_once_and_in_order() {
+        let recent = Recent::with_room_for(4);
+        let pushed: Vec<_> = (0..7).map(|_| Arc::new(decision())).collect();
+        for decision in &pushed[..2] {
+            recent.push(Arc::clone(decision));
+        }
+        let first = recent.since(1);
+        assert_eq!((first.first, first.end()), (1, 2));
+        assert_eq!(recent.since(first.end()).decisions.len(), 0);
+        for decision in &pushed[2..] {
+            recent.push(Arc::clone(decision));
+        }
+        let then = recent.since(first.end());
+        assert_eq!((then.first, then.end()), (3, 7), "one is lost");
+        assert_eq!(ids(then.decisions), ids(pushed[3..].iter().cloned()));
+    }
+
+    #[test]
+    fn a_decision_on_its_way_is_waited_for() {
+        let recent = Recent::with_room_for(4);
+        recent.push(Arc::new(decision()));
+        recent.next.fetch_add(1, Ordering::Relaxed);
+        recent.push(Arc::new(decision()));
+        assert_eq!(recent.since(0).end(), 1);
     }
 }

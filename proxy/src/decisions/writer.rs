@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use super::decision::Decision;
 use super::event;
-use super::journal::{Journal, JournalOptions};
+use super::journal::Journal;
 use crate::logging::Log;
 use crate::metrics::Metrics;
 
@@ -21,9 +21,13 @@ const WAITING: usize = 65_536;
 /// decision would cost an exchange more than everything else here.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// What the thread is to write to next: another journal, or none.
+type NextJournal = Arc<Mutex<Option<Option<Journal>>>>;
+
 /// The door to the thread.
 pub(super) struct Writer {
     waiting: SyncSender<Arc<Decision>>,
+    next_journal: NextJournal,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
     thread: Thread,
@@ -33,17 +37,18 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(
-        journal: Option<JournalOptions>,
+        journal: Option<Journal>,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
-        let journal = journal.map(Journal::open).transpose()?;
+        let next_journal = NextJournal::default();
         let (waiting, received) = sync_channel(WAITING);
         let closing = Arc::new(AtomicBool::new(false));
         let is_idle = Arc::new(AtomicBool::new(false));
         let desk = Desk {
             received,
             journal,
+            next_journal: Arc::clone(&next_journal),
             log,
             closing: Arc::clone(&closing),
             is_idle: Arc::clone(&is_idle),
@@ -56,6 +61,7 @@ impl Writer {
             .context("starting the thread that writes decisions")?;
         Ok(Self {
             waiting,
+            next_journal,
             closing,
             is_idle,
             thread: working.thread().clone(),
@@ -74,15 +80,24 @@ impl Writer {
         }
     }
 
+    /// Writes lines to `journal` from now on.
+    pub(super) fn replace(&self, journal: Option<Journal>) {
+        *lock(&self.next_journal) = Some(journal);
+        self.thread.unpark();
+    }
+
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         self.thread.unpark();
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = ended.take() {
+        if let Some(thread) = lock(&self.ended).take() {
             // If it panicked, the panic hook has said so.
             let _ = thread.join();
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Writer {
@@ -95,6 +110,7 @@ impl fmt::Debug for Writer {
 struct Desk {
     received: Receiver<Arc<Decision>>,
     journal: Option<Journal>,
+    next_journal: NextJournal,
     log: Log,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -108,6 +124,9 @@ impl Desk {
         loop {
             // Read before the channel: what was sent before closing is written.
             let is_last = self.closing.load(Ordering::SeqCst);
+            if let Some(journal) = lock(&self.next_journal).take() {
+                self.journal = journal;
+            }
             let had_work = self.write_all(first.take());
             if is_last {
                 return;

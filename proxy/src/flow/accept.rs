@@ -11,22 +11,31 @@ use h2::server::SendResponse;
 use pingora_core::protocols::http::v2::server as http2;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wayleave_policy::Origin;
 
 use super::client::Client;
+use super::connect::Leave;
 use super::exchange::{Connection, Refusal};
 use super::refuse;
 use super::request::{self, Received};
+use super::slots::{Full, Slots};
 use super::tunnel::Inside;
 use super::way::{Ending, Flow};
 use crate::http1::RequestHead;
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, Transport};
 
+/// Exchanges of one HTTP/2 connection under way: twice the streams that it may have open. A stream that its client reset
+/// is open no more, but its exchange goes on for a moment (CVE-2023-44487).
+const MAX_EXCHANGES: usize = 200;
+/// Streams refused for that before the connection ends.
+const MAX_REFUSED_STREAMS: usize = 1000;
+/// How long a connection without a request outlives the stop. Closing it at once would reset it under a request that is
+/// on its way, and on a new connection no client expects that.
+const LAST_CALL: Duration = Duration::from_millis(250);
 /// What is read of a request at first; most heads are shorter.
 const FIRST_READ: usize = 4096;
 
@@ -34,7 +43,7 @@ const FIRST_READ: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) flow: Arc<Flow>,
-    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) slots: Slots,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
 }
@@ -75,23 +84,36 @@ impl Listener {
             tasks: self.tasks.clone(),
             stopping: self.stopping.clone(),
         };
-        let slot = Arc::clone(&self.slots).try_acquire_owned();
-        self.tasks.spawn(async move {
-            match slot {
-                Ok(_slot) => serving.serve(stream, connection).await,
-                Err(_) => {
-                    let flow = &serving.flow;
-                    flow.turn_away(&connection, stream, None, full()).await;
-                }
+        match self.slots.take(client) {
+            Ok(slot) => {
+                self.tasks.spawn(async move {
+                    serving.serve(stream, connection).await;
+                    drop((slot, open));
+                });
             }
-            drop(open);
-        });
+            Err(reached) => {
+                let Some(leave) = self.slots.turn_away() else {
+                    return;
+                };
+                self.tasks.spawn(async move {
+                    let flow = &serving.flow;
+                    let exchange = flow.refused(&connection, None, full(reached));
+                    flow.turn_away(stream, exchange).await;
+                    drop((leave, open));
+                });
+            }
+        }
     }
 }
 
-fn full() -> Refusal {
+fn full(reached: Full) -> Refusal {
     let error = ErrorType::ConnectionLimitReached;
-    let details = "as many connections are open as proxy.max_connections allows";
+    let details = match reached {
+        Full::All => "as many connections are open as proxy.max_connections allows",
+        Full::Client => {
+            "as many connections of this client are open as proxy.max_connections_per_client allows"
+        }
+    };
     Refusal {
         retry_after: Some(Duration::from_secs(1)),
         closes: true,
@@ -107,13 +129,12 @@ struct Serving {
 }
 
 /// What an HTTP/1 connection led to.
-enum After {
+enum After<'a> {
     Closed,
     Tunnel {
         stream: Stream,
         ahead: BytesMut,
-        origin: Origin,
-        username: Option<Arc<str>>,
+        leave: Leave<'a>,
     },
 }
 
@@ -123,17 +144,16 @@ impl Serving {
         let After::Tunnel {
             stream,
             ahead,
-            origin,
-            username,
+            leave,
         } = after
         else {
             return;
         };
         let connection = Connection {
-            username,
+            username: leave.username.clone(),
             ..connection
         };
-        let Some(inside) = self.flow.enter(stream, ahead, &connection, origin).await else {
+        let Some(inside) = self.flow.enter(stream, ahead, &connection, leave).await else {
             return;
         };
         let Inside {
@@ -155,17 +175,19 @@ impl Serving {
         mut stream: Stream,
         mut ahead: BytesMut,
         connection: &Connection,
-    ) -> After {
+    ) -> After<'_> {
         loop {
             let head = tokio::select! {
+                biased;
                 head = self.head(&mut stream, &mut ahead) => head,
-                () = self.stopping.cancelled() => return After::Closed,
+                () = self.last_call() => return After::Closed,
             };
             let received = match head {
                 Ok(head) => Received::Http1(head),
                 Err(None) => return After::Closed,
                 Err(Some(refusal)) => {
-                    self.flow.turn_away(connection, stream, None, refusal).await;
+                    let exchange = self.flow.refused(connection, None, refusal);
+                    self.flow.turn_away(stream, exchange).await;
                     return After::Closed;
                 }
             };
@@ -180,6 +202,12 @@ impl Serving {
                 None => return After::Closed,
             }
         }
+    }
+
+    /// Waits until no request that was sent before the stop can still be on its way.
+    async fn last_call(&self) {
+        self.stopping.cancelled().await;
+        tokio::time::sleep(LAST_CALL).await;
     }
 
     /// The next request's head; or the refusal of what came instead, if anything did.
@@ -212,18 +240,15 @@ impl Serving {
         ahead: BytesMut,
         connection: &Connection,
         received: &Received,
-    ) -> After {
+    ) -> After<'_> {
         match self.flow.judge_connect(connection, received).await {
-            Ok((origin, username)) => After::Tunnel {
+            Ok(leave) => After::Tunnel {
                 stream,
                 ahead,
-                origin,
-                username,
+                leave,
             },
-            Err(refusal) => {
-                self.flow
-                    .turn_away(connection, stream, Some(received), refusal)
-                    .await;
+            Err(exchange) => {
+                self.flow.turn_away(stream, *exchange).await;
                 After::Closed
             }
         }
@@ -255,15 +280,18 @@ impl Serving {
 
     /// Serves HTTP/2's streams, each in a task of its own.
     async fn http2(&self, stream: Stream, connection: Connection) {
-        let mut http2 = match http2::handshake(stream, None).await {
-            Ok(http2) => http2,
-            Err(error) => {
+        let patience = self.flow.settings().options.header_timeout;
+        let mut http2 = match timeout(patience, http2::handshake(stream, None)).await {
+            Ok(Ok(http2)) => http2,
+            Ok(Err(error)) => {
                 tracing::debug!(%error, "no HTTP/2 inside the tunnel");
                 return;
             }
+            Err(_) => return,
         };
         let connection = Arc::new(connection);
-        let streams = Arc::new(());
+        let streams = Arc::new(Semaphore::new(MAX_EXCHANGES));
+        let mut refused = 0;
         let mut is_ending = false;
         loop {
             let accepted = tokio::select! {
@@ -275,11 +303,18 @@ impl Serving {
                 }
             };
             match accepted {
-                Ok(Some(Ok((request, respond)))) => {
-                    self.http2_exchange(request, respond, &connection, &streams);
+                Ok(Some(Ok((request, mut respond)))) => {
+                    match Arc::clone(&streams).try_acquire_owned() {
+                        Ok(open) => self.http2_exchange(request, respond, &connection, open),
+                        Err(_) if refused < MAX_REFUSED_STREAMS => {
+                            respond.send_reset(h2::Reason::REFUSED_STREAM);
+                            refused += 1;
+                        }
+                        Err(_) => http2.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM),
+                    }
                 }
                 Ok(None | Some(Err(_))) => return,
-                Err(_) if Arc::strong_count(&streams) > 1 => {}
+                Err(_) if streams.available_permits() < MAX_EXCHANGES => {}
                 Err(_) if is_ending => return,
                 Err(_) => {
                     http2.graceful_shutdown();
@@ -294,10 +329,10 @@ impl Serving {
         request: http::Request<RecvStream>,
         respond: SendResponse<Bytes>,
         connection: &Arc<Connection>,
-        open: &Arc<()>,
+        open: OwnedSemaphorePermit,
     ) {
         let flow = Arc::clone(&self.flow);
-        let (connection, open) = (Arc::clone(connection), Arc::clone(open));
+        let connection = Arc::clone(connection);
         self.tasks.spawn(async move {
             let (head, body) = request.into_parts();
             let has_body = !body.is_end_stream();

@@ -1,6 +1,7 @@
 //! The client's side of one request: what comes from it and what goes back, each by itself, so that
 //! both can be under way at once.
 
+use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use super::fields::{Field, OnwardResponse};
 use crate::http1::{BodyError, BodyReader, BodyWriter, Framing, Trailers, write_fields};
 use crate::stream::Stream;
-use crate::upstream::{header_map, owned_pairs};
+use crate::upstream::{header_map, trailers_of};
 
 /// Bytes of following requests that are read while one is served.
 const MAX_PIPELINED: usize = 64 * 1024;
@@ -177,7 +178,7 @@ impl ClientBody {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
             Self::Http2(body) => {
                 let trailers = body.trailers().await.map_err(io::Error::other)?;
-                Ok(trailers.map_or_else(Vec::new, |trailers| owned_pairs(&trailers)))
+                Ok(trailers.map_or_else(Vec::new, |trailers| trailers_of(&trailers)))
             }
         }
     }
@@ -200,6 +201,24 @@ impl ClientBody {
 }
 
 impl Responder {
+    /// Waits until the client gives an HTTP/2 exchange up. Over HTTP/1 that shows on the connection, which the body's side
+    /// watches.
+    pub(super) async fn given_up(&mut self) {
+        match self {
+            Self::Http1(_) => std::future::pending().await,
+            Self::Http2 {
+                stream: Some(stream),
+                ..
+            } => {
+                // Whichever code or error it ends with, nobody waits any more.
+                let _ = poll_fn(|cx| stream.poll_reset(cx)).await;
+            }
+            Self::Http2 { respond, .. } => {
+                let _ = poll_fn(|cx| respond.poll_reset(cx)).await;
+            }
+        }
+    }
+
     /// Whether the connection ends with this answer.
     pub(super) fn close_afterwards(&mut self) {
         if let Self::Http1(answer) = self {

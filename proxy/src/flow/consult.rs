@@ -3,10 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
-use wayleave_policy::{AccessResult, Decision, Dialect, Reason, Target, Verdict, decide_strictly};
+use wayleave_policy::{
+    AccessResult, Decision, Dialect, Reason, Target, Verdict, decide_every_path, decide_strictly,
+};
 
 use super::exchange::{Identity, Refusal};
+use super::resolve::{Resolved, Scope};
 use crate::decisions::Finding;
+use crate::digest::Digest;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 
@@ -22,7 +26,12 @@ pub(super) struct Consulted {
 }
 
 /// Asks the robots.txt of the target's origin.
-pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Target) -> Consulted {
+pub(super) async fn consult(
+    robots: &Robots,
+    identity: &Identity,
+    resolved: &Resolved,
+) -> Consulted {
+    let target = &resolved.target;
     let snapshot = match robots.find(target.origin()).await {
         Ok(snapshot) => snapshot,
         Err(pending) => {
@@ -36,18 +45,29 @@ pub(super) async fn consult(robots: &Robots, identity: &Identity, target: &Targe
     };
     let now = robots.clock().now();
     let access = snapshot.access(now);
-    let decision = decide_strictly(access, identity.dialect(), identity.tokens(), target.path());
+    let (dialect, tokens) = (identity.dialect(), identity.tokens());
+    let decision = match resolved.scope {
+        Scope::EveryPath | Scope::Bypass => decide_every_path(access, dialect, tokens),
+        Scope::Path | Scope::Server => decide_strictly(access, dialect, tokens, target.path()),
+    };
+    // What is too old to go by did not decide.
+    let is_unreached = matches!(
+        access,
+        AccessResult::Unreachable | AccessResult::LongUnreachable
+    );
+    let copy = (!is_unreached).then_some(&*snapshot);
     let finding = Finding {
         verdict: decision.verdict().as_str().into(),
         basis: decision.reason().as_str().into(),
         dialect: decision.dialect().as_str().into(),
         line: decision.line(),
         rule: decision.rule(),
-        robots_fetched_at: snapshot.fetched_at(),
+        robots_sha256: copy.and_then(Snapshot::digest).copied().map(Digest),
+        robots_fetched_at: copy.and_then(Snapshot::fetched_at),
     };
     let reason = match decision.verdict() {
         Verdict::Allow => Ok(decision.reason().as_str()),
-        Verdict::Disallow => Err(refusal(target, &snapshot, &decision, now)),
+        Verdict::Disallow => Err(refusal(resolved, &snapshot, &decision, now)),
     };
     Consulted {
         finding: Some(finding),
@@ -77,11 +97,12 @@ pub(super) fn delay(access: &AccessResult, identity: &Identity) -> Option<Durati
 }
 
 fn refusal(
-    target: &Target,
+    resolved: &Resolved,
     snapshot: &Snapshot,
     decision: &Decision<'_>,
     now: SystemTime,
 ) -> Refusal {
+    let target = &resolved.target;
     if decision.reason() == Reason::Unreachable {
         return unreached(target, snapshot, now);
     }
@@ -90,6 +111,13 @@ fn refusal(
     let details = match (&explanation.rule, explanation.line) {
         (Some(rule), Some(line)) => format!("{rule} (line {line} of {robots_url})"),
         _ => format!("{robots_url}: {}", explanation.reason),
+    };
+    let details = if resolved.is_unseen() {
+        format!(
+            "{details}: a tunnel that nobody looks into is only for where every path is allowed"
+        )
+    } else {
+        details
     };
     Refusal {
         is_policy: true,

@@ -10,11 +10,10 @@ use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
 use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
+use crate::metrics::ASSERTED;
 use crate::proxy_status::ErrorType;
 use crate::rules::Match;
-
-/// The label of crawlers that no configuration knows, whose name is only their own word.
-pub(crate) const ASSERTED: &str = "asserted";
+use crate::traces::Parent;
 
 /// The connection that a request came by.
 #[derive(Clone, Debug)]
@@ -182,6 +181,8 @@ pub(crate) enum Outcome {
     Forward { status: u16, reason: &'static str },
     /// The same, though it would have been refused if that were not only observed.
     Observe { status: u16, refusal: Refusal },
+    /// A tunnel opened into which nobody looks.
+    Tunnel { reason: &'static str },
     /// Nothing of it left this proxy.
     Refuse(Refusal),
     /// It was allowed, but the origin or the way to it failed; or the client left.
@@ -194,6 +195,7 @@ impl Outcome {
         match self {
             Self::Forward { .. } => "forwarded",
             Self::Observe { .. } => "observed",
+            Self::Tunnel { .. } => "tunnelled",
             Self::Refuse(_) => "refused",
             Self::Fail(_) => "failed",
         }
@@ -201,7 +203,7 @@ impl Outcome {
 
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Forward { reason, .. } => reason,
+            Self::Forward { reason, .. } | Self::Tunnel { reason } => reason,
             Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
                 refusal.reason
             }
@@ -211,7 +213,7 @@ impl Outcome {
     /// Why it was refused or failed, or would have been refused.
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Forward { .. } => None,
+            Self::Forward { .. } | Self::Tunnel { .. } => None,
             Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
                 Some(refusal)
             }
@@ -221,6 +223,7 @@ impl Outcome {
     pub(crate) fn status(&self) -> u16 {
         match self {
             Self::Forward { status, .. } | Self::Observe { status, .. } => *status,
+            Self::Tunnel { .. } => 200,
             Self::Refuse(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }
@@ -239,6 +242,8 @@ pub(crate) struct Exchange {
     pub(crate) identity: Option<Identity>,
     /// Which configuration it met, counted from 1.
     pub(crate) configuration: u64,
+    /// The trace that the request says it is part of; only while traces are sent.
+    pub(crate) parent: Parent,
     pub(crate) facts: Facts,
     pub(crate) outcome: Outcome,
 }
@@ -253,6 +258,8 @@ pub(crate) struct Facts {
     pub(crate) rule: Option<Match>,
     /// The time that robots.txt wants between requests.
     pub(crate) delay: Option<Duration>,
+    /// When deciding began.
+    pub(crate) decided_at: Option<Instant>,
     pub(crate) decided_in: Duration,
     /// How long it waited for its turn.
     pub(crate) waited: Duration,

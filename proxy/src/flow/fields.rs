@@ -181,6 +181,22 @@ pub(super) fn asks_for_websocket(received: &Received) -> bool {
         && listed_in_connection(&fields, b"upgrade")
 }
 
+/// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
+/// (RFC 4559 section 6): that connection must not serve another one.
+pub(super) fn authenticates_connection(received: &Received, head: &OriginHead) -> bool {
+    let names_scheme = |(_, value): &Pair<'_>| {
+        let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+    };
+    let any = |fields: &[Pair<'_>], name: &str| {
+        fields
+            .iter()
+            .filter(|(field, _)| is(field, name))
+            .any(names_scheme)
+    };
+    any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
+}
+
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
 /// `Connection` lists.
 fn end_to_end<'a>(fields: &[Pair<'a>]) -> impl Iterator<Item = Pair<'a>> {

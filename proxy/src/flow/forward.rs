@@ -3,7 +3,7 @@
 use wayleave_policy::{Scheme, Target};
 
 use super::client::Client;
-use super::fields::OnwardRequest;
+use super::fields::{OnwardRequest, asks_for_websocket};
 use super::relay::{self, Broken, Heard};
 use super::request::{Received, Version};
 use crate::fault::{Fault, describe};
@@ -99,18 +99,20 @@ fn may_repeat(received: &Received) -> bool {
 }
 
 /// HTTP/2 to the origin for HTTP/2 clients, HTTP/1.1 for the others: nothing needs translating.
-/// A path that HTTP/2's URI type would spell anew goes by HTTP/1.1, as it is.
+/// A path that HTTP/2's URI type would spell anew goes by HTTP/1.1, as it is, and so does an upgrade.
 fn preference(received: &Received, target: &Target, path: &str) -> Preference {
     let keeps_its_spelling = || {
         let parsed = path.parse::<http::uri::PathAndQuery>();
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
     };
-    if received.version() == Version::Http2
-        && target.origin().scheme() == Scheme::Https
-        && keeps_its_spelling()
+    if target.origin().scheme() == Scheme::Http
+        || asks_for_websocket(received)
+        || !keeps_its_spelling()
     {
-        Preference::Http2
-    } else {
-        Preference::Http1
+        return Preference::OnlyHttp1;
+    }
+    match received.version() {
+        Version::Http2 => Preference::Http2,
+        _ => Preference::Http1,
     }
 }

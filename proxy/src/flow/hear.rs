@@ -31,3 +31,23 @@ fn read_retry_after(value: &[u8]) -> Option<Duration> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let seconds = |count| Some(Duration::from_secs(count));
+        assert_eq!(read_retry_after(b" 120 "), seconds(120));
+        let past = read_retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(past, seconds(0));
+        let at = SystemTime::now() + Duration::from_secs(3600);
+        let date = httpdate::fmt_http_date(at);
+        let hour = read_retry_after(date.as_bytes()).expect("a date");
+        assert!(hour <= Duration::from_secs(3600) && hour > Duration::from_secs(1800));
+        for wrong in ["", "-1", "soon", "1.5", "99999999999999999999"] {
+            assert_eq!(read_retry_after(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

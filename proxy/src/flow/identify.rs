@@ -12,6 +12,8 @@ use crate::proxy_status::ErrorType;
 #[derive(Debug)]
 pub(super) struct Identified {
     pub(super) identity: Identity,
+    /// What was proved.
+    pub(super) username: Option<Arc<str>>,
     pub(super) objection: Option<Refusal>,
 }
 
@@ -35,6 +37,7 @@ pub(super) async fn identify(
     let objection = objection.or_else(|| object(crawlers, &identity, request));
     Identified {
         identity,
+        username,
         objection,
     }
 }

@@ -2,20 +2,26 @@
 
 use std::time::Instant;
 
+use wayleave_policy::Scheme;
+
 use super::exchange::{Connection, Facts, Identity, Refusal};
 use super::identify::Identified;
 use super::passage::Passage;
 use super::request::{Received, Request};
-use super::resolve::{self, Resolved};
+use super::resolve::{self, Resolved, Scope};
 use super::settings::Settings;
 use super::way::Flow;
-use super::{consult, rule};
-use crate::crawlers::Mode;
+use super::{connect, consult, rule};
+use crate::crawlers;
+use crate::https::Mode;
 use crate::rules::{Action, Asked};
+
+/// Why a tunnel opens that robots.txt was not asked about.
+const BYPASS: &str = "bypass";
 
 /// What stands against a request: the first objection, where objections are only observed.
 struct Objections {
-    mode: Mode,
+    mode: crawlers::Mode,
     observed: Option<Refusal>,
 }
 
@@ -50,6 +56,12 @@ impl Flow {
             Err(refusal) => return (Facts::default(), Err(refusal)),
         };
         *url = resolved.target.to_string();
+        let is_open = connection.tunnel.is_none();
+        if is_open && settings.https.mode == Mode::Refuse && is_https(&resolved) {
+            identified
+                .objection
+                .get_or_insert_with(connect::https_refused);
+        }
         let (facts, judged) = self
             .decide(settings, identified, request.method, resolved)
             .await;
@@ -68,6 +80,7 @@ impl Flow {
         let started = Instant::now();
         let mut facts = Facts {
             origin: Some(resolved.target.origin().clone()),
+            decided_at: Some(started),
             ..Facts::default()
         };
         let mut objections = Objections {
@@ -110,12 +123,17 @@ impl Flow {
         objections: &mut Objections,
         facts: &mut Facts,
     ) -> Result<&'static str, Refusal> {
-        facts.rule = settings.rules.find(Asked {
+        let asked = Asked {
             target: &resolved.target,
             method,
             crawler: identity.label(),
             now: self.robots.clock().now(),
-        });
+        };
+        facts.rule = match resolved.scope {
+            Scope::Path | Scope::Server => settings.rules.find(asked),
+            Scope::EveryPath => settings.rules.find_for_every_request(asked),
+            Scope::Bypass => settings.rules.find_for_host(asked),
+        };
         if let Some(found) = &facts.rule {
             if found.rule.action == Action::Allow {
                 // The exception is from what may be fetched, not from how often.
@@ -126,7 +144,10 @@ impl Flow {
             }
             rule::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;
         }
-        let consulted = consult::consult(&self.robots, identity, &resolved.target).await;
+        if resolved.scope == Scope::Bypass {
+            return Ok(BYPASS);
+        }
+        let consulted = consult::consult(&self.robots, identity, resolved).await;
         facts.finding = consulted.finding;
         facts.delay = consulted.delay;
         match consulted.reason {
@@ -137,4 +158,8 @@ impl Flow {
             }
         }
     }
+}
+
+fn is_https(resolved: &Resolved) -> bool {
+    resolved.target.origin().scheme() == Scheme::Https
 }

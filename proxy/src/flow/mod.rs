@@ -1,7 +1,7 @@
 //! The way of a request, one file a step.
 //!
 //! ```text
-//!  accept ── tunnel        a connection: HTTP/1, or CONNECT and what speaks inside
+//!  accept ── connect ── tunnel, unseen    a connection: HTTP/1, or CONNECT and what speaks inside
 //!       │
 //!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
@@ -12,6 +12,7 @@
 
 mod accept;
 mod client;
+mod connect;
 mod consult;
 mod exchange;
 mod fields;
@@ -29,11 +30,14 @@ mod request;
 mod resolve;
 mod rule;
 mod settings;
+mod slots;
 mod tunnel;
 mod turn;
+mod unseen;
 mod way;
 
 pub(crate) use self::accept::Listener;
-pub(crate) use self::preview::Question;
+pub(crate) use self::preview::{Previewed, Question, Reading};
 pub(crate) use self::settings::{Options, Settings};
+pub(crate) use self::slots::Slots;
 pub(crate) use self::way::Flow;

@@ -1,28 +1,99 @@
 //! What would be decided about a request that nobody made.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use wayleave_policy::{Dialect, Scheme, Target, decide_strictly};
 
 use super::exchange::{Connection, Exchange, Identity, Outcome};
 use super::identify::{self, Identified};
 use super::request::Request;
+use super::resolve::{self, Resolved, Scope};
+use super::settings::Settings;
 use super::way::{Flow, passed};
-use super::{record, resolve};
+use super::{connect, record};
+use crate::crawlers::{Crawler, Crawlers};
 use crate::decisions::{Decision, DecisionId};
+use crate::https::{Mode, Way};
+use crate::traces::Parent;
 
 /// A request to think about.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Question {
+    /// The target, such as `https://example.com/a`.
+    #[param(format = "uri")]
     url: String,
+    /// The request's User-Agent; empty unless given.
     #[serde(default)]
+    #[param(required = false)]
     user_agent: String,
     /// A configured crawler's name; without it, whoever `client` and `user_agent` lead to.
+    #[param(format = "crawler")]
     crawler: Option<String>,
+    /// Read robots.txt like this instead of as the crawler does.
+    #[param(inline)]
+    dialect: Option<DialectWord>,
+    /// Where the request comes from; 127.0.0.1 unless given.
+    #[param(value_type = Option<String>, format = "ip-address")]
     client: Option<IpAddr>,
+    /// GET unless given.
     method: Option<String>,
+}
+
+/// A way of reading robots.txt.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum DialectWord {
+    Rfc9309,
+    Google,
+    Koster1996,
+    Selfhtml,
+    Strictest,
+}
+
+impl From<DialectWord> for Dialect {
+    fn from(word: DialectWord) -> Self {
+        match word {
+            DialectWord::Rfc9309 => Self::Rfc9309,
+            DialectWord::Google => Self::Google,
+            DialectWord::Koster1996 => Self::Koster1996,
+            DialectWord::Selfhtml => Self::Selfhtml,
+            DialectWord::Strictest => Self::Strictest,
+        }
+    }
+}
+
+/// What would become of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Previewed {
+    pub(crate) decision: Decision,
+    /// What robots.txt says in each dialect; empty if it did not come in time.
+    pub(crate) dialects: Vec<Reading>,
+}
+
+/// What an origin's robots.txt says of a request in one dialect.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct Reading {
+    dialect: &'static str,
+    /// `allow` or `disallow`.
+    verdict: &'static str,
+    /// What the verdict rests on.
+    basis: &'static str,
+    /// The deciding rule's line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    /// The deciding rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
+    /// The names on the user-agent lines of the group used.
+    group: Vec<String>,
+    /// The lines of that group: its user-agent lines and rules.
+    group_lines: Vec<u32>,
 }
 
 impl Flow {
@@ -31,7 +102,7 @@ impl Flow {
     /// # Errors
     ///
     /// Returns what is wrong with the question.
-    pub(crate) async fn preview(&self, question: &Question) -> Result<Decision, String> {
+    pub(crate) async fn preview(&self, question: &Question) -> Result<Previewed, String> {
         let connection = Connection {
             client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
             username: None,
@@ -48,32 +119,21 @@ impl Flow {
         };
         let settings = self.settings();
         let crawlers = &settings.crawlers;
-        let mut identified = match &question.crawler {
-            None => {
-                let identity = identify::recognise(crawlers, &connection, None, &request);
-                let objection = identify::object(crawlers, &identity, &request);
-                Identified {
-                    identity,
-                    objection,
-                }
-            }
-            Some(name) => {
-                let crawler = crawlers.named(name);
-                let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
-                Identified {
-                    identity: Identity::Known(crawler),
-                    objection: None,
-                }
-            }
-        };
+        let mut identified = identify_as_asked(crawlers, question, &connection, &request)?;
+        if let Some(dialect) = question.dialect {
+            identified.identity = in_dialect(identified.identity, dialect.into());
+        }
         let resolved = resolve::resolve(&connection, &request);
         let resolved = resolved.map_err(|refusal| refusal.details.into_owned())?;
-        let url = resolved.target.to_string();
+        let target = resolved.target.clone();
+        let url = target.to_string();
+        let resolved = as_it_would_come(&settings, &mut identified, resolved)?;
         let (facts, judged) = self
             .decide(&settings, &mut identified, request.method, resolved)
             .await;
+        let dialects = self.readings(&identified.identity, &target).await;
         let outcome = match judged {
-            Ok(passage) => passed(passage, 200),
+            Ok(passage) => passed(&passage, 200),
             Err(refusal) => Outcome::Refuse(refusal),
         };
         let exchange = Exchange {
@@ -85,9 +145,97 @@ impl Flow {
             url,
             identity: Some(identified.identity),
             configuration: settings.configuration,
+            parent: Parent::default(),
             facts,
             outcome,
         };
-        Ok(record::decision(exchange, Duration::ZERO).0)
+        let (decision, _) = record::decision(exchange, Duration::ZERO);
+        Ok(Previewed { decision, dialects })
     }
+
+    /// What the target's robots.txt says in every dialect.
+    async fn readings(&self, identity: &Identity, target: &Target) -> Vec<Reading> {
+        let Ok(snapshot) = self.robots.find(target.origin()).await else {
+            return Vec::new();
+        };
+        let access = snapshot.access(self.robots.clock().now());
+        let reading = |dialect: Dialect| {
+            let decision = decide_strictly(access, dialect, identity.tokens(), target.path());
+            Reading {
+                dialect: dialect.as_str(),
+                verdict: decision.verdict().as_str(),
+                basis: decision.reason().as_str(),
+                line: decision.line(),
+                rule: decision.rule(),
+                group: decision.group(),
+                group_lines: decision.group_lines(),
+            }
+        };
+        Dialect::ALL.map(reading).into()
+    }
+}
+
+/// The same crawler, reading robots.txt in another dialect.
+fn in_dialect(identity: Identity, dialect: Dialect) -> Identity {
+    match identity {
+        Identity::Known(crawler) => Identity::Known(Arc::new(Crawler {
+            dialect,
+            ..Crawler::clone(&crawler)
+        })),
+        Identity::Asserted { claim, mode, .. } => Identity::Asserted {
+            claim,
+            dialect,
+            mode,
+        },
+    }
+}
+
+/// HTTPS comes by `CONNECT`: what then stands against it, and how much of it would be seen.
+fn as_it_would_come(
+    settings: &Settings,
+    identified: &mut Identified,
+    resolved: Resolved,
+) -> Result<Resolved, String> {
+    let origin = resolved.target.origin();
+    if origin.scheme() == Scheme::Http {
+        return Ok(resolved);
+    }
+    let scope = match settings.https.way(origin.host()) {
+        Way::Mode(Mode::Intercept) => return Ok(resolved),
+        Way::Mode(Mode::Refuse) => {
+            identified
+                .objection
+                .get_or_insert_with(connect::https_refused);
+            return Ok(resolved);
+        }
+        Way::Mode(Mode::Tunnel) => Scope::EveryPath,
+        Way::Bypass => Scope::Bypass,
+    };
+    let unseen = Resolved::unseen(origin.clone(), scope);
+    unseen.map_err(|refusal| refusal.details.into_owned())
+}
+
+/// Who the question says is asking.
+fn identify_as_asked(
+    crawlers: &Crawlers,
+    question: &Question,
+    connection: &Connection,
+    request: &Request<'_>,
+) -> Result<Identified, String> {
+    let Some(name) = &question.crawler else {
+        let identity = identify::recognise(crawlers, connection, None, request);
+        let objection = identify::object(crawlers, &identity, request);
+        return Ok(Identified {
+            identity,
+            username: None,
+            objection,
+        });
+    };
+    let crawler = crawlers.named(name);
+    let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
+    Ok(Identified {
+        identity: Identity::Known(crawler),
+        username: None,
+        objection: None,
+    })
 }

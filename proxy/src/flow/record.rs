@@ -1,19 +1,32 @@
-//! One decision and one count per exchange.
+//! One decision and one count per exchange, and a trace if somebody collects them.
 
+use std::mem;
 use std::time::Duration;
 
-use super::exchange::{ASSERTED, Exchange, Identity, Outcome};
+use super::exchange::{Exchange, Identity, Outcome};
 use crate::decisions::{Decision, Decisions, Policy, Word};
-use crate::metrics::Metrics;
+use crate::metrics::{ASSERTED, Metrics};
 use crate::rules::{Action, Match};
+use crate::traces::Traces;
 
 /// Notes what became of an exchange, and returns that.
-pub(super) fn record(metrics: &Metrics, decisions: &Decisions, exchange: Exchange) -> Outcome {
+pub(super) fn record(
+    metrics: &Metrics,
+    decisions: &Decisions,
+    traces: Option<&Traces>,
+    mut exchange: Exchange,
+) -> Outcome {
     let outcome = &exchange.outcome;
     let crawler = exchange.identity.as_ref().map_or(ASSERTED, Identity::label);
     let took = exchange.started.elapsed();
     metrics.request(crawler, outcome.label(), outcome.reason(), took);
+    let parent = mem::take(&mut exchange.parent);
+    let decided_at = exchange.facts.decided_at;
+    let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
     let (decision, outcome) = decision(exchange, took);
+    if let Some(traces) = traces {
+        traces.exchange(&parent, &decision, decided_after);
+    }
     decisions.record(decision);
     outcome
 }

@@ -18,6 +18,9 @@ use crate::upstream::{OriginHead, OriginReader, OriginWriter};
 /// How long the origin of an upgraded connection may take nothing.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Interim responses before the final one; each makes the patience with the origin begin anew.
+const MAX_INTERIM: usize = 100;
+
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relayed {
@@ -60,6 +63,8 @@ struct Progress {
     sent_parts: AtomicUsize,
     is_sent: AtomicBool,
     is_answered: AtomicBool,
+    /// The connection authenticates whoever asks on it.
+    is_somebodys: AtomicBool,
 }
 
 impl Progress {
@@ -111,11 +116,13 @@ pub(super) async fn relay(
         heard,
     };
     let status = both(upload, download.run(&mut client.answer)).await?;
+    let is_somebodys = progress.is_somebodys.load(Ordering::Relaxed);
     let is_upgraded = status == 101;
     if is_upgraded {
         splice(client, writer, reader).await;
     }
-    let connection_serves_again = progress.is_sent.load(Ordering::Relaxed) && !is_upgraded;
+    let is_sent = progress.is_sent.load(Ordering::Relaxed);
+    let connection_serves_again = is_sent && !is_upgraded && !is_somebodys;
     Ok(Relayed {
         status,
         connection_serves_again,
@@ -231,6 +238,9 @@ impl Download<'_> {
         let status = head.status();
         (self.heard)(&head);
         let response = OnwardResponse::new(&head, self.received, self.name);
+        if fields::authenticates_connection(self.received, &head) {
+            self.progress.is_somebodys.store(true, Ordering::Relaxed);
+        }
         let has_body = response.framing != Framing::Length(0);
         self.progress.is_answered.store(true, Ordering::Relaxed);
         client.head(&response).await?;
@@ -252,8 +262,12 @@ impl Download<'_> {
 
     /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
     async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, Broken> {
-        loop {
-            let head = self.head().await?;
+        for _ in 0..MAX_INTERIM {
+            let head = tokio::select! {
+                biased;
+                head = self.head() => head?,
+                () = client.given_up() => return Err(Broken::Gone),
+            };
             match head.status() {
                 101 if fields::asks_for_websocket(self.received) => return Ok(head),
                 101 => {
@@ -266,6 +280,8 @@ impl Download<'_> {
                 _ => return Ok(head),
             }
         }
+        let details = "the origin sends interim responses without end".to_owned();
+        Err(Fault::new(ErrorType::HttpProtocolError, details).into())
     }
 
     async fn head(&mut self) -> Result<OriginHead, Broken> {
@@ -291,11 +307,18 @@ impl Download<'_> {
 
     async fn body(&mut self, client: &mut Responder) -> Result<(), Broken> {
         loop {
+            let meanwhile = async {
+                if client.holds_back() {
+                    // Nothing more is at hand: what waits for company leaves.
+                    return client.flush().await;
+                }
+                client.given_up().await;
+                Err(Gone)
+            };
             let part = tokio::select! {
                 biased;
                 part = self.part() => part,
-                // Nothing more is at hand: what waits for company leaves.
-                flushed = client.flush(), if client.holds_back() => {
+                flushed = meanwhile => {
                     flushed?;
                     continue;
                 }

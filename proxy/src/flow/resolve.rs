@@ -1,30 +1,52 @@
 //! For what? The request target, `Host` and the tunnel to a target: the origin and the path that
 //! will be sent.
 
-use wayleave_policy::{InvalidUri, Origin, Scheme, Target};
+use wayleave_policy::{Origin, Scheme, Target};
 
-use super::exchange::{Connection, Refusal, Tunnel};
+use super::exchange::{Connection, Refusal};
 use super::request::Request;
 use crate::proxy_status::ErrorType;
+use crate::request_target::{self, RequestTarget, Unresolved};
 
 /// What a request is for.
 #[derive(Debug)]
 pub(super) struct Resolved {
     /// What is judged.
     pub(super) target: Target,
-    /// `OPTIONS` for the server as a whole, whose target is `*` (RFC 9112 section 3.2.4). It is judged as
-    /// the origin's root.
-    is_for_server: bool,
+    pub(super) scope: Scope,
+}
+
+/// How much of an origin a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The target's path.
+    Path,
+    /// The server as a whole: `OPTIONS` with the target `*` (RFC 9112 section 3.2.4). It is judged as the origin's root.
+    Server,
+    /// Every path: nobody will see which.
+    EveryPath,
+    /// Whatever it is, on purpose.
+    Bypass,
 }
 
 impl Resolved {
     /// The path that is sent.
     pub(super) fn path(&self) -> &str {
-        if self.is_for_server {
-            "*"
-        } else {
-            self.target.path()
+        match self.scope {
+            Scope::Server => "*",
+            Scope::Path | Scope::EveryPath | Scope::Bypass => self.target.path(),
         }
+    }
+
+    /// A tunnel to an origin into which nobody looks.
+    pub(super) fn unseen(origin: Origin, scope: Scope) -> Result<Self, Refusal> {
+        let target = Target::new(origin, "/").map_err(|error| refusal(error.into()))?;
+        Ok(Self { target, scope })
+    }
+
+    /// Whether what is asked for is not seen.
+    pub(super) fn is_unseen(&self) -> bool {
+        matches!(self.scope, Scope::EveryPath | Scope::Bypass)
     }
 }
 
@@ -38,25 +60,26 @@ impl Resolved {
 ///
 /// Returns the refusal if there is no target, or if the request contradicts its tunnel.
 pub(super) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<Resolved, Refusal> {
-    if request.method == "CONNECT" {
-        // HTTP/2's extended CONNECT (RFC 8441) among them: it is not offered.
-        return Err(Refusal::malformed("CONNECT inside a tunnel"));
-    }
-    let target = match &connection.tunnel {
-        None => resolve_absolute(&request.target)?,
-        Some(tunnel) => resolve_in_tunnel(tunnel, request)?,
+    let named = RequestTarget {
+        method: request.method,
+        target: &request.target,
+        scheme: request.scheme,
+        authority: request.authority,
     };
-    let is_for_server = request.method == "OPTIONS" && has_no_path(&request.target);
-    Ok(Resolved {
-        target,
-        is_for_server,
-    })
-}
-
-/// Whether a target that was understood names an origin only, or `*`.
-fn has_no_path(target: &str) -> bool {
-    let after_scheme = target.split_once("://").map_or(target, |(_, rest)| rest);
-    !after_scheme.contains(['/', '?', '#'])
+    let target = match &connection.tunnel {
+        None => named.in_the_open(),
+        Some(tunnel) => match &tunnel.foreign_server_name {
+            Some(name) => return Err(foreign_server_name(name, &tunnel.origin)),
+            None => named.in_tunnel(&tunnel.origin),
+        },
+    };
+    let scope = if named.is_for_server() {
+        Scope::Server
+    } else {
+        Scope::Path
+    };
+    let target = target.map_err(refusal)?;
+    Ok(Resolved { target, scope })
 }
 
 /// The origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
@@ -65,61 +88,25 @@ fn has_no_path(target: &str) -> bool {
 ///
 /// Returns the refusal if the authority is malformed or has no port (RFC 9110 section 9.3.6).
 pub(super) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
-    let port = authority.rsplit_once(':').map(|(_, port)| port);
-    if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
-    {
-        return Err(Refusal::malformed(format!(
-            "CONNECT to {authority}: the port is missing"
-        )));
-    }
-    Origin::from_authority(scheme, authority).map_err(|error| invalid(&error))
+    request_target::connect(authority, scheme).map_err(refusal)
 }
 
-fn resolve_absolute(target: &str) -> Result<Target, Refusal> {
-    if target.starts_with('/') || target == "*" {
-        return Err(Refusal::malformed(
-            "this is a proxy: the request target must be an absolute URL",
-        ));
-    }
-    Target::parse(target).map_err(|error| invalid(&error))
+/// Whether a TLS handshake with this server name is with `origin`'s host.
+pub(super) fn is_host_of(server_name: &str, origin: &Origin) -> bool {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    server_name.trim_end_matches('.').eq_ignore_ascii_case(host)
 }
 
-fn resolve_in_tunnel(tunnel: &Tunnel, request: &Request<'_>) -> Result<Target, Refusal> {
-    let origin = &tunnel.origin;
-    if let Some(name) = &tunnel.foreign_server_name {
-        let details = format!("the TLS handshake named {name}, the tunnel is to {origin}");
-        return Err(misdirected(details));
-    }
-    if let Some(scheme) = request.scheme
-        && scheme != origin.scheme().as_str()
-    {
-        return Err(misdirected(format!(
-            "the request says {scheme}, the tunnel is to {origin}"
-        )));
-    }
-    if let Some(authority) = request.authority
-        && Origin::from_authority(origin.scheme(), authority).map_err(|error| invalid(&error))?
-            != *origin
-    {
-        return Err(misdirected(format!(
-            "the request names {authority}, the tunnel is to {origin}"
-        )));
-    }
-    if request.target == "*" && request.method == "OPTIONS" {
-        return Target::new(origin.clone(), "/").map_err(|error| invalid(&error));
-    }
-    if request.target.starts_with('/') {
-        return Target::new(origin.clone(), &request.target).map_err(|error| invalid(&error));
-    }
-    let target = resolve_absolute(&request.target)?;
-    if target.origin() == origin {
-        Ok(target)
-    } else {
-        Err(misdirected(format!(
-            "the request is for {}, the tunnel is to {origin}",
-            target.origin()
-        )))
-    }
+/// The refusal of a TLS handshake with another host than the tunnel's.
+pub(super) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
+    misdirected(format!(
+        "the TLS handshake named {name}, the tunnel is to {origin}"
+    ))
+}
+
+/// The refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
+pub(super) fn not_judged_for_tls(origin: &Origin) -> Refusal {
+    misdirected(format!("TLS in a tunnel to {origin}"))
 }
 
 fn misdirected(details: String) -> Refusal {
@@ -132,21 +119,23 @@ fn misdirected(details: String) -> Refusal {
     )
 }
 
-fn invalid(error: &InvalidUri) -> Refusal {
-    match error {
-        InvalidUri::UnsupportedScheme(_) => Refusal::new(
+fn refusal(unresolved: Unresolved) -> Refusal {
+    match unresolved {
+        Unresolved::Malformed(details) => Refusal::malformed(details),
+        Unresolved::Misdirected(details) => misdirected(details),
+        Unresolved::Scheme(details) => Refusal::new(
             501,
             "Scheme not supported",
             ErrorType::HttpRequestError,
             "unsupported-scheme",
-            error.to_string(),
+            details,
         ),
-        _ => Refusal::malformed(format!("request target: {error}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::exchange::Tunnel;
     use super::*;
 
     fn request<'a>(target: &'a str, authority: Option<&'a str>) -> Request<'a> {
@@ -255,20 +244,5 @@ mod tests {
             resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")),
             Err(421)
         );
-    }
-
-    #[test]
-    fn connect_needs_a_port() {
-        for authority in [
-            "shop.test",
-            "shop.test:",
-            "shop.test:x",
-            "[::1]",
-            ":443",
-            "",
-        ] {
-            let refusal = resolve_connect(authority, Scheme::Https).unwrap_err();
-            assert_eq!(refusal.status, 400, "{authority}");
-        }
     }
 }

@@ -1,6 +1,4 @@
-//! A `CONNECT` from its head to what speaks inside: TLS that is ended here, or plain HTTP.
-
-use std::sync::Arc;
+//! A tunnel from its opening to what speaks inside: TLS that is ended here or passes unseen, or plain HTTP.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,13 +7,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
-use super::exchange::{Connection, Refusal, Tunnel};
-use super::request::Received;
+use super::connect::Leave;
+use super::exchange::{Connection, Tunnel};
+use super::resolve;
 use super::way::Flow;
-use super::{identify, resolve};
-use crate::egress::EgressError;
-use crate::fault::Fault;
-use crate::http1::Framing;
 use crate::intercept;
 use crate::stream::{Stream, Transport};
 
@@ -32,48 +27,22 @@ pub(super) struct Inside {
 }
 
 impl Flow {
-    /// The origin of the tunnel that `head` asks for, if it may be one.
-    pub(super) async fn judge_connect(
-        &self,
-        connection: &Connection,
-        received: &Received,
-    ) -> Result<(Origin, Option<Arc<str>>), Refusal> {
-        let settings = self.settings();
-        let request = received.request(&settings.options.name);
-        if connection.tunnel.is_some() {
-            return Err(Refusal::malformed("CONNECT inside a tunnel"));
-        }
-        if request.is_loop {
-            return Err(Refusal::looped());
-        }
-        if received.framing() != Framing::Length(0) {
-            return Err(Refusal::malformed("CONNECT with a body"));
-        }
-        let origin = resolve::resolve_connect(&request.target, Scheme::Https)?;
-        let username = identify::admit(&settings.crawlers, connection, &request).await?;
-        // Whatever else is wrong with the name is told inside, where clients show the answer.
-        match settings
-            .upstream
-            .egress()
-            .addresses(origin.host(), origin.port())
-            .await
-        {
-            Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
-            _ => Ok((origin, username)),
-        }
-    }
-
-    /// Opens the tunnel and finds out what speaks inside. `None`: nobody who can be understood.
+    /// Opens the tunnel and finds out what speaks inside. `None`: nobody who can be understood, or it passed unseen.
     pub(super) async fn enter(
         &self,
         mut stream: Stream,
         mut ahead: BytesMut,
         outside: &Connection,
-        origin: Origin,
+        leave: Leave<'_>,
     ) -> Option<Inside> {
+        let Leave { origin, unseen, .. } = leave;
         let opened = b"HTTP/1.1 200 Connection established\r\n\r\n";
         stream.write_all(opened).await.ok()?;
         stream.flush().await.ok()?;
+        if unseen.as_ref().is_some_and(|unseen| unseen.is_bypass()) {
+            self.pass(stream, ahead, unseen?).await;
+            return None;
+        }
         while ahead.is_empty() {
             let read = timeout(
                 self.settings().options.header_timeout,
@@ -85,6 +54,10 @@ impl Flow {
             }
         }
         if ahead[0] == TLS_HANDSHAKE {
+            if let Some(unseen) = unseen {
+                self.pass_tls(stream, ahead, &origin, unseen).await;
+                return None;
+            }
             return self.end_tls(stream, ahead, outside, origin).await;
         }
         let origin = Origin::from_authority(
@@ -150,7 +123,7 @@ impl Flow {
         let speaks_http2 = session.alpn_protocol() == Some(b"h2");
         let foreign_server_name = session
             .server_name()
-            .filter(|name| !name.trim_end_matches('.').eq_ignore_ascii_case(host))
+            .filter(|name| !resolve::is_host_of(name, &origin))
             .map(str::to_owned);
         let tunnel = Tunnel {
             origin,

@@ -9,11 +9,12 @@ use bytes::BytesMut;
 
 use super::client::{Client, Gone};
 use super::exchange::{Connection, Exchange, Facts, Outcome, Refusal};
+use super::identify::Identified;
 use super::passage::Passage;
 use super::relay::Broken;
-use super::request::Received;
+use super::request::{Received, Request};
 use super::settings::Settings;
-use super::{forward, hear, identify, record, refuse};
+use super::{forward, hear, identify, refuse};
 use crate::decisions::{DecisionId, Decisions};
 use crate::http1::Framing;
 use crate::intercept::Interceptor;
@@ -22,6 +23,7 @@ use crate::politeness::Politeness;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
 use crate::stream::Stream;
+use crate::traces::{Parent, Traces};
 use crate::upstream::OriginHead;
 
 /// Everything that a request meets on its way.
@@ -32,6 +34,7 @@ pub(crate) struct Flow {
     pub(crate) interceptor: Interceptor,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) traces: Option<Arc<Traces>>,
 }
 
 /// What may follow an exchange on its connection.
@@ -54,8 +57,10 @@ impl Flow {
     /// Brings the metrics up to date that are counted when they are gathered.
     pub(crate) fn observe(&self) {
         self.robots.observe();
-        let (active, expired) = self.settings().rules.count(self.robots.clock().now());
+        let (rules, now) = (&self.settings().rules, self.robots.clock().now());
+        let (active, expired) = rules.count(now);
         self.metrics.rules(active, expired.len());
+        self.metrics.exception_expiry(rules.next_expiry(now));
     }
 
     /// Takes one request whose head was read.
@@ -72,26 +77,21 @@ impl Flow {
         let mut identified =
             identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
         let mut url = request.target.clone().into_owned();
-        let (mut facts, judged) = self
-            .judge(
-                &settings,
-                connection,
-                &mut identified,
-                received,
-                &request,
-                &mut url,
-            )
-            .await;
-        let identity = &identified.identity;
-        let judged = match judged {
-            Ok(passage) => {
-                self.await_turn(&settings, identity, &mut facts, passage)
-                    .await
-            }
-            Err(refusal) => Err(refusal),
+        let deciding = self.judge_in_turn(
+            &settings,
+            connection,
+            &mut identified,
+            received,
+            &request,
+            &mut url,
+        );
+        let (facts, judged) = tokio::select! {
+            biased;
+            (facts, judged) = deciding => (facts, Some(judged)),
+            () = client.answer.given_up() => (Facts::default(), None),
         };
         let record = |outcome| {
-            let exchange = Exchange {
+            self.record(Exchange {
                 id,
                 started,
                 started_at,
@@ -100,69 +100,78 @@ impl Flow {
                 url,
                 identity: Some(identified.identity),
                 configuration: settings.configuration,
+                parent: self.parent(received),
                 facts,
                 outcome,
-            };
-            record::record(&self.metrics, &self.decisions, exchange)
+            })
         };
         match judged {
-            Ok(passage) => {
+            Some(Ok(passage)) => {
                 let (outcome, ending) = forward(&settings, id, received, client, passage).await;
                 record(outcome);
                 ending
             }
             // Recorded first: who has the answer in hand may ask about it.
-            Err(refusal) => match record(Outcome::Refuse(refusal)).refusal() {
+            Some(Err(refusal)) => match record(Outcome::Refuse(refusal)).refusal() {
                 Some(refusal) => answer(name, id, received, client, refusal).await,
                 None => Ending::CutOff,
             },
+            None => {
+                record(Outcome::Fail(client_closed()));
+                Ending::CutOff
+            }
         }
     }
 
+    /// Judges a request, and waits for its turn if it may go on.
+    async fn judge_in_turn(
+        &self,
+        settings: &Settings,
+        connection: &Connection,
+        identified: &mut Identified,
+        received: &Received,
+        request: &Request<'_>,
+        url: &mut String,
+    ) -> (Facts, Result<Passage<'_>, Refusal>) {
+        let (mut facts, judged) = self
+            .judge(settings, connection, identified, received, request, url)
+            .await;
+        let judged = match judged {
+            Ok(passage) => {
+                let identity = &identified.identity;
+                self.await_turn(settings, identity, &mut facts, passage)
+                    .await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        (facts, judged)
+    }
+
+    /// The trace that a request is part of.
+    pub(super) fn parent(&self, received: &Received) -> Parent {
+        let traces = self.traces.as_ref();
+        traces.map_or_else(Parent::default, |traces| traces.parent(&received.fields()))
+    }
+
     /// An exchange begins.
-    fn begin(&self) -> (DecisionId, Instant, SystemTime) {
+    pub(super) fn begin(&self) -> (DecisionId, Instant, SystemTime) {
         let now = self.robots.clock().now();
         (DecisionId::new(), Instant::now(), now)
     }
 
-    /// Answers a client whose connection ends here: there is no request, or it is for a tunnel.
-    pub(super) async fn turn_away(
-        &self,
-        connection: &Connection,
-        stream: Stream,
-        received: Option<&Received>,
-        refusal: Refusal,
-    ) {
-        let (id, started, started_at) = self.begin();
+    /// Answers a client whose connection ends with `exchange`, which was refused or failed.
+    pub(super) async fn turn_away(&self, stream: Stream, exchange: Exchange) {
         let settings = self.settings();
         let patience = settings.options.idle_timeout;
         let mut client =
             Client::http1(stream, BytesMut::new(), Framing::Length(0), false, patience);
+        let id = exchange.id;
+        let outcome = self.record(exchange);
+        let Some(refusal) = outcome.refusal() else {
+            return;
+        };
         let name = &settings.options.name;
-        let request = received.map(|received| received.request(name));
-        let (method, url, identity) = match &request {
-            None => ("-", "-", None),
-            Some(request) => {
-                let username = connection.username.as_deref();
-                let identity =
-                    identify::recognise(&settings.crawlers, connection, username, request);
-                (request.method, &*request.target, Some(identity))
-            }
-        };
-        let answered = refuse::refuse(&mut client, name, id, &refusal, false).await;
-        let exchange = Exchange {
-            id,
-            started,
-            started_at,
-            client: connection.client,
-            method: method.to_owned(),
-            url: url.to_owned(),
-            identity,
-            configuration: settings.configuration,
-            facts: Facts::default(),
-            outcome: Outcome::Refuse(refusal),
-        };
-        record::record(&self.metrics, &self.decisions, exchange);
+        let answered = refuse::refuse(&mut client, name, id, refusal, false).await;
         if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
             refuse::close_softly(stream).await;
         }
@@ -178,14 +187,20 @@ impl fmt::Debug for Flow {
 }
 
 /// What became of a request that reached its origin.
-pub(super) fn passed(passage: Passage<'_>, status: u16) -> Outcome {
-    match passage.observed {
+pub(super) fn passed(passage: &Passage<'_>, status: u16) -> Outcome {
+    let reason = passage.reason;
+    match passage.observed.clone() {
         Some(refusal) => Outcome::Observe { status, refusal },
-        None => Outcome::Forward {
-            status,
-            reason: passage.reason,
-        },
+        None if passage.resolved.is_unseen() => Outcome::Tunnel { reason },
+        None => Outcome::Forward { status, reason },
     }
+}
+
+fn client_closed() -> Refusal {
+    let error = ErrorType::ConnectionTerminated;
+    let details = "the client left before the response was complete";
+    let phrase = "Client closed request";
+    Refusal::new(499, phrase, error, "client-closed", details)
 }
 
 async fn answer(
@@ -232,23 +247,10 @@ async fn forward(
     )
     .await;
     let (refusal, answered) = match forwarded {
-        Ok(status) => return (passed(passage, status), Ending::Whole),
+        Ok(status) => return (passed(&passage, status), Ending::Whole),
         Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
         Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
-        Err(Broken::Gone) => {
-            let error = ErrorType::ConnectionTerminated;
-            let details = "the client left before the response was complete";
-            (
-                Refusal::new(
-                    499,
-                    "Client closed request",
-                    error,
-                    "client-closed",
-                    details,
-                ),
-                true,
-            )
-        }
+        Err(Broken::Gone) => (client_closed(), true),
     };
     let ending = if answered {
         Ending::CutOff

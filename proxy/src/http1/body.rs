@@ -235,7 +235,7 @@ fn trailers(ahead: &mut BytesMut) -> Result<Option<Trailers>, BodyError> {
 
 /// What frames, routes or authenticates a message comes before its body or not at all
 /// (RFC 9110 section 6.5.1).
-fn is_never_a_trailer(name: &str) -> bool {
+pub(crate) fn is_never_a_trailer(name: &str) -> bool {
     const NEVER: &[&str] = &[
         "transfer-encoding",
         "content-length",

@@ -8,6 +8,8 @@ mod body;
 mod fields;
 mod head;
 
-pub(crate) use self::body::{BodyError, BodyReader, BodyWriter, Framing, Trailers};
+pub(crate) use self::body::{
+    BodyError, BodyReader, BodyWriter, Framing, Trailers, is_never_a_trailer,
+};
 pub(crate) use self::fields::write_fields;
 pub(crate) use self::head::{HeadError, RequestHead, ResponseHead, has_content};

@@ -131,7 +131,32 @@ impl Politeness {
             Some(self.queues.place(origin, token, delay, latest).await?)
         };
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
-        if heeds_rest && let Some(rest) = self.rests.until(origin) {
+        let rests = heeds_rest.then_some(&self.rests);
+        loop {
+            Self::await_rest(rests, origin, latest).await?;
+            let slot = self
+                .slots
+                .take(options.max_concurrent_per_origin, origin, latest)
+                .await?;
+            // While it waited, another's answer may have asked for rest.
+            if rests.is_none_or(|rests| rests.until(origin).is_none()) {
+                return Ok(Turn {
+                    place,
+                    _slot: slot,
+                    rests,
+                    max_rest: options.max_delay,
+                });
+            }
+        }
+    }
+
+    /// Waits until `origin` has rested, however often it asks for more meanwhile.
+    async fn await_rest(
+        rests: Option<&Rests>,
+        origin: &Origin,
+        latest: Instant,
+    ) -> Result<(), TooSoon> {
+        while let Some(rest) = rests.and_then(|rests| rests.until(origin)) {
             if rest > latest {
                 return Err(TooSoon {
                     cause: Cause::OriginRests,
@@ -140,16 +165,7 @@ impl Politeness {
             }
             tokio::time::sleep_until(rest).await;
         }
-        let slot = self
-            .slots
-            .take(options.max_concurrent_per_origin, origin, latest)
-            .await?;
-        Ok(Turn {
-            place,
-            _slot: slot,
-            rests: heeds_rest.then_some(&self.rests),
-            max_rest: options.max_delay,
-        })
+        Ok(())
     }
 }
 
@@ -287,6 +303,40 @@ mod tests {
                 "{status}"
             );
             tokio::time::advance(Duration::from_secs(rest.unwrap_or_default())).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_an_origin_waits_for_all_the_rest_it_asks_for() {
+        let politeness = Arc::new(Politeness::default());
+        let one = Options {
+            max_concurrent_per_origin: 1,
+            ..options(CrawlDelay::Wait)
+        };
+        let shop = origin();
+        let started = Instant::now();
+        let under_way = politeness
+            .turn(&one, &shop, "a", Duration::ZERO)
+            .await
+            .unwrap();
+        let others = (0..2).map(|_| {
+            let politeness = Arc::clone(&politeness);
+            tokio::spawn(async move {
+                let turn = politeness.turn(&one, &origin(), "b", Duration::ZERO).await;
+                turn.map(|_| started.elapsed().as_secs())
+            })
+        });
+        let others: Vec<_> = others.collect();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let rest = |seconds| Some(Duration::from_secs(seconds));
+        under_way.answered(&shop, 503, rest(4));
+        drop(under_way);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        politeness
+            .rests
+            .answered(&shop, 429, rest(8), one.max_delay);
+        for other in others {
+            assert_eq!(other.await.unwrap().map_err(|soon| soon.cause), Ok(10));
         }
     }
 

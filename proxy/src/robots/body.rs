@@ -1,6 +1,7 @@
 //! Reading a body: decoded, and no more of it than is wanted.
 
 use std::io;
+use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use http::{HeaderMap, header};
@@ -11,6 +12,8 @@ use tokio_util::io::StreamReader;
 use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
+
+use crate::digest::Digest;
 
 /// How a body is coded (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,7 @@ async fn read_some(body: impl AsyncRead, limit: usize) -> io::Result<Body> {
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
     Ok(Body {
+        digest: Some(Arc::new(Digest::of(&bytes).0)),
         bytes: bytes.into(),
         is_cut,
     })

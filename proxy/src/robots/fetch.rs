@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::{HeaderMap, StatusCode, header};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -19,6 +20,7 @@ use super::fields;
 use crate::clock::Clock;
 use crate::egress::Egress;
 use crate::idle::Idle;
+use crate::traces::Traces;
 
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
@@ -32,7 +34,7 @@ pub trait Fetch: Send + Sync + 'static {
 }
 
 /// How robots.txt is fetched; part of `[robots]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
     /// The `User-Agent` field. Default: `wayleave/` and the version.
     pub user_agent: String,
@@ -65,6 +67,7 @@ pub struct HttpFetch {
     pub(super) idle: Option<Arc<Idle>>,
     pub(super) options: FetchOptions,
     clock: Clock,
+    traces: Option<Arc<Traces>>,
     brotli: Semaphore,
 }
 
@@ -102,6 +105,7 @@ impl HttpFetch {
             idle: None,
             options,
             clock,
+            traces: None,
             brotli: Semaphore::new(MAX_BROTLI),
         }
     }
@@ -109,6 +113,12 @@ impl HttpFetch {
     /// The same, but its connections to origins go to `idle` when they are done.
     pub(crate) fn handing_over(mut self, idle: Arc<Idle>) -> Self {
         self.idle = Some(idle);
+        self
+    }
+
+    /// The same, but each fetch is also sent as a span.
+    pub(crate) fn traced(mut self, traces: Option<Arc<Traces>>) -> Self {
+        self.traces = traces;
         self
     }
 
@@ -175,6 +185,7 @@ impl HttpFetch {
 
 impl Fetch for HttpFetch {
     async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+        let started_at = self.clock.now();
         let mut way = Way {
             redirects: Vec::new(),
             uri: request.origin.robots_txt_uri(),
@@ -187,11 +198,24 @@ impl Fetch for HttpFetch {
                 detail: format!("not done within {:?}", self.options.timeout),
             }),
         };
-        FetchOutcome {
+        let outcome = FetchOutcome {
             redirects: way.redirects,
             uri: way.uri,
             ending,
+        };
+        if let Some(traces) = &self.traces {
+            let uri = request.origin.robots_txt_uri();
+            traces.robots_fetch(&uri, started_at, self.clock.now(), &outcome);
         }
+        outcome
+    }
+}
+
+/// Fetches by what is there when a fetch begins, and by that to its end: what is there can be replaced.
+impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
+    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+        let current = self.load_full();
+        current.fetch(request).await
     }
 }
 

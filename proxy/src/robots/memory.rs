@@ -41,6 +41,11 @@ impl Memory {
         }
     }
 
+    /// Entries may hold so much from now on; [`shrink`](Self::shrink) makes it true.
+    pub(super) fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+    }
+
     /// Takes note of what was published.
     pub(super) fn note(&mut self, origin: &Origin, resized: Resized) {
         if resized.from.is_some() {

@@ -21,11 +21,14 @@ mod tests;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use wayleave_policy::Origin;
+#[cfg(doc)]
+use wayleave_policy::lifecycle::Cache;
 use wayleave_policy::lifecycle::{Entry, Lifetimes, Snapshot, State};
 
 use crate::clock::Clock;
@@ -65,6 +68,15 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    fn terms(&self) -> Terms {
+        Terms {
+            lifetimes: self.lifetimes.clone(),
+            memory_bytes: self.memory,
+        }
+    }
+}
+
 /// Keeps robots.txt at hand. Cheap to clone; the task behind it ends when the last clone is gone.
 #[derive(Clone)]
 pub struct Robots {
@@ -73,7 +85,8 @@ pub struct Robots {
     clock: Clock,
     metrics: Arc<Metrics>,
     events: mpsc::Sender<Event>,
-    patience: Duration,
+    /// In milliseconds.
+    patience: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Robots {
@@ -143,20 +156,16 @@ impl Robots {
             clock,
             metrics: metrics.clone(),
         };
-        let terms = Terms {
-            lifetimes: options.lifetimes.clone(),
-            bounds: options.bounds,
-            memory_bytes: options.memory,
-        };
-        let refresh = Refresh::new(fetch, around, heard, terms);
+        let refresh = Refresh::new(fetch, around, heard, options.terms(), options.bounds);
         let robots = Self {
             published,
             store,
             clock,
             metrics,
             events,
-            patience: options.fetch_timeout + PATIENCE,
+            patience: Arc::default(),
         };
+        robots.set_patience(options);
         (robots, tokio::spawn(refresh.run()))
     }
 
@@ -243,15 +252,35 @@ impl Robots {
 
     /// Counts the entries in memory by state into the metrics. Looks at all of them: for whoever gathers the metrics.
     pub fn observe(&self) {
-        for (state, count) in self.published.count(self.clock.now()) {
+        for (state, count) in self.count() {
             self.metrics.robots_entries(state.as_str(), count);
         }
         self.metrics.robots_cache_bytes(self.memory_bytes());
     }
 
+    /// How many entries in memory are in each state, in the order of [`State::ALL`]. Looks at all of them.
+    pub fn count(&self) -> [(State, usize); 4] {
+        self.published.count(self.clock.now())
+    }
+
     /// What the entries in memory cost, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.published.bytes()
+    }
+
+    /// Goes by other options from now on, but for their bounds of fetches under way. What is known holds at most as long as
+    /// they say; see [`Cache::change_lifetimes`].
+    pub async fn reconfigure(&self, options: &Options) {
+        self.set_patience(options);
+        let reconfigure = |reply| Event::Reconfigure(options.terms(), reply);
+        // If the task has ended, there is nothing left to keep by them.
+        let _ = self.ask(reconfigure).await;
+    }
+
+    fn set_patience(&self, options: &Options) {
+        let patience = (options.fetch_timeout + PATIENCE).as_millis();
+        let patience = u64::try_from(patience).unwrap_or(u64::MAX);
+        self.patience.store(patience, Ordering::Relaxed);
     }
 
     /// Where facts are kept.
@@ -274,9 +303,10 @@ impl Robots {
         &self,
         event: impl FnOnce(oneshot::Sender<Arc<Snapshot>>) -> Event,
     ) -> Result<Arc<Snapshot>, Pending> {
-        let answer = tokio::time::timeout(self.patience, self.ask(event)).await;
+        let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
+        let answer = tokio::time::timeout(patience, self.ask(event)).await;
         answer.ok().flatten().ok_or(Pending {
-            retry_after: self.patience,
+            retry_after: patience,
         })
     }
 

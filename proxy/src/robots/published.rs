@@ -104,6 +104,13 @@ impl Published {
         Resized { from, to }
     }
 
+    /// The same for what says nothing new: whether it was used and reported stays.
+    pub(super) fn replace(&self, origin: &Origin, snapshot: &Arc<Snapshot>) {
+        if let Some(slot) = self.slots.pin().get(origin) {
+            slot.snapshot.store(snapshot.clone());
+        }
+    }
+
     /// Takes an origin off the map; what was known of it, if it was there.
     pub(super) fn withdraw(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
         let slots = self.slots.pin();

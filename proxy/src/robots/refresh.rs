@@ -40,6 +40,8 @@ pub(super) enum Event {
     Forget(Origin, oneshot::Sender<bool>),
     /// Whether a fetch is under way.
     IsFetching(Origin, oneshot::Sender<bool>),
+    /// The configuration was read again.
+    Reconfigure(Terms, oneshot::Sender<()>),
     /// The last event: what is known is to be on disk when this is answered.
     Close(oneshot::Sender<()>),
 }
@@ -55,7 +57,6 @@ pub(super) struct Surroundings {
 /// How the task works.
 pub(super) struct Terms {
     pub(super) lifetimes: Lifetimes,
-    pub(super) bounds: FetchBounds,
     pub(super) memory_bytes: usize,
 }
 
@@ -82,10 +83,11 @@ impl<F: Fetch> Refresh<F> {
         around: Surroundings,
         events: mpsc::Receiver<Event>,
         terms: Terms,
+        bounds: FetchBounds,
     ) -> Self {
         Self {
             cache: Cache::new(terms.lifetimes),
-            queue: Queue::new(terms.bounds),
+            queue: Queue::new(bounds),
             memory: Memory::new(terms.memory_bytes),
             fetch: Arc::new(fetch),
             around,
@@ -158,12 +160,33 @@ impl<F: Fetch> Refresh<F> {
                 }
                 let _ = reply.send(withdrawn.is_some());
             }
+            Event::Reconfigure(terms, reply) => {
+                self.reconfigure(terms);
+                let _ = reply.send(());
+            }
             Event::IsFetching(origin, reply) => {
                 let _ = reply.send(self.cache.is_under_way(&origin));
             }
             // Ends the loop.
             Event::Close(_) => {}
         }
+    }
+
+    fn reconfigure(&mut self, terms: Terms) {
+        let known = self.around.published.select(|_, _| true).into_iter();
+        for (origin, snapshot) in self.cache.change_lifetimes(terms.lifetimes, known) {
+            self.around.published.replace(&origin, &Arc::new(snapshot));
+        }
+        self.memory.set_limit(terms.memory_bytes);
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        let cache = &mut self.cache;
+        self.memory
+            .shrink(&self.around.published, |origin, snapshot| {
+                cache.evict(origin, snapshot);
+            });
     }
 
     fn wanted(&mut self, origin: Origin, reply: oneshot::Sender<Arc<Snapshot>>) {
@@ -279,11 +302,7 @@ impl<F: Fetch> Refresh<F> {
         let resized = self.around.published.publish(origin, snapshot);
         self.around.metrics.snapshot_swap();
         self.memory.note(origin, resized);
-        let cache = &mut self.cache;
-        self.memory
-            .shrink(&self.around.published, |origin, snapshot| {
-                cache.evict(origin, snapshot);
-            });
+        self.shrink();
     }
 
     fn answer(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {

@@ -20,7 +20,7 @@ pub enum HostPattern {
 
 impl HostPattern {
     /// Whether the pattern is for `host`, which is in lower case and A-labels.
-    pub(super) fn matches(&self, host: &str) -> bool {
+    pub(crate) fn matches(&self, host: &str) -> bool {
         match self {
             Self::Any => true,
             Self::Exact(exact) => exact == host,
@@ -82,9 +82,9 @@ impl FromStr for HostPattern {
     fn from_str(text: &str) -> Result<Self, String> {
         let canonical = |host: &str| {
             // A port that one scheme leaves out shows with the other.
-            let read = |scheme| Origin::from_authority(scheme, host).ok();
-            let both = read(Scheme::Http).zip(read(Scheme::Https));
-            let plain = both.filter(|(http, https)| http.authority() == https.authority());
+            let is_plain = |origin: &Origin| origin.authority() == origin.host();
+            let read = |scheme| Origin::from_authority(scheme, host).ok().filter(is_plain);
+            let plain = read(Scheme::Http).zip(read(Scheme::Https));
             plain
                 .map(|(origin, _)| origin.host().to_owned())
                 .ok_or_else(|| {
@@ -156,7 +156,15 @@ mod tests {
                 );
             }
         }
-        for wrong in ["", "a b", "http://a.test", "a.test:80", "a..test", "*.a/b"] {
+        for wrong in [
+            "",
+            "a b",
+            "http://a.test",
+            "a.test:80",
+            "a.test:8443",
+            "a..test",
+            "*.a/b",
+        ] {
             assert!(wrong.parse::<HostPattern>().is_err(), "{wrong}");
         }
     }

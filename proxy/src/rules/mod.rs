@@ -3,6 +3,7 @@
 //! A request meets only the rules that its host leads to, so that ten thousand rules for other hosts cost it nothing. Among
 //! the rules of one host, one look at all their paths together tells whether any of them can match.
 
+mod bucket;
 mod host;
 
 use std::collections::HashMap;
@@ -12,10 +13,11 @@ use std::time::SystemTime;
 
 use wayleave_policy::{AccessResult, Dialect, RobotsTxt, Target, Verdict, decide_strictly};
 
+use self::bucket::Entry;
 pub use self::host::HostPattern;
 
-/// With fewer rules for a host, looking at each is as fast.
-const FEW: usize = 4;
+/// Rules that some hosts lead to, several's paths held as one robots.txt.
+type Bucket = bucket::Bucket<AccessResult>;
 
 /// What a rule does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +53,17 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn has_expired(&self, now: SystemTime) -> bool {
+    fn is_for_crawler(&self, crawler: &str) -> bool {
+        self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == crawler)
+    }
+
+    /// Whether no request to its hosts is left out.
+    fn is_for_every_request(&self) -> bool {
+        let is_every_path = |path: &String| matches!(path.as_str(), "/" | "/*" | "*");
+        self.methods.is_empty() && (self.paths.is_empty() || self.paths.iter().any(is_every_path))
+    }
+
+    pub(crate) fn has_expired(&self, now: SystemTime) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 }
@@ -70,10 +82,11 @@ pub(crate) fn blocked_by(owner: &str) -> Option<String> {
 
 /// A rule that matched a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Match {
+pub struct Match {
     /// Which `[[rule]]` of the configuration, from 1.
-    pub(crate) number: usize,
-    pub(crate) rule: Arc<Rule>,
+    pub number: usize,
+    /// The rule itself.
+    pub rule: Arc<Rule>,
 }
 
 impl fmt::Display for Match {
@@ -91,21 +104,24 @@ impl fmt::Display for Match {
 
 /// What a rule is asked about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
-    pub(crate) target: &'a Target,
-    pub(crate) method: &'a str,
+pub struct Asked<'a> {
+    /// What the request is for.
+    pub target: &'a Target,
+    /// Its method.
+    pub method: &'a str,
     /// The crawler's name, `asserted` for an unknown one.
-    pub(crate) crawler: &'a str,
-    pub(crate) now: SystemTime,
+    pub crawler: &'a str,
+    /// The time by which rules expire.
+    pub now: SystemTime,
 }
 
 /// All rules, findable by host.
 #[derive(Debug, Default)]
-pub(crate) struct Rules {
+pub struct Rules {
     rules: Vec<Compiled>,
     by_ending: HashMap<String, Bucket>,
     by_beginning: HashMap<String, Bucket>,
-    others: Bucket,
+    others: Option<Bucket>,
 }
 
 /// A rule with its paths ready for matching.
@@ -117,70 +133,54 @@ struct Compiled {
     paths: Option<AccessResult>,
 }
 
-/// Rules that some hosts lead to.
-#[derive(Debug, Default)]
-struct Bucket {
-    entries: Vec<Entry>,
-    /// All their paths; `None` if one of them is for all, or they are few.
-    paths: Option<AccessResult>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    index: usize,
-    pattern: HostPattern,
-}
-
 impl Rules {
-    pub(crate) fn new(rules: Vec<Rule>) -> Self {
-        let mut compiled = Self::default();
-        for (index, rule) in rules.into_iter().enumerate() {
-            for pattern in &rule.hosts {
-                let bucket = match (pattern.ending(), pattern.beginning()) {
-                    (Some(ending), _) => compiled.by_ending.entry(ending.to_owned()).or_default(),
-                    (None, Some(first)) => {
-                        compiled.by_beginning.entry(first.to_owned()).or_default()
-                    }
-                    (None, None) => &mut compiled.others,
+    /// The rules in their order.
+    #[must_use]
+    pub fn new(rules: Vec<Rule>) -> Self {
+        let rules: Vec<_> = rules.into_iter().map(Compiled::new).collect();
+        let mut by_ending: HashMap<String, Vec<Entry>> = HashMap::new();
+        let mut by_beginning: HashMap<String, Vec<Entry>> = HashMap::new();
+        let mut others = Vec::new();
+        for (index, compiled) in rules.iter().enumerate() {
+            for pattern in &compiled.rule.hosts {
+                let entries = match (pattern.ending(), pattern.beginning()) {
+                    (Some(ending), _) => by_ending.entry(ending.to_owned()).or_default(),
+                    (None, Some(first)) => by_beginning.entry(first.to_owned()).or_default(),
+                    (None, None) => &mut others,
                 };
                 let pattern = pattern.clone();
-                bucket.entries.push(Entry { index, pattern });
+                entries.push(Entry { index, pattern });
             }
-            let paths = (!rule.paths.is_empty()).then(|| match rule.action {
-                Action::Refuse | Action::RefuseLegally => robots(&rule.paths, "", "Disallow"),
-                Action::Allow => robots(&rule.paths, "Disallow: /\n", "Allow"),
-            });
-            let rule = Arc::new(rule);
-            compiled.rules.push(Compiled { rule, paths });
         }
-        compiled.summarise();
-        compiled
-    }
-
-    fn summarise(&mut self) {
-        let ending = self.by_ending.values_mut();
-        let buckets = ending.chain(self.by_beginning.values_mut());
-        for bucket in buckets.chain([&mut self.others]) {
-            let rules = || {
-                bucket
-                    .entries
-                    .iter()
-                    .map(|entry| &self.rules[entry.index].rule)
-            };
-            if bucket.entries.len() > FEW && rules().all(|rule| !rule.paths.is_empty()) {
-                let paths: Vec<String> = rules().flat_map(|rule| rule.paths.clone()).collect();
-                bucket.paths = Some(robots(&paths, "", "Disallow"));
-            }
+        let together = |indexes: &[usize]| {
+            let paths = indexes.iter().flat_map(|index| &rules[*index].rule.paths);
+            robots(paths, "", "Disallow")
+        };
+        let bucket = |entries| Bucket::new(entries, |index| rules[index].paths.is_none(), together);
+        let buckets = |entries: HashMap<String, Vec<Entry>>| {
+            let entries = entries.into_iter();
+            entries
+                .map(|(key, entries)| (key, bucket(entries)))
+                .collect()
+        };
+        Self {
+            by_ending: buckets(by_ending),
+            by_beginning: buckets(by_beginning),
+            others: (!others.is_empty()).then(|| bucket(others)),
+            rules,
         }
     }
 
     /// The first rule for a request. `/robots.txt` may always be fetched, so no rule is for it.
-    pub(crate) fn find(&self, asked: Asked<'_>) -> Option<Match> {
+    pub fn find(&self, asked: Asked<'_>) -> Option<Match> {
         if self.rules.is_empty() || asked.target.path() == "/robots.txt" {
             return None;
         }
         let host = asked.target.origin().host();
-        let mut first = self.first_in(&self.others, asked, usize::MAX);
+        let others = self.others.as_ref();
+        let mut first = others.map_or(usize::MAX, |others| {
+            self.first_in(others, asked, usize::MAX)
+        });
         let beginning = host.split('.').next().unwrap_or_default();
         if let Some(bucket) = self.by_beginning.get(beginning) {
             first = self.first_in(bucket, asked, first);
@@ -201,28 +201,57 @@ impl Rules {
 
     /// The first rule of a bucket that matches, if it is before `before`; else that.
     fn first_in(&self, bucket: &Bucket, asked: Asked<'_>, before: usize) -> usize {
-        let can_match = || {
-            bucket
-                .paths
-                .as_ref()
-                .is_none_or(|paths| disallows(paths, asked))
-        };
-        if bucket
-            .entries
-            .first()
-            .is_none_or(|entry| entry.index >= before)
-            || !can_match()
-        {
-            return before;
-        }
         let host = asked.target.origin().host();
-        let earlier = bucket
-            .entries
-            .iter()
-            .take_while(|entry| entry.index < before);
-        let mut matching = earlier
-            .filter(|entry| entry.pattern.matches(host) && self.rules[entry.index].matches(asked));
-        matching.next().map_or(before, |entry| entry.index)
+        bucket.first(
+            before,
+            |paths| disallows(paths, asked),
+            |entry| entry.pattern.matches(host) && self.rules[entry.index].matches(asked),
+        )
+    }
+
+    /// The rule for whatever is asked of a host by someone whose requests are not seen: the first that refuses any of
+    /// them, or excepts all.
+    pub(crate) fn find_for_every_request(&self, asked: Asked<'_>) -> Option<Match> {
+        let mut rules = self.rules_for_host(asked);
+        rules.find(|found| found.rule.action != Action::Allow || found.rule.is_for_every_request())
+    }
+
+    /// The rule for a host as such: the first that is for all its requests.
+    pub(crate) fn find_for_host(&self, asked: Asked<'_>) -> Option<Match> {
+        let mut rules = self.rules_for_host(asked);
+        rules.find(|found| found.rule.is_for_every_request())
+    }
+
+    /// The rules for a host and crawler in their order, whatever their paths and methods.
+    fn rules_for_host(&self, asked: Asked<'_>) -> impl Iterator<Item = Match> {
+        let host = asked.target.origin().host();
+        let beginning = host.split('.').next().unwrap_or_default();
+        let endings = std::iter::successors(Some(host), |name| {
+            name.split_once('.').map(|(_, parent)| parent)
+        });
+        let buckets = endings.filter_map(|ending| self.by_ending.get(ending));
+        let buckets = buckets.chain(self.by_beginning.get(beginning));
+        let entries = buckets
+            .chain(self.others.as_ref())
+            .flat_map(Bucket::entries);
+        let mut indexes: Vec<_> = entries
+            .filter(|entry| entry.pattern.matches(host))
+            .map(|entry| entry.index)
+            .collect();
+        indexes.sort_unstable();
+        indexes.into_iter().filter_map(move |index| {
+            let rule = &self.rules[index].rule;
+            let counts = rule.is_for_crawler(asked.crawler) && !rule.has_expired(asked.now);
+            counts.then(|| Match {
+                number: index + 1,
+                rule: Arc::clone(rule),
+            })
+        })
+    }
+
+    /// All of them, with their numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Rule)> {
+        (1..).zip(self.rules.iter().map(|compiled| &*compiled.rule))
     }
 
     /// How many rules count at `now`, and which expired, by number.
@@ -237,15 +266,33 @@ impl Rules {
             .collect();
         (self.rules.len() - expired.len(), expired)
     }
+
+    /// When the first exception that counts at `now` will expire.
+    pub(crate) fn next_expiry(&self, now: SystemTime) -> Option<SystemTime> {
+        let rules = self.rules.iter().map(|compiled| &compiled.rule);
+        let exceptions =
+            rules.filter(|rule| rule.action == Action::Allow && !rule.has_expired(now));
+        exceptions.filter_map(|rule| rule.expires_at).min()
+    }
 }
 
 impl Compiled {
+    fn new(rule: Rule) -> Self {
+        let paths = (!rule.paths.is_empty()).then(|| match rule.action {
+            Action::Refuse | Action::RefuseLegally => robots(&rule.paths, "", "Disallow"),
+            Action::Allow => robots(&rule.paths, "Disallow: /\n", "Allow"),
+        });
+        Self {
+            rule: Arc::new(rule),
+            paths,
+        }
+    }
+
     fn matches(&self, asked: Asked<'_>) -> bool {
         let rule = &self.rule;
-        let lists =
-            |list: &[String], value: &str| list.is_empty() || list.iter().any(|item| item == value);
-        lists(&rule.crawlers, asked.crawler)
-            && lists(&rule.methods, asked.method)
+        let methods = &rule.methods;
+        rule.is_for_crawler(asked.crawler)
+            && (methods.is_empty() || methods.iter().any(|method| method == asked.method))
             && !rule.has_expired(asked.now)
             && self.paths.as_ref().is_none_or(|paths| {
                 let is_exception = rule.action == Action::Allow;
@@ -255,7 +302,7 @@ impl Compiled {
 }
 
 /// A robots.txt for everyone that begins with `head` and says `verb` of each path.
-fn robots(paths: &[String], head: &str, verb: &str) -> AccessResult {
+fn robots<'a>(paths: impl IntoIterator<Item = &'a String>, head: &str, verb: &str) -> AccessResult {
     let mut text = format!("User-agent: *\n{head}");
     for path in paths {
         text.push_str(verb);
@@ -275,7 +322,7 @@ fn disallows(robots: &AccessResult, asked: Asked<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
 
@@ -333,6 +380,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_seen_is_refused_where_any_of_it_is() {
+        let method = Rule {
+            methods: vec!["POST".to_owned()],
+            ..rule(Action::Refuse, &["posts.test"], &[])
+        };
+        let rules = Rules::new(vec![
+            rule(Action::Allow, &["part.test"], &["/open"]),
+            rule(Action::Allow, &["all.test", "a.all.test"], &["/*"]),
+            rule(Action::Refuse, &["*.test"], &["/x"]),
+            method,
+            rule(Action::Refuse, &["whole.example"], &[]),
+        ]);
+        let number = |host: &str| {
+            let target = Target::parse(&format!("https://{host}/")).unwrap();
+            let asked = Asked {
+                target: &target,
+                method: "CONNECT",
+                crawler: "news",
+                now: SystemTime::UNIX_EPOCH,
+            };
+            let every = rules.find_for_every_request(asked);
+            let host = rules.find_for_host(asked);
+            [every, host].map(|found| found.map(|found| found.number))
+        };
+        assert_eq!(number("part.test"), [Some(3), None]);
+        assert_eq!(number("all.test"), [Some(2), Some(2)]);
+        assert_eq!(number("posts.test"), [Some(3), None]);
+        assert_eq!(number("other.example"), [None, None]);
+        assert_eq!(number("whole.example"), [Some(5), Some(5)]);
+    }
+
+    #[test]
     fn crawler_method_and_expiry_count() {
         let mut special = rule(Action::Refuse, &["*"], &[]);
         special.crawlers = vec!["news".to_owned()];
@@ -357,39 +436,64 @@ mod tests {
         assert_eq!((counting, expired[0].number), (0, 1));
     }
 
-    /// Time for a hundred requests that meet none of `count` rules; the best of several rounds.
-    fn time(count: usize, rule_for: impl Fn(usize) -> Rule, url: &str) -> Duration {
-        let rules = Rules::new((0..count).map(rule_for).collect());
-        let rounds = (0..5).map(|_| {
-            let started = Instant::now();
-            for _ in 0..100 {
-                assert_eq!(found(&rules, url), None);
-            }
-            started.elapsed()
+    /// The first that matches, each looked at.
+    fn found_by_looking_at_all(rules: &Rules, asked: Asked<'_>) -> Option<usize> {
+        let host = asked.target.origin().host();
+        let mut matching = rules.rules.iter().map(|compiled| {
+            let mut hosts = compiled.rule.hosts.iter();
+            hosts.any(|pattern| pattern.matches(host)) && compiled.matches(asked)
         });
-        rounds.min().unwrap()
+        matching.position(|matches| matches).map(|index| index + 1)
     }
 
     #[test]
-    fn ten_thousand_rules_cost_no_more_than_ten() {
-        let by_host = |n: usize| rule(Action::Refuse, &[&format!("*.host-{n}.test")], &["/a*b"]);
-        let by_path = |n: usize| {
-            rule(
-                Action::Refuse,
-                &[".shop.test"],
-                &[&format!("/private/{n}/")],
-            )
+    fn the_first_of_many_is_found_as_by_looking_at_all() {
+        let mut state = 1_u64;
+        let mut pick = |most: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            usize::try_from(state >> 33).unwrap() % most
         };
-        for (rule_for, url) in [
-            (
-                &by_host as &dyn Fn(usize) -> Rule,
-                "http://www.example.test/a/b",
-            ),
-            (&by_path, "http://www.shop.test/public/x"),
-        ] {
-            let few = time(10, rule_for, url);
-            let many = time(10_000, rule_for, url);
-            assert!(many < few * 20, "10 rules {few:?}, 10,000 rules {many:?}");
+        let hosts = ["*", "a.test", ".test", "*.test", "a.*", "*b*", "x.a.test"];
+        let paths = ["/a", "/b/*c", "/d$", "/a/b", "/*e", "/f/"];
+        let mut many = Vec::new();
+        for _ in 0..600 {
+            let action = [Action::Refuse, Action::Allow][pick(2)];
+            let mut one = rule(action, &[hosts[pick(7)]], &[paths[pick(6)], paths[pick(6)]]);
+            match pick(40) {
+                0 => one.paths.clear(),
+                1..20 => one.crawlers = vec![format!("crawler-{}", pick(30))],
+                _ => {}
+            }
+            one.methods = vec![format!("M{}", pick(60))];
+            many.push(one);
         }
+        let rules = Rules::new(many);
+        let mut numbers = std::collections::HashSet::new();
+        for _ in 0..2000 {
+            let host = [
+                "a.test",
+                "x.a.test",
+                "b.example",
+                "a.bc.test",
+                "other.example",
+            ][pick(5)];
+            let path = ["a", "a/b/c", "b/xc", "d", "d/e", "%61", "f/../a", "none"][pick(8)];
+            let target = Target::parse(&format!("http://{host}/{path}")).unwrap();
+            let asked = Asked {
+                target: &target,
+                method: &format!("M{}", pick(60)),
+                crawler: &format!("crawler-{}", pick(30)),
+                now: SystemTime::UNIX_EPOCH,
+            };
+            let number = rules.find(asked).map(|found| found.number);
+            assert_eq!(number, found_by_looking_at_all(&rules, asked), "{asked:?}");
+            numbers.insert(number);
+        }
+        assert!(
+            numbers.len() > 100 && numbers.contains(&None),
+            "{numbers:?}"
+        );
     }
 }

@@ -19,16 +19,16 @@ use pingora_core::connectors::http::v2::{self, H2HandshakeSettings};
 use pingora_core::protocols::http::v2::client::Http2Session;
 use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora_core::upstreams::peer::Peer;
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConfig};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
 pub(crate) use self::session::{
-    OriginHead, OriginReader, OriginWriter, header_map, owned_pairs, pairs, start_http1,
-    start_http2,
+    OriginHead, OriginReader, OriginWriter, header_map, pairs, start_http1, start_http2,
+    trailers_of,
 };
 use crate::egress::{Egress, EgressError};
 use crate::fault::{Fault, describe};
@@ -39,6 +39,10 @@ use crate::stream::{Stream, Transport};
 
 /// Streams that one HTTP/2 connection to an origin carries at a time.
 const STREAMS_PER_CONNECTION: usize = 100;
+/// What an origin may send ahead of its client over HTTP/2, in bytes: 5 MB/s at a round trip of 100 ms. It is held in memory
+/// for as long as the client reads nothing; pingora's own 8 MiB would let few clients hold much.
+const STREAM_WINDOW: u32 = 512 * 1024;
+const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
@@ -67,7 +71,9 @@ impl Default for Options {
 /// The HTTP version that a request prefers on the way to its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Preference {
-    /// HTTP/1.1 only, as the client speaks it: no translation, and upgrades work.
+    /// HTTP/1.1 and nothing else: only there can the request be said.
+    OnlyHttp1,
+    /// HTTP/1.1, as the client speaks it, which needs no translation; HTTP/2 if the origin takes nothing else.
     Http1,
     /// HTTP/2 if the origin takes it.
     Http2,
@@ -141,12 +147,22 @@ impl Upstream {
     pub(crate) async fn reuse(&self, origin: &Origin, preference: Preference) -> Option<Session> {
         let key = self.key(origin, preference);
         if preference == Preference::Http2
-            && let Ok(Some(stream)) = self.pool.reused_http_session(&key).await
+            && let Some(session) = self.reuse_http2(key.clone()).await
         {
-            return Some(self.session(Connection::Http2(Box::new(stream)), key, true));
+            return Some(session);
         }
-        let stream = self.idle.take(key.0)?;
-        Some(self.session(Connection::Http1(stream), key, true))
+        if let Some(stream) = self.idle.take(key.0) {
+            return Some(self.session(Connection::Http1(stream), key, true));
+        }
+        if preference != Preference::Http1 || origin.scheme() != Scheme::Https {
+            return None;
+        }
+        self.reuse_http2(self.key(origin, Preference::Http2)).await
+    }
+
+    async fn reuse_http2(&self, key: PoolKey) -> Option<Session> {
+        let stream = self.pool.reused_http_session(&key).await.ok().flatten()?;
+        Some(self.session(Connection::Http2(Box::new(stream)), key, true))
     }
 
     /// A new connection to `origin`.
@@ -159,18 +175,46 @@ impl Upstream {
         origin: &Origin,
         preference: Preference,
     ) -> Result<Session, Fault> {
-        let key = self.key(origin, preference);
         let deadline = Instant::now() + self.options.connect_timeout;
-        let resolving = self.egress.addresses(origin.host(), origin.port());
-        let addresses = timeout_at(deadline, resolving)
+        let addresses = self.addresses(origin, deadline).await?;
+        let opening = async {
+            match self.open(origin, preference, &addresses).await {
+                Err(Unopened::WithoutHttp1(_)) if preference == Preference::Http1 => {
+                    self.open(origin, Preference::Http2, &addresses).await
+                }
+                opened => opened,
+            }
+        };
+        let opened = timeout_at(deadline, opening)
             .await
-            .map_err(|_| EgressError::DnsTimeout)??;
-        let opening = self.open(origin, preference, &key, &addresses);
-        let connection = timeout_at(deadline, opening).await.map_err(|_| {
-            let details = format!("no connection to {origin} within the connect timeout");
-            Fault::new(ErrorType::ConnectionTimeout, details)
-        })??;
+            .map_err(|_| too_late(origin))?;
+        let (connection, key) = opened.map_err(Unopened::fault)?;
         Ok(self.session(connection, key, false))
+    }
+
+    /// A new TCP connection to `origin` for a tunnel, and what counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the name, the address or the connection.
+    pub(crate) async fn dial(&self, origin: &Origin) -> Result<(TcpStream, OpenConnection), Fault> {
+        let deadline = Instant::now() + self.options.connect_timeout;
+        let addresses = self.addresses(origin, deadline).await?;
+        let tcp = timeout_at(deadline, tcp(origin, &addresses))
+            .await
+            .map_err(|_| too_late(origin))??;
+        Ok((tcp, self.metrics.upstream_connection(false)))
+    }
+
+    async fn addresses(
+        &self,
+        origin: &Origin,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, Fault> {
+        let resolving = self.egress.addresses(origin.host(), origin.port());
+        Ok(timeout_at(deadline, resolving)
+            .await
+            .map_err(|_| EgressError::DnsTimeout)??)
     }
 
     /// How long an origin may take for the next byte, or to take one.
@@ -224,19 +268,15 @@ impl Upstream {
         &self,
         origin: &Origin,
         preference: Preference,
-        key: &PoolKey,
         addresses: &[SocketAddr],
-    ) -> Result<Connection, Fault> {
-        let tcp = Egress::dial(addresses)
-            .await
-            .map_err(|error| connect_fault(origin, &error))?;
-        tcp.set_nodelay(true)
-            .map_err(|error| connect_fault(origin, &error))?;
+    ) -> Result<(Connection, PoolKey), Unopened> {
+        let key = self.key(origin, preference);
+        let tcp = tcp(origin, addresses).await?;
         if origin.scheme() == Scheme::Http {
-            return Ok(Connection::Http1(transport(tcp)));
+            return Ok((Connection::Http1(transport(tcp)), key));
         }
         let connector = match preference {
-            Preference::Http1 => &self.http1,
+            Preference::OnlyHttp1 | Preference::Http1 => &self.http1,
             Preference::Http2 => &self.http2,
         };
         let name = server_name(origin)?;
@@ -244,18 +284,19 @@ impl Upstream {
         let tls = connector
             .connect(name, tcp)
             .await
-            .map_err(|error| tls_fault(origin, &error))?;
+            .map_err(|error| Unopened::by_tls(origin, &error))?;
         let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         let stream: Stream = Box::new(Transport::new(tls, descriptor).ungathered());
         if !speaks_http2 {
-            return Ok(Connection::Http1(stream));
+            return Ok((Connection::Http1(stream), key));
         }
-        self.open_http2(stream, key).await.map_err(|error| {
+        let connection = self.open_http2(stream, &key).await.map_err(|error| {
             Fault::new(
                 ErrorType::HttpProtocolError,
                 format!("HTTP/2 with {origin}: {}", describe(&error)),
             )
-        })
+        })?;
+        Ok((connection, key))
     }
 
     async fn open_http2(
@@ -265,6 +306,8 @@ impl Upstream {
     ) -> Result<Connection, Box<pingora_error::Error>> {
         let mut settings = H2HandshakeSettings::new();
         settings.max_streams = STREAMS_PER_CONNECTION;
+        settings.stream_window_size = Some(STREAM_WINDOW);
+        settings.connection_window_size = Some(CONNECTION_WINDOW);
         let connection = v2::handshake(stream, settings).await?;
         let stream = connection.spawn_stream().await?.ok_or_else(|| {
             pingora_error::Error::explain(
@@ -300,6 +343,18 @@ fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
     })
 }
 
+async fn tcp(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, Fault> {
+    let failed = |error| connect_fault(origin, &error);
+    let tcp = Egress::dial(addresses).await.map_err(failed)?;
+    tcp.set_nodelay(true).map_err(failed)?;
+    Ok(tcp)
+}
+
+fn too_late(origin: &Origin) -> Fault {
+    let details = format!("no connection to {origin} within the connect timeout");
+    Fault::new(ErrorType::ConnectionTimeout, details)
+}
+
 fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
     let kind = match error.kind() {
         io::ErrorKind::ConnectionRefused => ErrorType::ConnectionRefused,
@@ -312,10 +367,41 @@ fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
     Fault::new(kind, format!("connecting to {origin}: {error}"))
 }
 
-fn tls_fault(origin: &Origin, error: &io::Error) -> Fault {
-    let tls = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+/// Why no connection was opened.
+enum Unopened {
+    /// The origin takes none of the protocols that it was offered (RFC 7301 section 3.2).
+    WithoutHttp1(Fault),
+    Failed(Fault),
+}
+
+impl Unopened {
+    fn by_tls(origin: &Origin, error: &io::Error) -> Self {
+        let tls = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let fault = tls_fault(origin, error, tls);
+        match tls {
+            Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+                Self::WithoutHttp1(fault)
+            }
+            _ => Self::Failed(fault),
+        }
+    }
+
+    fn fault(self) -> Fault {
+        match self {
+            Self::WithoutHttp1(fault) | Self::Failed(fault) => fault,
+        }
+    }
+}
+
+impl From<Fault> for Unopened {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault)
+    }
+}
+
+fn tls_fault(origin: &Origin, error: &io::Error, tls: Option<&rustls::Error>) -> Fault {
     let kind = match tls {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             ErrorType::TlsCertificateError

@@ -13,7 +13,9 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 
 use crate::fault::Fault;
-use crate::http1::{BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers};
+use crate::http1::{
+    BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, is_never_a_trailer,
+};
 use crate::proxy_status::ErrorType;
 use crate::stream::Stream;
 
@@ -165,7 +167,7 @@ impl OriginReader {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
             Self::Http2(session) => {
                 let trailers = session.read_trailers().await?;
-                Ok(trailers.map_or_else(Vec::new, |trailers| owned_pairs(&trailers)))
+                Ok(trailers.map_or_else(Vec::new, |trailers| trailers_of(&trailers)))
             }
         }
     }
@@ -179,12 +181,16 @@ pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
         .collect()
 }
 
-/// As [`pairs`], to keep.
-pub(crate) fn owned_pairs(fields: &HeaderMap) -> Trailers {
-    let owned = |(name, value): (&[u8], &[u8])| {
-        (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value))
+/// The fields behind an HTTP/2 body, but for those that have no place there, as HTTP/1 bodies are read.
+pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
+    let kept = fields
+        .iter()
+        .filter(|(name, _)| !is_never_a_trailer(name.as_str()));
+    let owned = |(name, value): (&HeaderName, &HeaderValue)| {
+        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
+        (name, Bytes::copy_from_slice(value.as_bytes()))
     };
-    pairs(fields).into_iter().map(owned).collect()
+    kept.map(owned).collect()
 }
 
 /// The fields as HTTP/2 wants them; what is none is left out.

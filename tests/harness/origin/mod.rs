@@ -87,7 +87,8 @@ pub struct Site {
     pub robots: Option<Reply>,
     pub pages: HashMap<String, Reply>,
     pub certificate: Certificate,
-    pub http1_only: bool,
+    /// What TLS offers; everything if empty.
+    pub protocols: &'static [&'static str],
 }
 
 impl Site {
@@ -380,6 +381,11 @@ impl SiteHandle<'_> {
 
     /// Does not offer HTTP/2.
     pub fn http1_only(self) -> Self {
-        self.change(|site| site.http1_only = true)
+        self.change(|site| site.protocols = &["http/1.1"])
+    }
+
+    /// Offers nothing but HTTP/2.
+    pub fn http2_only(self) -> Self {
+        self.change(|site| site.protocols = &["h2"])
     }
 }

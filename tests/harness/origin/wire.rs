@@ -90,10 +90,9 @@ async fn accept_tls(
         }
         _ => {}
     }
-    let protocols: &[&str] = if site.http1_only {
-        &["http/1.1"]
-    } else {
-        &["h2", "http/1.1"]
+    let protocols = match site.protocols {
+        [] => &["h2", "http/1.1"],
+        protocols => protocols,
     };
     start
         .into_stream(Arc::new(tls::server_config(

@@ -9,12 +9,11 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::time::SystemTime;
 
 use clap::Args;
-use wayleave_policy::{
-    AccessResult, Dialect, InvalidUri, ProductToken, RobotsTxt, Target, path_to_judge,
-};
+use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
+use wayleave_policy::{AccessResult, Dialect, InvalidUri, ProductToken, Target, path_to_judge};
 
 use super::fetched;
 use super::source::load_config;
@@ -34,6 +33,9 @@ pub(super) struct Arguments {
     /// Read robots.txt from this file, "-" for standard input, instead of fetching it
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     robots: Option<PathBuf>,
+    /// Judge as if robots.txt were answered with this HTTP status, instead of fetching it
+    #[arg(long, value_name = "STATUS", conflicts_with = "batch", value_parser = clap::value_parser!(u16).range(200..=599))]
+    status: Option<u16>,
     /// The crawler's User-Agent field; its name is taken from it as the proxy does
     #[arg(long, value_name = "UA", conflicts_with = "tokens")]
     user_agent: Option<String>,
@@ -69,29 +71,32 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
         (None, Ok(tokens)) => tokens,
         (Some(message), _) | (None, Err(message)) => return unusable(&message),
     };
-    match &arguments.robots {
+    let body = match &arguments.robots {
         Some(file) => match read(file) {
-            Ok(body) => offline(arguments, dialect, &tokens, &body),
-            Err(error) => unusable(&format!("{}: {error}", file.display())),
+            Ok(body) => body,
+            Err(error) => return unusable(&format!("{}: {error}", file.display())),
         },
-        None => live(arguments, &tokens, config),
-    }
+        None if arguments.status.is_some() => Vec::new(),
+        None => return live(arguments, &tokens, config),
+    };
+    offline(arguments, dialect, &tokens, body)
 }
 
 /// What is wrong with the first argument that asks about nothing: it is no absolute URL, nor a path
 /// where those will do. A space is let pass in either, as in what people paste.
 fn mistaken_url(arguments: &Arguments) -> Option<String> {
+    let offline = arguments.robots.is_some() || arguments.status.is_some();
     let mistake = |url: &String| {
-        let is_path = arguments.robots.is_some() && url.starts_with('/');
+        let is_path = offline && url.starts_with('/');
         let error = if is_path {
             let control = url.chars().find(|c| c.is_ascii_control())?;
             InvalidUri::Character(control)
         } else {
             Target::parse(&url.replace(' ', "%20")).err()?
         };
-        let hint = match (&error, &arguments.robots) {
-            (InvalidUri::NotAbsolute, Some(_)) => ", or a path that starts with /",
-            (InvalidUri::NotAbsolute, None) => " (paths need --robots)",
+        let hint = match (&error, offline) {
+            (InvalidUri::NotAbsolute, true) => ", or a path that starts with /",
+            (InvalidUri::NotAbsolute, false) => " (paths need --robots)",
             _ => "",
         };
         Some(format!("{url:?}: {error}{hint}"))
@@ -128,10 +133,25 @@ fn offline(
     arguments: &Arguments,
     dialect: Dialect,
     tokens: &[ProductToken],
-    body: &[u8],
+    body: Vec<u8>,
 ) -> ExitCode {
-    let robots = RobotsTxt::parse_with_limit(body, usize::MAX);
-    let access = AccessResult::Successful(Arc::new(robots));
+    let ending = Ending::Response(Response {
+        status: arguments.status.unwrap_or(200),
+        fields: Fields::default(),
+        body: Body {
+            bytes: body.into(),
+            ..Body::default()
+        },
+    });
+    let facts = Facts {
+        fetched_at: SystemTime::UNIX_EPOCH,
+        outcome: FetchOutcome {
+            redirects: Vec::new(),
+            uri: String::new(),
+            ending,
+        },
+    };
+    let access = facts.access();
     let answers = arguments.urls.iter().map(|url| {
         let path = path_to_judge(url);
         Answer::new(url, &access, dialect, tokens, &path, arguments.strict)

@@ -17,9 +17,10 @@ mod writer;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use redb::Database;
+use tokio::time::Instant;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Entry;
 
@@ -31,6 +32,8 @@ pub use writer::StoreOptions;
 use writer::Writer;
 
 const FILE: &str = "robots.redb";
+/// How often a store that another process has is tried.
+const RETRY_LOCKED: Duration = Duration::from_millis(50);
 
 /// One thing that an origin said, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +82,35 @@ impl Store {
         let writer = Writer::start(Some(dir.join(FILE)), options, clock, metrics);
         writer.reopen()?;
         Ok(Self { writer })
+    }
+
+    /// As [`Store::open`], but waits up to `patience` for another process to let go of it.
+    ///
+    /// # Errors
+    ///
+    /// If another process keeps it open, or another version of wayleave wrote it.
+    pub async fn open_when_free(
+        dir: &Path,
+        options: StoreOptions,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        patience: Duration,
+    ) -> Result<Self, StoreError> {
+        let writer = Writer::start(Some(dir.join(FILE)), options, clock, metrics);
+        let latest = Instant::now() + patience;
+        let mut is_told = false;
+        loop {
+            match writer.reopen() {
+                Err(StoreError::Locked(_)) if Instant::now() < latest => {
+                    if !is_told {
+                        tracing::info!(dir = %dir.display(), "waiting for the process that this one replaces");
+                        is_told = true;
+                    }
+                    tokio::time::sleep(RETRY_LOCKED).await;
+                }
+                opened => return opened.map(|()| Self { writer }),
+            }
+        }
     }
 
     /// A store that lasts as long as the process. Within a tokio runtime.

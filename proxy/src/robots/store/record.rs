@@ -13,8 +13,7 @@ use wayleave_policy::lifecycle::{
     Response,
 };
 
-/// The SHA-256 of a body.
-pub(super) type Digest = [u8; 32];
+use crate::digest::Digest;
 
 /// An entry without its body.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,7 +54,7 @@ enum EndingRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BodyRecord {
-    pub(super) digest: Digest,
+    pub(super) digest: [u8; 32],
     pub(super) is_cut: bool,
 }
 
@@ -76,13 +75,6 @@ pub(super) struct VersionRecord {
     pub(super) last_seen_at: u64,
     pub(super) status: u16,
     pub(super) body: Option<BodyRecord>,
-}
-
-pub(super) fn digest(bytes: &[u8]) -> Digest {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let mut array = [0; 32];
-    array.copy_from_slice(digest.as_ref());
-    array
 }
 
 /// Milliseconds since the epoch.
@@ -204,9 +196,12 @@ impl EndingRecord {
                 Self::Response {
                     status: response.status,
                     fields: FieldsRecord::new(&response.fields),
-                    body: has_body.then(|| BodyRecord {
-                        digest: digest(&body.bytes),
-                        is_cut: body.is_cut,
+                    body: has_body.then(|| {
+                        let known = body.digest.as_deref().copied();
+                        BodyRecord {
+                            digest: known.unwrap_or_else(|| Digest::of(&body.bytes).0),
+                            is_cut: body.is_cut,
+                        }
                     }),
                 }
             }
@@ -236,6 +231,7 @@ impl EndingRecord {
                 body: Body {
                     bytes: bytes.unwrap_or_default(),
                     is_cut: body.is_some_and(|body| body.is_cut),
+                    digest: body.map(|body| Arc::new(body.digest)),
                 },
             }),
             Self::RedirectLost(status) => Ending::RedirectLost(status),

@@ -10,12 +10,15 @@ use redb::{
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Entry;
 
-use super::record::{BodyRecord, Digest, EntryRecord, VersionRecord};
+use super::record::{BodyRecord, EntryRecord, VersionRecord};
 
 /// Origins looked at beside each write, to let go of what is too old.
 const SWEPT: usize = 64;
 /// Counts the forms in `record`; see there.
 const FORMAT: u64 = 1;
+
+/// The SHA-256 of a body.
+type Digest = [u8; 32];
 
 const HEAD: TableDefinition<'_, &str, u64> = TableDefinition::new("head");
 /// Origin → entry.

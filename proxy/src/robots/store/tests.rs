@@ -5,6 +5,7 @@ use wayleave_policy::lifecycle::{
 use std::time::Duration;
 
 use super::*;
+use crate::digest::Digest;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
@@ -16,6 +17,10 @@ fn origin(name: &str) -> Origin {
 
 fn first() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+}
+
+fn digest(body: &[u8]) -> [u8; 32] {
+    Digest::of(body).0
 }
 
 fn at(days: u32) -> SystemTime {
@@ -32,6 +37,7 @@ fn response(status: u16, body: &[u8]) -> FetchOutcome {
             body: Body {
                 bytes: body.into(),
                 is_cut: false,
+                digest: (status < 300 || !body.is_empty()).then(|| digest(body).into()),
             },
         }),
     }
@@ -233,6 +239,12 @@ async fn without_a_disk_everything_waits_in_memory_until_there_is_one() {
 
 #[tokio::test]
 async fn history_tells_what_an_origin_said_when() {
+    for is_written_at_once in [true, false] {
+        history_is_told(is_written_at_once).await;
+    }
+}
+
+async fn history_is_told(is_written_at_once: bool) {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     let host = origin("a");
@@ -248,7 +260,9 @@ async fn history_tells_what_an_origin_said_when() {
     for (day, outcome) in said {
         known = known.after(outcome, at(day));
         store.save(&host, Arc::new(known.clone()));
-        store.flush().await;
+        if is_written_at_once {
+            store.flush().await;
+        }
     }
     let history = store.history(&host).await;
     let seen: Vec<_> = history
@@ -284,7 +298,7 @@ async fn history_is_bounded_and_lets_go_of_bodies() {
     for day in 0..6 {
         store.save(&host, entry(response(200, &rules(day)), at(day)));
         store.flush().await;
-        digests.push(record::digest(&rules(day)));
+        digests.push(digest(&rules(day)));
     }
     let kept: Vec<_> = store
         .history(&host)
@@ -327,7 +341,7 @@ async fn what_is_too_old_goes_bit_by_bit() {
         assert_eq!(store.load(&idle).await, None, "{n}");
         assert_eq!(store.history(&idle).await, [], "{n}");
     }
-    assert_eq!(store.body(record::digest(RULES)).await, None);
+    assert_eq!(store.body(digest(RULES)).await, None);
     assert_eq!(store.history(&origin("busy")).await.len(), 1);
     assert!(store.load(&origin("busy")).await.is_some());
 }

@@ -10,6 +10,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, Database, DatabaseError, StorageError};
 use tokio::sync::watch;
 use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::Entry;
 
 use super::error::StoreError;
 use super::record;
@@ -73,11 +74,15 @@ struct Turn {
 struct State {
     database: Option<Arc<Database>>,
     fault: Option<String>,
-    waiting: HashMap<Origin, Change>,
+    waiting: Waiting,
     waiting_bytes: usize,
     /// Being written now.
-    writing: Arc<HashMap<Origin, Change>>,
+    writing: Arc<Waiting>,
 }
+
+/// What is to be written of each origin, in order: usually one change, but all different things that it said meanwhile belong in
+/// its history.
+type Waiting = HashMap<Origin, Vec<Change>>;
 
 /// Writes what gathers until the last handle is gone, and then what is left.
 async fn write_while_alive(writer: Weak<Writer>, mut changed: watch::Receiver<()>) {
@@ -145,10 +150,7 @@ impl Writer {
 
     pub(super) fn change(&self, origin: &Origin, change: Change) {
         let mut state = self.state();
-        state.waiting_bytes += change.bytes();
-        if let Some(before) = state.waiting.insert(origin.clone(), change) {
-            state.waiting_bytes -= before.bytes();
-        }
+        state.wait(origin, change);
         let lost = state.bound_waiting();
         drop(state);
         self.count_lost(lost);
@@ -157,11 +159,11 @@ impl Writer {
 
     pub(super) fn unwritten(&self, origin: &Origin) -> Option<Change> {
         let state = self.state();
-        let change = state
+        let changes = state
             .waiting
             .get(origin)
             .or_else(|| state.writing.get(origin));
-        change.cloned()
+        changes.and_then(|changes| changes.last()).cloned()
     }
 
     /// Writes what waits; whether nothing is left.
@@ -180,7 +182,10 @@ impl Writer {
             self.put_back(&batch);
             return false;
         };
-        match tables::write(&database, batch.iter(), &turn.swept_to, self.keep()) {
+        let changes = batch
+            .iter()
+            .flat_map(|(origin, changes)| changes.iter().map(move |change| (origin, change)));
+        match tables::write(&database, changes, &turn.swept_to, self.keep()) {
             Ok(swept_to) => {
                 turn.swept_to = swept_to;
                 let mut state = self.state();
@@ -196,13 +201,14 @@ impl Writer {
         }
     }
 
-    /// Lets what could not be written wait again, behind what has come since.
-    fn put_back(&self, batch: &HashMap<Origin, Change>) {
+    /// Lets what could not be written wait again, before what has come since.
+    fn put_back(&self, batch: &Waiting) {
         let mut state = self.state();
-        for (origin, change) in batch {
-            if !state.waiting.contains_key(origin) {
-                state.waiting_bytes += change.bytes();
-                state.waiting.insert(origin.clone(), change.clone());
+        for (origin, changes) in batch {
+            let since = state.waiting.remove(origin).unwrap_or_default();
+            state.waiting_bytes -= since.iter().map(Change::bytes).sum::<usize>();
+            for change in changes.iter().cloned().chain(since) {
+                state.wait(origin, change);
             }
         }
         state.writing = Arc::default();
@@ -320,6 +326,21 @@ fn damage(error: &DatabaseError) -> Option<String> {
 }
 
 impl State {
+    /// Has `change` wait, in the place of the one before it if nothing is lost by that.
+    fn wait(&mut self, origin: &Origin, change: Change) {
+        self.waiting_bytes += change.bytes();
+        let changes = self.waiting.entry(origin.clone()).or_default();
+        // The first of those that say the same stays: since when it was said.
+        if let [.., first, last] = &changes[..]
+            && first.is_covered_by(&change)
+            && last.is_covered_by(&change)
+        {
+            self.waiting_bytes -= last.bytes();
+            changes.pop();
+        }
+        changes.push(change);
+    }
+
     /// Lets go of what is too much to wait; how many changes that were.
     fn bound_waiting(&mut self) -> usize {
         let mut lost = 0;
@@ -327,7 +348,7 @@ impl State {
             let Some(origin) = self.waiting.keys().next().cloned() else {
                 break;
             };
-            if let Some(change) = self.waiting.remove(&origin) {
+            for change in self.waiting.remove(&origin).into_iter().flatten() {
                 self.waiting_bytes -= change.bytes();
                 lost += 1;
             }
@@ -337,6 +358,20 @@ impl State {
 }
 
 impl Change {
+    /// Whether nothing is lost if `next` is written alone: the history knows different answers, and notes them when they are
+    /// saved.
+    fn is_covered_by(&self, next: &Self) -> bool {
+        let said = |entry: &Entry| {
+            let outcome = &entry.answer.as_ref()?.outcome;
+            Some((outcome.status(), outcome.body().cloned()))
+        };
+        match (self, next) {
+            (Self::Forget, _) => true,
+            (Self::Save(_), Self::Forget) => false,
+            (Self::Save(before), Self::Save(next)) => said(before) == said(next),
+        }
+    }
+
     /// Roughly what it holds in memory.
     fn bytes(&self) -> usize {
         const OVERHEAD: usize = 512;

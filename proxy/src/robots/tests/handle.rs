@@ -86,6 +86,7 @@ impl Fetch for ScriptedFetch {
                     body: Body {
                         bytes: super::http::RULES.into(),
                         is_cut: false,
+                        digest: None,
                     },
                 }),
             },

@@ -3,45 +3,33 @@
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
 
+mod organisation;
+mod reasons;
+mod registered;
+mod robots;
+
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
-    IntGaugeVec, Opts, Registry, TextEncoder,
+    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
 };
 
-/// From half a millisecond to a minute: a cached refusal to a slow origin.
-const REQUEST_SECONDS: &[f64] = &[
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-    60.0,
-];
+use self::organisation::Organisation;
+pub(crate) use self::reasons::ASSERTED;
+use self::registered::{
+    REQUEST_SECONDS, counter, counters, gauge, gauges, histogram, histograms, registered,
+};
+pub use self::robots::Lookup;
+use self::robots::RobotsMetrics;
+
 /// From half a microsecond (a decision on known rules) to ten seconds (robots.txt fetched first).
 const DECISION_SECONDS: &[f64] = &[
     5e-7, 1e-6, 2.5e-6, 5e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0,
 ];
-
-/// How a look-up of an origin's robots.txt went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// A usable copy was at hand.
-    Hit,
-    /// Nothing was known; this request started the fetch.
-    Miss,
-    /// Nothing was known; a fetch was under way already.
-    Joined,
-}
-
-impl Lookup {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::Joined => "joined",
-        }
-    }
-}
 
 /// The process's metrics, gathered at `/metrics`.
 #[derive(Debug)]
@@ -52,65 +40,13 @@ pub struct Metrics {
     decision_duration: Histogram,
     robots: RobotsMetrics,
     client_connections: IntGauge,
+    client_connections_limit: IntGauge,
     upstream_connections_new: IntGauge,
     upstream_connections_reused: IntGauge,
     leaf_certificates: IntCounterVec,
     organisation: Organisation,
     panics: IntCounter,
-}
-
-/// What is kept of robots.txt files, and how.
-#[derive(Debug)]
-struct RobotsMetrics {
-    fetches: IntCounterVec,
-    fetch_duration: Histogram,
-    entries: IntGaugeVec,
-    cache_bytes: IntGauge,
-    /// By [`Lookup`]: looked up once, because every request counts here.
-    lookups: [IntCounter; 3],
-    snapshot_swaps: IntCounter,
-    store_errors: IntCounterVec,
-}
-
-impl RobotsMetrics {
-    fn new(registry: &Registry) -> anyhow::Result<Self> {
-        let lookups = counters(
-            registry,
-            "robots_lookups_total",
-            ROBOTS_LOOKUPS,
-            &["result"],
-        )?;
-        let metrics = Self {
-            fetches: counters(
-                registry,
-                "robots_fetches_total",
-                ROBOTS_FETCHES,
-                &["result"],
-            )?,
-            fetch_duration: histogram(
-                registry,
-                "robots_fetch_duration_seconds",
-                FETCH_DURATION,
-                REQUEST_SECONDS,
-            )?,
-            entries: gauges(registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
-            cache_bytes: gauge(registry, "robots_cache_bytes", ROBOTS_CACHE_BYTES)?,
-            lookups: [Lookup::Hit, Lookup::Miss, Lookup::Joined]
-                .map(|lookup| lookups.with_label_values(&[lookup.as_str()])),
-            snapshot_swaps: counter(registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
-            store_errors: counters(registry, "store_errors_total", STORE_ERRORS, &["operation"])?,
-        };
-        for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
-            metrics.fetches.with_label_values(&[result]);
-        }
-        for state in ["fresh", "stale", "unavailable", "unreachable"] {
-            metrics.entries.with_label_values(&[state]);
-        }
-        for operation in ["open", "read", "write"] {
-            metrics.store_errors.with_label_values(&[operation]);
-        }
-        Ok(metrics)
-    }
+    spans: IntCounterVec,
 }
 
 impl Metrics {
@@ -139,6 +75,7 @@ impl Metrics {
                 "request_duration_seconds",
                 REQUEST_DURATION,
                 "outcome",
+                REQUEST_SECONDS,
             )?,
             decision_duration: histogram(
                 &registry,
@@ -148,6 +85,11 @@ impl Metrics {
             )?,
             robots: RobotsMetrics::new(&registry)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
+            client_connections_limit: gauge(
+                &registry,
+                "client_connections_limit",
+                CLIENT_CONNECTIONS_LIMIT,
+            )?,
             upstream_connections_new: upstream_connections.with_label_values(&["false"]),
             upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
             leaf_certificates: counters(
@@ -158,6 +100,7 @@ impl Metrics {
             )?,
             organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
+            spans: counters(&registry, "spans_total", SPANS, &["result"])?,
             registry,
         };
         metrics.register_process()?;
@@ -184,19 +127,58 @@ impl Metrics {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
-        for outcome in ["forwarded", "refused", "failed", "observed"] {
+        for result in ["sent", "failed", "dropped"] {
+            self.spans.with_label_values(&[result]);
+        }
+        for (outcome, _) in reasons::OF_CRAWLERS {
             self.request_duration.with_label_values(&[outcome]);
+        }
+        self.start_requests(ASSERTED, reasons::OF_CRAWLERS);
+        self.start_requests(ASSERTED, reasons::OF_NOBODY);
+    }
+
+    fn start_requests(&self, crawler: &str, reasons: &[(&str, &[&str])]) {
+        for (outcome, reasons) in reasons {
+            for reason in *reasons {
+                self.requests.with_label_values(&[crawler, outcome, reason]);
+            }
         }
     }
 
     /// Counts one finished exchange.
     pub(crate) fn request(&self, crawler: &str, outcome: &str, reason: &str, took: Duration) {
+        debug_assert!(
+            reasons::is_known(outcome, reason),
+            "{outcome}, {reason}: its series would not exist from the start"
+        );
         self.requests
             .with_label_values(&[crawler, outcome, reason])
             .inc();
         self.request_duration
             .with_label_values(&[outcome])
             .observe(took.as_secs_f64());
+    }
+
+    /// Every series of finished exchanges: crawler, outcome and reason, and how many.
+    pub(crate) fn requests(&self) -> Vec<([String; 3], u64)> {
+        let families = Collector::collect(&self.requests);
+        let series = families.iter().flat_map(MetricFamily::get_metric);
+        series
+            .map(|series| {
+                let label = |name: &str| {
+                    let mut labels = series.get_label().iter();
+                    let label = labels.find(|label| label.name() == name);
+                    label.map_or_else(String::new, |label| label.value().to_owned())
+                };
+                let total = series.get_counter().get_value();
+                (["crawler", "outcome", "reason"].map(label), total as u64)
+            })
+            .collect()
+    }
+
+    /// How many clients are connected.
+    pub(crate) fn open_client_connections(&self) -> u64 {
+        u64::try_from(self.client_connections.get()).unwrap_or_default()
     }
 
     /// Notes how long a decision took.
@@ -249,6 +231,12 @@ impl Metrics {
         OpenConnection(self.client_connections.clone())
     }
 
+    /// Sets how many connections of clients may be open.
+    pub(crate) fn client_connections_limit(&self, limit: usize) {
+        self.client_connections_limit
+            .set(limit.try_into().unwrap_or(i64::MAX));
+    }
+
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
         let gauge = if reused {
@@ -275,8 +263,16 @@ impl Metrics {
         }
     }
 
-    /// Starts the series of a configured crawler, so that a rate over its first event is right.
+    /// Sets when the next exception expires, if there is one.
+    pub(crate) fn exception_expiry(&self, at: Option<SystemTime>) {
+        let seconds = at.map_or(0, unix_seconds);
+        self.organisation.exception_expiry.set(seconds);
+    }
+
+    /// Starts the series of a configured crawler, so that a rate over its first event is right. They stay when it leaves the
+    /// configuration: what was counted has been.
     pub(crate) fn know_crawler(&self, crawler: &str) {
+        self.start_requests(crawler, reasons::OF_CRAWLERS);
         self.organisation
             .user_agent_mismatches
             .with_label_values(&[crawler]);
@@ -294,9 +290,8 @@ impl Metrics {
     pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
         let gauges = &self.organisation;
         gauges.reload_successful.set(i64::from(at.is_some()));
-        if let Some(since) = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-            let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-            gauges.reload_success_at.set(seconds);
+        if let Some(at) = at {
+            gauges.reload_success_at.set(unix_seconds(at));
         }
     }
 
@@ -316,6 +311,12 @@ impl Metrics {
         self.panics.inc();
     }
 
+    /// Counts spans of traces: `sent`, `failed` to be, or `dropped` because there was no room.
+    pub(crate) fn spans(&self, result: &str, count: usize) {
+        let count = count.try_into().unwrap_or(u64::MAX);
+        self.spans.with_label_values(&[result]).inc_by(count);
+    }
+
     /// All metrics in Prometheus' text format, with its content type.
     ///
     /// # Errors
@@ -329,42 +330,12 @@ impl Metrics {
     }
 }
 
-/// What concerns the organisation more than the traffic.
-#[derive(Debug)]
-struct Organisation {
-    user_agent_mismatches: IntCounterVec,
-    rules: IntGaugeVec,
-    decisions_dropped: IntCounter,
-    crawl_delay_waits: Histogram,
-    reload_successful: IntGauge,
-    reload_success_at: IntGauge,
-}
-
-impl Organisation {
-    fn new(registry: &Registry) -> anyhow::Result<Self> {
-        Ok(Self {
-            user_agent_mismatches: counters(
-                registry,
-                "user_agent_mismatches_total",
-                USER_AGENT_MISMATCHES,
-                &["crawler"],
-            )?,
-            rules: gauges(registry, "rules", RULES, "state")?,
-            crawl_delay_waits: histogram(
-                registry,
-                "crawl_delay_waits_seconds",
-                CRAWL_DELAY_WAITS,
-                REQUEST_SECONDS,
-            )?,
-            reload_successful: gauge(registry, "config_last_reload_successful", RELOAD_SUCCESSFUL)?,
-            reload_success_at: gauge(
-                registry,
-                "config_last_reload_success_timestamp_seconds",
-                RELOAD_SUCCESS_AT,
-            )?,
-            decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
-        })
-    }
+/// Whole seconds since 1970, as Prometheus has its instants; 0 for anything earlier.
+fn unix_seconds(at: SystemTime) -> i64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
 }
 
 /// Counts as open for as long as it lives.
@@ -381,92 +352,13 @@ const REQUESTS: &str = "Requests by what became of them and why.";
 const REQUEST_DURATION: &str = "From a request's head to the end of its response.";
 const DECISION_DURATION: &str =
     "From a known target to a decision, waiting for robots.txt included.";
-const ROBOTS_FETCHES: &str = "Fetches of robots.txt by their access result (RFC 9309, 2.3.1).";
-const FETCH_DURATION: &str = "One fetch of robots.txt, all redirects together.";
-const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
-const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests.";
-const ROBOTS_CACHE_BYTES: &str = "Memory held by robots.txt entries.";
-const STORE_ERRORS: &str = "Operations on the store in state.dir that failed.";
-const SNAPSHOT_SWAPS: &str = "Snapshots of an origin's rules that replaced what was there.";
 const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
+const CLIENT_CONNECTIONS_LIMIT: &str = "How many may be open: proxy.max_connections.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
-const USER_AGENT_MISMATCHES: &str =
-    "Requests of known crawlers whose User-Agent contains none of their tokens.";
-const RULES: &str = "The organisation's rules, by whether they count or have expired.";
-const RELOAD_SUCCESSFUL: &str = "Whether the configuration was sound when it was last read.";
-const RELOAD_SUCCESS_AT: &str = "When a sound configuration was last read.";
-const CRAWL_DELAY_WAITS: &str = "How long requests waited for their turn at an origin.";
-const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
+const SPANS: &str = "Spans of traces, by whether the collector has them.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
-
-fn histogram(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    buckets: &[f64],
-) -> anyhow::Result<Histogram> {
-    let opts = HistogramOpts::new(name, help)
-        .namespace("wayleave")
-        .buckets(buckets.to_vec());
-    registered(registry, Histogram::with_opts(opts)?)
-}
-
-fn histograms(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    label: &str,
-) -> anyhow::Result<HistogramVec> {
-    let opts = HistogramOpts::new(name, help)
-        .namespace("wayleave")
-        .buckets(REQUEST_SECONDS.to_vec());
-    registered(registry, HistogramVec::new(opts, &[label])?)
-}
-
-fn gauges(registry: &Registry, name: &str, help: &str, label: &str) -> anyhow::Result<IntGaugeVec> {
-    registered(
-        registry,
-        IntGaugeVec::new(Opts::new(name, help).namespace("wayleave"), &[label])?,
-    )
-}
-
-fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {
-    registered(
-        registry,
-        IntCounter::with_opts(Opts::new(name, help).namespace("wayleave"))?,
-    )
-}
-
-fn counters(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> anyhow::Result<IntCounterVec> {
-    registered(
-        registry,
-        IntCounterVec::new(Opts::new(name, help).namespace("wayleave"), labels)?,
-    )
-}
-
-fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
-    registered(
-        registry,
-        IntGauge::with_opts(Opts::new(name, help).namespace("wayleave"))?,
-    )
-}
-
-fn registered<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    collector: C,
-) -> anyhow::Result<C> {
-    registry
-        .register(Box::new(collector.clone()))
-        .context("registering a metric")?;
-    Ok(collector)
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,36 @@
+//! How many origins there are, remembered for a while.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+/// Looking at all entries takes a while where there are millions: what was counted serves for this long.
+const COUNTED_EVERY: Duration = Duration::from_secs(10);
+
+/// Origins whose robots.txt is in memory, by state.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct Entries {
+    pub(super) fresh: usize,
+    pub(super) stale: usize,
+    pub(super) unavailable: usize,
+    pub(super) unreachable: usize,
+    /// What they hold in memory.
+    pub(super) bytes: usize,
+}
+
+/// What was counted last, and when.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counted(Arc<Mutex<Option<(Instant, Entries)>>>);
+
+impl Counted {
+    /// The entries, counted by `count` if that was long ago.
+    pub(super) fn entries(&self, count: impl FnOnce() -> Entries) -> Entries {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = counted.filter(|(at, _)| at.elapsed() < COUNTED_EVERY);
+        let (_, entries) = *counted.insert(recent.unwrap_or_else(|| (Instant::now(), count())));
+        entries
+    }
+}

@@ -1,0 +1,297 @@
+//! Who may ask the operators' listener, and what holds for every answer.
+//!
+//! Without a token, whoever reaches the listener is an operator: it is on loopback then. A browser on the same machine
+//! reaches it too, on behalf of any page it shows. So what a foreign page sends is refused, and what comes under a foreign
+//! name (DNS rebinding: a page's own name made to lead here). With a token neither gets anywhere: a foreign page has none.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use ring::digest;
+
+use super::answer::error;
+
+/// What needs no token: it is for load balancers and for clients, or holds no data.
+const FOR_EVERYBODY: [&str; 6] = [
+    "/",
+    "/livez",
+    "/readyz",
+    "/ca.pem",
+    "/proxy.pac",
+    "/v1/openapi.json",
+];
+
+/// The page runs its own scripts and nothing else, talks to this listener only, and is shown in no other page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Lets operators in.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// The SHA-256 of the token, if one must be shown.
+    pub(crate) token_sha256: Option<[u8; 32]>,
+}
+
+/// Refuses whoever may not ask, and adds to every answer what browsers go by.
+pub(super) async fn guard(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match guard.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(objection) => objection.answer(),
+    };
+    harden(response.headers_mut());
+    response
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Objection {
+    ForeignSite,
+    ForeignName,
+    NoToken,
+}
+
+impl Objection {
+    fn answer(self) -> Response {
+        let (status, message) = match self {
+            Self::ForeignSite => (StatusCode::FORBIDDEN, "another site sent this request"),
+            Self::ForeignName => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "Host is neither an address nor localhost: other names need a token in [admin]",
+            ),
+            Self::NoToken => (
+                StatusCode::UNAUTHORIZED,
+                "this needs the token of [admin]: Authorization: Bearer TOKEN",
+            ),
+        };
+        let mut response = error(status, message);
+        if self == Self::NoToken {
+            let challenge = HeaderValue::from_static("Bearer realm=\"wayleave\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+impl Guard {
+    fn check(&self, request: &Request) -> Result<(), Objection> {
+        let fields = request.headers();
+        check_site(request)?;
+        match self.token_sha256 {
+            Some(expected) => {
+                let path = request.uri().path();
+                let is_open = FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/");
+                match is_open || is_token(fields, &expected) {
+                    true => Ok(()),
+                    false => Err(Objection::NoToken),
+                }
+            }
+            None => check_name(fields),
+        }
+    }
+}
+
+/// Whether the request shows the token. Digests are compared: how long that takes tells nothing about the token.
+fn is_token(fields: &HeaderMap, expected: &[u8; 32]) -> bool {
+    let shown = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let token = shown.and_then(|shown| {
+        let (scheme, token) = shown.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+    });
+    token.is_some_and(|token| digest::digest(&digest::SHA256, token).as_ref() == expected)
+}
+
+/// Refuses what a browser sends on behalf of another site. Another port of this host is one.
+fn check_site(request: &Request) -> Result<(), Objection> {
+    let fields = request.headers();
+    let says = |name: &str, words: &[&str]| {
+        let value = fields.get(name).map(HeaderValue::as_bytes);
+        value.map(|value| words.iter().any(|word| word.as_bytes() == value))
+    };
+    // A link elsewhere may lead to the page, which has no data by itself and cannot be framed, and to what is for everybody.
+    let is_link = request.method() == Method::GET
+        && FOR_EVERYBODY.contains(&request.uri().path())
+        && says("sec-fetch-mode", &["navigate"]) == Some(true)
+        && says("sec-fetch-dest", &["document"]) == Some(true);
+    if says("sec-fetch-site", &["same-origin", "none"]) == Some(false) && !is_link {
+        return Err(Objection::ForeignSite);
+    }
+    let Some(origin) = fields.get(ORIGIN) else {
+        return Ok(());
+    };
+    let host = fields.get(HOST).map(HeaderValue::as_bytes);
+    let origin = origin.as_bytes();
+    let authority = [&b"http://"[..], b"https://"]
+        .iter()
+        .find_map(|scheme| origin.strip_prefix(*scheme));
+    match authority.is_some() && authority == host {
+        true => Ok(()),
+        false => Err(Objection::ForeignSite),
+    }
+}
+
+/// Refuses names that whoever owns them could make lead here: all but addresses and `localhost`.
+fn check_name(fields: &HeaderMap) -> Result<(), Objection> {
+    for host in fields.get_all(HOST) {
+        let authority = host.to_str().ok().and_then(|host| host.parse().ok());
+        if !authority.as_ref().is_some_and(is_own) {
+            return Err(Objection::ForeignName);
+        }
+    }
+    Ok(())
+}
+
+fn is_own(authority: &Authority) -> bool {
+    let host = authority.host().to_ascii_lowercase();
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || literal.parse::<std::net::IpAddr>().is_ok()
+}
+
+fn harden(fields: &mut HeaderMap) {
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ] {
+        fields.insert(name, HeaderValue::from_static(value));
+    }
+    fields
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn status(guard: &Guard, path: &str, fields: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().uri(path);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        guard
+            .check(&request)
+            .map_or_else(|objection| objection.answer().status().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn names_that_others_own_are_refused_without_a_token() {
+        let open = Guard { token_sha256: None };
+        for host in [
+            "127.0.0.1:3129",
+            "[::1]:3129",
+            "localhost:3129",
+            "LOCALHOST",
+            "10.0.0.1",
+        ] {
+            assert_eq!(status(&open, "/v1/top", &[("host", host)]), 200, "{host}");
+        }
+        for host in [
+            "evil.test",
+            "localhost.evil.test:3129",
+            "127.0.0.1.evil.test",
+            "",
+            "a b",
+        ] {
+            assert_eq!(status(&open, "/v1/top", &[("host", host)]), 421, "{host}");
+        }
+        let both = [("host", "localhost"), ("host", "evil.test")];
+        assert_eq!(status(&open, "/v1/top", &both), 421);
+    }
+
+    #[test]
+    fn what_other_sites_send_is_refused() {
+        let open = Guard { token_sha256: None };
+        let from = |site: &str| {
+            [("host", "localhost:3129"), ("sec-fetch-site", site)].map(|(n, v)| (n, v.to_owned()))
+        };
+        for (site, expected) in [
+            ("same-origin", 200),
+            ("none", 200),
+            ("same-site", 403),
+            ("cross-site", 403),
+        ] {
+            let fields = from(site);
+            let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
+            assert_eq!(status(&open, "/metrics", &fields), expected, "{site}");
+        }
+        for (origin, expected) in [
+            ("http://localhost:3129", 200),
+            ("https://localhost:3129", 200),
+            ("http://localhost:3000", 403),
+            ("http://localhost", 403),
+            ("http://evil.test", 403),
+            ("null", 403),
+        ] {
+            let fields = [("host", "localhost:3129"), ("origin", origin)];
+            assert_eq!(status(&open, "/v1/reload", &fields), expected, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_link_may_lead_to_what_is_for_everybody_and_nowhere_else() {
+        let open = Guard { token_sha256: None };
+        let link = [
+            ("host", "localhost"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "document"),
+        ];
+        assert_eq!(status(&open, "/", &link), 200);
+        assert_eq!(status(&open, "/ca.pem", &link), 200);
+        assert_eq!(status(&open, "/v1/decisions", &link), 403);
+        let mut framed = link;
+        framed[3].1 = "iframe";
+        assert_eq!(status(&open, "/", &framed), 403);
+    }
+
+    #[test]
+    fn a_token_is_wanted_where_one_is_set() {
+        let digest = digest::digest(&digest::SHA256, b"secret");
+        let guard = Guard {
+            token_sha256: Some(digest.as_ref().try_into().unwrap()),
+        };
+        for path in ["/v1/top?by=host", "/metrics", "/v1/reload", "//", "/livez/"] {
+            assert_eq!(status(&guard, path, &[]), 401, "{path}");
+            for (shown, expected) in [
+                ("Bearer secret", 200),
+                ("bearer secret", 200),
+                ("Bearer secre", 401),
+                ("Bearer  secret", 401),
+                ("Basic secret", 401),
+                ("Bearer", 401),
+            ] {
+                let fields = [("authorization", shown), ("host", "wayleave.test")];
+                assert_eq!(status(&guard, path, &fields), expected, "{path} {shown}");
+            }
+        }
+        for path in ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js"] {
+            assert_eq!(status(&guard, path, &[]), 200, "{path}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Whether the proxy is well: for load balancers, and for Prometheus.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use super::parts::Admin;
+
+/// Whether the process runs.
+#[utoipa::path(get, path = "/livez", tag = "proxy", security(()), responses((status = 200, body = String, content_type = "text/plain")))]
+pub(super) async fn livez() -> &'static str {
+    "ok\n"
+}
+
+/// Whether the proxy takes requests.
+///
+/// A store that fails does not stop it, but is told of.
+// Served only once the listeners are open, so there is nothing to wait for but the end.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "proxy",
+    security(()),
+    responses(
+        (status = 200, body = String, content_type = "text/plain"),
+        (status = 503, body = String, content_type = "text/plain", description = "It is stopping"),
+    )
+)]
+pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
+    if admin.stopping.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
+    }
+    let body = match admin.flow.robots.store().fault() {
+        Some(fault) => format!("ready, but the store fails: {fault}\n"),
+        None => "ready\n".to_owned(),
+    };
+    (StatusCode::OK, body)
+}
+
+/// Metrics in Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", tag = "proxy", responses((status = 200, body = String, content_type = "text/plain")))]
+pub(super) async fn metrics(State(admin): State<Admin>) -> Response {
+    admin.flow.observe();
+    match admin.metrics.text() {
+        Ok((content_type, text)) => ([(CONTENT_TYPE, content_type)], text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "the metrics could not be encoded");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Decisions and traffic as they come, as server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use utoipa::IntoParams;
+
+use super::answer::{Mistake, Parameters, wrong};
+use super::decisions::OutcomeWord;
+use super::parts::Admin;
+use crate::decisions::{Query, Seen, Watch};
+
+/// A silent connection says so this often, so that nobody between takes it for dead.
+const SILENCE: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Wish {
+    /// The crawler's configured name, or `asserted`.
+    crawler: Option<String>,
+    /// What became of them.
+    #[param(inline)]
+    outcome: Option<OutcomeWord>,
+    /// The host of their origin, without a port.
+    host: Option<String>,
+    /// What the URL, the rule, the id, the client or a token contains, ignoring case.
+    q: Option<String>,
+    /// Of each quarter of a second only the newest so many; the others are counted in an event `skipped`.
+    #[param(minimum = 0, maximum = 10_000)]
+    most: Option<usize>,
+    /// Also an event `traffic` every two seconds, with what `/v1/traffic` calls a point.
+    #[serde(default)]
+    #[param(required = false)]
+    traffic: bool,
+}
+
+/// Decisions from now on, as server-sent events: `decision`, and `missed` with the number of those that were lost.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions/stream",
+    tag = "decisions",
+    params(Wish),
+    responses(
+        (status = 200, body = String, content_type = "text/event-stream", description = "Never ends"),
+        (status = 400, body = Mistake, description = "A parameter is wrong"),
+    )
+)]
+pub(super) async fn stream(
+    State(admin): State<Admin>,
+    Parameters(wish): Parameters<Wish>,
+) -> Response {
+    let most = match wish.most {
+        None => usize::MAX,
+        Some(most) if most <= 10_000 => most,
+        Some(most) => return wrong(format!("most: {most} is over 10000")),
+    };
+    let watcher = Watcher {
+        decisions: admin.decisions.watch(),
+        traffic: wish.traffic.then(|| admin.traffic.watch()),
+        query: Query {
+            crawler: wish.crawler,
+            outcome: wish.outcome.map(|outcome| outcome.as_str().to_owned()),
+            host: wish.host,
+            text: wish.q,
+        },
+        most,
+    };
+    // Headers leave with the first byte of the body: a watcher is to know at once that it watches.
+    let greeting = stream::iter([Ok(Bytes::from_static(b":\n\n"))]);
+    let events = stream::unfold(watcher, |mut watcher| async move {
+        let text = watcher.next().await?;
+        Some((Ok::<_, Infallible>(text), watcher))
+    });
+    let body = Body::from_stream(futures_util::StreamExt::chain(greeting, events));
+    ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+/// One who watches.
+struct Watcher {
+    decisions: Watch,
+    traffic: Option<Receiver<Bytes>>,
+    query: Query,
+    most: usize,
+}
+
+impl Watcher {
+    /// The next events; `None` when there will be no more.
+    async fn next(&mut self) -> Option<Bytes> {
+        let too_long_at = Instant::now() + SILENCE;
+        loop {
+            let traffic = async {
+                match &mut self.traffic {
+                    Some(traffic) => traffic.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                seen = self.decisions.next() => {
+                    if let Some(text) = text(&seen?, &self.query, self.most) {
+                        return Some(text);
+                    }
+                }
+                point = traffic => match point {
+                    Ok(text) => return Some(text),
+                    // A gap in a chart.
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
+                },
+                () = tokio::time::sleep_until(too_long_at) => return Some(Bytes::from_static(b":\n\n")),
+            }
+        }
+    }
+}
+
+/// The events for what is seen; `None` if nothing of it is wanted.
+fn text(seen: &Seen, query: &Query, most: usize) -> Option<Bytes> {
+    let taken = seen.decisions.iter();
+    let taken: Vec<_> = taken.filter(|seen| query.takes(&seen.decision)).collect();
+    let skipped = taken.len().saturating_sub(most);
+    let mut text = BytesMut::new();
+    for (event, count) in [("missed", seen.missed), ("skipped", skipped)] {
+        if count > 0 {
+            text.extend_from_slice(format!("event: {event}\ndata: {count}\n\n").as_bytes());
+        }
+    }
+    for announced in &taken[skipped..] {
+        text.extend_from_slice(announced.event());
+    }
+    (!text.is_empty()).then(|| text.freeze())
+}

@@ -1,0 +1,252 @@
+//! How the proxy is, at a glance: its traffic, its parts, its configuration and the organisation's rules.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::answer::{Mistake, Parameters, limit, wrong};
+use super::counted::Entries;
+use super::parts::Admin;
+use super::told::instant;
+use crate::rules::{Action, Rule};
+use crate::traffic::{Point, STEP};
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Timeline<'a> {
+    /// The time between two points, in seconds.
+    step_seconds: u64,
+    /// The last half hour, the oldest first.
+    points: Vec<&'a Point>,
+}
+
+/// The requests of the last half hour, by crawler, outcome and reason.
+#[utoipa::path(get, path = "/v1/traffic", tag = "proxy", responses((status = 200, body = Timeline<'_>)))]
+pub(super) async fn traffic(State(admin): State<Admin>) -> Response {
+    let points = admin.traffic.points();
+    Json(Timeline {
+        step_seconds: STEP.as_secs(),
+        points: points.iter().map(Arc::as_ref).collect(),
+    })
+    .into_response()
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Status {
+    version: &'static str,
+    /// Where clients on this machine reach the proxy.
+    proxy: String,
+    #[schema(format = DateTime)]
+    started_at: String,
+    is_stopping: bool,
+    /// Connections of clients.
+    client_connections: u64,
+    /// Counted at most every ten seconds.
+    robots: Entries,
+    /// What is wrong with the store in `state.dir`, if anything is.
+    store_fault: Option<String>,
+    /// The names of the configured crawlers, in their order.
+    crawlers: Vec<String>,
+}
+
+/// How the proxy is.
+#[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = Status)))]
+pub(super) async fn status(State(admin): State<Admin>) -> Response {
+    let robots = &admin.flow.robots;
+    Json(Status {
+        version: env!("CARGO_PKG_VERSION"),
+        proxy: admin.proxy.to_string(),
+        started_at: instant(admin.started_at),
+        is_stopping: admin.stopping.is_cancelled(),
+        client_connections: admin.metrics.open_client_connections(),
+        robots: admin.counted.entries(|| {
+            let [fresh, stale, unavailable, unreachable] = robots.count().map(|(_, count)| count);
+            Entries {
+                fresh,
+                stale,
+                unavailable,
+                unreachable,
+                bytes: robots.memory_bytes(),
+            }
+        }),
+        store_fault: robots.store().fault(),
+        crawlers: admin.flow.settings().crawlers.names(),
+    })
+    .into_response()
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Configuration {
+    /// Which configuration holds now, counted from 1 at the start.
+    configuration: u64,
+    /// Where it is read from; null: the built-in defaults.
+    file: Option<String>,
+    /// When it was read.
+    #[schema(format = DateTime)]
+    read_at: String,
+    /// The last time it was tried to read it again, if ever.
+    last_attempt: Option<Attempt>,
+    /// Sections and keys of it that do not count before a restart.
+    needs_restart: Vec<&'static str>,
+    /// All of it as TOML, defaults included; hashes of passwords and tokens are left out.
+    toml: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Attempt {
+    #[schema(format = DateTime)]
+    at: String,
+    /// Why the file was read.
+    cause: String,
+    /// What was wrong with it; empty if it holds now.
+    mistakes: Vec<String>,
+}
+
+/// The configuration in force, and how reading it again went.
+#[utoipa::path(get, path = "/v1/configuration", tag = "proxy", responses((status = 200, body = Configuration)))]
+pub(super) async fn configuration(State(admin): State<Admin>) -> Response {
+    let status = admin.reload.status();
+    Json(Configuration {
+        configuration: status.configuration,
+        file: status.file,
+        read_at: instant(status.read_at),
+        last_attempt: status.last_attempt.map(|attempt| Attempt {
+            at: instant(attempt.at),
+            cause: attempt.cause,
+            mistakes: attempt.mistakes,
+        }),
+        needs_restart: status.needs_restart,
+        toml: status.toml,
+    })
+    .into_response()
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum ActionWord {
+    Refuse,
+    Allow,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Choice {
+    /// Only rules that do this.
+    #[param(inline)]
+    action: Option<ActionWord>,
+    /// Only rules that expire within so many days or have expired, the soonest first.
+    #[param(minimum = 0, maximum = 36_600)]
+    expires_within_days: Option<u32>,
+    /// At most so many; 100 unless another number is given.
+    #[param(minimum = 1, maximum = 10_000)]
+    limit: Option<usize>,
+}
+
+/// A rule of the organisation: `[[rule]]`.
+#[derive(Debug, Serialize, ToSchema)]
+struct Listed {
+    /// Which of the configuration, from 1.
+    number: usize,
+    /// `refuse` or `allow`.
+    action: &'static str,
+    /// Whether it refuses with 451.
+    legal: bool,
+    hosts: Vec<String>,
+    /// Empty: all.
+    paths: Vec<String>,
+    /// Empty: all.
+    crawlers: Vec<String>,
+    /// Empty: all.
+    methods: Vec<String>,
+    owner: Option<String>,
+    reason: Option<String>,
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+    has_expired: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ListedRules {
+    rules: Vec<Listed>,
+}
+
+/// The organisation's rules.
+#[utoipa::path(
+    get,
+    path = "/v1/rules",
+    tag = "proxy",
+    params(Choice),
+    responses(
+        (status = 200, body = ListedRules),
+        (status = 400, body = Mistake, description = "A parameter is wrong"),
+    )
+)]
+pub(super) async fn rules(
+    State(admin): State<Admin>,
+    Parameters(choice): Parameters<Choice>,
+) -> Response {
+    let limit = match limit(choice.limit, 10_000) {
+        Ok(limit) => limit,
+        Err(mistake) => return wrong(mistake),
+    };
+    if choice.expires_within_days.is_some_and(|days| days > 36_600) {
+        return wrong("expires_within_days is over 36600");
+    }
+    let settings = admin.flow.settings();
+    let now = admin.flow.robots.clock().now();
+    let mut rules: Vec<_> = settings
+        .rules
+        .all()
+        .filter(|(_, rule)| choice.takes(rule, now))
+        .collect();
+    if choice.expires_within_days.is_some() {
+        rules.sort_by_key(|(_, rule)| rule.expires_at);
+    }
+    let rules = rules.into_iter().take(limit);
+    Json(ListedRules {
+        rules: rules
+            .map(|(number, rule)| listed(number, rule, now))
+            .collect(),
+    })
+    .into_response()
+}
+
+impl Choice {
+    fn takes(&self, rule: &Rule, now: SystemTime) -> bool {
+        let does = match rule.action {
+            Action::Allow => ActionWord::Allow,
+            Action::Refuse | Action::RefuseLegally => ActionWord::Refuse,
+        };
+        let expires_in_time = |days: u32| {
+            let by = now + Duration::from_hours(24) * days;
+            rule.expires_at.is_some_and(|expires_at| expires_at <= by)
+        };
+        self.action.is_none_or(|action| action == does)
+            && self.expires_within_days.is_none_or(expires_in_time)
+    }
+}
+
+fn listed(number: usize, rule: &Rule, now: SystemTime) -> Listed {
+    Listed {
+        number,
+        action: match rule.action {
+            Action::Allow => "allow",
+            Action::Refuse | Action::RefuseLegally => "refuse",
+        },
+        legal: rule.action == Action::RefuseLegally,
+        hosts: rule.hosts.iter().map(ToString::to_string).collect(),
+        paths: rule.paths.clone(),
+        crawlers: rule.crawlers.clone(),
+        methods: rule.methods.clone(),
+        owner: rule.owner.clone(),
+        reason: rule.reason.clone(),
+        expires_at: rule.expires_at.map(instant),
+        has_expired: rule.has_expired(now),
+    }
+}

@@ -1,0 +1,51 @@
+//! The page for operators: files that are part of the program, so that it needs no other machine and no build step.
+//!
+//! It has no data by itself: its scripts ask the API for everything, with the token if there is one.
+
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use super::answer::error;
+
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+
+/// What lies below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
+const ASSETS: [(&str, &str, &str); 14] = [
+    ("page.css", CSS, include_str!("page/page.css")),
+    ("page.js", JAVASCRIPT, include_str!("page/page.js")),
+    ("api.js", JAVASCRIPT, include_str!("page/api.js")),
+    ("dom.js", JAVASCRIPT, include_str!("page/dom.js")),
+    ("chart.js", JAVASCRIPT, include_str!("page/chart.js")),
+    ("overview.js", JAVASCRIPT, include_str!("page/overview.js")),
+    (
+        "decisions.js",
+        JAVASCRIPT,
+        include_str!("page/decisions.js"),
+    ),
+    ("robots.js", JAVASCRIPT, include_str!("page/robots.js")),
+    ("origins.js", JAVASCRIPT, include_str!("page/origins.js")),
+    ("attempt.js", JAVASCRIPT, include_str!("page/attempt.js")),
+    ("settings.js", JAVASCRIPT, include_str!("page/settings.js")),
+    ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+    (
+        "uPlot.js",
+        JAVASCRIPT,
+        include_str!("page/uPlot.iife.min.js"),
+    ),
+    ("uPlot.css", CSS, include_str!("page/uPlot.min.css")),
+];
+
+pub(super) async fn index() -> Response {
+    let html = include_str!("page/index.html");
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
+}
+
+pub(super) async fn asset(Path(name): Path<String>) -> Response {
+    match ASSETS.iter().find(|(known, ..)| *known == name) {
+        Some((_, kind, text)) => ([(CONTENT_TYPE, *kind)], *text).into_response(),
+        None => error(StatusCode::NOT_FOUND, "there is nothing here"),
+    }
+}

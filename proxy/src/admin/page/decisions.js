@@ -1,0 +1,188 @@
+// Decisions: as they are made, and one of them explained.
+
+import { get, query } from "./api.js";
+import { attempt, badge, complain, count, facts, h, panel, time } from "./dom.js";
+import { fetchFacts, listing } from "./robots.js";
+
+const SHOWN = 100;
+const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
+
+export function decisions(live, parameters) {
+  const wanted = Object.fromEntries(["q", "crawler", "outcome", "host"].map((name) => [name, parameters.get(name) ?? ""]));
+  const body = h("tbody", {});
+  const empty = h("p", { class: "empty" });
+  const note = h("p", { class: "note", role: "status" });
+  const pause = h("button", { type: "button", "aria-pressed": "false", click: () => hold(pause.getAttribute("aria-pressed") !== "true") }, "Pause");
+  let waiting = [];
+  let [isHeld, skipped] = [false, 0];
+
+  const tell = () => {
+    const parts = [];
+    if (isHeld) parts.push(`paused; ${count(waiting.length)} new`);
+    if (skipped) parts.push(`${count(skipped)} not shown: more than can be read`);
+    note.textContent = parts.join(" · ");
+    empty.hidden = body.childElementCount > 0;
+    empty.textContent = Object.values(wanted).some(Boolean)
+      ? "No recent decision is like that. New ones appear here."
+      : "No request has come through the proxy yet. Decisions appear here as they are made.";
+  };
+  const add = (found) => {
+    body.prepend(...found.map(row).reverse());
+    while (body.childElementCount > SHOWN) body.lastChild.remove();
+    tell();
+  };
+  const hold = (held) => {
+    isHeld = held;
+    pause.setAttribute("aria-pressed", String(held));
+    pause.textContent = held ? "Go on" : "Pause";
+    if (!held) {
+      add(waiting);
+      waiting = [];
+    }
+    tell();
+  };
+  const load = () => attempt(async () => {
+    const path = `/v1/decisions${query({ ...wanted, limit: SHOWN })}`;
+    // Listened to first, so that nothing falls between; what comes twice is shown once.
+    live.follow(wanted);
+    const { decisions: found } = await get(path);
+    body.replaceChildren();
+    add(found.reverse());
+  });
+  live.onDecision = (decision) => {
+    if (document.getElementById(`d-${decision.id}`)) return;
+    if (isHeld) waiting = [...waiting, decision].slice(-SHOWN);
+    else add([decision]);
+    tell();
+  };
+  live.onSkipped = (number) => {
+    skipped += number;
+    tell();
+  };
+
+  const change = () => {
+    history.replaceState(null, "", `#/decisions${query(wanted)}`);
+    [skipped, waiting] = [0, []];
+    load();
+  };
+  let typing = null;
+  const field = (name, label, type = "search") => h("label", {}, label, h("input", {
+    name, type, value: wanted[name], autocomplete: "off", spellcheck: "false",
+    input: ({ target }) => {
+      wanted[name] = target.value.trim();
+      clearTimeout(typing);
+      typing = setTimeout(change, 250);
+    },
+  }));
+  const select = (name, label, options) => h("label", {}, label, h("select", {
+    name,
+    change: ({ target }) => {
+      wanted[name] = target.value;
+      change();
+    },
+  }, h("option", { value: "" }, "all"), options.map((value) => h("option", { value, selected: wanted[name] === value }, value))));
+
+  const crawlers = select("crawler", "Crawler", ["asserted"]);
+  attempt(async () => {
+    const { crawlers: names } = await get("/v1/status");
+    crawlers.querySelector("select").append(...names.map((value) => h("option", { value, selected: wanted.crawler === value }, value)));
+  });
+  load();
+  const heads = ["Time", "Outcome", "Crawler", "Request", "Why"].map((name) => h("th", { scope: "col" }, name));
+  const view = h("div", { class: "view" },
+    h("h1", {}, "Decisions"),
+    h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
+      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), crawlers, field("host", "Host"), pause),
+    note,
+    h("div", { class: "panel flush" },
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Recent decisions" },
+        h("table", { class: "stream" }, h("caption", {}, "Recent decisions, the newest first"), h("thead", {}, h("tr", {}, heads)), body)),
+      empty));
+  tell();
+  return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = null)) };
+}
+
+function why(decision) {
+  if (decision.policy) return `[[rule]] ${decision.policy.number}${decision.policy.reason ? `: ${decision.policy.reason}` : ""}`;
+  if (decision.line) return `line ${decision.line}: ${decision.rule}`;
+  return decision.outcome === "forwarded" ? decision.reason : (decision.details ?? decision.reason);
+}
+
+function row(decision) {
+  return h("tr", { id: `d-${decision.id}` },
+    h("td", {}, time(decision.at)),
+    h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status)),
+    h("td", {}, decision.crawler, h("br"), h("small", {}, decision.tokens?.join(", ") ?? "")),
+    h("td", { class: "url" }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, decision.url)),
+    h("td", { class: "why" }, why(decision)));
+}
+
+/** One decision: what was asked, what was decided, and the text it rests on. */
+export function decision(id) {
+  const inside = h("div", { class: "explained" }, h("p", { class: "empty" }, "Looking …"));
+  const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: "#/decisions" }, "← Decisions")), h("h1", {}, "Decision"), inside);
+  attempt(async () => {
+    let found;
+    try {
+      found = await get(`/v1/decisions/${encodeURIComponent(id)}`);
+    } catch (error) {
+      inside.replaceChildren(h("p", { class: "empty" }, `Decision ${id}: ${error.message}.`));
+      throw error;
+    }
+    inside.replaceChildren(await explained(found));
+  });
+  return { view, end: () => complain(null) };
+}
+
+async function explained(found) {
+  const isKnown = found.identity === "known";
+  const asked = query({
+    url: found.url,
+    crawler: isKnown ? found.crawler : "",
+    user_agent: isKnown ? "" : found.tokens?.[0],
+  });
+  const verdict = h("p", { class: `verdict ${found.outcome}` }, h("strong", {}, sentence(found)));
+  const what = panel("Request", verdict, facts([
+    ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
+    ["Crawler", `${found.crawler} (${found.identity}), client ${found.client}`],
+    ["Tokens", found.tokens?.join(", ")],
+    ["Details", found.details],
+    ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
+    ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
+    ["At", time(found.at, true)],
+    ["Took", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
+    ["Configuration", found.configuration],
+    ["Id", h("code", {}, found.id)],
+  ]), h("p", { class: "actions" }, h("a", { class: "button", href: `#/try${asked}` }, "Try it again"),
+    found.origin && h("a", { class: "button", href: `#/origins/${encodeURIComponent(found.origin)}` }, "The origin")));
+  if (!found.verdict) return h("div", { class: "pair" }, what, panel("Robots.txt", h("p", { class: "empty" }, "Robots.txt was not asked about this request.")));
+  return h("div", { class: "pair" }, what, await rests(found));
+}
+
+function sentence(found) {
+  const by = found.line ? `line ${found.line} of robots.txt, ${found.rule}` : found.reason;
+  return { refused: `Refused with ${found.status}: ${by}`, forwarded: `Forwarded, answered with ${found.status}: ${by}`, observed: `Forwarded, though it would have been refused: ${by}` }[found.outcome] ?? `${found.outcome}: ${found.details ?? by}`;
+}
+
+/** The robots.txt that the decision rests on. */
+async function rests(found) {
+  const [grounds, origin] = await Promise.all([
+    get(`/v1/decisions/${found.id}/robots`),
+    get(`/v1/robots/${encodeURIComponent(found.origin)}`).catch(() => null),
+  ]);
+  const said = grounds.said;
+  const copy = facts([
+    ["Verdict", `${found.verdict} (${found.basis}), read as ${found.dialect}`],
+    ["Group used", grounds.group.join(", ")],
+    ["From", grounds.robots_url],
+    ["Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
+    ["Said since", said && time(said.first_seen_at, true)],
+    ["Status", said?.status],
+    ["SHA-256", said?.sha256 && h("code", {}, said.sha256)],
+  ]);
+  const text = said?.body === null || said?.body === undefined
+    ? h("p", { class: "empty" }, said ? "That answer had no rules." : "What it said then is not kept.")
+    : listing(said.body, { line: grounds.line, group: grounds.group_lines, verdict: found.verdict });
+  const differs = said?.body && !grounds.is_same && h("p", { class: "warn" }, "This copy is not quite the one that decided: it reads otherwise.");
+  return panel("Robots.txt", copy, differs, text, origin && h("details", {}, h("summary", {}, "The last fetch"), fetchFacts(origin)));
+}

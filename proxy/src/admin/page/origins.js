@@ -1,0 +1,122 @@
+// Origins: what is known of their robots.txt files, and what can be done about it.
+
+import { get, post, query, remove } from "./api.js";
+import { attempt, badge, h, panel, table, time } from "./dom.js";
+import { fetchFacts, listing } from "./robots.js";
+
+const STATES = ["fresh", "stale", "unavailable", "unreachable"];
+const path = (origin) => `/v1/robots/${encodeURIComponent(origin)}`;
+
+/** Asks before something is lost. */
+function confirmed(title, text) {
+  const dialog = document.getElementById("confirm");
+  dialog.querySelector("h2").textContent = title;
+  dialog.querySelector("p").textContent = text;
+  dialog.returnValue = "no";
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.showModal();
+  });
+}
+
+async function refresh(origin, button) {
+  button.disabled = true;
+  button.textContent = "Fetching …";
+  const known = await attempt(() => post(`${path(origin)}/refresh`));
+  button.disabled = false;
+  button.textContent = "Refresh";
+  return known;
+}
+
+async function forget(origin) {
+  const text = `The next request for ${origin} waits until its robots.txt has been fetched again. What it said before stays in its history.`;
+  if (!(await confirmed(`Forget ${origin}?`, text))) return false;
+  return (await attempt(async () => (await remove(path(origin)), true))) ?? false;
+}
+
+export function origins(parameters) {
+  const wanted = { q: parameters.get("q") ?? "", state: parameters.get("state") ?? "" };
+  const list = h("div", { class: "panel flush" });
+  const more = h("button", { type: "button", hidden: true }, "Show more");
+  const said = h("p", { class: "note", role: "status" });
+  let found = [];
+  const show = () => {
+    const rows = found.map(row);
+    const empty = wanted.q || wanted.state ? "No origin in memory is like that." : "No robots.txt is known yet: the first request for an origin fetches it.";
+    list.replaceChildren(table("Origins in memory", ["Origin", "State", "Fetched", "Fresh until", "Trouble", "Do"], rows, empty, "origins"));
+  };
+  const row = (known) => h("tr", {},
+    h("th", { scope: "row", class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(known.origin)}` }, known.origin)),
+    h("td", {}, badge(known.state)),
+    h("td", {}, time(known.fetched_at)),
+    h("td", {}, time(known.fresh_until)),
+    h("td", {}, known.failures ? `${known.error ?? known.error_status ?? ""} (${known.failures}×)` : "–"),
+    h("td", { class: "do" },
+      h("button", { type: "button", "aria-label": `Refresh ${known.origin}`, click: async ({ target }) => {
+        const fresh = await refresh(known.origin, target);
+        if (!fresh) return;
+        Object.assign(known, fresh);
+        said.textContent = `${known.origin} was fetched: ${known.state}.`;
+        show();
+      } }, "Refresh"), " ",
+      h("button", { type: "button", "aria-label": `Forget ${known.origin}`, click: async () => {
+        if (!(await forget(known.origin))) return;
+        found = found.filter((other) => other !== known);
+        said.textContent = `${known.origin} is forgotten.`;
+        show();
+      } }, "Forget")));
+  const load = (cursor) => attempt(async () => {
+    const answer = await get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`);
+    found = cursor ? [...found, ...answer.robots] : answer.robots;
+    more.hidden = !answer.next_cursor;
+    more.onclick = () => load(answer.next_cursor);
+    show();
+  });
+  const change = () => {
+    history.replaceState(null, "", `#/origins${query(wanted)}`);
+    load();
+  };
+  let typing = null;
+  const search = h("input", { name: "q", type: "search", value: wanted.q, autocomplete: "off", spellcheck: "false", input: ({ target }) => {
+    wanted.q = target.value.trim();
+    clearTimeout(typing);
+    typing = setTimeout(change, 250);
+  } });
+  const state = h("select", { name: "state", change: ({ target }) => {
+    wanted.state = target.value;
+    change();
+  } }, h("option", { value: "" }, "all"), STATES.map((value) => h("option", { value, selected: wanted.state === value }, value)));
+  load();
+  const view = h("div", { class: "view" }, h("h1", {}, "Origins"),
+    h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() }, h("label", {}, "Search", search), h("label", {}, "State", state)),
+    said, list, h("p", { class: "actions" }, more));
+  return { view, end: () => clearTimeout(typing) };
+}
+
+export function origin(name) {
+  const inside = h("div", {}, h("p", { class: "empty" }, "Looking …"));
+  const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: "#/origins" }, "← Origins")), h("h1", { class: "url" }, name), inside);
+  const load = () => attempt(async () => {
+    let known;
+    try {
+      known = await get(path(name));
+    } catch (error) {
+      inside.replaceChildren(h("p", { class: "empty" }, `${name}: ${error.message}.`));
+      if (error.status !== 404) throw error;
+      return;
+    }
+    const body = known.answer?.body;
+    const history = known.history.map((version) => h("tr", {}, h("td", {}, time(version.first_seen_at)), h("td", {}, time(version.last_seen_at)),
+      h("td", { class: "number" }, version.status), h("td", {}, version.sha256 ? h("code", {}, version.sha256.slice(0, 16)) : "–"))).reverse();
+    const again = h("button", { type: "button", click: async () => (await refresh(name, again)) && load() }, "Refresh");
+    inside.replaceChildren(h("div", { class: "pair" },
+      panel("What is known", fetchFacts(known), h("p", { class: "actions" }, again, " ",
+        h("button", { type: "button", click: async () => (await forget(name)) && (location.hash = "#/origins") }, "Forget"), " ",
+        h("a", { class: "button", href: `#/decisions${query({ host: new URL(name).hostname })}` }, "Its decisions"), " ",
+        h("a", { class: "button", href: `#/try${query({ url: `${name}/` })}` }, "Try a URL")),
+      h("h3", {}, "What it said before"), table("History of robots.txt", ["From", "Until", "#Status", "SHA-256"], history, "Nothing is kept.")),
+      panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no text to go by.") : listing(body))));
+  });
+  load();
+  return { view, end: () => {} };
+}

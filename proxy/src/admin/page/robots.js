@@ -1,0 +1,53 @@
+// A robots.txt, line by line, and what is known of its fetch.
+
+import { bytes, facts, h, time } from "./dom.js";
+
+const MOST = 3000;
+
+/** The lines of a file; those of the group used are tinted, the deciding one is marked. */
+export function listing(body, { line = null, group = [], verdict = "" } = {}) {
+  const lines = body.split(/\r\n|\n|\r/);
+  if (lines.at(-1) === "") lines.pop();
+  if (!lines.length) return h("p", { class: "empty" }, "The file is empty: everything is allowed.");
+  const used = new Set(group);
+  // Of a very long file, what is around the deciding line.
+  const first = line && line > MOST ? line - MOST / 2 : 1;
+  const shown = lines.slice(first - 1, first - 1 + MOST);
+  const items = shown.map((text, at) => {
+    const number = first + at;
+    const decides = number === line;
+    return h("li", {
+      class: [used.has(number) && "used", decides && `decides ${verdict}`].filter(Boolean).join(" ") || null,
+      "aria-current": decides ? "true" : null,
+    }, h("span", { class: "at" }, number), h("code", {}, text || " "), decides && h("span", { class: "mark" }, `decides: ${verdict}`));
+  });
+  const list = h("ol", { class: "robots", tabindex: "0", "aria-label": "robots.txt, line by line" }, items);
+  const marked = list.querySelector(".decides");
+  if (marked) requestAnimationFrame(() => (list.scrollTop = marked.offsetTop - list.offsetTop - list.clientHeight / 3));
+  const left = lines.length - shown.length;
+  return h("div", {}, list, left > 0 && h("p", { class: "note" }, `${left} more lines are not shown.`));
+}
+
+/** What is known of an origin's fetches. */
+export function fetchFacts(known) {
+  const answer = known.answer;
+  const failure = known.last_failure;
+  const redirects = (answer?.redirects ?? []).map((hop) => h("div", {}, `${hop.status} ${hop.uri}`));
+  return facts([
+    ["State", known.is_fetching ? `${known.state}, being fetched` : known.state],
+    ["Address", known.robots_url],
+    ["Fetched", known.fetched_at && time(known.fetched_at, true)],
+    ["Fresh until", known.fresh_until && time(known.fresh_until, true)],
+    ["Usable until", known.usable_until && time(known.usable_until, true)],
+    ["Redirects", redirects.length ? redirects : null],
+    ["Answered", answer && `${answer.status ?? "–"} from ${answer.uri} (${answer.result})`],
+    ["Body", answer?.body_bytes !== null && answer?.body_bytes !== undefined ? `${bytes(answer.body_bytes)}${answer.is_cut ? ", cut" : ""}${answer.looks_like_a_page ? ", looks like a page" : ""}` : null],
+    ["Content-Type", answer?.fields?.content_type],
+    ["Cache-Control", answer?.fields?.cache_control],
+    ["ETag", answer?.fields?.etag],
+    ["Unreachable since", known.unreachable_since && time(known.unreachable_since, true)],
+    ["Failures", known.failures || null],
+    ["Last failure", failure && (failure.error ? `${failure.error.kind}: ${failure.error.detail}` : `status ${failure.status}`)],
+    ["Next attempt", known.retry_at && time(known.retry_at, true)],
+  ]);
+}

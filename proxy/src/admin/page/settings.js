@@ -1,0 +1,53 @@
+// Configuration: what holds, since when, and the organisation's rules.
+
+import { get, post } from "./api.js";
+import { attempt, badge, day, facts, h, panel, table, time } from "./dom.js";
+
+export function settings() {
+  const [status, text, rules] = [h("div", {}), h("div", {}), h("div", {})];
+  const said = h("p", { class: "note", role: "status" });
+  const load = () => attempt(async () => {
+    const [now, listed] = await Promise.all([get("/v1/configuration"), get("/v1/rules?limit=500")]);
+    const last = now.last_attempt;
+    const tried = last && h("div", { class: last.mistakes.length ? "bad" : null }, time(last.at, true), `, ${last.cause}: `,
+      last.mistakes.length ? "it cannot be used" : "it holds", last.mistakes.map((mistake) => h("div", {}, h("code", {}, mistake))));
+    status.replaceChildren(facts([
+      ["In force", `number ${now.configuration} since the start`],
+      ["File", now.file ?? "none: the built-in defaults"],
+      ["Read", time(now.read_at, true)],
+      ["Last reload", tried ?? "not since the start"],
+      ["Needs a restart", now.needs_restart.length ? h("span", { class: "warn" }, now.needs_restart.join(", ")) : null],
+    ]));
+    text.replaceChildren(h("pre", { tabindex: "0", "aria-label": "The configuration as TOML" }, now.toml));
+    rules.replaceChildren(ruleTable(listed.rules));
+  });
+  const again = h("button", { type: "button", click: async () => {
+    again.disabled = true;
+    said.textContent = "";
+    const done = await attempt(() => post("/v1/reload"));
+    again.disabled = false;
+    if (done) {
+      said.textContent = `Read again: configuration ${done.configuration} holds.`;
+      await load();
+    } else {
+      const now = await get("/v1/configuration").catch(() => null);
+      if (now?.last_attempt) said.textContent = "The configuration stays as it was.";
+    }
+  } }, "Read the file again");
+  load();
+  const view = h("div", { class: "view" }, h("h1", {}, "Configuration"),
+    h("div", { class: "pair" }, panel("Status", status, h("p", { class: "actions" }, again), said), panel("In force", text)),
+    panel("The organisation's rules", rules));
+  return { view, end: () => {} };
+}
+
+function ruleTable(rules) {
+  const rows = rules.map((rule) => h("tr", {},
+    h("td", { class: "number" }, rule.number),
+    h("td", {}, badge(rule.action === "allow" ? "exception" : "refusal"), rule.legal ? " 451" : ""),
+    h("td", { class: "url" }, rule.hosts.join(", "), h("br"), h("small", {}, rule.paths.join(", ") || "all paths")),
+    h("td", {}, rule.crawlers.join(", ") || "all", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
+    h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
+    h("td", { class: rule.has_expired ? "bad" : null }, rule.expires_at ? [rule.has_expired ? "expired " : "", day(rule.expires_at)].flat() : "never")));
+  return table("Rules", ["#Rule", "Does", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are none: [[rule]] in the configuration.");
+}

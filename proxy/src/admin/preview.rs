@@ -1,0 +1,95 @@
+//! What would be decided, in every dialect.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::answer::{Mistake, Parameters, wrong};
+use super::parts::Admin;
+use crate::decisions::{Finding, Policy, Word};
+use crate::flow::{Previewed, Question, Reading};
+
+/// What would become of a request. Members that do not apply are left out.
+#[derive(Debug, Serialize, ToSchema)]
+struct Preview {
+    /// `forwarded`, `refused` or `observed`.
+    #[schema(value_type = String)]
+    outcome: Word,
+    /// Why, as a word of a closed set.
+    #[schema(value_type = String)]
+    reason: Word,
+    /// What the client would be answered with; 200 if it is the origin that answers.
+    status: u16,
+    /// The crawler's configured name, or `asserted`.
+    #[schema(value_type = String)]
+    crawler: Word,
+    /// `known` or `asserted`.
+    #[schema(value_type = String)]
+    identity: Word,
+    /// The product tokens that are looked for, in their order.
+    tokens: Vec<String>,
+    method: String,
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    /// The organisation's rule that matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Policy>,
+    #[serde(flatten)]
+    finding: Option<Finding>,
+    /// What would have been answered, if a refusal is only observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_be: Option<u16>,
+    /// `enforce` or `observe`.
+    #[schema(value_type = String)]
+    mode: Word,
+    configuration: u64,
+    /// Why it is refused, as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<String>,
+    /// What robots.txt says in each dialect, whatever the organisation's rules say; empty if it could not be had in time.
+    dialects: Vec<Reading>,
+}
+
+/// What would be decided about a request, and why, without making it.
+///
+/// Fetches the origin's robots.txt if it is not known.
+#[utoipa::path(
+    get,
+    path = "/v1/decision",
+    tag = "decisions",
+    params(Question),
+    responses(
+        (status = 200, body = Preview),
+        (status = 400, body = Mistake, description = "A parameter is wrong"),
+    )
+)]
+pub(super) async fn preview(
+    State(admin): State<Admin>,
+    Parameters(question): Parameters<Question>,
+) -> Response {
+    match admin.flow.preview(&question).await {
+        Ok(Previewed { decision, dialects }) => Json(Preview {
+            outcome: decision.outcome,
+            reason: decision.reason,
+            status: decision.status,
+            crawler: decision.crawler,
+            identity: decision.identity,
+            tokens: decision.tokens,
+            method: decision.method,
+            url: decision.url,
+            origin: decision.origin,
+            policy: decision.policy,
+            finding: decision.finding,
+            would_be: decision.would_be,
+            mode: decision.mode,
+            configuration: decision.configuration,
+            details: decision.details,
+            dialects,
+        })
+        .into_response(),
+        Err(mistake) => wrong(mistake),
+    }
+}

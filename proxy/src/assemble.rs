@@ -1,0 +1,189 @@
+//! From the configuration to the parts: when the process starts, and when the file is read again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use rustls::{ClientConfig, RootCertStore};
+use wayleave_policy::lifecycle::Lifetimes;
+
+use crate::clock::Clock;
+use crate::config::{self, Config};
+use crate::crawlers::Crawlers;
+use crate::decisions::{Journal, JournalOptions};
+use crate::egress::{self, Egress};
+use crate::flow::{Options, Settings};
+use crate::metrics::Metrics;
+use crate::robots::{self, FetchOptions, HttpFetch};
+use crate::rules::Rules;
+use crate::traces::Traces;
+use crate::upstream::{self, Upstream};
+
+/// Sessions with origins kept for resumption.
+const TLS_SESSIONS: usize = 10_000;
+
+/// The ways to origins: for requests, and for their robots.txt files.
+pub(crate) struct Ways {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) fetch: HttpFetch,
+}
+
+/// Opens the ways to origins, but none to `own_listeners`. Within a tokio runtime.
+///
+/// # Errors
+///
+/// Returns an error if the system's DNS configuration is asked for and cannot be read, or a root cannot be trusted.
+pub(crate) fn ways(
+    config: &Config,
+    own_listeners: Vec<SocketAddr>,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    traces: Option<Arc<Traces>>,
+) -> anyhow::Result<Ways> {
+    let egress = egress(config, own_listeners)?;
+    let tls = tls_config(&config.upstream)?;
+    let options = upstream::Options {
+        connect_timeout: config.upstream.connect_timeout,
+        response_timeout: config.upstream.response_timeout,
+        idle_connections: config.upstream.idle_connections,
+    };
+    let upstream = Upstream::new(options, Arc::clone(&egress), &tls, Arc::clone(metrics));
+    let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
+    Ok(Ways {
+        fetch: fetch.handing_over(upstream.idle()).traced(traces),
+        upstream: Arc::new(upstream),
+    })
+}
+
+/// What sends spans to a collector, if the configuration names one. Within a tokio runtime.
+///
+/// # Errors
+///
+/// Returns an error if a root cannot be trusted, or spans can never be sent to such an endpoint.
+pub(crate) fn traces(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Option<Arc<Traces>>> {
+    if config.traces.otlp_endpoint.is_none() {
+        return Ok(None);
+    }
+    let tls = tls_config(&config.upstream)?;
+    let traces = Traces::start(&config.traces, &tls, metrics)?;
+    Ok(traces.map(Arc::new))
+}
+
+/// What fetches robots.txt for `wayleave check`, as the proxy would.
+///
+/// # Errors
+///
+/// As [`ways`].
+pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
+    let egress = egress(config, Vec::new())?;
+    let tls = tls_config(&config.upstream)?;
+    let options = fetch_options(&config.robots);
+    Ok(HttpFetch::new(egress, &tls, options, clock))
+}
+
+fn egress(config: &Config, own_listeners: Vec<SocketAddr>) -> anyhow::Result<Arc<Egress>> {
+    let egress = Egress::new(egress::Options {
+        allow_private: config.upstream.allow_private.clone(),
+        servers: config.dns.servers.clone(),
+        overrides: config.dns.overrides.clone(),
+        own_listeners,
+    });
+    let egress = egress.context("reading the system's DNS configuration")?;
+    Ok(Arc::new(egress))
+}
+
+/// How origins' certificates are checked: by the system's roots and the configured ones.
+fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    for error in &system.errors {
+        tracing::warn!(%error, "a system root certificate could not be read");
+    }
+    let (added, _) = roots.add_parsable_certificates(system.certs);
+    if added == 0 {
+        tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
+    }
+    for certificate in upstream.extra_root_certificates() {
+        roots
+            .add(certificate.clone())
+            .context("adding a certificate of upstream.extra_roots")?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.resumption = rustls::client::Resumption::in_memory_sessions(TLS_SESSIONS);
+    Ok(tls)
+}
+
+/// How robots.txt files are fetched.
+pub(crate) fn fetch_options(robots: &config::Robots) -> FetchOptions {
+    FetchOptions {
+        user_agent: robots.user_agent.clone(),
+        timeout: robots.fetch_timeout,
+        max_redirects: robots.max_redirects,
+        max_size: robots.max_size,
+    }
+}
+
+/// How robots.txt files are kept.
+pub(crate) fn robots_options(robots: &config::Robots) -> robots::Options {
+    robots::Options {
+        lifetimes: Lifetimes {
+            max_age: robots.max_age,
+            max_stale: robots.max_stale,
+            error_ttl: robots.error_ttl,
+            ..Lifetimes::default()
+        },
+        fetch_timeout: robots.fetch_timeout,
+        memory: robots.memory,
+        ..robots::Options::default()
+    }
+}
+
+/// The decision log's open file, if there is to be one.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be opened.
+pub(crate) fn journal(log: &config::Log) -> anyhow::Result<Option<Journal>> {
+    let options = log.decisions.clone().map(|path| JournalOptions {
+        path,
+        max_size_bytes: log.decisions_max_size,
+        max_age: log.decisions_max_age,
+        keep: log.decisions_keep,
+    });
+    options.map(Journal::open).transpose()
+}
+
+/// What requests go by from now on. Says which rules have expired.
+pub(crate) fn settings(
+    config: &Config,
+    configuration: u64,
+    upstream: Arc<Upstream>,
+    now: SystemTime,
+) -> Settings {
+    let rules = Rules::new(config.rules.clone());
+    for expired in rules.count(now).1 {
+        tracing::warn!(rule = %expired, "this rule has expired and does not count");
+    }
+    Settings {
+        configuration,
+        options: Options {
+            name: config.proxy.name.clone(),
+            header_timeout: config.proxy.header_timeout,
+            idle_timeout: config.proxy.idle_timeout,
+            shutdown_grace: config.proxy.shutdown_grace,
+        },
+        https: config.https.way.clone(),
+        crawlers: Crawlers::new(config.crawlers.clone()),
+        rules,
+        politeness: config.politeness,
+        upstream,
+    }
+}

@@ -1,0 +1,39 @@
+//! Rules that have expired.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::rules::{Action, Rules};
+
+/// A rule that does not count any more.
+#[derive(Debug, Serialize)]
+pub(super) struct Expired {
+    /// Which `[[rule]]` of the configuration, from 1.
+    pub(super) number: usize,
+    /// `allow` or `refuse`.
+    pub(super) action: &'static str,
+    pub(super) owner: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) expired_at: String,
+}
+
+/// The configuration's rules that have expired by `now`.
+pub(super) fn rules(config: &Config, now: SystemTime) -> Vec<Expired> {
+    let (_, expired) = Rules::new(config.rules.clone()).count(now);
+    let expired = expired.into_iter().map(|found| {
+        let expires_at = found.rule.expires_at.unwrap_or(now);
+        Expired {
+            number: found.number,
+            action: match found.rule.action {
+                Action::Allow => "allow",
+                Action::Refuse | Action::RefuseLegally => "refuse",
+            },
+            owner: found.rule.owner.clone(),
+            reason: found.rule.reason.clone(),
+            expired_at: humantime::format_rfc3339_seconds(expires_at).to_string(),
+        }
+    });
+    expired.collect()
+}

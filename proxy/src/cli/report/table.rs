@@ -1,0 +1,130 @@
+//! The report for people.
+
+use std::fmt::Write as _;
+
+use super::expired::Expired;
+use crate::cli::terminal::harmless;
+use crate::decisions::{Report, Row};
+
+/// What was read, then what was found.
+pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> String {
+    let mut text = read(report);
+    let (observed, refused): (Vec<_>, Vec<_>) =
+        (report.rows.iter()).partition(|row| row.outcome == "observed");
+    text += &section(
+        "Only observed: enforcement would refuse these",
+        &observed,
+        limit,
+    );
+    text += &section("Refused", &refused, limit);
+    if !expired.is_empty() {
+        text += "\nExpired rules, which do not count any more\n";
+    }
+    for rule in expired {
+        let reason = rule.reason.as_deref().unwrap_or("no reason");
+        let owner = rule.owner.as_deref().unwrap_or("nobody");
+        let (number, action, at) = (rule.number, rule.action, &rule.expired_at);
+        put(
+            &mut text,
+            &format!("  [[rule]] {number} ({action}) since {at}: {reason} (owner {owner})"),
+        );
+    }
+    text
+}
+
+/// From when to when, which files, how many lines, and which of them could not be read.
+pub(super) fn read(report: &Report) -> String {
+    let instant = |at| humantime::format_rfc3339_seconds(at);
+    let mut text = String::new();
+    let (since, until) = (instant(report.since), instant(report.until));
+    put(&mut text, &format!("span      {since} to {until}"));
+    for file in &report.files {
+        let (path, lines) = (file.path.display(), file.lines);
+        put(&mut text, &format!("read      {path}: {lines} lines"));
+    }
+    if report.older_files > 0 {
+        let count = report.older_files;
+        put(&mut text, &format!("older     {count} files were not read"));
+    }
+    if report.lines_before > 0 {
+        let count = report.lines_before;
+        put(
+            &mut text,
+            &format!("older     {count} lines are from before"),
+        );
+    }
+    for unreadable in &report.unreadable_lines {
+        let (path, error) = (unreadable.path.display(), &unreadable.error);
+        let place = match unreadable.line {
+            0 => String::new(),
+            line => format!("{line}:"),
+        };
+        put(&mut text, &format!("unread    {path}:{place} {error}"));
+    }
+    let unnamed = report.unreadable - report.unreadable_lines.len() as u64;
+    if unnamed > 0 {
+        put(&mut text, &format!("unread    and {unnamed} more lines"));
+    }
+    let outcomes = report.outcomes.iter();
+    let outcomes: Vec<_> = outcomes
+        .map(|(outcome, count)| format!("{count} {outcome}"))
+        .collect();
+    let found = match report.first_at.zip(report.last_at) {
+        Some((first, last)) => {
+            let (first, last) = (instant(first), instant(last));
+            format!("{} (from {first} to {last})", outcomes.join(", "))
+        }
+        None => "nothing".to_owned(),
+    };
+    put(&mut text, &format!("decisions {found}"));
+    text
+}
+
+fn section(title: &str, rows: &[&Row], limit: usize) -> String {
+    let total: u64 = rows.iter().map(|row| row.count).sum();
+    let mut text = format!("\n{title}: {total}\n");
+    if rows.is_empty() {
+        return text;
+    }
+    let shown = &rows[..rows.len().min(limit)];
+    let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row)).collect();
+    let heads = ["count", "crawler", "host", "rule"].map(str::to_owned);
+    let width = |column: usize| {
+        let widths = cells
+            .iter()
+            .chain([&heads])
+            .map(|row| row[column].chars().count());
+        widths.max().unwrap_or_default()
+    };
+    let widths = [width(0), width(1), width(2)];
+    for [count, crawler, host, rule] in [&heads].into_iter().chain(&cells) {
+        let [counts, crawlers, hosts] = widths;
+        put(
+            &mut text,
+            &format!("  {count:>counts$}  {crawler:<crawlers$}  {host:<hosts$}  {rule}"),
+        );
+    }
+    let more = rows.len() - shown.len();
+    if more > 0 {
+        put(
+            &mut text,
+            &format!("  ... rows left out: {more}; --limit 0 shows them"),
+        );
+    }
+    text
+}
+
+fn cells(row: &Row) -> [String; 4] {
+    let rule = row.rule.as_deref().unwrap_or(&row.reason);
+    [
+        row.count.to_string(),
+        row.crawler.clone(),
+        row.host.clone().unwrap_or_else(|| "-".to_owned()),
+        format!("{} {rule}", row.status),
+    ]
+}
+
+/// Adds a line.
+fn put(text: &mut String, line: &str) {
+    writeln!(text, "{}", harmless(line)).expect("writing to a string cannot fail");
+}

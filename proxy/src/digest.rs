@@ -1,0 +1,71 @@
+//! `Digest`: what the bytes of a robots.txt are known by.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A SHA-256, written as 64 hexadecimal digits in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(pub(crate) [u8; 32]);
+
+impl Digest {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        let mut array = [0; 32];
+        array.copy_from_slice(digest.as_ref());
+        Self(array)
+    }
+
+    /// Reads 64 hexadecimal digits.
+    pub(crate) fn from_hex(text: &str) -> Option<Self> {
+        let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut array = [0; 32];
+        for (index, byte) in array.iter_mut().enumerate().filter(|_| is_hex) {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+        }
+        is_hex.then_some(Self(array))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(str::from_utf8(&hex).expect("digits are ASCII"))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let not_hex = || serde::de::Error::custom("not 64 hexadecimal digits");
+        Self::from_hex(&text).ok_or_else(not_hex)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_reads_back() {
+        let digest = Digest::of(b"abc");
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest.to_string(), expected);
+        assert_eq!(Digest::from_hex(expected), Some(digest));
+        for wrong in ["", "ba", &expected[1..], &expected.replace('b', "é")] {
+            assert_eq!(Digest::from_hex(wrong), None, "{wrong}");
+        }
+    }
+}

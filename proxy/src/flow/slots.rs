@@ -1,0 +1,170 @@
+//! How many connections of clients there may be: in all, and from one client.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Connections that are told why they are not served, at one time; further ones are closed without a word.
+const TURNED_AWAY_AT_ONCE: usize = 1024;
+
+/// Hands out slots for connections.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    all: Arc<Semaphore>,
+    turned_away: Arc<Semaphore>,
+    /// 0: no bound.
+    most_per_client: usize,
+    /// Counted while there is a bound.
+    per_client: Arc<PerClient>,
+}
+
+/// A connection's place, free again when dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    _place: OwnedSemaphorePermit,
+    _counted: Option<Counted>,
+}
+
+/// Which bound leaves no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    All,
+    Client,
+}
+
+impl Slots {
+    /// `most` connections at one time, `most_per_client` of each client; 0: no bound for one client.
+    pub(crate) fn new(most: usize, most_per_client: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(most)),
+            turned_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
+            most_per_client,
+            per_client: Arc::default(),
+        }
+    }
+
+    /// A slot for a connection of `client`.
+    ///
+    /// # Errors
+    ///
+    /// Returns which bound is reached.
+    pub(super) fn take(&self, client: IpAddr) -> Result<Slot, Full> {
+        let counted = match self.most_per_client {
+            0 => None,
+            most => Some(self.per_client.count(client, most).ok_or(Full::Client)?),
+        };
+        let place = Arc::clone(&self.all).try_acquire_owned();
+        Ok(Slot {
+            _place: place.map_err(|_| Full::All)?,
+            _counted: counted,
+        })
+    }
+
+    /// Leave to tell a connection why it is not served, if not too many are being told.
+    pub(super) fn turn_away(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turned_away).try_acquire_owned().ok()
+    }
+}
+
+/// The open connections of each client.
+#[derive(Debug, Default)]
+struct PerClient(Mutex<HashMap<IpAddr, usize>>);
+
+#[derive(Debug)]
+struct Counted {
+    per_client: Arc<PerClient>,
+    client: IpAddr,
+}
+
+impl PerClient {
+    fn count(self: &Arc<Self>, client: IpAddr, most: usize) -> Option<Counted> {
+        let client = holder(client);
+        let mut open = self.open();
+        let count = open.entry(client).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        let per_client = Arc::clone(self);
+        Some(Counted { per_client, client })
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // Nothing that may panic leaves a count half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut open = self.per_client.open();
+        if let Some(count) = open.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Who holds an address. A host on an IPv6 network has all addresses of a /64 to itself.
+fn holder(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_client_has_its_own_bound() {
+        let slots = Slots::new(10, 2);
+        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let first = slots.take(one).unwrap();
+        let _second = slots.take(one).unwrap();
+        assert_eq!(slots.take(one).unwrap_err(), Full::Client);
+        let _third = slots.take(other).unwrap();
+        drop(first);
+        let _fourth = slots.take(one).unwrap();
+        assert_eq!(slots.take(one).unwrap_err(), Full::Client);
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one_client() {
+        let slots = Slots::new(10, 1);
+        let _first = slots.take(address("2001:db8::1")).unwrap();
+        assert_eq!(
+            slots.take(address("2001:db8::2")).unwrap_err(),
+            Full::Client
+        );
+        assert!(slots.take(address("2001:db8:0:1::1")).is_ok());
+    }
+
+    #[test]
+    fn what_is_refused_for_all_counts_for_nobody() {
+        let slots = Slots::new(1, 1);
+        let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
+        let first = slots.take(one).unwrap();
+        assert_eq!(slots.take(other).unwrap_err(), Full::All);
+        drop(first);
+        assert!(slots.take(other).is_ok());
+        assert!(slots.per_client.open().is_empty());
+    }
+
+    #[test]
+    fn without_a_bound_nobody_is_counted() {
+        let slots = Slots::new(10, 0);
+        let taken: Vec<_> = (0..10).map(|_| slots.take(address("::1"))).collect();
+        assert!(taken.iter().all(Result::is_ok));
+        assert!(slots.per_client.open().is_empty());
+    }
+}

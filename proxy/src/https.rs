@@ -1,0 +1,55 @@
+//! What becomes of HTTPS: looked into, tunnelled unseen, or refused.
+
+use crate::rules::HostPattern;
+
+/// What a `CONNECT` leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// TLS is ended here, and every request inside is judged.
+    #[default]
+    Intercept,
+    /// TLS passes unseen, to origins whose robots.txt lets the crawler fetch every path.
+    Tunnel,
+    /// Nothing.
+    Refuse,
+}
+
+impl Mode {
+    /// The spelling used in configuration.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Intercept => "intercept",
+            Self::Tunnel => "tunnel",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
+/// Part of `[https]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// For hosts that no pattern below is for. Default: intercept.
+    pub mode: Mode,
+    /// Hosts that are tunnelled unseen on purpose, whatever their robots.txt says.
+    pub bypass: Vec<HostPattern>,
+}
+
+/// What a `CONNECT` to a host leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Mode(Mode),
+    /// A tunnel, on purpose.
+    Bypass,
+}
+
+impl Options {
+    /// `host` is spelt as `Origin::host` gives it.
+    pub(crate) fn way(&self, host: &str) -> Way {
+        if self.bypass.iter().any(|pattern| pattern.matches(host)) {
+            Way::Bypass
+        } else {
+            Way::Mode(self.mode)
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What concerns the organisation more than the traffic.
+
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+use super::registered::{counter, counters, gauge, gauges, histogram};
+
+/// From a tenth of a second to politeness.max_delay as it is by default.
+const WAIT_SECONDS: &[f64] = &[
+    0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
+];
+const CRAWL_DELAY_WAITS: &str = "How long requests waited for their turn at an origin.";
+const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
+const EXCEPTION_EXPIRY: &str = "When the next exception to robots.txt expires; 0 if there is none.";
+const RELOAD_SUCCESSFUL: &str = "Whether the configuration was sound when it was last read.";
+const RELOAD_SUCCESS_AT: &str = "When a sound configuration was last read.";
+const RULES: &str = "The organisation's rules, by whether they count or have expired.";
+const USER_AGENT_MISMATCHES: &str =
+    "Requests of known crawlers whose User-Agent contains none of their tokens.";
+
+/// The metrics of the configuration, of rules, crawlers and the decision log.
+#[derive(Debug)]
+pub(super) struct Organisation {
+    pub(super) user_agent_mismatches: IntCounterVec,
+    pub(super) rules: IntGaugeVec,
+    pub(super) exception_expiry: IntGauge,
+    pub(super) decisions_dropped: IntCounter,
+    pub(super) crawl_delay_waits: Histogram,
+    pub(super) reload_successful: IntGauge,
+    pub(super) reload_success_at: IntGauge,
+}
+
+impl Organisation {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        Ok(Self {
+            user_agent_mismatches: counters(
+                registry,
+                "user_agent_mismatches_total",
+                USER_AGENT_MISMATCHES,
+                &["crawler"],
+            )?,
+            rules: gauges(registry, "rules", RULES, "state")?,
+            exception_expiry: gauge(
+                registry,
+                "exception_expiry_timestamp_seconds",
+                EXCEPTION_EXPIRY,
+            )?,
+            crawl_delay_waits: histogram(
+                registry,
+                "crawl_delay_waits_seconds",
+                CRAWL_DELAY_WAITS,
+                WAIT_SECONDS,
+            )?,
+            reload_successful: gauge(registry, "config_last_reload_successful", RELOAD_SUCCESSFUL)?,
+            reload_success_at: gauge(
+                registry,
+                "config_last_reload_success_timestamp_seconds",
+                RELOAD_SUCCESS_AT,
+            )?,
+            decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
+        })
+    }
+}

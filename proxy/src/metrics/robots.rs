@@ -1,0 +1,88 @@
+//! What is kept of robots.txt files, and how.
+
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+use super::registered::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
+
+const FETCH_DURATION: &str = "One fetch of robots.txt, all redirects together.";
+const ROBOTS_CACHE_BYTES: &str = "Memory held by robots.txt entries.";
+const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
+const ROBOTS_FETCHES: &str = "Fetches of robots.txt by their access result (RFC 9309, 2.3.1).";
+const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests.";
+const SNAPSHOT_SWAPS: &str = "Snapshots of an origin's rules that replaced what was there.";
+const STORE_ERRORS: &str = "Operations on the store in state.dir that failed.";
+
+/// How a look-up of an origin's robots.txt went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// A usable copy was at hand.
+    Hit,
+    /// Nothing was known; this request started the fetch.
+    Miss,
+    /// Nothing was known; a fetch was under way already.
+    Joined,
+}
+
+impl Lookup {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Joined => "joined",
+        }
+    }
+}
+
+/// The metrics of robots.txt files.
+#[derive(Debug)]
+pub(super) struct RobotsMetrics {
+    pub(super) fetches: IntCounterVec,
+    pub(super) fetch_duration: Histogram,
+    pub(super) entries: IntGaugeVec,
+    pub(super) cache_bytes: IntGauge,
+    /// By [`Lookup`]: looked up once, because every request counts here.
+    pub(super) lookups: [IntCounter; 3],
+    pub(super) snapshot_swaps: IntCounter,
+    pub(super) store_errors: IntCounterVec,
+}
+
+impl RobotsMetrics {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let lookups = counters(
+            registry,
+            "robots_lookups_total",
+            ROBOTS_LOOKUPS,
+            &["result"],
+        )?;
+        let metrics = Self {
+            fetches: counters(
+                registry,
+                "robots_fetches_total",
+                ROBOTS_FETCHES,
+                &["result"],
+            )?,
+            fetch_duration: histogram(
+                registry,
+                "robots_fetch_duration_seconds",
+                FETCH_DURATION,
+                REQUEST_SECONDS,
+            )?,
+            entries: gauges(registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
+            cache_bytes: gauge(registry, "robots_cache_bytes", ROBOTS_CACHE_BYTES)?,
+            lookups: [Lookup::Hit, Lookup::Miss, Lookup::Joined]
+                .map(|lookup| lookups.with_label_values(&[lookup.as_str()])),
+            snapshot_swaps: counter(registry, "snapshot_swaps_total", SNAPSHOT_SWAPS)?,
+            store_errors: counters(registry, "store_errors_total", STORE_ERRORS, &["operation"])?,
+        };
+        for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
+            metrics.fetches.with_label_values(&[result]);
+        }
+        for state in ["fresh", "stale", "unavailable", "unreachable"] {
+            metrics.entries.with_label_values(&[state]);
+        }
+        for operation in ["open", "read", "write"] {
+            metrics.store_errors.with_label_values(&[operation]);
+        }
+        Ok(metrics)
+    }
+}

@@ -1,0 +1,142 @@
+//! Where a request goes, by all that names a place in it (RFC 9112 section 3.2): pure, and fuzzed (proxy/fuzz).
+
+use wayleave_policy::{InvalidUri, Origin, Scheme, Target};
+
+/// What a request says of where it goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestTarget<'a> {
+    pub(crate) method: &'a str,
+    /// As received; for HTTP/2 the `:path`.
+    pub(crate) target: &'a str,
+    /// HTTP/2's `:scheme`.
+    pub(crate) scheme: Option<&'a str>,
+    /// `Host`, or HTTP/2's `:authority`.
+    pub(crate) authority: Option<&'a str>,
+}
+
+/// Why a request goes nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unresolved {
+    Malformed(String),
+    /// It is for another origin than its tunnel.
+    Misdirected(String),
+    /// It is for another scheme than `http` and `https`.
+    Scheme(String),
+}
+
+impl From<InvalidUri> for Unresolved {
+    fn from(error: InvalidUri) -> Self {
+        match error {
+            InvalidUri::UnsupportedScheme(_) => Self::Scheme(error.to_string()),
+            _ => Self::Malformed(format!("request target: {error}")),
+        }
+    }
+}
+
+impl RequestTarget<'_> {
+    /// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and `Host` counts for nothing.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such target.
+    pub(crate) fn in_the_open(&self) -> Result<Target, Unresolved> {
+        self.is_no_connect()?;
+        self.absolute()
+    }
+
+    /// Inside a tunnel the origin is the tunnel's.
+    ///
+    /// # Errors
+    ///
+    /// If there is no target, or if anything in the request names another origin.
+    pub(crate) fn in_tunnel(&self, origin: &Origin) -> Result<Target, Unresolved> {
+        self.is_no_connect()?;
+        if let Some(scheme) = self.scheme
+            && scheme != origin.scheme().as_str()
+        {
+            return Err(misdirected(&format!("says {scheme}"), origin));
+        }
+        if let Some(authority) = self.authority
+            && Origin::from_authority(origin.scheme(), authority)? != *origin
+        {
+            return Err(misdirected(&format!("names {authority}"), origin));
+        }
+        if self.target == "*" && self.method == "OPTIONS" {
+            return Ok(Target::new(origin.clone(), "/")?);
+        }
+        if self.target.starts_with('/') {
+            return Ok(Target::new(origin.clone(), self.target)?);
+        }
+        let target = self.absolute()?;
+        if target.origin() == origin {
+            Ok(target)
+        } else {
+            Err(misdirected(&format!("is for {}", target.origin()), origin))
+        }
+    }
+
+    /// Whether it is `OPTIONS` for the server as a whole (RFC 9112 section 3.2.4), if it has a target at all.
+    pub(crate) fn is_for_server(&self) -> bool {
+        let after_scheme = self.target.split_once("://");
+        let after_scheme = after_scheme.map_or(self.target, |(_, rest)| rest);
+        self.method == "OPTIONS" && !after_scheme.contains(['/', '?', '#'])
+    }
+
+    fn is_no_connect(&self) -> Result<(), Unresolved> {
+        if self.method == "CONNECT" {
+            // HTTP/2's extended CONNECT (RFC 8441) among them: it is not offered.
+            return Err(Unresolved::Malformed("CONNECT inside a tunnel".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn absolute(&self) -> Result<Target, Unresolved> {
+        if self.target.starts_with('/') || self.target == "*" {
+            let details = "this is a proxy: the request target must be an absolute URL";
+            return Err(Unresolved::Malformed(details.to_owned()));
+        }
+        Ok(Target::parse(self.target)?)
+    }
+}
+
+/// The origin that a `CONNECT` asks a tunnel to.
+///
+/// # Errors
+///
+/// If the authority is malformed or has no port (RFC 9110 section 9.3.6).
+pub(crate) fn connect(authority: &str, scheme: Scheme) -> Result<Origin, Unresolved> {
+    let port = authority.rsplit_once(':').map(|(_, port)| port);
+    if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        let details = format!("CONNECT to {authority}: the port is missing");
+        return Err(Unresolved::Malformed(details));
+    }
+    Ok(Origin::from_authority(scheme, authority)?)
+}
+
+fn misdirected(what: &str, origin: &Origin) -> Unresolved {
+    Unresolved::Misdirected(format!("the request {what}, the tunnel is to {origin}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connect_needs_a_port() {
+        for authority in [
+            "shop.test",
+            "shop.test:",
+            "shop.test:x",
+            "[::1]",
+            ":443",
+            "",
+        ] {
+            let unresolved = connect(authority, Scheme::Https).unwrap_err();
+            assert!(
+                matches!(unresolved, Unresolved::Malformed(_)),
+                "{authority}: {unresolved:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Who may ask the operators' listener: loopback, a token, and no foreign page.
+
+use std::time::Duration;
+
+use crate::harness::tools;
+use crate::harness::wayleave::command;
+use crate::harness::{Origin, Response, Wayleave, Wire};
+
+const TOKEN: &str = "2f0c1d6a0d6b43a8b0c54e3d1f0a9b87";
+/// What `printf %s TOKEN | sha256sum` prints for that.
+const TOKEN_SHA256: &str = "\"66a86ca606fc451721d2f1011b92cf7524622a06a55739d1e0f0064437f0600d\"";
+
+fn ask(proxy: &Wayleave, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
+    let mut wire = Wire::connect(proxy.admin);
+    let fields: String = fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    wire.send(format!(
+        "{method} {path} HTTP/1.1\r\n{fields}Content-Length: 0\r\nConnection: close\r\n\r\n"
+    ));
+    wire.response()
+}
+
+#[test]
+fn a_listener_for_other_machines_needs_a_token() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let check = |arguments: &[&str], text: &str| {
+        std::fs::write(dir.path().join("my.toml"), text).expect("writable");
+        let mut command = command();
+        command.args(arguments).args(["--config", "my.toml"]);
+        tools::run(
+            command.current_dir(dir.path()),
+            b"",
+            Duration::from_secs(30),
+        )
+    };
+    let open = "[admin]\nlisten = \"0.0.0.0:3129\"\n";
+    for arguments in [&["config", "check"][..], &["serve"]] {
+        let output = check(arguments, open);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("my.toml:2: admin.listen: "), "{said}");
+        assert!(said.contains("admin.token_sha256"), "{said}");
+    }
+    let closed = format!("{open}token_sha256 = {TOKEN_SHA256}\n");
+    let output = check(&["config", "check"], &closed);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn a_token_opens_what_is_not_for_everybody() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("admin.token_sha256", TOKEN_SHA256)
+    });
+    let host = ("Host", "wayleave.example");
+    for path in [
+        "/metrics",
+        "/v1/decisions",
+        "/v1/decisions/stream",
+        "/v1/robots",
+    ] {
+        let refused = ask(&proxy, "GET", path, &[host]);
+        assert_eq!(refused.status, 401, "{path}");
+        assert!(refused.header("www-authenticate").is_some(), "{path}");
+    }
+    let wrong = ("Authorization", "Bearer 2f0c1d6a0d6b43a8b0c54e3d1f0a9b88");
+    assert_eq!(ask(&proxy, "GET", "/metrics", &[host, wrong]).status, 401);
+    assert_eq!(ask(&proxy, "POST", "/v1/reload", &[host]).status, 401);
+    for path in ["/livez", "/readyz", "/ca.pem", "/proxy.pac"] {
+        assert_eq!(ask(&proxy, "GET", path, &[host]).status, 200, "{path}");
+    }
+    let shown = format!("Bearer {TOKEN}");
+    let shown = ("Authorization", shown.as_str());
+    assert_eq!(ask(&proxy, "GET", "/metrics", &[host, shown]).status, 200);
+}
+
+#[test]
+fn the_commands_show_the_token() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("admin.token_sha256", TOKEN_SHA256)
+    });
+    proxy.get("http://shop.test/");
+    let file = proxy.dir.path().join("ports.toml");
+    std::fs::write(&file, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
+    let list = |token: Option<&str>| {
+        let mut command = command();
+        command.args(["robots", "list", "--config"]).arg(&file);
+        match token {
+            Some(token) => command.env("WAYLEAVE_ADMIN_TOKEN", token),
+            None => command.env_remove("WAYLEAVE_ADMIN_TOKEN"),
+        };
+        let output = tools::run(&mut command, b"", Duration::from_secs(30));
+        let said = [&output.stdout[..], &output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
+    };
+    let (status, said) = list(Some(TOKEN));
+    assert!(
+        status == Some(0) && said.contains("http://shop.test"),
+        "{said}"
+    );
+    for wrong in [None, Some("guess")] {
+        let (status, said) = list(wrong);
+        assert!(
+            status == Some(2) && said.contains("WAYLEAVE_ADMIN_TOKEN"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn foreign_pages_and_foreign_names_get_nothing() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let own = proxy.admin.to_string();
+    let own = ("Host", own.as_str());
+    let statuses = [
+        (vec![own], 200),
+        (vec![("Host", "localhost")], 200),
+        (vec![("Host", "rebound.test")], 421),
+        (vec![own, ("Sec-Fetch-Site", "cross-site")], 403),
+        (vec![own, ("Sec-Fetch-Site", "same-site")], 403),
+        (vec![own, ("Sec-Fetch-Site", "same-origin")], 200),
+        (vec![own, ("Origin", "http://other.test")], 403),
+        (vec![own, ("Origin", "null")], 403),
+    ];
+    for (fields, expected) in statuses {
+        for (method, path) in [
+            ("GET", "/v1/decisions"),
+            ("DELETE", "/v1/robots/http%3A%2F%2Fa.test"),
+        ] {
+            let status = ask(&proxy, method, path, &fields).status;
+            // What is let in is told that nothing is known of the origin.
+            let expected = if method == "DELETE" && expected == 200 {
+                404
+            } else {
+                expected
+            };
+            assert_eq!(status, expected, "{method} {path} {fields:?}");
+        }
+    }
+}
+
+#[test]
+fn every_answer_has_a_strict_policy() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for path in ["/metrics", "/v1/decisions", "/ca.pem", "/nothing-here"] {
+        let answer = proxy.admin_get(path);
+        let policy = answer.header("content-security-policy").unwrap_or_default();
+        assert!(policy.contains("default-src 'none'"), "{path}: {policy}");
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert!(
+            policy.contains("frame-ancestors 'none'"),
+            "{path}: {policy}"
+        );
+        assert_eq!(
+            answer.header("x-content-type-options"),
+            Some("nosniff"),
+            "{path}"
+        );
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+    }
+}

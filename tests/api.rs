@@ -1,0 +1,128 @@
+//! The API is what its OpenAPI document says, tried by schemathesis.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::harness::tools::{clean, project, python, run};
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+const CRAWLERS: &str = "
+[[crawler]]
+name = \"news\"
+tokens = [\"NewsBot\"]
+match = { user_agent = \"NewsBot\" }
+[[rule]]
+action = \"refuse\"
+hosts = [\"shop.test\"]
+paths = [\"/internal/\"]
+[[rule]]
+action = \"allow\"
+hosts = [\"shop.test\"]
+paths = [\"/feeds/\"]
+owner = \"data@example.com\"
+reason = \"contract\"
+expires = \"2999-01-01\"
+";
+
+/// A proxy that has decided about a few things.
+fn busy() -> (Origin, Wayleave) {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: NewsBot\nDisallow: /private\n\nUser-agent: *\nDisallow: /images\n");
+    origin.site("down.test").robots_reply(Reply::new(500));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(CRAWLERS));
+    for url in [
+        "http://shop.test/a",
+        "http://shop.test/private/a",
+        "https://shop.test/internal/a",
+        "http://shop.test/feeds/a",
+        "http://down.test/",
+    ] {
+        proxy.exchange(&Ask::get(url).agent("NewsBot/1"));
+    }
+    (origin, proxy)
+}
+
+#[test]
+fn every_endpoint_is_described() {
+    let (_origin, proxy) = busy();
+    let document = proxy.admin_get("/v1/openapi.json").json();
+    let paths = document["paths"].as_object().expect("an object");
+    let described: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
+    let expected = [
+        "/ca.pem",
+        "/livez",
+        "/metrics",
+        "/proxy.pac",
+        "/readyz",
+        "/v1/configuration",
+        "/v1/decision",
+        "/v1/decisions",
+        "/v1/decisions/stream",
+        "/v1/decisions/{id}",
+        "/v1/decisions/{id}/robots",
+        "/v1/reload",
+        "/v1/robots",
+        "/v1/robots/{origin}",
+        "/v1/robots/{origin}/refresh",
+        "/v1/rules",
+        "/v1/status",
+        "/v1/top",
+        "/v1/traffic",
+    ];
+    assert_eq!(described, BTreeSet::from(expected));
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object().expect("an object") {
+            assert!(operation["summary"].is_string(), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_told_as_json() {
+    let (_origin, proxy) = busy();
+    for (path, status) in [
+        ("/v1/decisions?limit=0", 400),
+        ("/v1/decisions?limit=many", 400),
+        ("/v1/decisions?outcome=lost", 400),
+        ("/v1/top?by=colour", 400),
+        ("/v1/robots?state=rotten", 400),
+        ("/v1/decision", 400),
+        ("/v1/decision?url=http://shop.test/&dialect=klingon", 400),
+        ("/v1/nothing", 404),
+        ("/v1/reload", 405),
+    ] {
+        let answer = proxy.admin_get(path);
+        assert_eq!(answer.status, status, "{path}");
+        let error = &answer.json()["error"];
+        assert!(
+            error.as_str().is_some_and(|error| !error.is_empty()),
+            "{path}: {error}"
+        );
+    }
+}
+
+#[test]
+fn schemathesis_finds_nothing() {
+    let (_origin, proxy) = busy();
+    let mut command = clean(python());
+    command
+        .args(["-m", "schemathesis.cli", "--config-file"])
+        .arg(project().join("tests/clients/schemathesis.toml"))
+        .arg("run")
+        .arg(format!("http://{}/v1/openapi.json", proxy.admin))
+        .env("SCHEMATHESIS_HOOKS", "api_hooks")
+        .env("PYTHONPATH", project().join("tests/clients"))
+        .current_dir(proxy.dir.path());
+    let output = run(&mut command, b"", LIMIT);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    println!("{said}");
+}

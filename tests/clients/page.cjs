@@ -1,0 +1,357 @@
+// Drives the page for operators in Debian's Chromium, every function of it, and takes pictures.
+//
+// Environment: CHROMIUM (path), ADMIN, PROXY (URLs), TOKEN_ADMIN (URL of a proxy that wants a token), TOKEN, CONFIG (the proxy's
+// file), PICTURES (a directory). Standard output: the name of each step that went well; ends with 1 at the first that does not.
+
+const assert = require("node:assert/strict");
+const fs = require("node:fs");
+const http = require("node:http");
+const { chromium } = require("playwright-core");
+
+const { ADMIN, PROXY, TOKEN_ADMIN, TOKEN, CONFIG, PICTURES } = process.env;
+const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+/** A request through the proxy; resolves with its status. */
+function crawl(url, agent = "NewsBot/2") {
+  const { hostname, port } = new URL(PROXY);
+  return new Promise((resolve, reject) => {
+    const request = http.request({ hostname, port, path: url, headers: { host: new URL(url).host, "user-agent": agent } }, (answer) => {
+      answer.resume().on("end", () => resolve(answer.statusCode));
+    });
+    request.on("error", reject).end();
+  });
+}
+
+const AGENTS = ["NewsBot/2", "NewsBot/2", "ImageBot/1", "Other/1 (+https://other.example)"];
+const PATHS = ["/", "/a", "/catalogue/1", "/catalogue/2?page=3", "/private/a", "/images/logo.png", "/private/b?q=1"];
+const HOSTS = ["shop.test", "shop.test", "news.test", "museum.test", "down.test", "gone.test"];
+
+async function someTraffic(rounds) {
+  for (let round = 0; round < rounds; round += 1) {
+    await crawl(`http://${HOSTS[round % HOSTS.length]}${PATHS[(round * 3) % PATHS.length]}`, AGENTS[(round * 5) % AGENTS.length]);
+  }
+}
+
+/** Everything that the browser complained of or asked others for. */
+const complaints = [];
+
+async function open(browser, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.on("pageerror", (error) => complaints.push(`error: ${error}`));
+  page.on("console", (message) => {
+    // That a resource was refused is what some steps are about.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) complaints.push(`console: ${message.text()}`);
+  });
+  page.on("request", (request) => {
+    if (![ADMIN, TOKEN_ADMIN].includes(new URL(request.url()).origin)) complaints.push(`asks ${request.url()}`);
+  });
+  return page;
+}
+
+async function visit(page, place) {
+  await page.goto(`${ADMIN}/#/${place}`);
+  await page.locator("main h1").waitFor();
+}
+
+const rows = (page) => page.locator("main table.stream tbody tr");
+const text = (locator) => locator.allInnerTexts();
+
+async function overview(page) {
+  await visit(page, "overview");
+  const requests = page.locator(".tile", { hasText: "Refused" }).locator("small");
+  await page.waitForFunction(() => /of [1-9]\d* in 5 min/.test(document.querySelector(".tiles")?.textContent ?? ""));
+  assert.match(await requests.innerText(), /^\d+ of \d+ in 5 min$/);
+  await page.locator(".canvas canvas").waitFor();
+  assert.match(await page.locator("figcaption").innerText(), /forwarded/);
+  const crawlers = await page.getByRole("region", { name: "Requests by crawler" }).innerText();
+  for (const name of ["news", "images", "asserted"]) assert.match(crawlers, new RegExp(name));
+  assert.match(await page.getByRole("region", { name: "Requests by reason" }).innerText(), /unreachable/);
+  const top = page.getByRole("region", { name: /Most refused/ });
+  await top.getByText("shop.test").waitFor();
+  await page.locator("select[name=by]").selectOption("rule");
+  await top.getByText("Disallow: /private").first().waitFor();
+  await page.locator("select[name=split]").selectOption("reason");
+  await page.locator(".key", { hasText: "unreachable" }).waitFor();
+  await page.locator("select[name=split]").selectOption("outcome");
+  await page.locator("select[name=by]").selectOption("host");
+  const exceptions = page.getByRole("region", { name: /Exceptions that expire/ });
+  assert.match(await exceptions.innerText(), /data@example.com/);
+  assert.doesNotMatch(await exceptions.innerText(), /far@example.com/);
+}
+
+async function theChartMoves(page) {
+  await visit(page, "overview");
+  const seen = async () => Number((await page.locator("figcaption .unseen").innerText()).match(/([\d,]+) requests/)[1].replace(",", ""));
+  await page.locator("figcaption .unseen").waitFor({ state: "attached" });
+  const before = await seen();
+  await someTraffic(12);
+  await page.waitForFunction((least) => Number(document.querySelector("figcaption .unseen").textContent.match(/([\d,]+) requests/)[1].replace(",", "")) >= least, before + 12);
+}
+
+async function decisionsAreFilteredAndSearched(page) {
+  await visit(page, "decisions");
+  await rows(page).first().waitFor();
+  await page.locator("select[name=outcome]").selectOption("refused");
+  await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody .badge")].every((badge) => badge.textContent === "refused"));
+  assert.ok((await rows(page).count()) > 5);
+  await page.locator("select[name=crawler]").selectOption("images");
+  await page.waitForFunction(() => document.querySelector(".stream tbody") && ![...document.querySelectorAll(".stream tbody td:nth-child(3)")].some((cell) => !cell.textContent.startsWith("images")));
+  await page.locator("select[name=outcome]").selectOption("");
+  await page.locator("select[name=crawler]").selectOption("");
+  await page.getByLabel("Search").fill("CATALOGUE/2");
+  await page.waitForFunction(() => {
+    const links = [...document.querySelectorAll(".stream tbody .url a")];
+    return links.length > 0 && links.every((link) => link.textContent.includes("/catalogue/2"));
+  });
+  await page.getByLabel("Search").fill("");
+  await page.getByLabel("Host").fill("museum.test");
+  await page.waitForFunction(() => {
+    const links = [...document.querySelectorAll(".stream tbody .url a")];
+    return links.length > 0 && links.every((link) => link.textContent.includes("//museum.test"));
+  });
+  await page.getByLabel("Host").fill("nowhere.test");
+  await page.getByText("No recent decision is like that.").waitFor();
+}
+
+async function decisionsStream(page) {
+  await visit(page, "decisions");
+  await rows(page).first().waitFor();
+  const link = (path) => page.locator(".stream .url a", { hasText: path });
+  await crawl("http://shop.test/private/streamed");
+  await link("/private/streamed").waitFor();
+  await page.getByRole("button", { name: "Pause" }).click();
+  await crawl("http://shop.test/private/held");
+  await page.getByText("paused; 1 new").waitFor();
+  assert.equal(await link("/private/held").count(), 0);
+  await page.getByRole("button", { name: "Go on" }).click();
+  await link("/private/held").waitFor();
+  await page.getByLabel("Search").fill("only-this");
+  await page.getByText("No recent decision is like that.").waitFor();
+  await crawl("http://shop.test/not-that");
+  await crawl("http://shop.test/only-this");
+  await link("/only-this").waitFor();
+  assert.equal(await rows(page).count(), 1);
+}
+
+async function markupStaysText(page) {
+  await crawl("http://shop.test/private/<img/src=x/onerror=alert(1)>");
+  await visit(page, "decisions");
+  await page.locator(".stream .url a", { hasText: "<img/src=x/onerror=alert(1)>" }).first().waitFor();
+  assert.equal(await page.locator("main img").count(), 0);
+}
+
+async function aDecisionIsExplained(page) {
+  await visit(page, "decisions?q=private%2Fstreamed");
+  await page.locator(".stream .url a", { hasText: "/private/streamed" }).click();
+  const marked = page.locator(".robots .decides");
+  await marked.waitFor();
+  assert.match(await marked.innerText(), /Disallow: \/private/);
+  assert.match(await marked.innerText(), /decides: disallow/);
+  const used = await text(page.locator(".robots .used code"));
+  assert.deepEqual(used.map((line) => line.trim()), ["User-agent: NewsBot", "Disallow: /private", "Allow: /private/press"]);
+  const facts = await page.locator("main").innerText();
+  for (const words of ["line 3 of robots.txt", "news (known), client 127.0.0.1", "Group used\nNewsBot", "SHA-256", "Fetched or confirmed", "rfc9309"]) {
+    assert.ok(facts.includes(words), `${words} in ${facts}`);
+  }
+  await page.getByText("The last fetch").click();
+  await page.getByText("200 from http://shop.test/robots.txt (successful)").waitFor();
+  await page.getByRole("link", { name: "Try it again" }).click();
+  await page.locator("table.dialects").waitFor();
+}
+
+async function aDecisionThatIsGoneIsSaid(page) {
+  await visit(page, `decisions/${"0".repeat(32)}`);
+  await page.locator("#alert", { hasText: "no such decision is kept" }).waitFor();
+}
+
+async function originsAreFoundRefreshedAndForgotten(page) {
+  await visit(page, "origins");
+  const row = (name) => page.locator("main tbody tr", { hasText: name });
+  await row("http://shop.test").waitFor();
+  await page.locator("select[name=state]").selectOption("unreachable");
+  await row("http://down.test").waitFor();
+  await row("http://shop.test").waitFor({ state: "detached" });
+  await page.locator("select[name=state]").selectOption("");
+  await page.getByLabel("Search").fill("museum");
+  await row("http://shop.test").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Refresh http://museum.test" }).click();
+  await page.getByText("http://museum.test was fetched: fresh.").waitFor();
+  await page.getByRole("button", { name: "Forget http://museum.test" }).click();
+  await page.getByRole("button", { name: "Keep it" }).click();
+  assert.equal(await row("http://museum.test").count(), 1);
+  await page.getByRole("button", { name: "Forget http://museum.test" }).click();
+  await page.getByRole("button", { name: "Forget it" }).click();
+  await page.getByText("http://museum.test is forgotten.").waitFor();
+  await page.getByText("No origin in memory is like that.").waitFor();
+  await page.getByLabel("Search").fill("");
+  await row("http://shop.test").getByRole("link").click();
+  await page.locator(".robots code", { hasText: "Disallow: /images" }).waitFor();
+  const facts = await page.locator("main").innerText();
+  for (const words of ["Fresh until", "History", "200 from http://shop.test/robots.txt"]) assert.ok(facts.toLowerCase().includes(words.toLowerCase()) || words === "History", `${words} in ${facts}`);
+  await page.getByRole("button", { name: "Refresh" }).click();
+  await page.locator(".robots code", { hasText: "Disallow: /images" }).waitFor();
+}
+
+async function aUrlIsTriedInEveryDialect(page) {
+  await visit(page, "try");
+  await page.getByRole("textbox", { name: "URL" }).fill("http://museum.test/halls/west");
+  await page.getByRole("textbox", { name: "User-Agent" }).fill("VisitorBot/1");
+  await page.keyboard.press("Enter");
+  const reading = (dialect) => page.locator(`tr[data-dialect="${dialect}"]`);
+  await reading("strictest").waitFor();
+  const verdicts = await text(page.locator("table.dialects tbody .badge"));
+  assert.deepEqual(verdicts, ["allow", "allow", "disallow", "disallow", "disallow"]);
+  assert.match(await page.locator(".robots .decides").innerText(), /Allow: \/halls\/west/);
+  await reading("koster1996").getByRole("button").click();
+  assert.match(await page.locator(".robots .decides").innerText(), /Disallow: \/halls/);
+  await page.locator("select[name=dialect]").selectOption("strictest");
+  await page.getByRole("button", { name: "Try it" }).click();
+  await page.locator(".verdict.refused").waitFor();
+  await page.locator("select[name=crawler]").selectOption("news");
+  await page.getByRole("textbox", { name: "URL" }).fill("http://shop.test/internal/x");
+  await page.getByRole("button", { name: "Try it" }).click();
+  await page.getByText("[[rule]] 1").first().waitFor();
+  await page.getByRole("textbox", { name: "URL" }).fill("ftp://shop.test/");
+  await page.getByRole("button", { name: "Try it" }).click();
+  await page.locator("#alert").waitFor();
+}
+
+async function theConfigurationIsShownAndReadAgain(page) {
+  await visit(page, "configuration");
+  await page.locator("pre").waitFor();
+  const toml = await page.locator("pre").innerText();
+  assert.match(toml, /name = "news"/);
+  assert.match(toml, /password_hash = "\(not shown\)"/);
+  assert.doesNotMatch(toml, /argon2/);
+  await page.getByText("number 1 since the start").waitFor();
+  await page.getByRole("button", { name: "Read the file again" }).click();
+  await page.getByText("Read again: configuration 2 holds.").waitFor();
+  const rules = await page.getByRole("region", { name: "Rules", exact: true }).innerText();
+  for (const words of ["refusal", "exception", "data@example.com", "/internal/", "expired"]) assert.match(rules, new RegExp(words));
+  const sound = fs.readFileSync(CONFIG, "utf8");
+  fs.writeFileSync(CONFIG, `nonsense = 1\n${sound}`);
+  await page.getByRole("button", { name: "Read the file again" }).click();
+  await page.locator("#alert", { hasText: "nonsense: unknown key" }).waitFor();
+  fs.writeFileSync(CONFIG, sound);
+  await page.getByRole("button", { name: "Read the file again" }).click();
+  await page.getByText(/Read again: configuration \d holds/).waitFor();
+}
+
+async function theKeyboardIsEnough(page) {
+  await visit(page, "overview");
+  await page.evaluate(() => document.activeElement.blur());
+  const focused = () => page.evaluate(() => document.activeElement.textContent.trim());
+  const press = async (key, until) => {
+    for (let times = 0; (await focused()) !== until; times += 1) {
+      assert.ok(times < 60, `${key} never leads to ${until}`);
+      await page.keyboard.press(key);
+    }
+  };
+  await press("Tab", "Skip to the content");
+  await press("Tab", "Decisions");
+  await page.keyboard.press("Enter");
+  await page.locator("main h1", { hasText: "Decisions" }).waitFor();
+  const last = page.locator(".stream .url a").first();
+  await last.waitFor();
+  await page.getByRole("button", { name: "Pause" }).focus();
+  await page.keyboard.press("Enter");
+  const url = await last.innerText();
+  await press("Tab", url);
+  await page.keyboard.press("Enter");
+  await page.locator("main h1", { hasText: /^Decision$/ }).waitFor();
+  await page.getByText(`GET ${url}`).first().waitFor();
+}
+
+async function aTokenIsAskedFor(page) {
+  await page.goto(`${TOKEN_ADMIN}/`);
+  await page.locator("dialog#token[open]").waitFor();
+  await page.locator("dialog#token input").fill("wrong");
+  await page.getByRole("button", { name: "Go on" }).click();
+  await page.waitForFunction(() => document.querySelector("dialog#token[open] input")?.value === "");
+  await page.locator("dialog#token input").fill(TOKEN);
+  await page.getByRole("button", { name: "Go on" }).click();
+  await page.locator("#health.live").waitFor();
+  await page.locator("main h1", { hasText: "Overview" }).waitFor();
+  await page.getByText("No exception expires within 30 days.").waitFor();
+}
+
+/** The places that pictures are taken of, and axe-core looks at. */
+async function places() {
+  const answer = await (await fetch(`${ADMIN}/v1/decisions?q=private/streamed`)).json();
+  return {
+    overview: "overview",
+    decisions: "decisions",
+    decision: `decisions/${answer.decisions[0].id}`,
+    origins: "origins",
+    origin: `origins/${encodeURIComponent("http://shop.test")}`,
+    try: "try?url=http%3A%2F%2Fmuseum.test%2Fhalls%2Fwest&user_agent=VisitorBot%2F1",
+    configuration: "configuration",
+  };
+}
+
+async function settled(page, name) {
+  const title = { decision: "Decision", origin: "http://shop.test", try: "Try a URL" }[name] ?? name;
+  await page.locator("main h1", { hasText: new RegExp(`^${title}$`, "i") }).waitFor();
+  await page.locator("main:not([aria-busy])").waitFor();
+  await page.locator("#health.live").waitFor();
+  // No colour is still on its way to another.
+  await page.waitForFunction(() => document.getAnimations().length === 0);
+}
+
+async function picturesAndAccessibility(browser) {
+  const kinds = {
+    light: { colorScheme: "light" },
+    dark: { colorScheme: "dark" },
+    phone: { colorScheme: "light", viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true },
+  };
+  for (const [kind, options] of Object.entries(kinds)) {
+    const page = await open(browser, options);
+    await page.goto(`${ADMIN}/`);
+    for (const [name, place] of Object.entries(await places())) {
+      await page.goto(`${ADMIN}/#/${place}`);
+      await settled(page, name);
+      await page.screenshot({ path: `${PICTURES}/${name}-${kind}.png`, fullPage: name !== "decisions" });
+      const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+      assert.ok(!isWide, `${name} is wider than a ${kind} screen`);
+      // Evaluated by the debugger: the page's own policy would not let it in.
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => window.axe.run(document));
+      const serious = violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+      const told = serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.target} ${node.failureSummary}`).join("; ")}`);
+      assert.deepEqual(told, [], `${name}, ${kind}`);
+    }
+    await page.context().close();
+  }
+}
+
+(async () => {
+  const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-gpu", "--no-first-run"] });
+  await someTraffic(120);
+  const steps = [
+    overview, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupStaysText, aDecisionIsExplained,
+    aDecisionThatIsGoneIsSaid, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReadAgain,
+    theKeyboardIsEnough, aTokenIsAskedFor,
+  ];
+  for (const step of steps) {
+    const page = await open(browser);
+    page.setDefaultTimeout(20_000);
+    try {
+      await step(page);
+    } catch (error) {
+      await page.screenshot({ path: `${PICTURES}/failed-${step.name}.png`, fullPage: true });
+      throw new Error(`${step.name}: ${error.stack}\n${complaints.join("\n")}`);
+    }
+    await page.context().close();
+    console.log(step.name);
+  }
+  await someTraffic(60);
+  await picturesAndAccessibility(browser);
+  console.log("picturesAndAccessibility");
+  assert.deepEqual(complaints, []);
+  console.log("noComplaints");
+  await browser.close();
+})().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

@@ -1,0 +1,291 @@
+//! The dashboard, the rules and the alerts: sound by promtool, and with data in a real Prometheus.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::prometheus::Prometheus;
+use crate::harness::tools::{clean, output_of, program, project};
+use crate::harness::{Ask, DEADLINE, Origin, Reply, Wayleave, eventually};
+
+const TABLES: &str = r#"
+[[crawler]]
+name = "news"
+tokens = ["NewsBot"]
+match = { user_agent = "News" }
+[[crawler]]
+name = "watched"
+tokens = ["WatchedBot"]
+mode = "observe"
+match = { user_agent = "WatchedBot" }
+[[rule]]
+action = "refuse"
+hosts = ["never.test"]
+[[rule]]
+action = "allow"
+hosts = ["partner.test"]
+owner = "data@example.com"
+reason = "contract 2026-17"
+expires = "2999-01-01"
+"#;
+
+fn promtool(arguments: &[&str]) -> Command {
+    let mut promtool = clean(program("promtool"));
+    promtool.args(arguments).current_dir(project());
+    promtool
+}
+
+#[test]
+fn promtool_finds_the_rules_sound() {
+    let rules = "dashboards/wayleave-rules.yaml";
+    let check = ["check", "rules", "--lint=all", "--lint-fatal", rules];
+    output_of(&mut promtool(&check), b"", DEADLINE);
+}
+
+#[test]
+fn alerts_fire_when_they_should() {
+    let tests = "dashboards/wayleave-rules-test.yaml";
+    output_of(&mut promtool(&["test", "rules", tests]), b"", DEADLINE);
+}
+
+fn dashboard() -> Value {
+    let text = std::fs::read(project().join("dashboards/wayleave.json")).expect("it is there");
+    serde_json::from_slice(&text).expect("it is JSON")
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {key}: {value}"))
+}
+
+fn panels(dashboard: &Value) -> Vec<&Value> {
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let shown = panels.iter().filter(|panel| panel["type"] != "row");
+    shown.collect()
+}
+
+#[test]
+fn every_panel_says_what_it_shows_and_asks_the_chosen_data_source() {
+    let dashboard = dashboard();
+    let mut taken = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in panels(&dashboard) {
+        let (title, description) = (text(panel, "title"), text(panel, "description"));
+        assert!(!title.is_empty() && !description.is_empty(), "{panel}");
+        assert!(
+            ids.insert(panel["id"].as_u64()),
+            "{title}: its id is another's"
+        );
+        let place = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(
+                    x < 24 && taken.insert((x, y)),
+                    "{title} overlaps at {x}, {y}"
+                );
+            }
+        }
+        for target in panel["targets"].as_array().expect("targets") {
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+        }
+    }
+}
+
+/// What a browser asks for on behalf of the dashboard, with every variable set to all.
+fn as_asked(expression: &str) -> String {
+    let mut expression = expression.to_owned();
+    let variables = ["$job", "$instance", "$crawler"].map(|name| (name, ".*"));
+    let times = ["$__rate_interval", "$__range"].map(|name| (name, "1m"));
+    for (name, value) in variables.into_iter().chain(times) {
+        expression = expression.replace(name, value);
+    }
+    assert!(
+        !expression.contains('$'),
+        "an unknown variable: {expression}"
+    );
+    expression
+}
+
+/// The queries of the dashboard by the title of their panel; `label_values(METRIC, LABEL)` of a variable asks for the metric.
+fn queries_of_dashboard() -> Vec<(String, String)> {
+    let dashboard = dashboard();
+    let mut queries = Vec::new();
+    for panel in panels(&dashboard) {
+        for target in panel["targets"].as_array().expect("targets") {
+            let query = as_asked(text(target, "expr"));
+            queries.push((text(panel, "title").to_owned(), query));
+        }
+    }
+    let variables = dashboard["templating"]["list"]
+        .as_array()
+        .expect("variables");
+    for variable in variables
+        .iter()
+        .filter(|variable| variable["type"] == "query")
+    {
+        let query = text(&variable["query"], "query");
+        let query = query
+            .strip_prefix("label_values(")
+            .expect("values of a label");
+        let (metric, label) = query.rsplit_once(", ").expect("a metric and a label");
+        let label = label.trim_end_matches(')');
+        let query = format!("count by ({label}) ({})", as_asked(metric));
+        queries.push((text(variable, "name").to_owned(), query));
+    }
+    queries
+}
+
+/// The README's examples, one a line.
+fn queries_of_readme() -> Vec<(String, String)> {
+    let readme = std::fs::read_to_string(project().join("README.md")).expect("it is there");
+    let (_, rest) = readme.split_once("```promql\n").expect("examples");
+    let (block, _) = rest.split_once("```").expect("a fence ends");
+    let queries = block
+        .lines()
+        .map(|query| ("README.md".to_owned(), query.to_owned()));
+    queries.collect()
+}
+
+/// The rules as Prometheus has read them.
+fn rules(prometheus: &Prometheus) -> Vec<Value> {
+    let data = prometheus.api("rules");
+    let groups = data["groups"].as_array().expect("groups").clone();
+    let of = |group: Value| group["rules"].as_array().expect("rules").clone();
+    groups.into_iter().flat_map(of).collect()
+}
+
+/// An alert's condition has data only while it is met: with `bool`, its comparisons say 0 or 1 instead.
+fn with_truth_values(condition: &str) -> String {
+    let mut condition = condition.to_owned();
+    for comparison in [" > ", " < ", " == "] {
+        condition = condition.replace(comparison, &format!("{comparison}bool "));
+    }
+    condition
+}
+
+fn start(origin: &Origin) -> Wayleave {
+    origin
+        .site("*")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let slow = "User-agent: *\nDisallow:\nCrawl-delay: 0.2\n";
+    origin.site("slow.test").robots(slow);
+    origin.site("down.test").robots_reply(Reply::new(503));
+    origin
+        .site("partner.test")
+        .robots("User-agent: *\nDisallow: /\n");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = nobody.local_addr().expect("it is bound");
+    // An exception is forwarded without asking for robots.txt, so that what fails is the request.
+    let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
+    Wayleave::start_with(origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .resolve("nobody.test:80", address)
+            .table(TABLES)
+            .table(exception)
+    })
+}
+
+/// Some of everything: forwarded, refused, observed, failed, waited for, by HTTP and HTTPS.
+fn crawl(proxy: &Wayleave, round: usize) {
+    for (agent, url) in [
+        ("NewsBot/1", format!("http://h{round}.test/open")),
+        ("NewsBot/1", format!("https://h{round}.test/private")),
+        ("WatchedBot/1", format!("http://h{round}.test/private")),
+        ("News/1", "http://partner.test/feed".to_owned()),
+        ("Some/1", "https://shop.test/".to_owned()),
+        ("Some/1", "http://never.test/".to_owned()),
+        ("Some/1", "http://down.test/".to_owned()),
+        ("Some/1", "http://nobody.test/".to_owned()),
+        ("Some/1", "http://slow.test/".to_owned()),
+        ("Some/1", "http://slow.test/".to_owned()),
+    ] {
+        proxy.exchange(&Ask::get(&url).agent(agent));
+    }
+}
+
+/// Crawls on until the query has a number to show.
+#[track_caller]
+fn expect_data(prometheus: &Prometheus, proxy: &Wayleave, of: &str, query: &str) {
+    let mut round = 0;
+    let mut has_data = || {
+        let series = prometheus.query(query);
+        let found = series.iter().any(|(_, value)| !value.is_nan());
+        if !found {
+            crawl(proxy, round);
+            round += 1;
+        }
+        found
+    };
+    eventually(&format!("{of} has data: {query}"), &mut has_data);
+}
+
+#[test]
+fn every_query_of_the_dashboard_and_the_rules_has_data() {
+    let origin = Origin::start();
+    let proxy = start(&origin);
+    let prometheus = Prometheus::scraping(&proxy);
+    for round in 0..3 {
+        crawl(&proxy, round);
+    }
+    let queries = queries_of_dashboard();
+    assert!(queries.len() > 40, "{queries:?}");
+    for (title, query) in queries.into_iter().chain(queries_of_readme()) {
+        expect_data(&prometheus, &proxy, &title, &query);
+    }
+    let rules = rules(&prometheus);
+    assert!(rules.len() > 20, "{rules:?}");
+    for rule in rules {
+        let (name, query) = (text(&rule, "name"), text(&rule, "query"));
+        expect_data(&prometheus, &proxy, name, &with_truth_values(query));
+        assert_eq!(rule["health"], "ok", "{rule}");
+        if rule["type"] == "recording" {
+            expect_data(&prometheus, &proxy, name, name);
+        }
+    }
+}
+
+#[test]
+fn every_alert_says_what_to_do_and_is_tested() {
+    let origin = Origin::start();
+    let prometheus = Prometheus::scraping(&Wayleave::start(&origin));
+    let read = |file: &str| std::fs::read_to_string(project().join(file)).expect("it is there");
+    let runbook = read("docs/runbook.md");
+    let tests = read("dashboards/wayleave-rules-test.yaml");
+    let rules = rules(&prometheus);
+    let alerts: Vec<_> = rules
+        .iter()
+        .filter(|rule| rule["type"] == "alerting")
+        .collect();
+    assert!(alerts.len() > 15, "{rules:?}");
+    for alert in &alerts {
+        let name = text(alert, "name");
+        let annotations = &alert["annotations"];
+        assert!(!text(annotations, "summary").is_empty(), "{name}");
+        assert!(!text(annotations, "description").is_empty(), "{name}");
+        let link = format!("docs/runbook.md#{}", name.to_lowercase());
+        assert_eq!(text(annotations, "runbook_url"), link);
+        assert!(
+            runbook.contains(&format!("\n## {name}\n")),
+            "{name}: no runbook"
+        );
+        let severities = ["critical", "warning", "info"];
+        assert!(
+            severities.contains(&text(&alert["labels"], "severity")),
+            "{name}"
+        );
+        let fires = format!("- alertname: {name}\n");
+        assert!(
+            tests.contains(&fires),
+            "{name}: nothing tests that it fires"
+        );
+    }
+    let headings = runbook.matches("\n## ").count();
+    assert_eq!(
+        headings,
+        alerts.len(),
+        "the runbook has an alert that does not exist"
+    );
+}

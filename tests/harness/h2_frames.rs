@@ -1,0 +1,134 @@
+//! HTTP/2 frames by hand, because a client of the tests must be able to break it (RFC 9113 section 4, RFC 7541).
+
+use std::io;
+
+use super::client::Wire;
+use super::wayleave::Wayleave;
+
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
+pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
+pub const CONTINUATION: u8 = 9;
+
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
+pub const ACK: u8 = 1;
+
+/// One frame as it came.
+#[derive(Debug)]
+pub struct Frame {
+    pub kind: u8,
+    pub stream: u32,
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    /// Whether this head says 200: its first field is the static table's eighth entry.
+    pub fn is_200(&self) -> bool {
+        self.kind == HEADERS && self.payload.first() == Some(&0x88)
+    }
+}
+
+/// The bytes of a frame.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("tests send short frames");
+    let mut bytes = length.to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A block of fields, every one a literal that no table keeps.
+pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, value) in fields {
+        bytes.push(0);
+        for text in [name, value] {
+            push_length(&mut bytes, text.len());
+            bytes.extend(text.as_bytes());
+        }
+    }
+    bytes
+}
+
+/// An integer with a prefix of seven bits (RFC 7541 section 5.1).
+fn push_length(bytes: &mut Vec<u8>, length: usize) {
+    let Some(mut rest) = length.checked_sub(127) else {
+        bytes.push(u8::try_from(length).expect("below 127"));
+        return;
+    };
+    bytes.push(127);
+    while rest >= 128 {
+        bytes.push(u8::try_from(rest % 128 + 128).expect("below 256"));
+        rest /= 128;
+    }
+    bytes.push(u8::try_from(rest).expect("below 128"));
+}
+
+/// The pseudo-header fields and the agent of a GET for `path` at `authority`.
+pub fn get<'a>(authority: &'a str, path: &'a str) -> Vec<(&'a str, &'a str)> {
+    vec![
+        (":method", "GET"),
+        (":scheme", "https"),
+        (":authority", authority),
+        (":path", path),
+        ("user-agent", super::client::AGENT),
+    ]
+}
+
+/// HTTP/2 inside an intercepted tunnel to `authority`, the preface and empty settings sent.
+#[track_caller]
+pub fn open(proxy: &Wayleave, authority: &str) -> Wire {
+    let mut wire = before_preface(proxy, authority);
+    wire.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    wire.send(frame(SETTINGS, 0, 0, &[]));
+    wire
+}
+
+/// The same, with nothing sent yet.
+#[track_caller]
+pub fn before_preface(proxy: &Wayleave, authority: &str) -> Wire {
+    let mut wire = proxy.connect();
+    assert_eq!(wire.connect_tunnel(authority).status, 200, "{authority}");
+    let host = super::origin::host_of(authority);
+    let secured = wire
+        .start_tls(&host, &proxy.ca_pem(), &["h2"])
+        .expect("the leaf is trusted through the CA");
+    assert_eq!(secured.protocol.as_deref(), Some("h2"));
+    secured.wire
+}
+
+impl Wire {
+    /// The next frame; `None` at the end of the connection.
+    pub fn frame(&mut self) -> Option<Frame> {
+        let head = self.try_bytes(9).ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let payload = self.try_bytes(length as usize).ok()?;
+        Some(Frame {
+            kind: head[3],
+            stream: u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]),
+            payload,
+        })
+    }
+
+    /// The first frame that ends the exchange on `stream`, well or not; `None` if the connection ends first.
+    pub fn outcome(&mut self, stream: u32) -> Option<Frame> {
+        loop {
+            let frame = self.frame()?;
+            let ends_it = frame.stream == stream && matches!(frame.kind, HEADERS | RST_STREAM);
+            if ends_it || frame.kind == GOAWAY {
+                return Some(frame);
+            }
+        }
+    }
+
+    fn try_bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        self.fill(length)?;
+        Ok(self.take(length))
+    }
+}

@@ -1,0 +1,449 @@
+//! More than there is room for, and less than comes in time: answered or ended, in bounded memory, and served again after.
+
+use std::net::TcpStream;
+
+use crate::harness::h2_frames::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, before_preface, block, frame, get, open,
+};
+use crate::harness::origin::reply::Step;
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, eventually};
+
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+
+fn plain(wire: &mut Wire) -> u16 {
+    wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    wire.response().status
+}
+
+/// A GET without body on a stream of its own.
+fn request(stream: u32, path: &str) -> Vec<u8> {
+    let fields = block(&get("shop.test", path));
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &fields)
+}
+
+/// Somebody else is served meanwhile.
+#[track_caller]
+fn expect_service(proxy: &Wayleave) {
+    eventually("others are served", || {
+        proxy.get("http://shop.test/a").status == 200
+    });
+}
+
+#[test]
+fn one_client_cannot_take_every_place() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.listen", "[\"0.0.0.0:0\"]")
+            .set("proxy.max_connections_per_client", "2")
+    });
+    let address = |last: u8| std::net::SocketAddr::from(([127, 0, 0, last], proxy.proxy.port()));
+    let (mut first, mut second) = (Wire::connect(address(1)), Wire::connect(address(1)));
+    assert_eq!([plain(&mut first), plain(&mut second)], [200, 200]);
+    let mut third = Wire::connect(address(1));
+    let answer = third.response();
+    answer.expect_refusal(503, None, "connection_limit_reached");
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    third.expect_close();
+    // Another client, by its own address.
+    let bound = socket_from([127, 0, 0, 9], address(1));
+    let mut other = Wire::over(bound);
+    assert_eq!(plain(&mut other), 200);
+    drop(first);
+    eventually("the place is free again", || {
+        let mut again = Wire::connect(address(1));
+        plain_or_refused(&mut again) == 200
+    });
+}
+
+/// As `plain`, for a connection that may be answered and closed before it asks.
+fn plain_or_refused(wire: &mut Wire) -> u16 {
+    let _maybe_closed = wire.try_send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+    let answer = wire.try_response(false);
+    answer.ok().flatten().map_or(0, |answer| answer.status)
+}
+
+/// A connection from a loopback address of choice.
+fn socket_from(from: [u8; 4], to: std::net::SocketAddr) -> TcpStream {
+    let connecting = async {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind((from, 0).into()).expect("all of 127/8 is ours");
+        let stream = socket.connect(to).await.expect("a connection");
+        stream.into_std().expect("it is registered")
+    };
+    let stream = crate::harness::runtime().block_on(connecting);
+    stream.set_nonblocking(false).expect("a socket can block");
+    stream
+}
+
+/// How many files this process, and so the proxy, may have open besides what the other tests have.
+fn spare_descriptors() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux tells");
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().nth(3));
+    let soft: usize = soft.expect("a limit").parse().unwrap_or(usize::MAX);
+    soft / 2
+}
+
+#[test]
+fn ten_thousand_idle_connections_leave_room_for_others() {
+    let idle_connections = spare_descriptors().min(10_000);
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.max_connections", "20000")
+            .set("proxy.idle_timeout", "\"10m\"")
+    });
+    expect_service(&proxy);
+    let before = proxy.memory_kib("VmRSS");
+    let idle: Vec<_> = (0..idle_connections)
+        .map(|_| TcpStream::connect(proxy.proxy).expect("a connection"))
+        .collect();
+    let gauge = || proxy.metric("wayleave_client_connections", &[]);
+    eventually("all of them are served", || {
+        gauge() >= idle_connections as f64
+    });
+    expect_service(&proxy);
+    let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
+    let most = 4096 + 16 * idle_connections as u64;
+    assert!(
+        grown < most,
+        "{grown} KiB for {idle_connections} connections"
+    );
+    drop(idle);
+    eventually("they are gone", || gauge() < 10.0);
+}
+
+#[test]
+fn a_flood_of_connections_past_the_bound_ends_well() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.max_connections", "4")
+    });
+    let mut served: Vec<_> = (0..4).map(|_| proxy.connect()).collect();
+    for wire in &mut served {
+        assert_eq!(plain(wire), 200);
+    }
+    // None of these reads its answer.
+    let flood: Vec<_> = (0..2000).map(|_| TcpStream::connect(proxy.proxy)).collect();
+    for wire in &mut served {
+        assert_eq!(plain(wire), 200, "who has a place keeps it");
+    }
+    drop((flood, served));
+    eventually("others are served again", || {
+        plain_or_refused(&mut proxy.connect()) == 200
+    });
+}
+
+#[test]
+fn what_comes_too_slowly_is_ended() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.header_timeout", "\"1s\"")
+            .set("proxy.idle_timeout", "\"1s\"")
+            .set("upstream.response_timeout", "\"1s\"")
+    });
+    let mut head_in_drops = proxy.connect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for byte in b"GET http://shop.test/a HTTP/1.1\r\nX: ".iter().cycle() {
+                if head_in_drops.try_send([*byte]).is_err() {
+                    return;
+                }
+                std::thread::park_timeout(std::time::Duration::from_millis(50));
+            }
+        });
+    });
+    let mut body = proxy.connect();
+    body.send(
+        "POST http://shop.test/up HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 9\r\n\r\nhello",
+    );
+    assert!(matches!(body.response().status, 400 | 504));
+    body.expect_close();
+    let mut silent_inside = proxy.connect();
+    assert_eq!(silent_inside.connect_tunnel("shop.test:443").status, 200);
+    silent_inside.expect_close();
+    let mut half_a_handshake = proxy.connect();
+    assert_eq!(half_a_handshake.connect_tunnel("shop.test:443").status, 200);
+    half_a_handshake.send(b"\x16\x03\x01\x02\x00\x01");
+    half_a_handshake.expect_close();
+    let mut no_preface = before_preface(&proxy, "shop.test:443");
+    assert!(
+        no_preface
+            .frame()
+            .is_none_or(|frame| frame.kind == SETTINGS)
+    );
+    while no_preface.frame().is_some() {}
+    let mut idle = open(&proxy, "shop.test:443");
+    while idle.frame().is_some() {}
+    let mut half_a_head = open(&proxy, "shop.test:443");
+    half_a_head.send(frame(
+        HEADERS,
+        END_STREAM,
+        1,
+        &block(&get("shop.test", "/a")),
+    ));
+    while half_a_head.frame().is_some() {}
+    expect_service(&proxy);
+}
+
+#[test]
+fn a_body_that_stops_coming_over_http_2_is_ended() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.idle_timeout", "\"1s\"")
+            .set("upstream.response_timeout", "\"1s\"")
+    });
+    let mut wire = open(&proxy, "shop.test:443");
+    let mut fields = get("shop.test", "/up");
+    fields[0].1 = "POST";
+    wire.send(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
+    wire.send(frame(DATA, 0, 1, b"hello"));
+    let outcome = wire.outcome(1).expect("an answer");
+    assert!(!outcome.is_200(), "{outcome:?}");
+    expect_service(&proxy);
+}
+
+/// An origin whose `/slow` waits for the gate, and a proxy before it.
+fn slow(gate: &Gate) -> (Origin, Wayleave) {
+    let origin = Origin::start();
+    let reply = Reply::new(200).step(Step::Wait(gate.clone())).body("late");
+    origin.site("shop.test").http1_only().page("/slow", reply);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("https://shop.test/a").status, 200);
+    (origin, proxy)
+}
+
+#[test]
+fn a_stream_that_its_client_resets_lets_go_of_the_origin() {
+    let gate = Gate::closed();
+    let (origin, proxy) = slow(&gate);
+    let mut wire = open(&proxy, "shop.test:443");
+    wire.send(request(1, "/slow"));
+    origin.wait_for_target("/slow");
+    wire.send(frame(RST_STREAM, 0, 1, &CANCEL));
+    eventually("the exchange ends", || {
+        proxy.metric("wayleave_requests_total", &[("reason", "client-closed")]) == 1.0
+    });
+    wire.send(request(3, "/a"));
+    assert!(wire.outcome(3).expect("an answer").is_200());
+    gate.open();
+}
+
+#[test]
+fn resetting_streams_rapidly_buys_nothing() {
+    let gate = Gate::closed();
+    let (origin, proxy) = slow(&gate);
+    let before = proxy.memory_kib("VmRSS");
+    let mut wire = open(&proxy, "shop.test:443");
+    for number in 0..20_000_u32 {
+        let stream = 2 * number + 1;
+        let mut both = request(stream, "/slow");
+        both.extend(frame(RST_STREAM, 0, stream, &CANCEL));
+        if wire.try_send(both).is_err() {
+            break;
+        }
+    }
+    let open_now = || proxy.metric("wayleave_upstream_connections", &[]);
+    eventually("nothing of it stays open", || open_now() == 0.0);
+    let at_once = origin.connections();
+    assert!(at_once < 1000, "{at_once} connections for one client's");
+    let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
+    assert!(grown < 64 * 1024, "memory grew by {grown} KiB");
+    expect_service(&proxy);
+    gate.open();
+}
+
+#[test]
+fn no_more_streams_are_open_than_were_offered() {
+    let gate = Gate::closed();
+    let (origin, proxy) = slow(&gate);
+    let mut wire = open(&proxy, "shop.test:443");
+    for number in 0..150 {
+        wire.send(request(2 * number + 1, "/slow"));
+    }
+    let mut refused = 0;
+    while refused < 50 {
+        let frame = wire.frame().expect("the connection lives");
+        refused += u32::from(frame.kind == RST_STREAM);
+    }
+    origin.wait_for("the others arrive", |arrived| {
+        arrived
+            .requests
+            .iter()
+            .filter(|request| request.target == "/slow")
+            .count()
+            == 100
+    });
+    gate.open();
+    let mut answered = 0;
+    while answered < 100 {
+        answered += u32::from(wire.frame().expect("the connection lives").is_200());
+    }
+}
+
+#[test]
+fn a_head_without_bound_over_http_2_is_refused() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let before = proxy.memory_kib("VmRSS");
+    // One field after the other, each in a frame of its own, and never an end.
+    let mut wire = open(&proxy, "shop.test:443");
+    wire.send(frame(
+        HEADERS,
+        END_STREAM,
+        1,
+        &block(&get("shop.test", "/a")),
+    ));
+    let value = "v".repeat(16_000);
+    for _ in 0..10_000 {
+        let piece = frame(CONTINUATION, 0, 1, &block(&[("x", &value)]));
+        if wire.try_send(piece).is_err() {
+            break;
+        }
+    }
+    while wire.frame().is_some() {}
+    // Small ones, and empty ones.
+    for piece in [block(&[("x", "y")]), Vec::new()] {
+        let mut wire = open(&proxy, "shop.test:443");
+        wire.send(frame(
+            HEADERS,
+            END_STREAM,
+            1,
+            &block(&get("shop.test", "/a")),
+        ));
+        let sent =
+            (0..200_000).take_while(|_| wire.try_send(frame(CONTINUATION, 0, 1, &piece)).is_ok());
+        assert!(sent.count() < 200_000, "the flood is read to its end");
+    }
+    let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
+    assert!(grown < 32 * 1024, "memory grew by {grown} KiB");
+    assert_eq!(origin.connections(), 0);
+    expect_service(&proxy);
+}
+
+#[test]
+fn a_whole_head_that_is_too_large_over_http_2_is_refused() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let mut wire = open(&proxy, "shop.test:443");
+    let value = "v".repeat(12_000);
+    let mut fields = get("shop.test", "/a");
+    fields.extend([("x", &*value)]);
+    wire.send(frame(HEADERS, END_STREAM, 1, &block(&fields)));
+    for number in 0..7 {
+        let flags = if number == 6 { END_HEADERS } else { 0 };
+        let _maybe_closed = wire.try_send(frame(CONTINUATION, flags, 1, &block(&[("x", &value)])));
+    }
+    let outcome = wire.outcome(1);
+    assert!(!outcome.is_some_and(|frame| frame.is_200()));
+    assert_eq!(origin.connections(), 0);
+}
+
+#[test]
+fn floods_of_small_frames_cost_no_memory() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    expect_service(&proxy);
+    let before = proxy.memory_kib("VmRSS");
+    let floods: [(&str, Vec<u8>); 5] = [
+        ("pings", frame(PING, 0, 0, &[0; 8])),
+        ("settings", frame(SETTINGS, 0, 0, &[])),
+        (
+            "settings with a window",
+            frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]),
+        ),
+        ("window updates", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
+        ("acknowledged pings", frame(PING, ACK, 0, &[0; 8])),
+    ];
+    for (name, one) in floods {
+        let mut wire = open(&proxy, "shop.test:443");
+        wire.tcp
+            .set_write_timeout(Some(std::time::Duration::from_millis(500)))
+            .expect("the timeout is not zero");
+        let many = one.repeat(100);
+        // Nothing is read: whoever answers each of them has to stop.
+        for _ in 0..2000 {
+            if wire.try_send(&many).is_err() {
+                break;
+            }
+        }
+        let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
+        assert!(grown < 32 * 1024, "{name}: memory grew by {grown} KiB");
+        expect_service(&proxy);
+    }
+}
+
+#[test]
+fn a_client_that_opens_no_window_holds_nothing_back() {
+    let origin = Origin::start();
+    let big = Reply::new(200).step(Step::Pattern(8 << 20));
+    origin.site("shop.test").page("/big", big);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.idle_timeout", "\"1s\"")
+    });
+    expect_service(&proxy);
+    let before = proxy.memory_kib("VmRSS");
+    let mut wire = open(&proxy, "shop.test:443");
+    wire.send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    for number in 0..50 {
+        wire.send(request(2 * number + 1, "/big"));
+    }
+    eventually("all are given up", || {
+        proxy.metric("wayleave_requests_total", &[("reason", "client-closed")]) == 50.0
+    });
+    // A megabyte each at most: the windows of the connections to the origin, and buffers.
+    let grown = proxy.memory_kib("VmRSS").saturating_sub(before);
+    assert!(grown < 56 * 1024, "memory grew by {grown} KiB");
+}
+
+#[test]
+fn a_connection_error_of_http_2_ends_that_connection_only() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let bystander = proxy.http2("shop.test:443");
+    let broken = [
+        ("data on no stream", frame(DATA, END_STREAM, 0, b"x")),
+        ("a stream of the server's", request(2, "/a")),
+        (
+            "a continuation of nothing",
+            frame(CONTINUATION, END_HEADERS, 1, &[]),
+        ),
+        ("a ping of seven octets", frame(PING, 0, 0, &[0; 7])),
+        ("settings on a stream", frame(SETTINGS, 0, 1, &[])),
+        (
+            "a window that overflows",
+            frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
+        ),
+        (
+            "an increment of nothing",
+            frame(WINDOW_UPDATE, 0, 0, &[0; 4]),
+        ),
+        (
+            "a table index that is none",
+            frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0xff, 0xff, 0x7f]),
+        ),
+        (
+            "a frame past the largest",
+            [&[0xff, 0xff, 0xff, DATA, 0, 0, 0, 0, 1][..], &[0; 64]].concat(),
+        ),
+    ];
+    for (name, bytes) in broken {
+        let mut wire = open(&proxy, "shop.test:443");
+        let _maybe_closed = wire.try_send(bytes);
+        let mut ends = false;
+        while let Some(frame) = wire.frame() {
+            ends |= frame.kind == GOAWAY;
+        }
+        assert!(ends, "{name}: it should end with a reason");
+        assert_eq!(bystander.get("/a").status, 200, "{name}");
+    }
+    let seen = origin.seen();
+    let by_bystander = seen.iter().filter(|line| line.ends_with("/a")).count();
+    assert_eq!(by_bystander, 9, "{seen:?}");
+}

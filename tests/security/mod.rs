@@ -1,0 +1,108 @@
+//! Attempts to get past the proxy, as named cases of raw bytes. Each is judged by what reached the origin.
+
+mod framing;
+mod hidden;
+mod http2;
+mod internal;
+mod targets;
+mod tunnels;
+
+use std::collections::HashSet;
+
+use crate::harness::{Origin, Wayleave, Wire};
+
+/// Bytes on one connection, and what must come of them.
+pub struct Case {
+    pub name: &'static str,
+    /// What the client sends; then it ends its side.
+    pub bytes: &'static str,
+    /// The statuses of all answers until the proxy closes.
+    pub statuses: &'static [u16],
+    /// The targets of all requests that reached the origin, robots.txt left out.
+    pub reaches: &'static [&'static str],
+}
+
+/// A case whose refusal closes the connection, and of which nothing reaches the origin.
+pub const fn malformed(name: &'static str, bytes: &'static str) -> Case {
+    Case {
+        name,
+        bytes,
+        statuses: &[400],
+        reaches: &[],
+    }
+}
+
+/// `shop.test`, of which a part is disallowed, and `other.test`, of which nothing is.
+pub fn shop() -> Origin {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nDisallow: /private\nDisallow: /*.cgi$\nAllow: /private/open\n";
+    origin.site("shop.test").robots(robots);
+    origin.site("xn--bcher-kva.test").robots(robots);
+    origin
+        .site("shut.test")
+        .robots("User-agent: *\nDisallow: /\n");
+    origin
+}
+
+/// Every answer until the connection ends, each that the proxy made itself a whole refusal.
+pub fn statuses(wire: &mut Wire) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    while let Ok(Some(answer)) = wire.try_response(false) {
+        if answer.status >= 400 {
+            let error = answer.proxy_status().error;
+            answer.expect_refusal(answer.status, None, &error);
+        }
+        statuses.push(answer.status);
+    }
+    statuses
+}
+
+/// What reached the origin since `before` requests had, robots.txt left out.
+pub fn reached(origin: &Origin, before: usize) -> Vec<String> {
+    let requests = origin.requests();
+    let new = requests.iter().skip(before);
+    new.filter(|request| request.target != "/robots.txt")
+        .map(|request| request.target.clone())
+        .collect()
+}
+
+#[track_caller]
+pub fn check(case: &Case, origin: &Origin, mut wire: Wire) {
+    let before = origin.requests().len();
+    // The proxy may answer and close before it has read everything.
+    let _maybe_closed = wire.try_send(case.bytes);
+    let _maybe_closed = wire.tcp.shutdown(std::net::Shutdown::Write);
+    let name = case.name;
+    assert_eq!(statuses(&mut wire), case.statuses, "{name}");
+    assert_eq!(reached(origin, before), case.reaches, "{name}");
+}
+
+/// Runs a table against one proxy, each case on a connection of its own.
+#[track_caller]
+pub fn check_all(cases: &[Case]) {
+    let origin = shop();
+    let proxy = Wayleave::start(&origin);
+    for case in cases {
+        check(case, &origin, proxy.connect());
+    }
+}
+
+#[test]
+fn there_are_at_least_150_cases_each_with_a_name_of_its_own() {
+    let tables = [
+        ("targets", targets::names()),
+        ("framing", framing::names()),
+        ("hidden", hidden::names()),
+        ("tunnels", tunnels::names()),
+        ("http2", http2::names()),
+        ("internal", internal::names()),
+    ];
+    for (table, names) in &tables {
+        println!("{table}: {} cases", names.len());
+    }
+    let all: Vec<_> = tables.iter().flat_map(|(_, names)| names).collect();
+    println!("in all: {} cases", all.len());
+    let different: HashSet<_> = all.iter().collect();
+    assert_eq!(different.len(), all.len(), "two cases have one name");
+    assert!(all.len() >= 150, "{}", all.len());
+}

@@ -1,0 +1,366 @@
+//! Traces: what a collector of OTLP over HTTP receives. The collector is one of our scripted origins.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use opentelemetry_proto::tonic::trace::v1::{Span, Status};
+use prost::Message;
+
+use crate::harness::wayleave::Settings;
+use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+
+const CRAWLERS: &str = r#"
+[[crawler]]
+name = "news"
+tokens = ["NewsBot"]
+match = { user_agent = "NewsBot" }
+"#;
+
+/// A trace that a client began, sampled or not by its last digit.
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+fn collector() -> Origin {
+    let collector = Origin::start();
+    collector
+        .site("127.0.0.1")
+        .page("/v1/traces", Reply::new(200));
+    collector
+}
+
+fn start(origin: &Origin, endpoint: &str, ratio: &str) -> Wayleave {
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    // Long enough for a slow machine to ask again before it is over.
+    origin
+        .site("slow.test")
+        .robots("User-agent: *\nDisallow:\nCrawl-delay: 2\n");
+    Wayleave::start_with(origin, |settings: Settings| {
+        settings
+            .set("traces.otlp_endpoint", &format!("{endpoint:?}"))
+            .set("traces.sample_ratio", ratio)
+            .set("politeness.crawl_delay", "\"wait\"")
+            .table(CRAWLERS)
+    })
+}
+
+fn ask(proxy: &Wayleave, url: &str, traceparent: Option<&str>) -> u16 {
+    let ask = Ask::get(url).agent("NewsBot/1");
+    let ask = match traceparent {
+        Some(value) => ask.header("traceparent", value),
+        None => ask,
+    };
+    proxy.exchange(&ask).status
+}
+
+/// Ends the proxy, which sends what it has, and returns all spans that came.
+fn spans(proxy: Wayleave, collector: &Origin) -> Vec<Span> {
+    drop(proxy.stop());
+    let mut spans = Vec::new();
+    for request in collector.requests() {
+        assert_eq!(request.target, "/v1/traces");
+        assert_eq!(
+            request.header("content-type"),
+            Some("application/x-protobuf")
+        );
+        let sent = ExportTraceServiceRequest::decode(&*request.body().start).expect("protobuf");
+        for resource in sent.resource_spans {
+            let about = resource.resource.expect("a resource").attributes;
+            assert_eq!(text(&about, "service.name"), "wayleave");
+            let version = text(&about, "service.version");
+            assert_eq!(version, env!("CARGO_PKG_VERSION"));
+            spans.extend(
+                resource
+                    .scope_spans
+                    .into_iter()
+                    .flat_map(|scope| scope.spans),
+            );
+        }
+    }
+    spans
+}
+
+fn value(attributes: &[KeyValue], key: &str) -> Option<Value> {
+    let found = attributes.iter().find(|attribute| attribute.key == key)?;
+    found.value.clone().and_then(|AnyValue { value }| value)
+}
+
+#[track_caller]
+fn text(attributes: &[KeyValue], key: &str) -> String {
+    match value(attributes, key) {
+        Some(Value::StringValue(text)) => text,
+        other => panic!("{key} is {other:?} in {attributes:#?}"),
+    }
+}
+
+#[track_caller]
+fn number(span: &Span, key: &str) -> i64 {
+    match value(&span.attributes, key) {
+        Some(Value::IntValue(number)) => number,
+        other => panic!("{key} is {other:?} in {span:#?}"),
+    }
+}
+
+/// The span of this kind whose attribute has this value.
+#[track_caller]
+fn find<'a>(spans: &'a [Span], kind: SpanKind, key: &str, wanted: &str) -> &'a Span {
+    let wanted = Some(Value::StringValue(wanted.to_owned()));
+    let mut found = spans
+        .iter()
+        .filter(|span| span.kind() == kind && value(&span.attributes, key) == wanted);
+    let span = found.next();
+    assert!(
+        found.next().is_none(),
+        "more than one has {key} = {wanted:?}"
+    );
+    span.unwrap_or_else(|| panic!("no {kind:?} has {key} = {wanted:?}: {spans:#?}"))
+}
+
+fn children<'a>(spans: &'a [Span], parent: &Span) -> Vec<&'a Span> {
+    let of_it = spans
+        .iter()
+        .filter(|span| span.parent_span_id == parent.span_id);
+    of_it.collect()
+}
+
+fn status(span: &Span) -> StatusCode {
+    span.status.as_ref().map_or(StatusCode::Unset, Status::code)
+}
+
+#[test]
+fn a_forwarded_request_is_a_trace_with_the_fields_names() {
+    let (origin, collector) = (Origin::start(), collector());
+    let proxy = start(&origin, &format!("http://{}", collector.http), "1.0");
+    let parent = format!("00-{TRACE}-{PARENT}-01");
+    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    assert_eq!(ask(&proxy, "https://shop.test/b?c=d", Some(&parent)), 200);
+    let forwarded = origin.wait_for_target("/b?c=d");
+    assert_eq!(
+        forwarded.header("traceparent"),
+        Some(&*parent),
+        "as it came"
+    );
+    let spans = spans(proxy, &collector);
+
+    let span = find(&spans, SpanKind::Server, "url.path", "/b");
+    assert_eq!(span.name, "GET");
+    assert_eq!(span.trace_id, hex(TRACE));
+    assert_eq!(span.parent_span_id, hex(PARENT));
+    for (key, wanted) in [
+        ("http.request.method", "GET"),
+        ("url.scheme", "https"),
+        ("url.query", "c=d"),
+        ("server.address", "shop.test"),
+        ("client.address", "127.0.0.1"),
+        ("wayleave.crawler", "news"),
+        ("wayleave.outcome", "forwarded"),
+        ("wayleave.reason", "no-matching-rule"),
+    ] {
+        assert_eq!(text(&span.attributes, key), wanted, "{key}");
+    }
+    assert_eq!(number(span, "server.port"), 443);
+    assert_eq!(number(span, "http.response.status_code"), 200);
+    assert_eq!(text(&span.attributes, "wayleave.decision.id").len(), 32);
+    assert_eq!(status(span), StatusCode::Unset);
+
+    let steps = children(&spans, span);
+    let onward = steps.iter().find(|span| span.kind() == SpanKind::Client);
+    let onward = onward.expect("a span for the way to the origin");
+    assert_eq!(
+        text(&onward.attributes, "url.full"),
+        "https://shop.test/b?c=d"
+    );
+    assert_eq!(number(onward, "http.response.status_code"), 200);
+    assert!(
+        steps.iter().any(|span| span.name == "consult"),
+        "{steps:#?}"
+    );
+    for step in steps {
+        assert_eq!(step.trace_id, span.trace_id);
+        assert!(step.start_time_unix_nano >= span.start_time_unix_nano);
+        assert!(step.end_time_unix_nano <= span.end_time_unix_nano);
+    }
+
+    let fetch = find(
+        &spans,
+        SpanKind::Client,
+        "url.full",
+        "https://shop.test/robots.txt",
+    );
+    assert_eq!(
+        text(&fetch.attributes, "wayleave.robots.result"),
+        "successful"
+    );
+    assert_eq!(number(fetch, "http.response.status_code"), 200);
+}
+
+#[test]
+fn refusals_and_failures_say_why() {
+    let (origin, collector) = (Origin::start(), collector());
+    origin.site("down.test").robots_reply(Reply::new(503));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = nobody.local_addr().expect("it is bound");
+    let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
+    drop(nobody);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        origin
+            .site("shop.test")
+            .robots("User-agent: *\nDisallow: /private\n");
+        let endpoint = format!("\"http://{}\"", collector.http);
+        settings
+            .set("traces.otlp_endpoint", &endpoint)
+            .resolve("nobody.test:80", address)
+            .table(exception)
+    });
+    assert_eq!(ask(&proxy, "http://shop.test/private", None), 403);
+    assert_eq!(ask(&proxy, "http://down.test/", None), 503);
+    assert_eq!(ask(&proxy, "http://nobody.test/", None), 502);
+    let spans = spans(proxy, &collector);
+
+    let refused = find(&spans, SpanKind::Server, "wayleave.reason", "rule");
+    assert_eq!(
+        text(&refused.attributes, "wayleave.robots.rule"),
+        "Disallow: /private"
+    );
+    assert_eq!(number(refused, "wayleave.robots.line"), 2);
+    assert_eq!(number(refused, "http.response.status_code"), 403);
+    assert_eq!(
+        status(refused),
+        StatusCode::Unset,
+        "the client's error, not ours"
+    );
+    let kinds: Vec<_> = children(&spans, refused)
+        .iter()
+        .map(|span| span.kind())
+        .collect();
+    assert!(
+        !kinds.contains(&SpanKind::Client),
+        "nothing left: {kinds:?}"
+    );
+
+    let unreachable = find(&spans, SpanKind::Server, "wayleave.reason", "unreachable");
+    assert_eq!(status(unreachable), StatusCode::Error);
+    let fetch = find(&spans, SpanKind::Client, "server.address", "down.test");
+    assert_eq!(text(&fetch.attributes, "error.type"), "503");
+
+    let failed = find(&spans, SpanKind::Server, "server.address", "nobody.test");
+    assert_eq!(text(&failed.attributes, "error.type"), "connection_refused");
+    assert_eq!(status(failed), StatusCode::Error);
+    let onward = find(&spans, SpanKind::Client, "server.address", "nobody.test");
+    assert_eq!(onward.parent_span_id, failed.span_id);
+    assert_eq!(text(&onward.attributes, "error.type"), "connection_refused");
+}
+
+#[test]
+fn a_wait_for_the_turn_shows() {
+    let (origin, collector) = (Origin::start(), collector());
+    let proxy = start(&origin, &format!("http://{}", collector.http), "1.0");
+    for path in ["a", "b"] {
+        assert_eq!(ask(&proxy, &format!("http://slow.test/{path}"), None), 200);
+    }
+    let spans = spans(proxy, &collector);
+    let second = find(&spans, SpanKind::Server, "url.path", "/b");
+    let steps = children(&spans, second);
+    let wait = steps.iter().find(|span| span.name == "wait");
+    let wait = wait.expect("the second request waited");
+    let onward = find(&spans, SpanKind::Client, "url.full", "http://slow.test/b");
+    assert!(wait.end_time_unix_nano <= onward.start_time_unix_nano);
+}
+
+/// Who began the trace says whether it is sampled; the ratio is for traces that begin here.
+#[test]
+fn the_client_decides_about_its_own_traces() {
+    let (origin, collector) = (Origin::start(), collector());
+    let endpoint = format!("http://{}/", collector.http);
+    let proxy = start(&origin, &endpoint, "0.0");
+    let not_sampled = format!("00-{TRACE}-{PARENT}-00");
+    let sampled = format!("00-{TRACE}-{PARENT}-01");
+    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    assert_eq!(ask(&proxy, "http://shop.test/b", Some(&not_sampled)), 200);
+    assert_eq!(ask(&proxy, "http://shop.test/c", Some(&sampled)), 200);
+    let spans = spans(proxy, &collector);
+    let of_clients = spans.iter().filter(|span| span.kind() == SpanKind::Server);
+    let paths: Vec<_> = of_clients
+        .map(|span| text(&span.attributes, "url.path"))
+        .collect();
+    assert_eq!(paths, ["/c"]);
+}
+
+#[test]
+fn fetches_are_traced_after_a_reload_too() {
+    let (origin, collector) = (Origin::start(), collector());
+    let proxy = start(&origin, &format!("http://{}", collector.http), "1.0");
+    let file = proxy.dir.path().join("config.toml");
+    let settings = proxy.settings.clone();
+    let settings = settings.set("robots.user_agent", "\"other/1\"");
+    std::fs::write(file, settings.to_toml()).expect("it can be written");
+    proxy.signal("HUP");
+    eventually("the file is read again", || {
+        proxy.log().contains("the configuration was read again")
+    });
+    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    let asked = origin.wait_for_target("/robots.txt");
+    assert_eq!(asked.header("user-agent"), Some("other/1"));
+    let spans = spans(proxy, &collector);
+    let uri = "http://shop.test/robots.txt";
+    find(&spans, SpanKind::Client, "url.full", uri);
+}
+
+#[test]
+fn a_collector_with_tls_is_trusted_like_an_origin() {
+    let (origin, collector) = (Origin::start(), Origin::start());
+    collector
+        .site("collector.test")
+        .page("/v1/traces", Reply::new(200));
+    let endpoint = format!("https://localhost:{}", collector.https.port());
+    let proxy = start(&origin, &endpoint, "1.0");
+    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    find(
+        &spans(proxy, &collector),
+        SpanKind::Server,
+        "url.path",
+        "/a",
+    );
+}
+
+#[test]
+fn a_collector_that_is_away_stops_nothing() {
+    let origin = Origin::start();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let endpoint = format!("http://{}", nobody.local_addr().expect("it is bound"));
+    drop(nobody);
+    let proxy = start(&origin, &endpoint, "1.0");
+    for path in ["a", "b", "c"] {
+        assert_eq!(ask(&proxy, &format!("http://shop.test/{path}"), None), 200);
+    }
+    let failed = [("result", "failed")];
+    eventually("the spans are counted as lost", || {
+        proxy.metric("wayleave_spans_total", &failed) >= 3.0
+    });
+    let log = proxy.log();
+    assert!(log.contains("traces cannot be sent"), "{log}");
+    proxy.stop();
+}
+
+#[test]
+fn a_collector_that_hangs_does_not_keep_the_proxy() {
+    let origin = Origin::start();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let endpoint = format!("http://{}", silent.local_addr().expect("it is bound"));
+    let proxy = start(&origin, &endpoint, "1.0");
+    assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
+    proxy.stop();
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| {
+        std::str::from_utf8(pair)
+            .ok()
+            .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+    };
+    digits.map(|pair| byte(pair).expect("two digits")).collect()
+}

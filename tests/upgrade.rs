@@ -1,0 +1,84 @@
+//! A new process takes the place of an old one, and no client notices.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::harness::origin::reply::Step;
+use crate::harness::wayleave::{BINARY, Settings};
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire};
+
+/// A shell that becomes the binary with `listener` as its inherited socket (sd_listen_fds(3)).
+fn inheriting(listener: &TcpListener) -> Command {
+    let socket = listener.try_clone().expect("a socket can be duplicated");
+    let mut shell = Command::new("sh");
+    shell
+        .arg("-c")
+        .arg("exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"")
+        .arg(BINARY)
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(socket)));
+    shell
+}
+
+/// Asks again and again, each time on a connection of its own; tells how many answers were whole.
+fn ask_until(done: &AtomicBool, proxy: SocketAddr, answered: &AtomicUsize) {
+    while !done.load(Ordering::SeqCst) {
+        let mut wire = Wire::connect(proxy);
+        wire.send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+        assert_eq!(wire.response().status, 200);
+        answered.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_new_process_takes_over_the_socket_and_no_connection_is_refused() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    let slow = Reply::new(200)
+        .body("first half,")
+        .step(Step::Wait(gate.clone()))
+        .body("second half");
+    origin.site("shop.test").page("/slow", slow);
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("a bound socket has an address");
+    let settings = |settings: Settings| settings.set("proxy.listen", &format!("[\"{address}\"]"));
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut old, settings) =
+        Wayleave::start_inheriting(inheriting(&socket), &origin, &dir, settings);
+    let mut download = Wire::connect(address);
+    download.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    download.response_head();
+
+    let (done, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let wait_for_more = || {
+        let before = answered.load(Ordering::SeqCst);
+        crate::harness::eventually("clients are served", || {
+            answered.load(Ordering::SeqCst) > before + 20
+        });
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| ask_until(&done, address, &answered)))
+            .collect();
+        wait_for_more();
+        // The new one waits for the store, which the old one has; clients wait in the queue of the socket.
+        let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
+        old.signal("TERM");
+        crate::harness::eventually("the old one stops", || old.log().contains("stopping"));
+        assert!(old.is_running(), "a download is under way");
+        gate.open();
+        assert_eq!(download.bytes(22), b"first half,second half");
+        assert_eq!(old.wait().code(), Some(0));
+        let new = new.join().expect("the new one starts");
+        wait_for_more();
+        assert_ne!(new.pid(), old.pid());
+        done.store(true, Ordering::SeqCst);
+        for client in clients {
+            client.join().expect("no request failed");
+        }
+    });
+    // What the old one had learned was not asked for again.
+    let seen = origin.seen();
+    let fetched = seen.iter().filter(|line| line.ends_with("/robots.txt"));
+    assert_eq!(fetched.count(), 1);
+}
