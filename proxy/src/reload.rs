@@ -321,9 +321,9 @@ impl Reader {
         for crawler in &config.crawlers.crawlers {
             flow.metrics.know_crawler(&crawler.name);
         }
-        let configuration = before.configuration + 1;
         let now = flow.robots.clock().now();
-        let settings = assemble::settings(&config, configuration, upstream, now);
+        let settings = assemble::settings(&config, Some(&before), upstream, now);
+        let configuration = settings.configuration;
         flow.settings.store(Arc::new(settings));
         flow.metrics.config_reloaded(Some(SystemTime::now()));
         self.note(cause, Vec::new(), |status| {
