@@ -89,7 +89,7 @@ fn mistaken_url(arguments: &Arguments) -> Option<String> {
     let mistake = |url: &String| {
         let is_path = offline && url.starts_with('/');
         let error = if is_path {
-            let control = url.chars().find(|c| c.is_ascii_control())?;
+            let control = url.chars().find(char::is_ascii_control)?;
             InvalidUri::Character(control)
         } else {
             Target::parse(&url.replace(' ', "%20")).err()?
