@@ -161,10 +161,10 @@ pub(crate) fn journal(log: &config::Log) -> anyhow::Result<Option<Journal>> {
     options.map(Journal::open).transpose()
 }
 
-/// What requests go by from now on. Says which rules have expired.
+/// What requests go by from now on, instead of what they went by `before`. Says which rules have expired.
 pub(crate) fn settings(
     config: &Config,
-    configuration: u64,
+    before: Option<&Settings>,
     upstream: Arc<Upstream>,
     now: SystemTime,
 ) -> Settings {
@@ -173,7 +173,7 @@ pub(crate) fn settings(
         tracing::warn!(rule = %expired, "this rule has expired and does not count");
     }
     Settings {
-        configuration,
+        configuration: before.map_or(1, |before| before.configuration + 1),
         options: Options {
             name: config.proxy.name.clone(),
             header_timeout: config.proxy.header_timeout,
@@ -181,7 +181,10 @@ pub(crate) fn settings(
             shutdown_grace: config.proxy.shutdown_grace,
         },
         https: config.https.way.clone(),
-        crawlers: Crawlers::new(config.crawlers.clone()),
+        crawlers: Crawlers::instead_of(
+            before.map(|before| &before.crawlers),
+            config.crawlers.clone(),
+        ),
         rules,
         politeness: config.politeness,
         upstream,

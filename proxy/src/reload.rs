@@ -321,9 +321,9 @@ impl Reader {
         for crawler in &config.crawlers.crawlers {
             flow.metrics.know_crawler(&crawler.name);
         }
-        let configuration = before.configuration + 1;
         let now = flow.robots.clock().now();
-        let settings = assemble::settings(&config, configuration, upstream, now);
+        let settings = assemble::settings(&config, Some(&before), upstream, now);
+        let configuration = settings.configuration;
         flow.settings.store(Arc::new(settings));
         flow.metrics.config_reloaded(Some(SystemTime::now()));
         self.note(cause, Vec::new(), |status| {
@@ -366,7 +366,7 @@ fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
             "proxy.max_connections_per_client",
             running.proxy.max_connections_per_client != read.proxy.max_connections_per_client,
         ),
-        ("admin.listen", running.admin != read.admin),
+        ("[admin]", running.admin != read.admin),
         ("https.ca_dir", within_state(running) != within_state(read)),
         ("state.dir", running.state != read.state),
         ("[traces]", running.traces != read.traces),
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(needs_restart(&running, &config(alive)), [""; 0]);
         let fixed =
             "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
-        let expected = ["admin.listen", "state.dir"];
+        let expected = ["[admin]", "state.dir"];
         assert_eq!(needs_restart(&running, &config(fixed)), expected);
         let traced = config("traces.sample_ratio = 0.5");
         assert_eq!(needs_restart(&running, &traced), ["[traces]"]);

@@ -190,7 +190,7 @@ fn build(
         clock,
         Arc::clone(metrics),
     );
-    let settings = assemble::settings(config, 1, ways.upstream, robots.clock().now());
+    let settings = assemble::settings(config, None, ways.upstream, robots.clock().now());
     let flow = Flow {
         settings: ArcSwap::from_pointee(settings),
         robots,

@@ -162,7 +162,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Crawlers {
     crawlers: Vec<Arc<Crawler>>,
-    passwords: Option<Passwords>,
+    passwords: Option<Arc<Passwords>>,
     claims: Cache<Box<[u8]>, Arc<Claim>>,
     /// Whether requests of other crawlers are refused.
     pub(crate) require_crawler: bool,
@@ -176,6 +176,13 @@ impl Crawlers {
     /// The crawlers to recognise.
     #[must_use]
     pub fn new(options: Options) -> Self {
+        Self::instead_of(None, options)
+    }
+
+    /// The crawlers to recognise from now on. Where nobody's password changed, what was verified `before` stays so: a reload costs
+    /// no client another verification.
+    #[must_use]
+    pub(crate) fn instead_of(before: Option<&Self>, options: Options) -> Self {
         let accounts = options
             .crawlers
             .iter()
@@ -183,8 +190,13 @@ impl Crawlers {
         let hashes: std::collections::HashMap<_, _> = accounts
             .map(|account| (account.username.clone(), account.password_hash.clone()))
             .collect();
+        let kept = before
+            .and_then(|before| before.passwords.clone())
+            .filter(|passwords| passwords.are_for(&hashes));
+        let passwords =
+            kept.or_else(|| (!hashes.is_empty()).then(|| Arc::new(Passwords::new(hashes))));
         Self {
-            passwords: (!hashes.is_empty()).then(|| Passwords::new(hashes)),
+            passwords,
             crawlers: options.crawlers.into_iter().map(Arc::new).collect(),
             claims: Cache::new(REMEMBERED_CLAIMS),
             require_crawler: options.require_crawler,
@@ -332,5 +344,32 @@ mod tests {
         assert_eq!(known.claim(agent).foreign_owner(Some(&own)), None);
         assert_eq!(known.claim(b"ExampleBot/1.0").foreign_owner(None), None);
         assert_eq!(known.claim(b"").tokens, []);
+    }
+
+    #[test]
+    fn a_reload_keeps_what_was_verified_unless_a_password_changed() {
+        let with = |hash: &str| {
+            let account = Account {
+                username: "news".to_owned(),
+                password_hash: hash.to_owned(),
+            };
+            Options {
+                crawlers: vec![Crawler {
+                    username: Some(account),
+                    ..crawler("news", None, &[])
+                }],
+                ..Options::default()
+            }
+        };
+        let before = Crawlers::new(with("one"));
+        let kept = |hash| {
+            let after = Crawlers::instead_of(Some(&before), with(hash));
+            let (before, after) = (before.passwords.as_ref(), after.passwords);
+            Arc::ptr_eq(before.expect("one has"), &after.expect("one has"))
+        };
+        assert!(kept("one"));
+        assert!(!kept("other"));
+        let none = Crawlers::instead_of(Some(&before), Options::default());
+        assert!(!none.uses_passwords());
     }
 }

@@ -47,6 +47,11 @@ impl Passwords {
         }
     }
 
+    /// Whether these are the accounts.
+    pub(super) fn are_for(&self, hashes: &HashMap<String, String>) -> bool {
+        self.hashes == *hashes
+    }
+
     /// The user name that the value of `Proxy-Authorization` proves.
     pub(super) async fn prove(&self, field: &[u8]) -> Option<Arc<str>> {
         let credentials = basic(field)?;
