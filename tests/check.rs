@@ -126,6 +126,51 @@ fn mistakes_in_usage_and_input_exit_with_2() {
 }
 
 #[test]
+fn an_argument_that_is_neither_url_nor_path_is_named() {
+    let offline = &["check", "--robots", "-", "--token", "a"][..];
+    let live = &["check", "--token", "a"][..];
+    for (arguments, url) in [
+        (&["check"][..], "http://["),
+        (live, "http://["),
+        (live, "/a/path/without/origin"),
+        (offline, "http://["),
+        (offline, "http://h:99999/"),
+        (offline, "http:///a"),
+        (offline, "ftp://h.test/a"),
+        (offline, "mailto:a@h.test"),
+        (offline, "h.test/a"),
+        (offline, "a/b"),
+        (offline, "?x"),
+        (offline, "*"),
+        (offline, ""),
+        (offline, "/a\nb"),
+        (offline, "http://h.test/a\nb"),
+    ] {
+        let output = run(&[arguments, &["/fine", url][..]].concat()[..], b"");
+        let alone = run(&[arguments, &[url][..]].concat()[..], b"");
+        let named = String::from_utf8_lossy(&alone.stderr).contains(&format!("{url:?}"));
+        assert!(named, "{arguments:?} {url:?}: {alone:?}");
+        assert_eq!(alone.status.code(), Some(2), "{url:?}");
+        assert_eq!(
+            (output.status.code(), stdout(&output)),
+            (Some(2), ""),
+            "{url:?}"
+        );
+    }
+    for url in [
+        "/a b",
+        "//h.test/a",
+        "/\u{e9}",
+        "HTTP://h.test",
+        "http://h.test/a b#c",
+        "/a#",
+    ] {
+        let output = run(&[offline, &[url]].concat(), b"");
+        assert_eq!(output.status.code(), Some(0), "{url:?}: {output:?}");
+    }
+}
+
+#[test]
 fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
     let questions = [
         json!({"id": 1, "robots": ROBOTS, "tokens": ["ExampleBot"], "url": "/private"}).to_string(),

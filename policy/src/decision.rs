@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::robots_txt::{Found, Match, Path, Reader, RobotsTxt};
+use crate::robots_txt::{Found, Match, Path, Reader, RobotsTxt, Search};
 use crate::spelling;
 use crate::{Dialect, ProductToken};
 
@@ -206,9 +206,7 @@ pub fn decide<'a>(
     tokens: &'a [ProductToken],
     path: &str,
 ) -> Decision<'a> {
-    in_each(dialect, |dialect| {
-        decide_in_one(access, dialect, tokens, path)
-    })
+    decide_within(access, dialect, tokens, path, &mut Search::default())
 }
 
 /// Judges all paths of an origin at once, for who will not see them: disallowed if any path could be disallowed by
@@ -236,24 +234,36 @@ pub fn decide_every_path<'a>(
                 ..without_rule(verdict, reason, dialect, tokens)
             }
         }
-        _ => decide_in_one(access, dialect, tokens, "/"),
+        _ => decide_in_one(access, dialect, tokens, "/", &mut Search::default()),
+    })
+}
+
+#[inline]
+fn decide_within<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &str,
+    search: &mut Search,
+) -> Decision<'a> {
+    in_each(dialect, |dialect| {
+        decide_in_one(access, dialect, tokens, path, search)
     })
 }
 
 /// The decision in a dialect; of `strictest`, the first of the four that disallows.
-fn in_each<'a>(dialect: Dialect, decide: impl Fn(Dialect) -> Decision<'a>) -> Decision<'a> {
+#[inline]
+fn in_each<'a>(dialect: Dialect, mut decide: impl FnMut(Dialect) -> Decision<'a>) -> Decision<'a> {
     if dialect != Dialect::Strictest {
         return decide(dialect);
     }
-    let [first, others @ ..] = [
-        Dialect::Rfc9309,
-        Dialect::Google,
-        Dialect::Koster1996,
-        Dialect::Selfhtml,
-    ]
-    .map(decide);
-    let mut decisions = std::iter::once(first).chain(others);
-    decisions
+    let first = decide(Dialect::Rfc9309);
+    if first.verdict == Verdict::Disallow {
+        return first;
+    }
+    [Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml]
+        .into_iter()
+        .map(decide)
         .find(|decision| decision.verdict == Verdict::Disallow)
         .unwrap_or(first)
 }
@@ -271,7 +281,9 @@ pub fn decide_strictly<'a>(
     if path == "/robots.txt" {
         return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
     }
-    let received = decide(access, dialect, tokens, path);
+    let mut search = Search::default();
+    let mut judge = |path: &str| decide_within(access, dialect, tokens, path, &mut search);
+    let received = judge(path);
     let normalised = spelling::normalised(path);
     let undotted = spelling::without_dot_segments(path);
     let both = spelling::without_dot_segments(&normalised);
@@ -284,7 +296,7 @@ pub fn decide_strictly<'a>(
         if judged.contains(&spelling) {
             continue;
         }
-        let other = decide(access, dialect, tokens, spelling);
+        let other = judge(spelling);
         if other.verdict == Verdict::Disallow {
             decision = other;
         }
@@ -295,11 +307,13 @@ pub fn decide_strictly<'a>(
     decision
 }
 
+#[inline]
 fn decide_in_one<'a>(
     access: &'a AccessResult,
     dialect: Dialect,
     tokens: &'a [ProductToken],
     path: &str,
+    search: &mut Search,
 ) -> Decision<'a> {
     let simply = |verdict, reason| without_rule(verdict, reason, dialect, tokens);
     // Google's parser knows no exception for its own file; the texts of the others do.
@@ -309,7 +323,8 @@ fn decide_in_one<'a>(
     let koster = dialect == Dialect::Koster1996;
     match access {
         AccessResult::Successful(robots) => {
-            let found = robots.find(Reader::new(dialect), tokens, &Path::new(path, dialect));
+            let path = Path::new(path, dialect);
+            let found = robots.find(Reader::new(dialect), tokens, &path, search);
             let robots = Some(&**robots);
             match found {
                 Found::NoGroup => simply(Verdict::Allow, Reason::NoMatchingGroup),

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use memchr::{memchr, memchr3};
+
 use crate::origin::split_scheme;
 use crate::{InvalidUri, Origin};
 
@@ -101,20 +103,37 @@ pub fn path_to_judge(url: &str) -> Cow<'_, str> {
 }
 
 fn path_and_query(url: &str) -> &str {
-    let delimiters = ['/', '?', ';'];
+    // Most questions are about such URLs, so what is between is known not to be searched.
+    if let Some(rest) = url.strip_prefix("https://").or(url.strip_prefix("http://")) {
+        let Some(path_start) = memchr3(b'/', b'?', b';', rest.as_bytes()) else {
+            return "/";
+        };
+        return match memchr(b'#', rest.as_bytes()) {
+            None => &rest[path_start..],
+            Some(hash) if hash > path_start => &rest[path_start..hash],
+            Some(_) => "/",
+        };
+    }
     let start = if url.starts_with("//") { 2 } else { 0 };
-    let after = |at: usize, found: Option<usize>| found.map(|index| at + index);
-    let first_delimiter = after(start, url[start..].find(delimiters));
-    let scheme_end = after(start, url[start..].find("://"))
-        .filter(|&end| first_delimiter.is_none_or(|delimiter| delimiter >= end))
-        .map_or(start, |end| end + 3);
-    let Some(path_start) = after(scheme_end, url[scheme_end..].find(delimiters)) else {
+    let delimiter = |from: usize| {
+        let found = memchr3(b'/', b'?', b';', &url.as_bytes()[from..]);
+        found.map(|index| from + index)
+    };
+    let Some(first) = delimiter(start) else {
         return "/";
     };
-    match after(start, url[start..].find('#')) {
-        Some(hash) if hash < path_start => "/",
-        Some(hash) => &url[path_start..hash],
-        None => &url[path_start..],
+    // A scheme ends in "://", and no delimiter stands before that.
+    let has_scheme = url[start..first].ends_with(':') && url[first..].starts_with("//");
+    let path_start = if has_scheme {
+        delimiter(first + 2)
+    } else {
+        Some(first)
+    };
+    let hash = memchr(b'#', &url.as_bytes()[start..]).map(|index| start + index);
+    match (path_start, hash) {
+        (Some(path_start), None) => &url[path_start..],
+        (Some(path_start), Some(hash)) if hash > path_start => &url[path_start..hash],
+        _ => "/",
     }
 }
 

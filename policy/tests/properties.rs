@@ -344,4 +344,23 @@ proptest! {
             prop_assert_eq!(judged(&body, dialect, &["foobot"], &path), expected, "{}", dialect);
         }
     }
+
+    #[test]
+    fn many_small_groups_are_searched_as_few_large_ones(
+        rules in prop::collection::vec((select(vec!["Disallow", "Allow"]), "/[ab]{0,2}([*][ab%]{1,14}){1,3}[$]?"), 60..120),
+        path in "/[ab]{70,200}(%61|%E9)?[ab]{0,9}",
+    ) {
+        let group = |rules: &[(&str, String)]| {
+            let rules = rules.iter().map(|(field, value)| format!("{field}: {value}\n"));
+            format!("User-agent: foobot\n{}", rules.collect::<String>())
+        };
+        let small: String = rules.chunks(3).map(group).collect();
+        for body in [small, group(&rules)] {
+            for dialect in DIALECTS {
+                let expected = model::judge(body.as_bytes(), dialect, &["foobot"], &path);
+                let found = judged(body.as_bytes(), dialect, &["foobot"], &path);
+                prop_assert_eq!(found, expected, "{}", dialect);
+            }
+        }
+    }
 }

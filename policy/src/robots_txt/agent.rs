@@ -10,16 +10,24 @@ pub(crate) struct Agent(u32);
 
 impl Agent {
     const LARGE: u32 = 1 << 31;
+    const GOES_ON: u32 = 1 << 30;
 
-    pub(crate) fn new(offset: usize) -> Self {
-        Self(u32::try_from(offset).expect("the limit is below 2 GiB"))
+    /// `goes_on` says that no rule stands between this line and the one before.
+    pub(crate) fn new(offset: usize, goes_on: bool) -> Self {
+        let offset = u32::try_from(offset).expect("the limit is below 1 GiB");
+        Self(offset | if goes_on { Self::GOES_ON } else { 0 })
     }
 
     pub(crate) fn offset(self) -> usize {
-        (self.0 & !Self::LARGE) as usize
+        (self.0 & !(Self::LARGE | Self::GOES_ON)) as usize
     }
 
-    /// Whether the group has so many rules that an index pays.
+    /// Whether the line belongs to the same run of the stream as the one before.
+    pub(crate) fn goes_on(self) -> bool {
+        self.0 & Self::GOES_ON != 0
+    }
+
+    /// Whether the group has so many rules that an index pays, and not too many to build one.
     pub(crate) fn is_large(self) -> bool {
         self.0 & Self::LARGE != 0
     }
@@ -76,10 +84,16 @@ fn google(value: &[u8]) -> &[u8] {
     &value[..end.unwrap_or(value.len())]
 }
 
+/// Whether a name, in lower case, is anywhere in a value.
 fn contains(value: &[u8], name: &[u8]) -> bool {
+    // Beyond this a proper search is cheaper than to try every place, and takes linear time.
+    const FEW_COMPARISONS: usize = 1 << 12;
     let Some(first) = name.first() else {
         return false;
     };
+    if value.len() * name.len() > FEW_COMPARISONS {
+        return memchr::memmem::find(&value.to_ascii_lowercase(), name).is_some();
+    }
     let is_name =
         |window: &[u8]| window[0].eq_ignore_ascii_case(first) && window.eq_ignore_ascii_case(name);
     value.windows(name.len()).any(is_name)

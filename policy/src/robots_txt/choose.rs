@@ -1,7 +1,5 @@
 //! The groups for a crawler, as a dialect chooses them.
 
-use std::cmp::Reverse;
-
 use super::agent::{self, Agent};
 use super::compiled::Compiled;
 use super::stream::{EXACT, Event, Events, GOOGLE, RECORD, RUN, events};
@@ -48,14 +46,6 @@ pub(super) enum Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The name in lower case, `*` for everyone.
-    pub(super) fn name(&self) -> &[u8] {
-        match self {
-            Self::Named(token) => token.folded(),
-            Self::Everyone => b"*",
-        }
-    }
-
     fn tag(self) -> u8 {
         match self {
             Self::Named(token) => token.tag(),
@@ -146,15 +136,24 @@ impl Compiled {
 
     /// The first of the user-agent lines that name the crawler best.
     pub(super) fn best_agent(&self, reader: Reader, choice: Choice<'_>) -> Option<Agent> {
-        let ranks = self.agents.iter().filter_map(|&agent| {
-            let rank = self.rank(reader, choice, agent)?;
-            Some((rank, Reverse(agent.offset()), agent))
-        });
-        ranks
-            .max_by_key(|&(rank, first, _)| (rank, first))
-            .map(|(.., agent)| agent)
+        let most = match choice {
+            Choice::Named(token) if reader.dialect == Dialect::Selfhtml => token.folded().len(),
+            _ => 1,
+        };
+        let mut best = None;
+        for &agent in &*self.agents {
+            let rank = self.rank(reader, choice, agent);
+            if rank > best.map(|(rank, _)| rank) {
+                best = rank.map(|rank| (rank, agent));
+                if rank >= Some(most) {
+                    break;
+                }
+            }
+        }
+        best.map(|(_, agent)| agent)
     }
 
+    #[inline]
     fn rank(&self, reader: Reader, choice: Choice<'_>, agent: Agent) -> Option<usize> {
         let event = events(&self.stream, agent.offset()).next()?;
         if event.tag & reader.sees == 0 {

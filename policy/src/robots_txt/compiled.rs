@@ -1,7 +1,7 @@
 //! Compiled: what is kept of a file.
 
 use super::agent::Agent;
-use super::index::Indexes;
+use super::indexes::Indexes;
 
 /// A file's statements as a stream of events, and where its user-agent lines are.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::choose::{Choice, Reader};
 use super::compiled::Compiled;
 use super::found::{Found, Match};
-use super::pattern::{Language, Pattern};
+use super::pattern::{self, Body, Language, Patterns};
 use super::stream::{ALLOW, Event};
 use crate::{Dialect, ProductToken};
 
@@ -30,8 +30,7 @@ impl Compiled {
     /// hides everything.
     fn first_not_behind_an_allow(&self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
         let mut allowed = HashSet::new();
-        for (event, pattern) in self.rules_that_match(reader, choice) {
-            let language = pattern.language();
+        for (event, language, _) in self.rules_that_match(reader, choice) {
             if event.kind() == ALLOW {
                 if language.is_every_path() {
                     return None;
@@ -47,36 +46,39 @@ impl Compiled {
     /// Where the most specific rule decides: an allow rule wins that is as specific.
     fn first_not_outweighed(&self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
         let rules: Vec<_> = self.rules_that_match(reader, choice).collect();
-        let mut allowed: HashMap<Language, usize> = HashMap::new();
-        for (event, pattern) in &rules {
+        let mut allowed: HashMap<&Language, usize> = HashMap::new();
+        for (event, language, octets) in &rules {
             if event.kind() == ALLOW {
-                let octets = allowed.entry(pattern.language()).or_default();
-                *octets = pattern.octets().max(*octets);
+                let most = allowed.entry(language).or_default();
+                *most = (*most).max(*octets);
             }
         }
-        let counts = |(event, pattern): &&(Event<'_>, Pattern)| {
-            let octets = allowed.get(&pattern.language());
-            event.kind() != ALLOW && octets.is_none_or(|&octets| octets < pattern.octets())
+        let counts = |(event, language, octets): &&(Event<'_>, Language, usize)| {
+            let most = allowed.get(language);
+            event.kind() != ALLOW && most.is_none_or(|most| most < octets)
         };
-        let (event, pattern) = rules.iter().find(counts)?;
-        Some(Match::new(pattern.octets(), false, event.offset))
+        let (event, _, octets) = rules.iter().find(counts)?;
+        Some(Match::new(*octets, false, event.offset))
     }
 
-    /// The rules of the groups chosen that some path matches, in the order of the file.
+    /// The rules of the groups chosen that some path matches, in the order of the file, with what they match and how
+    /// specific they are.
     fn rules_that_match<'a>(
         &'a self,
         reader: Reader,
         choice: Choice<'a>,
-    ) -> impl Iterator<Item = (Event<'a>, Pattern)> + 'a {
+    ) -> impl Iterator<Item = (Event<'a>, Language, usize)> + 'a {
         let events = self.chosen_events(reader, choice);
         let rules = events.filter(move |event| event.is_rule() && event.tag & reader.sees != 0);
+        let (mut patterns, mut form) = (Patterns::default(), Vec::new());
         rules.filter_map(move |event| {
             let (value, _) = event.rule();
-            let pattern = Pattern::new(value, reader.dialect);
+            let body = Body::of(value, reader.dialect);
+            let octets = pattern::octets(body, reader.dialect, &mut form);
+            let language = patterns.take_apart(body, reader.dialect).language();
             // An empty value is no rule, or to Google's parser one that decides nothing.
-            let is_rule =
-                !value.is_empty() && (pattern.octets() > 0 || reader.dialect != Dialect::Google);
-            (is_rule && pattern.language().has_a_path()).then_some((event, pattern))
+            let is_rule = !value.is_empty() && (octets > 0 || reader.dialect != Dialect::Google);
+            (is_rule && language.has_a_path()).then_some((event, language, octets))
         })
     }
 }

@@ -1,70 +1,129 @@
-//! Grams: where in a long path its short pieces are, to pass over patterns without searching it.
+//! Grams: where in a path its short pieces are, to pass over patterns without searching it.
 
-/// The tables have this many slots; pieces that share one are taken for each other.
-const SLOTS: usize = 1 << 16;
-/// A longer path has places that a table cannot hold.
+use super::widths::Widths;
+
+const MAX_SLOTS: usize = 1 << 16;
+/// A longer path has places that a table cannot hold, so nothing is known of it.
 const MAX_PATH_BYTES: usize = u16::MAX as usize - 1;
-/// A shorter path is searched as fast.
-const MIN_PATH_BYTES: usize = 512;
 /// So many pieces of a part say enough.
 const MAX_PIECES: usize = 16;
-const WIDTH: usize = 3;
+/// After so many searches for nothing, whole parts are looked up.
+const FEW_MISSES: u32 = 8;
 
-/// The first and the last place of each piece of one to three octets; zero where there is none.
 #[derive(Debug)]
 pub(super) struct Grams {
-    first: Box<[u16]>,
-    last: Box<[u16]>,
+    path: Box<[u8]>,
+    /// The last place of each piece of one to three octets, counted from 1, and above it the first; zero
+    /// where there is none. Pieces that share a slot are taken for each other.
+    places: Box<[u32]>,
+    shift: u32,
+    misses: u32,
+    widths: Widths,
+}
+
+/// Where something may start.
+#[derive(Clone, Copy)]
+struct Places {
+    first: u32,
+    last: u32,
 }
 
 impl Grams {
-    /// `None` for paths that are not worth it, or too long.
-    pub(super) fn new(path: &[u8]) -> Option<Self> {
-        if !(MIN_PATH_BYTES..=MAX_PATH_BYTES).contains(&path.len()) {
-            return None;
+    pub(super) fn new(path: &[u8]) -> Self {
+        let slots = (path.len() * 8).next_power_of_two().clamp(256, MAX_SLOTS);
+        let mut grams = Self {
+            path: path.into(),
+            places: vec![0; slots].into(),
+            shift: 32 - slots.ilog2(),
+            misses: 0,
+            widths: Widths::default(),
+        };
+        if path.len() <= MAX_PATH_BYTES {
+            grams.insert::<1>(path);
+            grams.insert::<2>(path);
+            grams.insert::<3>(path);
         }
-        let mut first = vec![0; SLOTS].into_boxed_slice();
-        let mut last = first.clone();
-        for width in 1..=WIDTH {
-            for (place, piece) in (1..).zip(path.windows(width)) {
-                let slot = slot(piece);
-                if first[slot] == 0 {
-                    first[slot] = place;
-                }
-                last[slot] = place;
-            }
-        }
-        Some(Self { first, last })
+        grams
     }
 
-    /// Whether all parts might be in the path, one behind the other. Each starts no sooner and no
-    /// later than its pieces let it.
-    pub(super) fn may_hold<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> bool {
-        let mut sooner = 0;
-        for part in parts.filter(|part| !part.is_empty()) {
-            let mut later = usize::MAX;
-            let pieces = part.windows(part.len().min(WIDTH)).take(MAX_PIECES);
-            for (offset, piece) in pieces.enumerate() {
-                let slot = slot(piece);
-                // A piece that is nowhere has its last place, zero, before any start.
-                let Some(last) = usize::from(self.last[slot]).checked_sub(1 + offset) else {
-                    return false;
-                };
-                later = later.min(last);
-                sooner = sooner.max((usize::from(self.first[slot]) - 1).saturating_sub(offset));
-            }
-            if sooner > later {
+    fn insert<const WIDTH: usize>(&mut self, path: &[u8]) {
+        for (place, piece) in (1..).zip(path.windows(WIDTH)) {
+            let piece: &[u8; WIDTH] = piece.first_chunk().expect("of this width");
+            let slot = &mut self.places[(number(piece) >> self.shift) as usize];
+            let first = if *slot == 0 {
+                place << 16
+            } else {
+                *slot & !0xFFFF
+            };
+            *slot = first | place;
+        }
+    }
+
+    pub(super) fn are_of(&self, path: &[u8]) -> bool {
+        *self.path == *path
+    }
+
+    /// Notes that a pattern was searched for nothing.
+    pub(super) fn note_miss(&mut self) {
+        self.misses += 1;
+    }
+
+    /// Whether all parts might be in the path, the first at its start and each behind the one
+    /// before, as far as the places of their pieces tell.
+    pub(super) fn may_hold<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
+        if self.path.len() > MAX_PATH_BYTES {
+            return true;
+        }
+        let mut from = parts.next().map_or(0, <[u8]>::len) as u32;
+        for part in parts {
+            let places = match *part {
+                [] => continue,
+                [one] => self.places(&[one]),
+                [one, two] => self.places(&[one, two]),
+                _ => self.long_places(part),
+            };
+            let Some(Places { first, last }) = places else {
+                return false;
+            };
+            from = from.max(first);
+            if from > last {
                 return false;
             }
-            sooner += part.len();
+            from += part.len() as u32;
         }
         true
     }
+
+    #[inline]
+    fn places<const WIDTH: usize>(&self, piece: &[u8; WIDTH]) -> Option<Places> {
+        let places = self.places[(number(piece) >> self.shift) as usize];
+        (places != 0).then(|| Places {
+            first: (places >> 16) - 1,
+            last: (places & 0xFFFF) - 1,
+        })
+    }
+
+    /// Where a part of three octets or more may start: where all its pieces let it.
+    fn long_places(&mut self, part: &[u8]) -> Option<Places> {
+        let mut all = Places {
+            first: 0,
+            last: u32::MAX,
+        };
+        for (offset, piece) in (0..).zip(part.windows(3).take(MAX_PIECES)) {
+            let piece = self.places::<3>(piece.first_chunk()?)?;
+            all.first = all.first.max(piece.first.saturating_sub(offset));
+            all.last = all.last.min(piece.last.checked_sub(offset)?);
+        }
+        let looks_up = self.misses > FEW_MISSES && part.len() > 3;
+        (!looks_up || self.widths.may_hold(&self.path, part)).then_some(all)
+    }
 }
 
-fn slot(piece: &[u8]) -> usize {
-    let number = piece.iter().fold(piece.len() as u32, |number, &byte| {
-        number << 8 | u32::from(byte)
-    });
-    (number.wrapping_mul(0x9E37_79B1) >> 16) as usize
+/// Spreads a piece over the upper bits.
+#[inline]
+fn number<const WIDTH: usize>(piece: &[u8; WIDTH]) -> u32 {
+    let number = piece
+        .iter()
+        .fold(WIDTH as u32, |number, &byte| number << 8 | u32::from(byte));
+    number.wrapping_mul(0x9E37_79B1)
 }

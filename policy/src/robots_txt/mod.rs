@@ -2,17 +2,22 @@
 
 mod agent;
 mod beside;
+mod build;
 mod choose;
 mod compiled;
+mod effort;
 mod every_path;
 mod found;
 mod grams;
+mod holds;
 mod index;
+mod indexes;
 mod line;
 mod parse;
 mod pattern;
 mod rules;
 mod stream;
+mod widths;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -27,6 +32,7 @@ pub(crate) use line::{
     Field, GOOGLE_LINE_BYTES, Statement, google_statement, statement as exact_statement,
 };
 pub(crate) use pattern::Path;
+pub(crate) use rules::Search;
 
 use crate::{Dialect, Origin, ProductToken};
 use agent::Agent;
@@ -199,8 +205,15 @@ impl RobotsTxt {
     }
 
     /// The rule that decides about a path.
-    pub(crate) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
-        self.0.find(reader, tokens, path)
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        reader: Reader,
+        tokens: &[ProductToken],
+        path: &Path<'_>,
+        search: &mut Search,
+    ) -> Found {
+        self.0.find(reader, tokens, path, search)
     }
 
     /// The first rule by which some path could be disallowed.

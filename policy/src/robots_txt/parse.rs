@@ -4,18 +4,15 @@ use memchr::{memchr, memchr2, memchr3};
 
 use super::agent::Agent;
 use super::compiled::Compiled;
+use super::effort::{Effort, cost};
 use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
 use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Scanned, Writer};
 use crate::{name_tag, spelling};
 
-/// Groups with more rules, or more with `*`, get an index when first asked.
+/// Groups with more rules, or more with `*`, get an index when first asked, unless it costs more
+/// than one decision can bear.
 const FEW_RULES: u32 = 32;
 const FEW_WILD_RULES: u32 = 4;
-
-/// Small groups may be many and count together, so in a file with so many rules, or so many with
-/// `*`, all groups get one.
-const MANY_RULES: u32 = 4_096;
-const MANY_WILD_RULES: u32 = 128;
 
 /// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
 const NAME_BYTES: usize = 40;
@@ -64,9 +61,8 @@ struct Parser<'a> {
     group_agents: usize,
     group_rules: u32,
     group_wild_rules: u32,
-    /// The same of the whole file.
-    all_rules: u32,
-    all_wild_rules: u32,
+    /// What an index of it costs.
+    group_cost: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -89,16 +85,12 @@ impl<'a> Parser<'a> {
             group_agents: 0,
             group_rules: 0,
             group_wild_rules: 0,
-            all_rules: 0,
-            all_wild_rules: 0,
+            group_cost: 0,
         }
     }
 
     fn finish(mut self) -> Compiled {
         self.end_group();
-        if self.all_rules > MANY_RULES || self.all_wild_rules > MANY_WILD_RULES {
-            self.agents.iter_mut().for_each(Agent::mark_large);
-        }
         Compiled::new(self.writer.finish(), self.tags, self.agents)
     }
 
@@ -288,9 +280,9 @@ impl<'a> Parser<'a> {
     }
 
     fn push_agent(&mut self, seen_by: u8, value: &[u8]) {
-        let run = match self.run {
-            Some(run) if !self.run_has_rules && !self.blank => run,
-            _ => self.begin_run(),
+        let (run, goes_on) = match self.run {
+            Some(run) if !self.run_has_rules && !self.blank => (run, true),
+            _ => (self.begin_run(), false),
         };
         if seen_by & EXACT != 0 {
             if self.exact_rules {
@@ -309,7 +301,7 @@ impl<'a> Parser<'a> {
             self.google_rules = false;
         }
         let offset = self.writer.push_agent(seen_by, self.line, value);
-        self.agents.push(Agent::new(offset));
+        self.agents.push(Agent::new(offset, goes_on));
         self.tags.push(name_tag::tag_of_value(value));
     }
 
@@ -325,6 +317,7 @@ impl<'a> Parser<'a> {
         let rule = RuleToWrite::new(field, seen_by, value);
         self.group_rules += 1;
         self.group_wild_rules += u32::from(rule.form != PLAIN);
+        self.group_cost += cost(rule.form, rule.value);
         self.writer.push_rule(&rule, self.line);
         self.run_has_rules = true;
         let exact = seen_by & EXACT != 0;
@@ -350,18 +343,18 @@ impl<'a> Parser<'a> {
         self.record_rules = false;
     }
 
-    /// Notes for the user-agent lines of the group just read whether it is large.
+    /// Notes for the user-agent lines of the group just read whether it is large, but not too large.
     fn end_group(&mut self) {
-        if self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES {
+        let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
+        if many && self.group_cost <= Effort::MOST {
             for agent in &mut self.agents[self.group_agents..] {
                 agent.mark_large();
             }
         }
-        self.all_rules += self.group_rules;
-        self.all_wild_rules += self.group_wild_rules;
         self.group_agents = self.agents.len();
         self.group_rules = 0;
         self.group_wild_rules = 0;
+        self.group_cost = 0;
     }
 }
 

@@ -46,6 +46,9 @@ impl<'a> Path<'a> {
     }
 }
 
+/// So many octets are in a head.
+pub(crate) const HEAD_OCTETS: usize = size_of::<u64>();
+
 /// The first eight octets of a text as a number, filled up with zeros.
 pub(crate) fn head(text: &[u8]) -> u64 {
     text.first_chunk().copied().map_or_else(
@@ -84,118 +87,61 @@ fn rewritten(text: &[u8], already: bool, push: Rewrite) -> Cow<'_, [u8]> {
 }
 
 /// A rule's value, taken apart for one dialect.
-#[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pattern<'a> {
     /// The literal parts, between stars, one after the other.
-    literals: Vec<u8>,
+    pub(crate) literals: &'a [u8],
     /// Where each part but the last ends.
-    stars: Vec<u32>,
-    anchored: bool,
-    octets: usize,
+    pub(crate) stars: &'a [u32],
+    /// Whether the last part must be at the end of the path.
+    pub(crate) anchored: bool,
 }
 
-impl Pattern {
-    pub(crate) fn new(value: &[u8], dialect: Dialect) -> Self {
-        let wild = dialect != Dialect::Koster1996;
-        let (body, anchored) = match value {
-            [body @ .., b'$'] if wild => (body, true),
-            body => (body, false),
-        };
-        let last = body.iter().filter(|&&byte| wild && byte == b'*').count();
-        let mut literals = Vec::with_capacity(value.len());
-        let mut stars = Vec::with_capacity(last);
-        let mut octets = last + usize::from(anchored);
-        for (index, part) in body.split(|&byte| wild && byte == b'*').enumerate() {
-            if index > 0 {
-                stars.push(u32::try_from(literals.len()).expect("shorter than a file"));
-            }
-            let is_open = index < last || !anchored;
-            let (push, count): (Rewrite, Rewrite) = match dialect {
-                Dialect::Google => (spelling::push_google, spelling::push_google),
-                Dialect::Koster1996 | Dialect::Selfhtml => {
-                    (spelling::push_decoded, spelling::push_decoded)
-                }
-                _ if is_open => (spelling::push_open_literal, spelling::push_open_normalised),
-                _ => (spelling::push_literal, spelling::push_normalised),
-            };
-            push(&mut literals, part);
-            octets += octets_of(part, count);
-        }
-        let takes_first = matches!(dialect, Dialect::Koster1996 | Dialect::Selfhtml);
-        let octets = if takes_first { 0 } else { octets };
-        Self {
-            literals,
-            stars,
-            anchored,
-            octets,
-        }
-    }
-
-    /// For Google's parser an allow rule for `…/index.htm…` means `…/` too.
-    pub(crate) fn of_directory(value: &[u8]) -> Option<Self> {
-        let slash = memchr::memrchr(b'/', value).filter(|_| means_directory(value))?;
-        Some(Self::new(
-            &[&value[..=slash], b"$"].concat(),
-            Dialect::Google,
-        ))
-    }
-
-    /// How specific the pattern is: its octets in the dialect's form. Zero where the order of
-    /// rules decides instead.
-    pub(crate) fn octets(&self) -> usize {
-        self.octets
-    }
-
-    /// What the pattern matches, whatever its octets.
-    pub(crate) fn language(&self) -> Language {
-        let mut stars = self.stars.clone();
-        if !self.anchored {
-            // A star at an open end matches nothing more.
-            while stars
-                .last()
-                .is_some_and(|&star| star as usize == self.literals.len())
-            {
-                stars.pop();
-            }
-        }
-        Language {
-            literals: self.literals.clone(),
-            stars,
-            anchored: self.anchored,
-        }
-    }
-
-    /// Whether the pattern matches just what starts with its only part.
-    pub(crate) fn is_prefix(&self) -> bool {
-        self.stars.is_empty() && !self.anchored
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.literals.capacity() + self.stars.capacity() * size_of::<u32>()
-    }
-
-    /// The literal parts in order.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
-        let ends = self
-            .stars
-            .iter()
-            .map(|&end| end as usize)
-            .chain([self.literals.len()]);
-        ends.scan(0, |start, end| {
+impl<'a> Pattern<'a> {
+    /// The literal parts in order; at least one.
+    pub(crate) fn parts(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        let ends = self.stars.iter().map(|&end| end as usize);
+        let ends = ends.chain([self.literals.len()]);
+        ends.scan(0, move |start, end| {
             let part = &self.literals[*start..end];
             *start = end;
             Some(part)
         })
     }
 
-    /// Whether the path's end is the pattern's, if it has one: told before anything is searched.
-    pub(crate) fn may_end(&self, path: &Path<'_>) -> bool {
-        let last = self.stars.last().map_or(0, |&start| start as usize);
-        !self.anchored || path.octets().ends_with(&self.literals[last..])
+    /// The length of what a path must start with.
+    pub(crate) fn prefix_length(self) -> usize {
+        let end = self.stars.first().map(|&end| end as usize);
+        end.unwrap_or(self.literals.len())
     }
 
-    pub(crate) fn matches(&self, path: &Path<'_>) -> bool {
-        self.may_end(path) && matches(self.parts(), self.anchored, path.octets())
+    /// What the pattern matches, whatever its octets.
+    pub(crate) fn language(self) -> Language {
+        let mut stars = self.stars;
+        if !self.anchored {
+            // A star at an open end matches nothing more.
+            while let [before @ .., last] = stars
+                && *last as usize == self.literals.len()
+            {
+                stars = before;
+            }
+        }
+        Language {
+            literals: self.literals.into(),
+            stars: stars.into(),
+            anchored: self.anchored,
+        }
+    }
+
+    /// Whether the pattern matches just what starts with its only part.
+    pub(crate) fn is_prefix(self) -> bool {
+        self.stars.is_empty() && !self.anchored
+    }
+
+    /// Whether the path's end is the pattern's, if it has one: told before anything is searched.
+    pub(crate) fn may_end(self, path: &[u8]) -> bool {
+        let last = self.stars.last().map_or(0, |&start| start as usize);
+        !self.anchored || path.ends_with(&self.literals[last..])
     }
 }
 
@@ -227,28 +173,153 @@ impl Language {
     }
 }
 
-fn octets_of(part: &[u8], push: Rewrite) -> usize {
-    if spelling::all_plain(part) {
-        return part.len();
-    }
-    let mut form = Vec::with_capacity(part.len() + 16);
-    push(&mut form, part);
-    form.len()
+/// Where patterns are taken apart; one after the other without asking for memory each time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patterns {
+    pub(crate) literals: Vec<u8>,
+    pub(crate) stars: Vec<u32>,
 }
 
-/// Whether a value that is plain but for `*` and a last `$` matches.
-pub(crate) fn matches_wild(value: &[u8], path: &[u8]) -> bool {
-    let (body, anchored) = match value {
-        [body @ .., b'$'] => (body, true),
-        body => (body, false),
-    };
-    matches(body.split(|&byte| byte == b'*'), anchored, path)
+impl Patterns {
+    /// Takes a value apart behind all that were.
+    pub(crate) fn push(
+        &mut self,
+        Body {
+            text: body,
+            anchored,
+        }: Body<'_>,
+        dialect: Dialect,
+    ) {
+        let last = stars(body, dialect);
+        let start = self.literals.len();
+        for (index, part) in split(body, dialect).enumerate() {
+            if index > 0 {
+                let end = u32::try_from(self.literals.len() - start);
+                self.stars.push(end.expect("shorter than a file"));
+            }
+            let push: Rewrite = match dialect {
+                Dialect::Google => spelling::push_google,
+                Dialect::Koster1996 | Dialect::Selfhtml => spelling::push_decoded,
+                _ if index < last || !anchored => spelling::push_open_literal,
+                _ => spelling::push_literal,
+            };
+            if spelling::all_plain(part) {
+                self.literals.extend_from_slice(part);
+            } else {
+                push(&mut self.literals, part);
+            }
+        }
+    }
+
+    /// Takes one value apart, and forgets what was before.
+    pub(crate) fn take_apart(&mut self, body: Body<'_>, dialect: Dialect) -> Pattern<'_> {
+        self.literals.clear();
+        self.stars.clear();
+        self.push(body, dialect);
+        Pattern {
+            literals: &self.literals,
+            stars: &self.stars,
+            anchored: body.anchored,
+        }
+    }
+}
+
+/// How specific a value is: its octets in the dialect's form. `form` is room to write that down.
+pub(crate) fn octets(
+    Body {
+        text: body,
+        anchored,
+    }: Body<'_>,
+    dialect: Dialect,
+    form: &mut Vec<u8>,
+) -> usize {
+    let last = stars(body, dialect);
+    let parts = split(body, dialect).enumerate();
+    let octets = parts.map(|(index, part)| {
+        if spelling::all_plain(part) {
+            return part.len();
+        }
+        let push: Rewrite = match dialect {
+            Dialect::Google => spelling::push_google,
+            Dialect::Koster1996 | Dialect::Selfhtml => spelling::push_decoded,
+            _ if index < last || !anchored => spelling::push_open_normalised,
+            _ => spelling::push_normalised,
+        };
+        form.clear();
+        push(form, part);
+        form.len()
+    });
+    octets.sum::<usize>() + last + usize::from(anchored)
+}
+
+/// A value without the `$` at its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Body<'a> {
+    pub(crate) text: &'a [u8],
+    pub(crate) anchored: bool,
+}
+
+impl<'a> Body<'a> {
+    pub(crate) fn of(value: &'a [u8], dialect: Dialect) -> Self {
+        match value {
+            [text @ .., b'$'] if dialect != Dialect::Koster1996 => Self {
+                text,
+                anchored: true,
+            },
+            text => Self {
+                text,
+                anchored: false,
+            },
+        }
+    }
+
+    /// For Google's parser an allow rule for `…/index.htm…` means `…/` too: that pattern.
+    pub(crate) fn of_directory(value: &'a [u8]) -> Option<Self> {
+        let slash = memchr::memrchr(b'/', value).filter(|_| means_directory(value))?;
+        Some(Self {
+            text: &value[..=slash],
+            anchored: true,
+        })
+    }
+}
+
+fn split(body: &[u8], dialect: Dialect) -> impl Iterator<Item = &[u8]> + Clone {
+    let wild = dialect != Dialect::Koster1996;
+    body.split(move |&byte| wild && byte == b'*')
+}
+
+fn stars(body: &[u8], dialect: Dialect) -> usize {
+    let wild = dialect != Dialect::Koster1996;
+    body.iter().filter(|&&byte| wild && byte == b'*').count()
+}
+
+/// The literal parts of a value that is plain but for `*` and a last `$`, if what it ends in lets
+/// it match; and whether it is anchored.
+pub(crate) fn wild_parts<'a>(
+    value: &'a [u8],
+    path: &[u8],
+) -> Option<(impl Iterator<Item = &'a [u8]> + Clone, bool)> {
+    let Body {
+        text: body,
+        anchored,
+    } = Body::of(value, Dialect::Rfc9309);
+    if anchored {
+        let last = memchr::memrchr(b'*', body).map_or(0, |star| star + 1);
+        if !path.ends_with(&body[last..]) {
+            return None;
+        }
+    }
+    Some((split(body, Dialect::Rfc9309), anchored))
 }
 
 /// Matches parts between stars from left to right, each at its first place, the last one at the
 /// end if anchored. The first place is always good enough, since more of the path is left for
 /// what follows; so each octet of the path is passed once.
-fn matches<'a>(mut parts: impl Iterator<Item = &'a [u8]>, anchored: bool, path: &[u8]) -> bool {
+pub(crate) fn matches<'a>(
+    mut parts: impl Iterator<Item = &'a [u8]>,
+    anchored: bool,
+    path: &[u8],
+) -> bool {
     let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else {
         return false;
     };
@@ -269,16 +340,23 @@ fn matches<'a>(mut parts: impl Iterator<Item = &'a [u8]>, anchored: bool, path: 
     }
 }
 
-/// Where `part` first is. Preparing a proper searcher costs more than most searches here.
+/// Where `part` first is. Preparing a proper searcher costs more than most searches here, and
+/// often the place is near.
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    const NEAR: usize = 4;
     const SHORT: usize = 256;
     let Some((&first, others)) = part.split_first() else {
         return Some(0);
     };
+    let starts = text.get(..=text.len().checked_sub(part.len())?)?;
+    for (at, &byte) in starts.iter().take(NEAR).enumerate() {
+        if byte == first && text[at + 1..].starts_with(others) {
+            return Some(at);
+        }
+    }
     if text.len() > SHORT && !others.is_empty() {
         return memmem::find(text, part);
     }
-    let starts = text.get(..=text.len().checked_sub(part.len())?)?;
     memchr::memchr_iter(first, starts).find(|&at| text[at + 1..].starts_with(others))
 }
 

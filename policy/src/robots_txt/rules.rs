@@ -1,97 +1,128 @@
 //! The rule that decides: one pass over the rules of a crawler's groups.
 
 use super::agent::Agent;
+use super::build::build;
 use super::choose::{Choice, Reader};
 use super::compiled::Compiled;
+use super::effort::Effort;
 use super::found::{Found, Match};
+use super::holds::Holds;
 use super::index::Index;
-use super::pattern::{Path, Pattern, matches_wild};
+use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, wild_parts};
 use super::stream::{ALLOW, DISALLOW, Event, PLAIN, RUN, WILD, events};
 use crate::{Dialect, ProductToken};
 
+/// What one decision has found out and spent so far, in all the dialects and spellings it asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    holds: Holds,
+    effort: Effort,
+    patterns: Patterns,
+}
+
 impl Compiled {
     /// The rule that decides about a path.
-    pub(super) fn find(&self, reader: Reader, tokens: &[ProductToken], path: &Path<'_>) -> Found {
+    #[inline]
+    pub(super) fn find(
+        &self,
+        reader: Reader,
+        tokens: &[ProductToken],
+        path: &Path<'_>,
+        search: &mut Search,
+    ) -> Found {
+        search.holds.turn_to(path);
         for token in tokens {
             if !reader.takes_first && !self.has_tag(token) {
                 continue;
             }
-            let found = self.find_for(reader, Choice::Named(token), path);
+            let found = self.find_for(reader, Choice::Named(token), path, search);
             if found != Found::NoGroup {
                 return found;
             }
         }
-        self.find_for(reader, Choice::Everyone, path)
+        self.find_for(reader, Choice::Everyone, path, search)
     }
 
-    fn find_for(&self, reader: Reader, choice: Choice<'_>, path: &Path<'_>) -> Found {
+    #[inline]
+    fn find_for(
+        &self,
+        reader: Reader,
+        choice: Choice<'_>,
+        path: &Path<'_>,
+        search: &mut Search,
+    ) -> Found {
         if reader.takes_first {
-            return match self.best_agent(reader, choice) {
-                Some(agent) => self.find_first(reader, choice, agent, path),
-                None => Found::NoGroup,
-            };
+            return self
+                .best_agent(reader, choice)
+                .map_or(Found::NoGroup, |agent| {
+                    let best = self.search_group(reader, agent, path, search, None).best;
+                    best.map_or(Found::NoRule, Found::Rule)
+                });
         }
         let mut found = Found::NoGroup;
         let mut best = None;
-        let (mut next, mut after) = (0, 0);
+        let mut next = 0;
         while let Some(agent) = self.next_agent(reader, choice, &mut next) {
-            // Another line of a group that was searched already.
-            if agent.offset() < after {
-                continue;
-            }
-            if agent.is_large()
-                && let Some(index) = self.index(reader, choice)
-            {
-                return index.find(path).map_or(Found::NoRule, Found::Rule);
-            }
             found = Found::NoRule;
-            let group = find_in_group(&self.stream, reader, agent, path);
-            best = best.max(group.best);
-            after = group.end;
+            let group = self.search_group(reader, agent, path, search, best);
+            best = group.best;
+            // Other lines of this group say nothing new.
+            while let Some(other) = self.agents.get(next)
+                && other.offset() < group.end
+            {
+                next += 1;
+            }
         }
         best.map_or(found, Found::Rule)
     }
 
-    fn find_first(
+    /// What decides among `best` and the rules of the group of a user-agent line.
+    #[inline]
+    fn search_group(
         &self,
         reader: Reader,
-        choice: Choice<'_>,
         agent: Agent,
         path: &Path<'_>,
-    ) -> Found {
-        let index = if agent.is_large() {
-            self.index(reader, choice)
-        } else {
-            None
-        };
-        let best = match index {
-            Some(index) => index.find(path),
-            None => find_in_group(&self.stream, reader, agent, path).best,
-        };
-        best.map_or(Found::NoRule, Found::Rule)
+        search: &mut Search,
+        best: Option<Match>,
+    ) -> Searched {
+        if agent.is_large()
+            && let Some(index) = self.index(reader, agent, &mut search.effort)
+        {
+            return Searched {
+                best: best.max(index.find(path, &mut search.holds)),
+                end: index.end(),
+            };
+        }
+        search_rules(&self.stream, reader, agent, path, search, best)
     }
 
-    /// The index of all groups chosen, built now if it is the first time.
-    fn index(&self, reader: Reader, choice: Choice<'_>) -> Option<&Index> {
-        self.indexes
-            .find_or_build(reader.dialect, choice.name(), || {
-                let events = self.chosen_events(reader, choice);
-                Index::new(
-                    reader.dialect,
-                    events.filter(|event| event.tag & reader.sees != 0),
-                )
-            })
+    fn index(&self, reader: Reader, agent: Agent, effort: &mut Effort) -> Option<&Index> {
+        self.indexes.find_or_build(
+            &self.agents,
+            reader.dialect,
+            agent,
+            effort,
+            |agent, effort| build(reader, events(&self.stream, agent.offset()), effort),
+        )
     }
 }
 
-/// What one group says about a path, and where it ends.
+/// What decides after a group was searched, and where the group ends.
 struct Searched {
     best: Option<Match>,
     end: usize,
 }
 
-fn find_in_group(stream: &[u8], reader: Reader, agent: Agent, path: &Path<'_>) -> Searched {
-    let mut best = None;
+fn search_rules(
+    stream: &[u8],
+    reader: Reader,
+    agent: Agent,
+    path: &Path<'_>,
+    search: &mut Search,
+    mut best: Option<Match>,
+) -> Searched {
+    let mut end = usize::MAX;
     let mut events = events(stream, agent.offset());
     loop {
         events.skip_rules_unlike(path.head());
@@ -101,54 +132,80 @@ fn find_in_group(stream: &[u8], reader: Reader, agent: Agent, path: &Path<'_>) -
                 if !event.may_match(stream, path.head()) {
                     continue;
                 }
-                let rule = match_rule(&event, reader, path);
+                let rule = match_rule(&event, reader, path, search, best);
                 best = best.max(rule);
                 if reader.takes_first && rule.is_some() {
                     break;
                 }
             }
             RUN if event.tag & reader.ends != 0 => {
-                return Searched {
-                    best,
-                    end: event.offset,
-                };
+                end = event.offset;
+                break;
             }
             _ => {}
         }
     }
-    Searched {
-        best,
-        end: usize::MAX,
-    }
+    Searched { best, end }
 }
 
-fn match_rule(event: &Event<'_>, reader: Reader, path: &Path<'_>) -> Option<Match> {
+/// The rule, if it matches and decides before `best`.
+#[inline]
+fn match_rule(
+    event: &Event<'_>,
+    reader: Reader,
+    path: &Path<'_>,
+    search: &mut Search,
+    best: Option<Match>,
+) -> Option<Match> {
     let (value, _) = event.rule();
-    let allow = event.kind() == ALLOW;
+    let octets = if reader.takes_first { 0 } else { value.len() };
+    let rule = Some(Match::new(octets, event.kind() == ALLOW, event.offset));
     let dialect = reader.dialect;
-    let octets = match event.form() {
+    let matches = match event.form() {
         // An empty value is no rule, but to Google's parser one that decides nothing.
-        PLAIN if value.is_empty() && dialect != Dialect::Google => None,
-        PLAIN => path.octets().starts_with(value).then_some(value.len()),
-        WILD if dialect != Dialect::Koster1996 => {
-            matches_wild(value, path.octets()).then_some(value.len())
-        }
-        _ => match_special(allow, value, dialect, path),
+        PLAIN if value.is_empty() && dialect != Dialect::Google => false,
+        // Whoever asks has compared the head.
+        PLAIN if value.len() <= HEAD_OCTETS => rule > best && path.octets().len() >= value.len(),
+        PLAIN => rule > best && path.octets().starts_with(value),
+        WILD if dialect != Dialect::Koster1996 => rule > best && match_wild(value, path, search),
+        _ => return match_special(event, reader, path, search),
     };
-    let octets = if reader.takes_first {
-        octets.map(|_| 0)
-    } else {
-        octets
-    };
-    Some(Match::new(octets?, allow, event.offset))
+    rule.filter(|_| matches)
+}
+
+fn match_wild(value: &[u8], path: &Path<'_>, search: &mut Search) -> bool {
+    let parts = wild_parts(value, path.octets());
+    parts.is_some_and(|(parts, anchored)| search.holds.search(path, parts, anchored))
 }
 
 #[cold]
-fn match_special(allow: bool, value: &[u8], dialect: Dialect, path: &Path<'_>) -> Option<usize> {
-    let pattern = Pattern::new(value, dialect);
-    if pattern.matches(path) {
-        return Some(pattern.octets());
+fn match_special(
+    event: &Event<'_>,
+    reader: Reader,
+    path: &Path<'_>,
+    search: &mut Search,
+) -> Option<Match> {
+    let (value, _) = event.rule();
+    let (allow, dialect) = (event.kind() == ALLOW, reader.dialect);
+    let body = Body::of(value, dialect);
+    let body = if search.matches(body, dialect, path) {
+        body
+    } else if allow && dialect == Dialect::Google {
+        Body::of_directory(value).filter(|body| search.matches(*body, dialect, path))?
+    } else {
+        return None;
+    };
+    let octets = if reader.takes_first {
+        0
+    } else {
+        pattern::octets(body, dialect, &mut search.patterns.literals)
+    };
+    Some(Match::new(octets, allow, event.offset))
+}
+
+impl Search {
+    fn matches(&mut self, body: Body<'_>, dialect: Dialect, path: &Path<'_>) -> bool {
+        let pattern = self.patterns.take_apart(body, dialect);
+        pattern.may_end(path.octets()) && self.holds.search(path, pattern.parts(), pattern.anchored)
     }
-    let directory = Pattern::of_directory(value).filter(|_| allow && dialect == Dialect::Google)?;
-    directory.matches(path).then(|| directory.octets())
 }

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
-use wayleave_policy::{AccessResult, Dialect, ProductToken, Target, path_to_judge};
+use wayleave_policy::{AccessResult, Dialect, InvalidUri, ProductToken, Target, path_to_judge};
 
 use super::fetched;
 use super::source::load_config;
@@ -67,9 +67,9 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
             Err(error) => unusable(&format!("standard input or output: {error}")),
         };
     }
-    let tokens = match tokens(arguments) {
-        Ok(tokens) => tokens,
-        Err(message) => return unusable(&message),
+    let tokens = match (mistaken_url(arguments), tokens(arguments)) {
+        (None, Ok(tokens)) => tokens,
+        (Some(message), _) | (None, Err(message)) => return unusable(&message),
     };
     let body = match &arguments.robots {
         Some(file) => match read(file) {
@@ -80,6 +80,28 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
         None => return live(arguments, &tokens, config),
     };
     offline(arguments, dialect, &tokens, body)
+}
+
+/// What is wrong with the first argument that asks about nothing: it is no absolute URL, nor a path
+/// where those will do. A space is let pass in either, as in what people paste.
+fn mistaken_url(arguments: &Arguments) -> Option<String> {
+    let offline = arguments.robots.is_some() || arguments.status.is_some();
+    let mistake = |url: &String| {
+        let is_path = offline && url.starts_with('/');
+        let error = if is_path {
+            let control = url.chars().find(char::is_ascii_control)?;
+            InvalidUri::Character(control)
+        } else {
+            Target::parse(&url.replace(' ', "%20")).err()?
+        };
+        let hint = match (&error, offline) {
+            (InvalidUri::NotAbsolute, true) => ", or a path that starts with /",
+            (InvalidUri::NotAbsolute, false) => " (paths need --robots)",
+            _ => "",
+        };
+        Some(format!("{url:?}: {error}{hint}"))
+    };
+    arguments.urls.iter().find_map(mistake)
 }
 
 /// The crawler's names; without any, the crawler that only `*` can mean.

@@ -1,0 +1,118 @@
+//! Owned by benches/Cargo.toml: reading robots.txt and deciding by it, beside three other crates.
+//!
+//! `cargo bench -p wayleave-benches --bench policy` measures on the sample in `policy/tests/corpus`; with
+//! `WAYLEAVE_CORPUS=DIR` on the files and `google_verdicts.jsonl` there. Single-threaded; absolute numbers depend on the
+//! machine, the ratios less. First come the tables; what stands behind `--` chooses among the rest, as with any bench.
+
+mod corpus;
+mod hostile;
+mod peers;
+mod tables;
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion};
+use wayleave_policy::{Dialect, ProductToken, decide};
+
+use corpus::Corpus;
+use peers::{NAME, successful};
+
+fn main() {
+    tables::print(&Corpus::read());
+    hostile::print_worst();
+    let mut criterion = Criterion::default()
+        .measurement_time(Duration::from_secs(1))
+        .warm_up_time(Duration::from_millis(500))
+        .sample_size(30)
+        .configure_from_args();
+    decide_by_rules(&mut criterion);
+    decide_by_wild_rules(&mut criterion);
+    decide_pathological(&mut criterion);
+    hostile::bench(&mut criterion);
+    criterion.final_summary();
+}
+
+/// What is decided about one path by all, as they are asked in earnest.
+fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, path: &str) {
+    let mut group = criterion.benchmark_group(group);
+    let access = successful(body.as_bytes());
+    let tokens = [ProductToken::new(NAME).expect("a name")];
+    group.bench_function(BenchmarkId::new("wayleave", case), |bencher| {
+        bencher.iter(|| {
+            decide(
+                black_box(&access),
+                Dialect::Rfc9309,
+                &tokens,
+                black_box(path),
+            )
+            .verdict()
+        });
+    });
+    let robots = robotxt_0_6::Robots::from_bytes(body.as_bytes(), NAME);
+    group.bench_function(BenchmarkId::new("robotxt 0.6.1", case), |bencher| {
+        bencher.iter(|| black_box(&robots).is_relative_allowed(black_box(path)));
+    });
+    let robots = robotxt::Robots::parse(body.as_bytes(), NAME);
+    group.bench_function(BenchmarkId::new("robotxt 0.7.0", case), |bencher| {
+        bencher.iter(|| black_box(&robots).is_allowed(black_box(path)));
+    });
+    let robot = texting_robots::Robot::new(NAME, body.as_bytes()).expect("any file is read");
+    group.bench_function(BenchmarkId::new("texting_robots", case), |bencher| {
+        bencher.iter(|| black_box(&robot).allowed(black_box(path)));
+    });
+    group.finish();
+}
+
+/// Rules that start alike, in no order, and a path that none matches.
+fn literal_rules(count: usize) -> (String, &'static str) {
+    let mut body = format!("User-agent: {NAME}\n");
+    for number in 0..count {
+        let number = number * 7_919 % 100_003;
+        writeln!(body, "Disallow: /shop/{number}/private").expect("writes to a string");
+    }
+    (body, "/shop/50021/open?page=2")
+}
+
+/// The rules with stars of a large shop, and a path that none matches.
+fn wild_rules() -> (String, &'static str) {
+    let mut body = format!("User-agent: {NAME}\n");
+    for number in 0..71 {
+        writeln!(body, "Disallow: /*?sort{number}=*&page").expect("writes to a string");
+    }
+    (
+        body,
+        "/catalog/garden/chairs/wooden-chair?colour=green&size=3",
+    )
+}
+
+fn decide_by_rules(criterion: &mut Criterion) {
+    for count in [1, 10, 100, 1_000, 10_000] {
+        let (body, path) = literal_rules(count);
+        decide_all(
+            criterion,
+            "decide_by_rules",
+            &count.to_string(),
+            &body,
+            path,
+        );
+    }
+}
+
+fn decide_by_wild_rules(criterion: &mut Criterion) {
+    let (body, path) = wild_rules();
+    decide_all(criterion, "decide_by_wild_rules", "71", &body, path);
+}
+
+fn decide_pathological(criterion: &mut Criterion) {
+    let body = format!("User-agent: {NAME}\nDisallow: /*a*a*a*a*b\n");
+    let path = format!("/{}", "a".repeat(2_048));
+    decide_all(
+        criterion,
+        "decide_pathological",
+        "stars on 2 KiB",
+        &body,
+        &path,
+    );
+}

@@ -1,0 +1,41 @@
+//! What is asked of all, and how the others are asked.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use robotstxt::RobotsParseHandler;
+use wayleave_policy::{AccessResult, RobotsTxt};
+
+pub(crate) const NAME: &str = "foobot";
+
+pub(crate) fn successful(body: &[u8]) -> AccessResult {
+    AccessResult::Successful(Arc::new(RobotsTxt::parse(body)))
+}
+
+/// robotstxt keeps nothing of what it parses; it judges while it reads.
+pub(crate) fn parse_robotstxt(text: &str) {
+    robotstxt::parse_robotstxt(text, &mut Ignore);
+}
+
+/// Takes what robotstxt's parser finds.
+struct Ignore;
+
+impl RobotsParseHandler for Ignore {
+    fn handle_robots_start(&mut self) {}
+    fn handle_robots_end(&mut self) {}
+    fn handle_user_agent(&mut self, line: u32, value: &str) {
+        black_box((line, value));
+    }
+    fn handle_allow(&mut self, line: u32, value: &str) {
+        black_box((line, value));
+    }
+    fn handle_disallow(&mut self, line: u32, value: &str) {
+        black_box((line, value));
+    }
+    fn handle_sitemap(&mut self, line: u32, value: &str) {
+        black_box((line, value));
+    }
+    fn handle_unknown_action(&mut self, line: u32, action: &str, value: &str) {
+        black_box((line, action, value));
+    }
+}

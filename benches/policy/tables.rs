@@ -1,0 +1,210 @@
+//! The figures that Criterion has no form for: sums over a corpus, quantiles, bytes of memory, and ratios.
+//!
+//! Decisions are timed one by one, several times each, and the best time counts; parsing is measured in processor time. So
+//! other work on the machine adds little.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, decide, path_to_judge};
+
+use crate::corpus::{Corpus, Question};
+use crate::peers::{NAME, parse_robotstxt, successful};
+use crate::{literal_rules, wild_rules};
+
+const ORIGIN: &str = "https://example.com";
+
+pub(crate) fn print(corpus: &Corpus) {
+    print_sizes(corpus);
+    print_parse(corpus);
+    print_quantiles(corpus);
+    print_by_rules();
+}
+
+fn print_sizes(corpus: &Corpus) {
+    let bodies = corpus.bodies.values();
+    let mut sizes: Vec<usize> = bodies
+        .map(|body| RobotsTxt::parse(body).heap_bytes())
+        .collect();
+    sizes.sort_unstable();
+    let total: usize = corpus.bodies.values().map(Vec::len).sum();
+    println!(
+        "{} files of {} bytes on average",
+        sizes.len(),
+        total / sizes.len()
+    );
+    println!(
+        "compiled, all agents and dialects: {} bytes on average, {} at the median, {} at most",
+        sizes.iter().sum::<usize>() / sizes.len(),
+        sizes[sizes.len() / 2],
+        sizes[sizes.len() - 1],
+    );
+}
+
+fn print_parse(corpus: &Corpus) {
+    println!("\nparsing all files, one after the other: MB/s, and how often wayleave is as fast");
+    let bodies: Vec<&[u8]> = corpus.bodies.values().map(Vec::as_slice).collect();
+    let ours = speed(&bodies, |body| drop(black_box(RobotsTxt::parse(body))));
+    println!("  {:32}  {ours:7.0}", "wayleave");
+    let row = |name: &str, speed: f64| println!("  {name:32}  {speed:7.0} {:7.1} x", ours / speed);
+    let robotxt = |body: &[u8]| drop(black_box(robotxt_0_6::Robots::from_bytes(body, NAME)));
+    row("robotxt 0.6.1", speed(&bodies, robotxt));
+    let robotxt = |body: &[u8]| drop(black_box(robotxt::Robots::parse(body, NAME)));
+    row("robotxt 0.7.0", speed(&bodies, robotxt));
+    let texting = |body: &[u8]| drop(black_box(texting_robots::Robot::new(NAME, body)));
+    row("texting_robots 0.2.2", speed(&bodies, texting));
+    let texts = bodies.iter().map(|body| String::from_utf8_lossy(body));
+    let mut texts: Vec<_> = texts.collect();
+    texts.retain(|text| !panics(|| parse_robotstxt(text)));
+    let left: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    let robotstxt = |body: &[u8]| parse_robotstxt(std::str::from_utf8(body).expect("was a text"));
+    let name = match bodies.len() - left.len() {
+        0 => "robotstxt 0.3.0".to_owned(),
+        out => format!("robotstxt 0.3.0 (panics on {out})"),
+    };
+    row(&name, speed(&left, robotstxt));
+}
+
+/// Whether a peer cannot read this at all.
+fn panics(call: impl FnOnce()) -> bool {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let panicked = catch_unwind(AssertUnwindSafe(call)).is_err();
+    std::panic::set_hook(hook);
+    panicked
+}
+
+/// Megabytes a second of processor time, over passes of half a second together.
+fn speed(bodies: &[&[u8]], mut parse: impl FnMut(&[u8])) -> f64 {
+    const ENOUGH: f64 = 5e8;
+    bodies.iter().for_each(|body| parse(body));
+    let bytes: usize = bodies.iter().map(|body| body.len()).sum();
+    let (start, mut read) = (processor_time(), 0);
+    loop {
+        bodies.iter().for_each(|body| parse(black_box(body)));
+        read += bytes;
+        let nanoseconds = processor_time() - start;
+        if nanoseconds > ENOUGH {
+            return read as f64 * 1e3 / nanoseconds;
+        }
+    }
+}
+
+/// Nanoseconds that this thread has run, as Linux counts them.
+fn processor_time() -> f64 {
+    let counts = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+    let ran = counts.split(' ').next().expect("three numbers");
+    ran.parse().expect("a number")
+}
+
+/// The time of each decision on a file already parsed.
+fn print_quantiles(corpus: &Corpus) {
+    println!(
+        "\none decision on a parsed file, ns, and how often wayleave (rfc9309, whole URL) is as fast"
+    );
+    println!(
+        "  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}",
+        "", "p50", "p99", "worst", "p50", "p99"
+    );
+    let accesses: HashMap<&str, AccessResult> = corpus
+        .bodies
+        .iter()
+        .map(|(file, body)| (file.as_str(), successful(body)))
+        .collect();
+    let ask = |dialect, whole: bool| {
+        quantiles(&corpus.questions, |Question { file, agent, path }| {
+            let access = &accesses[file.as_str()];
+            let tokens = [ProductToken::new(agent).unwrap_or_else(|_| ProductToken::anonymous())];
+            let url = format!("{ORIGIN}{path}");
+            let url: &str = if whole { &url } else { path };
+            time(CALLS, || {
+                decide(access, dialect, &tokens, &path_to_judge(black_box(url))).verdict()
+            })
+        })
+    };
+    let ours = ask(Dialect::Rfc9309, true);
+    print_row("wayleave rfc9309, whole URL", ours, ours);
+    for dialect in Dialect::ALL {
+        print_row(
+            &format!("wayleave {dialect}, path"),
+            ask(dialect, false),
+            ours,
+        );
+    }
+    print_peers(corpus, ours);
+}
+
+fn print_peers(corpus: &Corpus, ours: Quantiles) {
+    for (name, origin) in [("whole URL", ORIGIN), ("path", "")] {
+        let mut parsed = HashMap::new();
+        let times = quantiles(&corpus.questions, |Question { file, agent, path }| {
+            let robot = parsed.entry((file, agent)).or_insert_with(|| {
+                texting_robots::Robot::new(agent, &corpus.bodies[file]).expect("any file is read")
+            });
+            let url = format!("{origin}{path}");
+            time(CALLS, || robot.allowed(black_box(&url)))
+        });
+        print_row(&format!("texting_robots 0.2.2, {name}"), times, ours);
+    }
+    let mut parsed = HashMap::new();
+    let times = quantiles(&corpus.questions, |Question { file, agent, path }| {
+        let robots = parsed.entry((file, agent)).or_insert_with(|| {
+            robotxt_0_6::Robots::from_bytes(&corpus.bodies[file], agent.as_str())
+        });
+        time(CALLS, || robots.is_relative_allowed(black_box(path)))
+    });
+    print_row("robotxt 0.6.1, path", times, ours);
+    let mut parsed = HashMap::new();
+    let times = quantiles(&corpus.questions, |Question { file, agent, path }| {
+        let robots = parsed
+            .entry((file, agent))
+            .or_insert_with(|| robotxt::Robots::parse(&corpus.bodies[file], agent.as_str()));
+        time(CALLS, || robots.is_allowed(black_box(path)))
+    });
+    print_row("robotxt 0.7.0, path", times, ours);
+}
+
+/// The time of one decision by many rules, none of which matches.
+fn print_by_rules() {
+    println!("\none decision by many rules, ns");
+    let tokens = [ProductToken::new(NAME).expect("a name")];
+    for (name, (body, path)) in [
+        ("10,000 literal rules", literal_rules(10_000)),
+        ("71 rules with stars", wild_rules()),
+    ] {
+        let access = successful(body.as_bytes());
+        let decide = || decide(&access, Dialect::Rfc9309, &tokens, black_box(path)).verdict();
+        println!("  {name:32}  {:7.0}", time(1_000, decide));
+    }
+}
+
+type Quantiles = [f64; 3];
+
+/// Median, 99th percentile and worst.
+fn quantiles<'a>(questions: &'a [Question], time: impl FnMut(&'a Question) -> f64) -> Quantiles {
+    let mut times: Vec<f64> = questions.iter().map(time).collect();
+    times.sort_unstable_by(f64::total_cmp);
+    [50, 99, 100].map(|share| times[(times.len() - 1) * share / 100])
+}
+
+fn print_row(name: &str, [median, high, worst]: Quantiles, ours: Quantiles) {
+    println!(
+        "  {name:32}  {median:7.0} {high:7.0} {worst:7.0}   {:5.1} x {:5.1} x",
+        median / ours[0],
+        high / ours[1],
+    );
+}
+
+const CALLS: u32 = 20;
+
+/// Nanoseconds of one call: the best mean of a few short rounds.
+pub(crate) fn time<T>(calls: u32, mut call: impl FnMut() -> T) -> f64 {
+    let rounds = (0..8).map(|_| {
+        let start = Instant::now();
+        (0..calls).for_each(|_| drop(black_box(call())));
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(calls)
+    });
+    rounds.fold(f64::INFINITY, f64::min)
+}

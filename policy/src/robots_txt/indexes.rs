@@ -1,0 +1,116 @@
+//! The indexes of a file: one for each large group and dialect, built when first asked.
+
+use std::sync::OnceLock;
+
+use super::agent::Agent;
+use super::effort::Effort;
+use super::index::Index;
+use crate::Dialect;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Indexes(OnceLock<Box<[Slots]>>);
+
+/// The indexes of one group.
+#[derive(Clone, Debug)]
+struct Slots {
+    agent: Agent,
+    by_dialect: [OnceLock<Box<Index>>; Dialect::ALL.len()],
+}
+
+impl Indexes {
+    /// The index of the large group that a user-agent line is in, built if it is affordable now.
+    pub(super) fn find_or_build(
+        &self,
+        agents: &[Agent],
+        dialect: Dialect,
+        agent: Agent,
+        effort: &mut Effort,
+        build: impl FnOnce(Agent, &mut Effort) -> Option<Index>,
+    ) -> Option<&Index> {
+        let slots = self.0.get_or_init(|| slots(agents));
+        // The lines of one group share the index of the first.
+        let after = slots.partition_point(|slots| slots.agent.offset() <= agent.offset());
+        let slots = &slots[after.checked_sub(1)?];
+        let slot = &slots.by_dialect[dialect as usize];
+        if slot.get().is_none() {
+            let index = Box::new(build(slots.agent, effort)?);
+            return Some(slot.get_or_init(|| index));
+        }
+        slot.get().map(|index| &**index)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        let slots = self.0.get().map_or(&[][..], |slots| slots);
+        let built = slots.iter().flat_map(|slots| &slots.by_dialect);
+        let built = built.filter_map(|slot| slot.get());
+        let built = built.map(|index| size_of::<Index>() + index.heap_bytes());
+        size_of_val(slots) + built.sum::<usize>()
+    }
+}
+
+/// Slots for the first line of each run of lines with a large group.
+fn slots(agents: &[Agent]) -> Box<[Slots]> {
+    let mut slots: Vec<Slots> = Vec::new();
+    let mut first = None;
+    for &agent in agents {
+        if !agent.goes_on() {
+            first = Some(agent);
+        }
+        if let Some(agent) = first.take_if(|_| agent.is_large()) {
+            slots.push(Slots {
+                agent,
+                by_dialect: Default::default(),
+            });
+        }
+    }
+    slots.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, decide};
+
+    /// How many bytes decisions for some names add to a file, one after the other.
+    fn added(body: &str, names: &[&str]) -> Vec<usize> {
+        let robots = Arc::new(RobotsTxt::parse(body.as_bytes()));
+        let access = AccessResult::Successful(Arc::clone(&robots));
+        let decide_and_measure = |name: &&str| {
+            let before = robots.heap_bytes();
+            let tokens = [ProductToken::new(name).unwrap()];
+            let _ = decide(&access, Dialect::Rfc9309, &tokens, "/x");
+            robots.heap_bytes() - before
+        };
+        names.iter().map(decide_and_measure).collect()
+    }
+
+    fn rules(count: usize) -> String {
+        (0..count).map(|n| format!("Disallow: /{n}\n")).collect()
+    }
+
+    #[test]
+    fn every_name_of_a_group_shares_its_index() {
+        let agents = "User-agent: a\nUser-agent: b\nCrawl-delay: 1\nUser-agent: c\n";
+        let body = format!("{agents}{}", rules(100));
+        let added = added(&body, &["b", "a", "c", "b", "unknown"]);
+        assert!(added[0] > 100);
+        assert_eq!(added[1..], [0; 4]);
+    }
+
+    #[test]
+    fn a_group_too_large_for_one_decision_is_searched_without_an_index() {
+        let body = format!("User-agent: a\n{}", rules(30_000));
+        assert_eq!(added(&body, &["a", "a"]), [0, 0]);
+        let body = format!("User-agent: a\n{}", rules(10_000));
+        assert!(added(&body, &["a"])[0] > 10_000);
+    }
+
+    #[test]
+    fn what_one_decision_cannot_afford_is_left_to_later_ones() {
+        let group = format!("User-agent: a\n{}", rules(13_000));
+        let added = added(&group.repeat(2), &["a"; 3]);
+        assert!(added[0] > 13_000 && added[1] > 13_000, "{added:?}");
+        assert_eq!(added[2], 0);
+    }
+}
