@@ -65,29 +65,43 @@ fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, pa
     group.finish();
 }
 
+/// Rules that start alike, in no order, and a path that none matches.
+fn literal_rules(count: usize) -> (String, &'static str) {
+    let mut body = format!("User-agent: {NAME}\n");
+    for number in 0..count {
+        let number = number * 7_919 % 100_003;
+        writeln!(body, "Disallow: /shop/{number}/private").expect("writes to a string");
+    }
+    (body, "/shop/50021/open?page=2")
+}
+
+/// The rules with stars of a large shop, and a path that none matches.
+fn wild_rules() -> (String, &'static str) {
+    let mut body = format!("User-agent: {NAME}\n");
+    for number in 0..71 {
+        writeln!(body, "Disallow: /*?sort{number}=*&page").expect("writes to a string");
+    }
+    (
+        body,
+        "/catalog/garden/chairs/wooden-chair?colour=green&size=3",
+    )
+}
+
 fn decide_by_rules(criterion: &mut Criterion) {
     for count in [1, 10, 100, 1_000, 10_000] {
-        let mut body = format!("User-agent: {NAME}\n");
-        for number in 0..count {
-            let number = number * 7_919 % 100_003;
-            writeln!(body, "Disallow: /shop/{number}/private").expect("writes to a string");
-        }
+        let (body, path) = literal_rules(count);
         decide_all(
             criterion,
             "decide_by_rules",
             &count.to_string(),
             &body,
-            "/shop/50021/open?page=2",
+            path,
         );
     }
 }
 
 fn decide_by_wild_rules(criterion: &mut Criterion) {
-    let mut body = format!("User-agent: {NAME}\n");
-    for number in 0..71 {
-        writeln!(body, "Disallow: /*?sort{number}=*&page").expect("writes to a string");
-    }
-    let path = "/catalog/garden/chairs/wooden-chair?colour=green&size=3";
+    let (body, path) = wild_rules();
     decide_all(criterion, "decide_by_wild_rules", "71", &body, path);
 }
 
