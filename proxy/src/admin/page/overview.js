@@ -6,7 +6,7 @@ import { draw } from "./chart.js";
 
 const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"]];
 const SHADES = ["--shade-1", "--shade-2", "--shade-3", "--shade-4", "--shade-5", "--shade-6"];
-const REFRESH = 10_000;
+const REFRESH = 15_000;
 
 /** What the view shows; kept while others are shown, so that it comes back as it was left. */
 const kept = { minutes: 5, split: "outcome", by: "host" };

@@ -10,7 +10,7 @@ import { settings } from "./settings.js";
 
 const HALF_AN_HOUR = 30 * 60_000;
 /** Of each quarter of a second so many decisions are shown: nobody reads more. */
-const MOST = 10;
+const MOST = 5;
 
 /** What is heard, and who wants to know. */
 const live = {
