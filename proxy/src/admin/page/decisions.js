@@ -41,11 +41,15 @@ export function decisions(live, parameters) {
     }
     tell();
   };
+  let turn = 0;
   const load = () => attempt(async () => {
+    const mine = ++turn;
     const path = `/v1/decisions${query({ ...wanted, limit: SHOWN })}`;
     // Listened to first, so that nothing falls between; what comes twice is shown once.
     live.follow(wanted);
     const { decisions: found } = await get(path);
+    // Something else is asked for by now.
+    if (mine !== turn) return;
     body.replaceChildren();
     add(found.reverse());
   });

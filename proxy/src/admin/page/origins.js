@@ -55,23 +55,36 @@ export function origins(parameters) {
       h("button", { type: "button", "aria-label": `Refresh ${known.origin}`, click: async ({ target }) => {
         const fresh = await refresh(known.origin, target);
         if (!fresh) return;
-        Object.assign(known, fresh);
-        said.textContent = `${known.origin} was fetched: ${known.state}.`;
-        show();
+        found = found.map((other) => (other.origin === known.origin ? { ...other, ...fresh } : other));
+        done(`${known.origin} was fetched: ${fresh.state}.`);
       } }, "Refresh"), " ",
       h("button", { type: "button", "aria-label": `Forget ${known.origin}`, click: async () => {
         if (!(await forget(known.origin))) return;
-        found = found.filter((other) => other !== known);
-        said.textContent = `${known.origin} is forgotten.`;
-        show();
+        found = found.filter((other) => other.origin !== known.origin);
+        done(`${known.origin} is forgotten.`);
       } }, "Forget")));
+  let turn = 0;
+  let isLoading = false;
   const load = (cursor) => attempt(async () => {
-    const answer = await get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`);
-    found = cursor ? [...found, ...answer.robots] : answer.robots;
-    more.hidden = !answer.next_cursor;
-    more.onclick = () => load(answer.next_cursor);
-    show();
+    const mine = ++turn;
+    isLoading = true;
+    try {
+      const answer = await get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`);
+      if (mine !== turn) return;
+      found = cursor ? [...found, ...answer.robots] : answer.robots;
+      more.hidden = !answer.next_cursor;
+      more.onclick = () => load(answer.next_cursor);
+      show();
+    } finally {
+      if (mine === turn) isLoading = false;
+    }
   });
+  /** What was done may be newer than an answer that is under way. */
+  const done = (text) => {
+    said.textContent = text;
+    if (isLoading) load();
+    else show();
+  };
   const change = () => {
     history.replaceState(null, "", `#/origins${query(wanted)}`);
     load();
