@@ -81,7 +81,8 @@ impl Live {
     pub(super) async fn run(&self, recent: &Recent) {
         let mut looks = tokio::time::interval(PAUSE);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next = recent.next();
+        // Who watched before the first look has missed nothing; each watcher knows where it began.
+        let mut next = 0;
         loop {
             looks.tick().await;
             if self.watchers.receiver_count() == 0 {
