@@ -235,10 +235,7 @@ impl Choice {
 fn listed(number: usize, rule: &Rule, now: SystemTime) -> Listed {
     Listed {
         number,
-        action: match rule.action {
-            Action::Allow => "allow",
-            Action::Refuse | Action::RefuseLegally => "refuse",
-        },
+        action: rule.action.as_str(),
         legal: rule.action == Action::RefuseLegally,
         hosts: rule.hosts.iter().map(ToString::to_string).collect(),
         paths: rule.paths.clone(),

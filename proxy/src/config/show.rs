@@ -134,10 +134,7 @@ fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
 }
 
 fn show_rule(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
-    let action = match rule.action {
-        Action::Allow => "allow",
-        Action::Refuse | Action::RefuseLegally => "refuse",
-    };
+    let action = rule.action.as_str();
     writeln!(f, "\n[[rule]]\naction = \"{action}\"")?;
     if rule.action == Action::RefuseLegally {
         writeln!(f, "legal = true")?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::exchange::{Exchange, Identity, Outcome};
 use crate::decisions::{Decision, Decisions, Policy, Word};
 use crate::metrics::{ASSERTED, Metrics};
-use crate::rules::{Action, Match};
+use crate::rules::Match;
 use crate::traces::Traces;
 
 /// Notes what became of an exchange, and returns that.
@@ -75,10 +75,7 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
 fn policy(found: &Match) -> Policy {
     Policy {
         number: found.number,
-        action: match found.rule.action {
-            Action::Allow => "allow".into(),
-            Action::Refuse | Action::RefuseLegally => "refuse".into(),
-        },
+        action: found.rule.action.as_str().into(),
         owner: found.rule.owner.clone(),
         reason: found.rule.reason.clone(),
     }

@@ -31,6 +31,17 @@ pub enum Action {
     Allow,
 }
 
+impl Action {
+    /// The spelling used in configuration; that the law demands a refusal is said beside it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse | Self::RefuseLegally => "refuse",
+            Self::Allow => "allow",
+        }
+    }
+}
+
 /// One rule as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
@@ -176,27 +187,24 @@ impl Rules {
         if self.rules.is_empty() || asked.target.path() == "/robots.txt" {
             return None;
         }
-        let host = asked.target.origin().host();
-        let others = self.others.as_ref();
-        let mut first = others.map_or(usize::MAX, |others| {
-            self.first_in(others, asked, usize::MAX)
+        let buckets = self.buckets(asked.target.origin().host());
+        let first = buckets.fold(usize::MAX, |first, bucket| {
+            self.first_in(bucket, asked, first)
         });
-        let beginning = host.split('.').next().unwrap_or_default();
-        if let Some(bucket) = self.by_beginning.get(beginning) {
-            first = self.first_in(bucket, asked, first);
-        }
-        let mut ending = Some(host);
-        while let Some(name) = ending {
-            if let Some(bucket) = self.by_ending.get(name) {
-                first = self.first_in(bucket, asked, first);
-            }
-            ending = name.split_once('.').map(|(_, parent)| parent);
-        }
         let found = self.rules.get(first)?;
-        Some(Match {
-            number: first + 1,
-            rule: Arc::clone(&found.rule),
-        })
+        Some(found.found_at(first))
+    }
+
+    /// Where the rules for a host are, among others.
+    fn buckets<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Bucket> {
+        let beginning = host.split('.').next().unwrap_or_default();
+        let endings = std::iter::successors(Some(host), |name| {
+            name.split_once('.').map(|(_, parent)| parent)
+        });
+        let others = self.others.iter();
+        others
+            .chain(self.by_beginning.get(beginning))
+            .chain(endings.filter_map(|ending| self.by_ending.get(ending)))
     }
 
     /// The first rule of a bucket that matches, if it is before `before`; else that.
@@ -225,27 +233,17 @@ impl Rules {
     /// The rules for a host and crawler in their order, whatever their paths and methods.
     fn rules_for_host(&self, asked: Asked<'_>) -> impl Iterator<Item = Match> {
         let host = asked.target.origin().host();
-        let beginning = host.split('.').next().unwrap_or_default();
-        let endings = std::iter::successors(Some(host), |name| {
-            name.split_once('.').map(|(_, parent)| parent)
-        });
-        let buckets = endings.filter_map(|ending| self.by_ending.get(ending));
-        let buckets = buckets.chain(self.by_beginning.get(beginning));
-        let entries = buckets
-            .chain(self.others.as_ref())
-            .flat_map(Bucket::entries);
+        let entries = self.buckets(host).flat_map(Bucket::entries);
         let mut indexes: Vec<_> = entries
             .filter(|entry| entry.pattern.matches(host))
             .map(|entry| entry.index)
             .collect();
         indexes.sort_unstable();
         indexes.into_iter().filter_map(move |index| {
-            let rule = &self.rules[index].rule;
+            let compiled = &self.rules[index];
+            let rule = &compiled.rule;
             let counts = rule.is_for_crawler(asked.crawler) && !rule.has_expired(asked.now);
-            counts.then(|| Match {
-                number: index + 1,
-                rule: Arc::clone(rule),
-            })
+            counts.then(|| compiled.found_at(index))
         })
     }
 
@@ -259,10 +257,7 @@ impl Rules {
         let all = self.rules.iter().enumerate();
         let expired: Vec<_> = all
             .filter(|(_, compiled)| compiled.rule.has_expired(now))
-            .map(|(index, compiled)| Match {
-                number: index + 1,
-                rule: Arc::clone(&compiled.rule),
-            })
+            .map(|(index, compiled)| compiled.found_at(index))
             .collect();
         (self.rules.len() - expired.len(), expired)
     }
@@ -285,6 +280,14 @@ impl Compiled {
         Self {
             rule: Arc::new(rule),
             paths,
+        }
+    }
+
+    /// This rule, the one with that index.
+    fn found_at(&self, index: usize) -> Match {
+        Match {
+            number: index + 1,
+            rule: Arc::clone(&self.rule),
         }
     }
 

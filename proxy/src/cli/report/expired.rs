@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::rules::{Action, Rules};
+use crate::rules::Rules;
 
 /// A rule that does not count any more.
 #[derive(Debug, Serialize)]
@@ -26,10 +26,7 @@ pub(super) fn rules(config: &Config, now: SystemTime) -> Vec<Expired> {
         let expires_at = found.rule.expires_at.unwrap_or(now);
         Expired {
             number: found.number,
-            action: match found.rule.action {
-                Action::Allow => "allow",
-                Action::Refuse | Action::RefuseLegally => "refuse",
-            },
+            action: found.rule.action.as_str(),
             owner: found.rule.owner.clone(),
             reason: found.rule.reason.clone(),
             expired_at: humantime::format_rfc3339_seconds(expires_at).to_string(),
