@@ -29,55 +29,39 @@ pub(crate) struct Ways {
     pub(crate) fetch: HttpFetch,
 }
 
-/// Opens the ways to origins, but none to `own_listeners`. Within a tokio runtime.
+/// Opens the ways to origins, whose certificates are checked as `tls` says, but none to `own_listeners`. Within a tokio
+/// runtime.
 ///
 /// # Errors
 ///
-/// Returns an error if the system's DNS configuration is asked for and cannot be read, or a root cannot be trusted.
+/// Returns an error if the system's DNS configuration is asked for and cannot be read.
 pub(crate) fn ways(
     config: &Config,
+    tls: &ClientConfig,
     own_listeners: Vec<SocketAddr>,
     clock: Clock,
     metrics: &Arc<Metrics>,
     traces: Option<Arc<Traces>>,
 ) -> anyhow::Result<Ways> {
     let egress = egress(config, own_listeners)?;
-    let tls = tls_config(&config.upstream)?;
     let options = upstream::Options {
         connect_timeout: config.upstream.connect_timeout,
         response_timeout: config.upstream.response_timeout,
         idle_connections: config.upstream.idle_connections,
     };
-    let upstream = Upstream::new(options, Arc::clone(&egress), &tls, Arc::clone(metrics));
-    let fetch = HttpFetch::new(egress, &tls, fetch_options(&config.robots), clock);
+    let upstream = Upstream::new(options, Arc::clone(&egress), tls, Arc::clone(metrics));
+    let fetch = HttpFetch::new(egress, tls, fetch_options(&config.robots), clock);
     Ok(Ways {
         fetch: fetch.handing_over(upstream.idle()).traced(traces),
         upstream: Arc::new(upstream),
     })
 }
 
-/// What sends spans to a collector, if the configuration names one. Within a tokio runtime.
-///
-/// # Errors
-///
-/// Returns an error if a root cannot be trusted, or spans can never be sent to such an endpoint.
-pub(crate) fn traces(
-    config: &Config,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Option<Arc<Traces>>> {
-    if config.traces.otlp_endpoint.is_none() {
-        return Ok(None);
-    }
-    let tls = tls_config(&config.upstream)?;
-    let traces = Traces::start(&config.traces, &tls, metrics)?;
-    Ok(traces.map(Arc::new))
-}
-
 /// What fetches robots.txt for `wayleave check`, as the proxy would.
 ///
 /// # Errors
 ///
-/// As [`ways`].
+/// As [`ways`] and [`tls_config`].
 pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
     let egress = egress(config, Vec::new())?;
     let tls = tls_config(&config.upstream)?;
@@ -96,8 +80,12 @@ fn egress(config: &Config, own_listeners: Vec<SocketAddr>) -> anyhow::Result<Arc
     Ok(Arc::new(egress))
 }
 
-/// How origins' certificates are checked: by the system's roots and the configured ones.
-fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
+/// How certificates are checked: by the system's roots and the configured ones.
+///
+/// # Errors
+///
+/// Returns an error if a root cannot be trusted.
+pub(crate) fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {

@@ -288,8 +288,10 @@ impl Reader {
                 || assemble::fetch_options(&config.robots)
                     != assemble::fetch_options(&running.robots);
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
-            let ways =
-                has_other_ways.then(|| assemble::ways(&config, own, clock, &metrics, traces));
+            let ways = has_other_ways.then(|| {
+                let tls = assemble::tls_config(&config.upstream)?;
+                assemble::ways(&config, &tls, own, clock, &metrics, traces)
+            });
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
                 journal: assemble::journal(&config.log).map_err(fault)?,

@@ -28,6 +28,7 @@ use crate::metrics::Metrics;
 use crate::politeness::Politeness;
 use crate::reload::{self, Parts, Reload};
 use crate::robots::{HttpFetch, Robots, Store, StoreOptions};
+use crate::traces::Traces;
 use crate::traffic::Traffic;
 
 /// What a process that is replaced may take to end beyond its `shutdown_grace`.
@@ -174,9 +175,10 @@ fn build(
     own_listeners: &[SocketAddr],
     (store, clock): (Store, Clock),
 ) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
-    let traces = assemble::traces(config, metrics)?;
+    let tls = assemble::tls_config(&config.upstream)?;
+    let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
     let own = own_listeners.to_vec();
-    let ways = assemble::ways(config, own, clock, metrics, traces.clone())?;
+    let ways = assemble::ways(config, &tls, own, clock, metrics, traces.clone())?;
     metrics.client_connections_limit(config.proxy.max_connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
