@@ -64,19 +64,16 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
     let store = admin.flow.robots.store();
-    let body = match finding.robots_sha256 {
-        Some(digest) => store.body(digest.0).await,
-        None => None,
-    };
+    let (said, body) = decided_by(store, decision).await.unzip();
     let mut grounds = Grounds {
         robots_url: origin.robots_txt_uri(),
         group: Vec::new(),
         group_lines: Vec::new(),
         line: finding.line,
         is_same: false,
-        said: decided_by(store, decision).await,
+        said,
     };
-    if let Some(body) = body {
+    if let Some(body) = body.flatten() {
         let robots = RobotsTxt::parse_with_limit(&body, body.len());
         let access = AccessResult::Successful(Arc::new(robots));
         let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));

@@ -1,5 +1,6 @@
 //! What is known of origins' robots.txt files, and what operators may do about it.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Json;
@@ -189,8 +190,11 @@ async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Sai
     ))
 }
 
-/// The file that a decision was made by; nothing if no file decided.
-pub(super) async fn decided_by(store: &Store, decision: &Decision) -> Option<DecidedBy> {
+/// The file that a decision was made by, and its bytes if they are still kept; nothing if no file decided.
+pub(super) async fn decided_by(
+    store: &Store,
+    decision: &Decision,
+) -> Option<(DecidedBy, Option<Arc<[u8]>>)> {
     let finding = decision.finding.as_ref()?;
     let (digest, fetched_at) = finding.robots_sha256.zip(finding.robots_fetched_at)?;
     let history = match decision.origin.as_deref().map(Origin::parse) {
@@ -201,11 +205,8 @@ pub(super) async fn decided_by(store: &Store, decision: &Decision) -> Option<Dec
         |said: &robots::Version| said.digest == Some(digest.0) && said.first_seen_at <= fetched_at;
     let said = history.into_iter().rfind(is_it);
     let body = store.body(digest.0).await;
-    Some(DecidedBy::new(
-        digest,
-        said.as_ref(),
-        Text::new(body.as_deref()),
-    ))
+    let text = Text::new(body.as_deref());
+    Some((DecidedBy::new(digest, said.as_ref(), text), body))
 }
 
 /// Fetches an origin's robots.txt anew.
