@@ -78,20 +78,35 @@ pub(crate) fn traits(text: &[u8]) -> u8 {
 /// compiler turns into vectors; what is not usual goes through the table.
 #[inline]
 pub(crate) fn all_plain(text: &[u8]) -> bool {
-    const BLOCK: usize = 16;
-    if let Some(last) = text.last_chunk::<BLOCK>() {
-        let (blocks, _) = text.as_chunks::<BLOCK>();
-        let mut unusual = [0; BLOCK];
-        for block in blocks.iter().chain([last]) {
-            for (unusual, &byte) in unusual.iter_mut().zip(block) {
-                *unusual |= is_unusual(byte);
-            }
-        }
-        if unusual == [0; BLOCK] {
-            return true;
+    !any(text, is_unusual) || traits(text) & NOT_PLAIN == 0
+}
+
+/// Whether `is` says anything but zero of an octet of a text. Texts are short and mostly without, so blocks are looked
+/// at whole, the last ones overlapping: in this form the compiler turns them into vectors.
+#[inline]
+pub(crate) fn any(text: &[u8], is: impl Fn(u8) -> u8 + Copy) -> bool {
+    if let Some(last) = text.last_chunk() {
+        any_in_blocks::<16>(text.as_chunks().0, last, is)
+    } else if let Some(last) = text.last_chunk() {
+        any_in_blocks::<8>(text.as_chunks().0, last, is)
+    } else {
+        text.iter().fold(0, |all, &byte| all | is(byte)) != 0
+    }
+}
+
+#[inline]
+fn any_in_blocks<const BLOCK: usize>(
+    blocks: &[[u8; BLOCK]],
+    last: &[u8; BLOCK],
+    is: impl Fn(u8) -> u8,
+) -> bool {
+    let mut found = [0; BLOCK];
+    for block in blocks.iter().chain([last]) {
+        for (found, &byte) in found.iter_mut().zip(block) {
+            *found |= is(byte);
         }
     }
-    traits(text) & NOT_PLAIN == 0
+    found.iter().fold(0, |all, one| all | one) != 0
 }
 
 /// Whether an octet is not among those that most paths are made of; all of those are plain.
@@ -223,10 +238,8 @@ pub(crate) fn push_decoded(form: &mut Vec<u8>, mut text: &[u8]) {
 
 /// The path in the one percent-encoding of RFC 9309; borrowed if it is so spelt already.
 pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
-    let already = path
-        .bytes()
-        .all(|byte| is_plain(byte) || matches!(byte, b'*' | b'$'));
-    if already {
+    let stays = |byte| is_plain(byte) || matches!(byte, b'*' | b'$');
+    if all_plain(path.as_bytes()) || path.bytes().all(stays) {
         return Cow::Borrowed(path);
     }
     let mut form = Vec::with_capacity(path.len() + 16);
@@ -239,12 +252,26 @@ pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether `/.` stands anywhere, the query included: few paths have it, and all are asked.
+fn begins_a_segment_with_a_dot(path: &[u8]) -> bool {
+    let Some(rest) = path.get(1..) else {
+        return false;
+    };
+    let pairs = path.iter().zip(rest);
+    pairs.fold(0, |found, (&slash, &dot)| {
+        found | u8::from((slash == b'/') & (dot == b'.'))
+    }) != 0
+}
+
 /// The path without dot segments (RFC 3986 §5.2.4), its query untouched; borrowed if it has none.
 pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
+    if !begins_a_segment_with_a_dot(path.as_bytes()) {
+        return Cow::Borrowed(path);
+    }
     let end = path.find('?').unwrap_or(path.len());
     let (segments, query) = path.split_at(end);
     let is_dots = |segment: &str| matches!(segment, "." | "..");
-    if !segments.contains("/.") || !segments.split('/').any(is_dots) {
+    if !segments.split('/').any(is_dots) {
         return Cow::Borrowed(path);
     }
     let mut kept: Vec<&str> = Vec::new();

@@ -14,7 +14,7 @@
 use memchr::memrchr;
 
 use super::line::{Field, trim};
-use super::pattern::{head_mask, means_directory};
+use super::pattern::{HEAD_OCTETS, head_mask, means_directory};
 use crate::spelling;
 
 /// Begins a stretch of user-agent lines and rules; its flags say for whom a new group begins.
@@ -85,21 +85,6 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether a path with this head could match the rule: the plain start of its value agrees.
-    #[inline]
-    pub(crate) fn may_match(&self, stream: &[u8], path_head: u64) -> bool {
-        let short = self.payload.first().copied().map_or(0, usize::from);
-        let (start, plain) = match self.form() {
-            PLAIN => (self.start, self.payload.len()),
-            _ => (self.start + 1, short),
-        };
-        // The padding makes eight octets, and the mask takes off what is not the value's.
-        let head = stream[start..]
-            .first_chunk()
-            .map_or(0, |head| u64::from_le_bytes(*head));
-        (head ^ path_head) & head_mask(plain) == 0
-    }
-
     /// A user-agent line's number and value.
     pub(crate) fn agent(&self) -> (u32, &'a [u8]) {
         let (line, value) = self
@@ -137,20 +122,51 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// Steps over the rules ahead that are short, plain, and start otherwise than the path: most
-    /// rules of most files.
+    /// Steps over the events ahead that decide nothing about a path: rules that start otherwise, and all that is no
+    /// rule but for the runs with a flag. Most of what a decision reads is passed here.
     #[inline]
-    pub(crate) fn skip_rules_unlike(&mut self, path_head: u64) {
-        const NOT_SHORT_AND_PLAIN: u8 = 3 << FORM_SHIFT | LONG | (KIND & !(ALLOW ^ DISALLOW));
-        // The padding lets eight octets be loaded from the last event too.
-        while let Some(event) = self.stream[self.offset..].first_chunk::<{ 3 + PADDING }>() {
-            let &[tag, _, length, ref value @ ..] = event;
-            let unlike = (u64::from_le_bytes(*value) ^ path_head) & head_mask(usize::from(length));
-            if tag & NOT_SHORT_AND_PLAIN != ALLOW || unlike == 0 {
+    pub(crate) fn skip_unlike(&mut self, path_head: u64, ends: u8) {
+        const READ: usize = 4 + HEAD_OCTETS;
+        let Some(last) = self.stream.len().checked_sub(READ) else {
+            return;
+        };
+        while self.offset <= last
+            && let Some(event) = self.stream[self.offset..][..READ].first_chunk::<READ>()
+        {
+            let &[tag, _, length, value @ ..] = event;
+            let stop = if tag & KIND & ALLOW != 0 {
+                let &[plain, after @ ..] = &value;
+                let [at_once @ .., _] = value;
+                let (head, octets) = match tag >> FORM_SHIFT {
+                    PLAIN => (at_once, length),
+                    _ => (after, plain),
+                };
+                let unlike = u64::from_le_bytes(head) ^ path_head;
+                unlike & head_mask(usize::from(octets)) == 0
+            } else {
+                tag & KIND == RUN && tag & ends != 0
+            };
+            if stop || tag & LONG != 0 {
                 return;
             }
-            self.offset += 3 + usize::from(length);
+            // In this order the sum is at hand soonest, and the next event waits for nothing else.
+            self.offset = (self.offset + 3) + usize::from(length);
         }
+    }
+
+    /// Whether a path with this head could match the rule that an event is: the plain start of its value agrees.
+    #[inline]
+    pub(crate) fn may_match(&self, event: &Event<'_>, path_head: u64) -> bool {
+        let short = event.payload.first().copied().map_or(0, usize::from);
+        let (start, plain) = match event.form() {
+            PLAIN => (event.start, event.payload.len()),
+            _ => (event.start + 1, short),
+        };
+        // The padding makes eight octets, and the mask takes off what is not the value's.
+        let head = self.stream[start..]
+            .first_chunk()
+            .map_or(0, |head| u64::from_le_bytes(*head));
+        (head ^ path_head) & head_mask(plain) == 0
     }
 }
 
