@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::blocks;
+
 /// What an octet of a path is to RFC 3986.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Octet {
@@ -39,7 +41,7 @@ pub(crate) static TRAITS: [u8; 256] = {
     traits
 };
 
-const STAR: u8 = 1;
+pub(crate) const STAR: u8 = 1;
 const DOLLAR: u8 = 2;
 /// May only stand percent-encoded, or starts an escape.
 const UNUSUAL: u8 = 4;
@@ -49,7 +51,7 @@ pub(crate) const ENDS_VALUE: u8 = 16;
 /// May stand in the name of a directive: letters, digits, `-`, `_` and white space.
 pub(crate) const IN_NAME: u8 = 32;
 /// An octet with none of these is spelt the same in every form.
-const NOT_PLAIN: u8 = STAR | DOLLAR | UNUSUAL | NUL | ENDS_VALUE;
+pub(crate) const NOT_PLAIN: u8 = STAR | DOLLAR | UNUSUAL | NUL | ENDS_VALUE;
 
 const fn traits_of(byte: u8) -> u8 {
     let special = match byte {
@@ -74,47 +76,10 @@ pub(crate) fn traits(text: &[u8]) -> u8 {
 
 /// Whether a path is spelt the same in every form and holds no special octet.
 ///
-/// Every decision asks this about its path, so whole blocks are judged by a few comparisons that the
-/// compiler turns into vectors; what is not usual goes through the table.
+/// Every decision asks this about its path, so whole blocks are judged; what is not usual goes through the table.
 #[inline]
 pub(crate) fn all_plain(text: &[u8]) -> bool {
-    !any(text, is_unusual) || traits(text) & NOT_PLAIN == 0
-}
-
-/// Whether `is` says anything but zero of an octet of a text. Texts are short and mostly without, so blocks are looked
-/// at whole, the last ones overlapping: in this form the compiler turns them into vectors.
-#[inline]
-pub(crate) fn any(text: &[u8], is: impl Fn(u8) -> u8 + Copy) -> bool {
-    if let Some(last) = text.last_chunk() {
-        any_in_blocks::<16>(text.as_chunks().0, last, is)
-    } else if let Some(last) = text.last_chunk() {
-        any_in_blocks::<8>(text.as_chunks().0, last, is)
-    } else {
-        text.iter().fold(0, |all, &byte| all | is(byte)) != 0
-    }
-}
-
-#[inline]
-fn any_in_blocks<const BLOCK: usize>(
-    blocks: &[[u8; BLOCK]],
-    last: &[u8; BLOCK],
-    is: impl Fn(u8) -> u8,
-) -> bool {
-    let mut found = [0; BLOCK];
-    for block in blocks.iter().chain([last]) {
-        for (found, &byte) in found.iter_mut().zip(block) {
-            *found |= is(byte);
-        }
-    }
-    found.iter().fold(0, |all, one| all | one) != 0
-}
-
-/// Whether an octet is not among those that most paths are made of; all of those are plain.
-#[inline]
-const fn is_unusual(byte: u8) -> u8 {
-    let outside = byte.wrapping_sub(b'&') > b'z' - b'&';
-    let angle_backslash_or_caret = byte & 0x9D == 0x1C;
-    (outside | angle_backslash_or_caret | (byte == b'*') | (byte == b'`')) as u8
+    !blocks::any(text, blocks::is_unusual) || traits(text) & NOT_PLAIN == 0
 }
 
 /// Whether an octet stands for itself in every form.
@@ -313,7 +278,7 @@ mod tests {
     #[test]
     fn plain_octets_are_the_same_by_table_and_by_comparison() {
         for byte in 0..=u8::MAX {
-            assert!(is_unusual(byte) == 1 || is_plain(byte), "{byte:#x}");
+            assert!(blocks::is_unusual(byte) == 1 || is_plain(byte), "{byte:#x}");
             assert_eq!(all_plain(&[byte; 40]), is_plain(byte), "{byte:#x}");
             assert_eq!(all_plain(&[byte; 3]), is_plain(byte), "{byte:#x}");
             let mut last = [b'a'; 21];

@@ -5,8 +5,8 @@ use std::fmt;
 
 use memchr::{memchr, memchr3};
 
+use crate::blocks;
 use crate::origin::split_scheme;
-use crate::spelling;
 use crate::{InvalidUri, Origin};
 
 /// The origin and path-and-query of one request (RFC 9110 §7.1).
@@ -101,7 +101,7 @@ pub fn path_to_judge(url: &str) -> Cow<'_, str> {
     if let Some(rest) = rest
         && let Some(end) = end_of_authority(rest.as_bytes())
         && rest.as_bytes()[end] == b'/'
-        && !spelling::any(&rest.as_bytes()[end..], |byte| u8::from(byte == b'#'))
+        && !blocks::any(&rest.as_bytes()[end..], |byte| u8::from(byte == b'#'))
     {
         return Cow::Borrowed(&rest[end..]);
     }
