@@ -106,6 +106,14 @@ impl Reply {
         Self::new(status).header("Location", location)
     }
 
+    /// `first half,`, then, when the gate opens, `second half`.
+    pub fn in_halves(gate: &Gate) -> Self {
+        Self::new(200)
+            .body("first half,")
+            .step(Step::Wait(gate.clone()))
+            .body("second half")
+    }
+
     /// Exactly these bytes, then `end` (`Close`, `Reset`, `Hang`).
     pub fn raw(bytes: impl AsRef<[u8]>, end: Step) -> Self {
         let mut reply = Self::new(0).body(bytes).step(end);
