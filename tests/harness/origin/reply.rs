@@ -33,7 +33,7 @@ pub enum Step {
     /// That many bytes of a fixed pattern (`pattern_byte`), made as they are sent.
     Pattern(u64),
     Wait(Gate),
-    /// Nothing more is sent, and nothing closed.
+    /// Nothing more is sent, and nothing closed before the other side has.
     Hang,
     /// HTTP/1.1: a TCP reset. HTTP/2: RST_STREAM.
     Reset,
