@@ -333,7 +333,8 @@ impl Serving {
     ) {
         let flow = Arc::clone(&self.flow);
         let connection = Arc::clone(connection);
-        self.tasks.spawn(async move {
+        // An exchange is kilobytes: in a box it is not copied each time that the runtime hands its task on.
+        self.tasks.spawn(Box::pin(async move {
             let (head, body) = request.into_parts();
             let has_body = !body.is_end_stream();
             let received = Received::Http2 {
@@ -344,6 +345,6 @@ impl Serving {
             // Dropping a client whose response is not complete resets its stream.
             flow.exchange(&connection, &received, &mut client).await;
             drop(open);
-        });
+        }));
     }
 }

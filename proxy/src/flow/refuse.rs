@@ -43,7 +43,7 @@ pub(super) async fn refuse(
     };
     client.answer.head(&response).await?;
     if !is_head {
-        client.answer.part(body).await?;
+        client.answer.part(body, true).await?;
     }
     client.answer.finish(&Trailers::new()).await
 }
