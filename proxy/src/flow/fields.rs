@@ -48,8 +48,7 @@ impl<'a> OnwardRequest<'a> {
         if first(&all, "te").is_some_and(|te| te.eq_ignore_ascii_case(b"trailers")) {
             fields.push((Cow::Borrowed(b"TE"), Cow::Borrowed(b"trailers")));
         }
-        let via = format!("{} {name}", received.version().as_str());
-        fields.push((Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes())));
+        fields.push(via(received.version(), name));
         Self {
             method: received.method(),
             path,
@@ -141,8 +140,7 @@ impl<'a> OnwardResponse<'a> {
             OriginHead::Http1(_) => Version::Http11,
             OriginHead::Http2(_) => Version::Http2,
         };
-        let via = format!("{} {name}", version.as_str());
-        fields.push((Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes())));
+        fields.push(via(version, name));
         Self {
             status: head.status(),
             reason: head.reason(),
@@ -165,6 +163,12 @@ impl<'a> OnwardResponse<'a> {
             fields,
         }
     }
+}
+
+/// That the message went through this proxy, `name`, which got it in `version`.
+fn via<'a>(version: Version, name: &str) -> Field<'a> {
+    let via = [version.as_str(), " ", name].concat();
+    (Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes()))
 }
 
 fn parse_length(value: &[u8]) -> Option<u64> {
@@ -200,7 +204,9 @@ pub(super) fn authenticates_connection(received: &Received, head: &OriginHead) -
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
 /// `Connection` lists.
 fn end_to_end<'a>(fields: &[Pair<'a>]) -> impl Iterator<Item = Pair<'a>> {
-    let lists = first(fields, "connection").is_some();
+    let mut options = fields.iter().filter(|(field, _)| is(field, "connection"));
+    // What nearly every message lists is no field, or dropped anyway.
+    let lists = options.any(|(_, value)| !is(value, "keep-alive") && !is(value, "close"));
     let is_kept = move |&(field, _): &Pair<'a>| {
         !(is_hop_by_hop(field) || lists && listed_in_connection(fields, field))
     };
