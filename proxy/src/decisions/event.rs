@@ -3,11 +3,12 @@
 
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
 
-use humantime::Rfc3339Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::decision::{Decision, DecisionId};
+use super::instant;
 use crate::digest::Digest;
 use crate::json;
 use crate::logging::{Format, Log};
@@ -34,8 +35,8 @@ pub(super) fn announce(log: &Log, decision: &Decision) {
 
 #[derive(Serialize)]
 struct Event<'a> {
-    #[serde(serialize_with = "displayed")]
-    timestamp: Rfc3339Timestamp,
+    #[serde(serialize_with = "instant::serialize")]
+    timestamp: SystemTime,
     level: &'static str,
     target: &'static str,
     decision_id: DecisionId,
@@ -60,36 +61,21 @@ struct Event<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     robots_sha256: Option<Digest>,
     #[serde(
-        serialize_with = "displayed_some",
+        serialize_with = "instant::serialize_some",
         skip_serializing_if = "Option::is_none"
     )]
-    robots_fetched_at: Option<Rfc3339Timestamp>,
+    robots_fetched_at: Option<SystemTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a str>,
     took_us: u64,
 }
 
-fn displayed<S: Serializer>(at: &Rfc3339Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(at)
-}
-
-fn displayed_some<S: Serializer>(
-    at: &Option<Rfc3339Timestamp>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match at {
-        Some(at) => displayed(at, serializer),
-        None => serializer.serialize_none(),
-    }
-}
-
 impl<'a> Event<'a> {
     fn new(decision: &'a Decision) -> Self {
         let finding = decision.finding.as_ref();
-        let fetched_at = finding.and_then(|finding| finding.robots_fetched_at);
-        let at = decision.at + std::time::Duration::from_micros(decision.took_us);
+        let at = decision.at + Duration::from_micros(decision.took_us);
         Self {
-            timestamp: humantime::format_rfc3339_micros(at),
+            timestamp: at,
             level: "INFO",
             target: TARGET,
             decision_id: decision.id,
@@ -107,7 +93,7 @@ impl<'a> Event<'a> {
             line: finding.and_then(|finding| finding.line),
             rule: finding.and_then(|finding| finding.rule.as_deref()),
             robots_sha256: finding.and_then(|finding| finding.robots_sha256),
-            robots_fetched_at: fetched_at.map(humantime::format_rfc3339_micros),
+            robots_fetched_at: finding.and_then(|finding| finding.robots_fetched_at),
             details: decision.details.as_deref(),
             took_us: decision.took_us,
         }
@@ -115,7 +101,7 @@ impl<'a> Event<'a> {
 
     /// As tracing writes text: words as they are, what others chose in quotes.
     fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
-        write!(to, "{}", self.timestamp)?;
+        instant::write(to, self.timestamp);
         to.extend_from_slice(b"  INFO wayleave::decision: decision_id=");
         to.extend_from_slice(&self.decision_id.digits());
         word(to, " outcome=", Some(self.outcome));
@@ -132,10 +118,12 @@ impl<'a> Event<'a> {
         number(to, " line=", self.line);
         quoted(to, " rule=", self.rule);
         if let Some(digest) = self.robots_sha256 {
-            write!(to, " robots_sha256={digest}")?;
+            to.extend_from_slice(b" robots_sha256=");
+            to.extend_from_slice(&digest.digits());
         }
-        if let Some(at) = &self.robots_fetched_at {
-            write!(to, " robots_fetched_at={at}")?;
+        if let Some(at) = self.robots_fetched_at {
+            to.extend_from_slice(b" robots_fetched_at=");
+            instant::write(to, at);
         }
         quoted(to, " details=", self.details);
         number(to, " took_us=", Some(self.took_us));

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::SystemTime;
 
 use super::decision::{Decision, Finding, Policy};
+use super::instant;
 use crate::json::{self, Object};
 
 /// Appends `decision` as a JSON object and the end of the line.
@@ -19,7 +20,7 @@ pub(super) fn write(decision: &Decision, to: &mut Vec<u8>) {
     if !decision.tokens.is_empty() {
         tokens(line.member("tokens"), &decision.tokens);
     }
-    displayed(line.member("client"), decision.client);
+    write!(line.member("client"), "\"{}\"", decision.client).expect("memory takes every string");
     line.string("method", &decision.method);
     line.string("url", &decision.url);
     if let Some(origin) = &decision.origin {
@@ -57,7 +58,11 @@ fn finding(line: &mut Object<'_>, finding: &Finding) {
         line.string("rule", rule);
     }
     if let Some(digest) = finding.robots_sha256 {
-        displayed(line.member("robots_sha256"), digest);
+        let digits = digest.digits();
+        line.string(
+            "robots_sha256",
+            str::from_utf8(&digits).expect("digits are ASCII"),
+        );
     }
     if let Some(at) = finding.robots_fetched_at {
         instant(line.member("robots_fetched_at"), at);
@@ -77,12 +82,9 @@ fn tokens(to: &mut Vec<u8>, tokens: &[String]) {
 }
 
 fn instant(to: &mut Vec<u8>, at: SystemTime) {
-    displayed(to, humantime::format_rfc3339_micros(at));
-}
-
-/// What has no characters to escape.
-fn displayed(to: &mut Vec<u8>, value: impl std::fmt::Display) {
-    write!(to, "\"{value}\"").expect("memory takes every string");
+    to.push(b'"');
+    instant::write(to, at);
+    to.push(b'"');
 }
 
 #[cfg(test)]

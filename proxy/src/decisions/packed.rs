@@ -9,8 +9,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::decision::{Decision, DecisionId, Finding, Policy};
 use crate::digest::Digest;
 
+/// What most decisions have room in.
+const USUAL: usize = 512;
+
 /// Appends `decision` to `bytes`.
 pub(super) fn pack(decision: &Decision, bytes: &mut Vec<u8>) {
+    bytes.reserve(USUAL);
     let mut to = Packer(bytes);
     to.bytes(&decision.id.to_bytes());
     to.instant(decision.at);

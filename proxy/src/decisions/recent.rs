@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::decision::{Decision, DecisionId};
 use super::packed::{pack, unpack};
 
-/// Decisions kept; about 400 bytes each.
+/// Decisions kept; 512 bytes for nearly each.
 const KEPT: usize = 8192;
 /// A place that a long URL made larger than this does not stay so.
 const LARGE: usize = 2048;
