@@ -178,11 +178,11 @@ fn parse_length(value: &[u8]) -> Option<u64> {
 /// Whether this is a WebSocket handshake over HTTP/1.1 (RFC 6455 section 4.1): the one upgrade
 /// that is passed on, because what it leads to carries no HTTP requests.
 pub(super) fn asks_for_websocket(received: &Received) -> bool {
-    let fields = received.fields();
+    let upgrade = received.field("upgrade");
     received.version() == Version::Http11
         && received.framing() == Framing::Length(0)
-        && first(&fields, "upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
-        && listed_in_connection(&fields, b"upgrade")
+        && upgrade.is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
+        && listed_in_connection(&received.fields(), b"upgrade")
 }
 
 /// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
@@ -198,7 +198,8 @@ pub(super) fn authenticates_connection(received: &Received, head: &OriginHead) -
             .filter(|(field, _)| is(field, name))
             .any(names_scheme)
     };
-    any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
+    let asks = received.field("authorization").is_some();
+    asks && any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
 }
 
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that

@@ -31,7 +31,9 @@ pub(super) async fn refuse(
     refusal: &Refusal,
     is_head: bool,
 ) -> Result<(), Gone> {
-    if refusal.closes || timeout(DRAINED, drain(&mut client.body)).await != Ok(true) {
+    let is_drained = client.body.is_done();
+    if refusal.closes || !is_drained && timeout(DRAINED, drain(&mut client.body)).await != Ok(true)
+    {
         client.answer.close_afterwards();
     }
     let body = Bytes::from(problem(id, refusal));
