@@ -1,7 +1,6 @@
 //! What is asked of all, and how the others are asked.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use robotstxt::RobotsParseHandler;
 use wayleave_policy::{AccessResult, RobotsTxt};
@@ -9,7 +8,7 @@ use wayleave_policy::{AccessResult, RobotsTxt};
 pub(crate) const NAME: &str = "foobot";
 
 pub(crate) fn successful(body: &[u8]) -> AccessResult {
-    AccessResult::Successful(Arc::new(RobotsTxt::parse(body)))
+    AccessResult::Successful(RobotsTxt::parse(body))
 }
 
 /// robotstxt keeps nothing of what it parses; it judges while it reads.

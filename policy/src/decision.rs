@@ -1,7 +1,6 @@
 //! Decisions: access result, crawler and path in; allow or disallow, and why, out.
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::robots_txt::{Found, Match, Path, Reader, RobotsTxt, Search};
 use crate::spelling;
@@ -11,7 +10,7 @@ use crate::{Dialect, ProductToken};
 #[derive(Clone, Debug)]
 pub enum AccessResult {
     /// It was read; its rules decide.
-    Successful(Arc<RobotsTxt>),
+    Successful(RobotsTxt),
     /// The origin says that there is none: a status from 400 to 499 but 429. All is allowed, but
     /// `koster1996` takes 401 and 403 as a restriction of the whole site.
     Unavailable {
@@ -223,16 +222,7 @@ pub fn decide_every_path<'a>(
     in_each(dialect, |dialect| match access {
         AccessResult::Successful(robots) => {
             let found = robots.find_disallow(Reader::new(dialect), tokens);
-            let (verdict, reason, rule) = match found {
-                Found::NoGroup => (Verdict::Allow, Reason::NoMatchingGroup, None),
-                Found::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
-                Found::Rule(rule) => (Verdict::Disallow, Reason::Rule, Some(rule)),
-            };
-            Decision {
-                rule,
-                robots: (found != Found::NoGroup).then_some(&**robots),
-                ..without_rule(verdict, reason, dialect, tokens)
-            }
+            by_what_was_found(found, robots, dialect, tokens)
         }
         _ => decide_in_one(access, dialect, tokens, "/", &mut Search::default()),
     })
@@ -325,24 +315,7 @@ fn decide_in_one<'a>(
         AccessResult::Successful(robots) => {
             let path = Path::new(path, dialect);
             let found = robots.find(Reader::new(dialect), tokens, &path, search);
-            let robots = Some(&**robots);
-            match found {
-                Found::NoGroup => simply(Verdict::Allow, Reason::NoMatchingGroup),
-                Found::NoRule => Decision {
-                    robots,
-                    ..simply(Verdict::Allow, Reason::NoMatchingRule)
-                },
-                Found::Rule(rule) => {
-                    // To Google's parser an empty value matches, but decides nothing.
-                    let decides = rule.octets() > 0 || dialect != Dialect::Google;
-                    let verdict = Verdict::from_allow(rule.is_allow() || !decides);
-                    Decision {
-                        robots,
-                        rule: Some(rule),
-                        ..simply(verdict, Reason::Rule)
-                    }
-                }
-            }
+            by_what_was_found(found, robots, dialect, tokens)
         }
         AccessResult::Unavailable { status } => simply(
             Verdict::from_allow(!(koster && matches!(status, 401 | 403))),
@@ -351,6 +324,32 @@ fn decide_in_one<'a>(
         AccessResult::RedirectLost => simply(Verdict::from_allow(!koster), Reason::RedirectLost),
         AccessResult::Unreachable => simply(Verdict::Disallow, Reason::Unreachable),
         AccessResult::LongUnreachable => simply(Verdict::from_allow(!koster), Reason::Unreachable),
+    }
+}
+
+#[inline]
+fn by_what_was_found<'a>(
+    found: Found,
+    robots: &'a RobotsTxt,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+) -> Decision<'a> {
+    let (verdict, reason, rule) = match found {
+        Found::NoGroup => {
+            return without_rule(Verdict::Allow, Reason::NoMatchingGroup, dialect, tokens);
+        }
+        Found::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
+        Found::Rule(rule) => {
+            // To Google's parser an empty value matches, but decides nothing.
+            let decides = rule.octets() > 0 || dialect != Dialect::Google;
+            let verdict = Verdict::from_allow(rule.is_allow() || !decides);
+            (verdict, Reason::Rule, Some(rule))
+        }
+    };
+    Decision {
+        rule,
+        robots: Some(robots),
+        ..without_rule(verdict, reason, dialect, tokens)
     }
 }
 

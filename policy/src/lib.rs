@@ -4,11 +4,10 @@
 //! [`Decision`] with its reason comes out:
 //!
 //! ```
-//! use std::sync::Arc;
 //! use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};
 //!
 //! let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /private\n");
-//! let access = AccessResult::Successful(Arc::new(robots));
+//! let access = AccessResult::Successful(robots);
 //! let tokens = [ProductToken::new("ExampleBot")?];
 //!
 //! let decision = decide(&access, Dialect::Rfc9309, &tokens, "/private/diary?page=1");

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::Deserialize;
 use wayleave_policy::{
@@ -66,9 +65,9 @@ fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -
         queries,
     } in questions()
     {
-        let access = files.entry(file.clone()).or_insert_with_key(|file| {
-            AccessResult::Successful(Arc::new(RobotsTxt::parse(&read(file))))
-        });
+        let access = files
+            .entry(file.clone())
+            .or_insert_with_key(|file| AccessResult::Successful(RobotsTxt::parse(&read(file))));
         let token = ProductToken::new(&agent).unwrap_or_else(|_| ProductToken::anonymous());
         for query in &queries {
             let tokens = [token.clone()];

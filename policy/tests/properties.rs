@@ -6,8 +6,6 @@
 )]
 mod model;
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_policy::{
@@ -155,7 +153,7 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 fn successful(body: &[u8]) -> AccessResult {
-    AccessResult::Successful(Arc::new(RobotsTxt::parse(body)))
+    AccessResult::Successful(RobotsTxt::parse(body))
 }
 
 fn tokens(names: &[&str]) -> Vec<ProductToken> {
@@ -298,7 +296,7 @@ proptest! {
     fn the_limit_cuts_like_a_shorter_file(body in file(0..16), limit in 0usize..400, path in path()) {
         let cut = &body[..limit.min(body.len())];
         let limited = RobotsTxt::parse_with_limit(&body, limit);
-        let limited = AccessResult::Successful(Arc::new(limited));
+        let limited = AccessResult::Successful(limited);
         let tokens = tokens(&["foobot"]);
         for dialect in DIALECTS {
             let decision = decide(&limited, dialect, &tokens, &path);

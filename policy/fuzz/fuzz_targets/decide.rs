@@ -5,7 +5,6 @@
 #[path = "../../tests/model/mod.rs"]
 mod model;
 
-use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};
@@ -27,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
     if !path.starts_with('/') || path.contains('#') || path.len() > 256 || body.len() > 4096 {
         return;
     }
-    let access = AccessResult::Successful(Arc::new(RobotsTxt::parse(body)));
+    let access = AccessResult::Successful(RobotsTxt::parse(body));
     let tokens = [token];
     for dialect in DIALECTS {
         let decision = decide(&access, dialect, &tokens, path);

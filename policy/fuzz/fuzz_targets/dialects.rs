@@ -2,7 +2,6 @@
 
 #![no_main]
 
-use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_policy::{
@@ -20,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
     for value in parts.take(200) {
         body += &format!("Disallow: {value}\n");
     }
-    let access = AccessResult::Successful(Arc::new(RobotsTxt::parse(body.as_bytes())));
+    let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").expect("a name")];
     let verdict = |dialect| decide(&access, dialect, &tokens, &path).verdict();
     let expected = verdict(Dialect::Rfc9309);

@@ -2,7 +2,6 @@
 
 #![no_main]
 
-use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_policy::{AccessResult, Dialect, ProductToken, Reason, RobotsTxt, decide};
@@ -15,7 +14,7 @@ fuzz_target!(|field: &[u8]| {
     }
     // A group under exactly this name is found by all who can spell it.
     let body = format!("User-agent: {token}\nDisallow: /\n");
-    let access = AccessResult::Successful(Arc::new(RobotsTxt::parse(body.as_bytes())));
+    let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [token];
     let decision = decide(&access, Dialect::Rfc9309, &tokens, "/");
     assert_eq!(decision.reason(), Reason::Rule, "{tokens:?}");

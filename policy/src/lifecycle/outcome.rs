@@ -321,7 +321,7 @@ impl Facts {
         ) {
             (FetchResult::Successful, Some(body), _) => {
                 let robots = RobotsTxt::parse_with_limit(&body.bytes, body.bytes.len());
-                AccessResult::Successful(Arc::new(robots))
+                AccessResult::Successful(robots)
             }
             (FetchResult::Unavailable, _, Some(status)) => AccessResult::Unavailable { status },
             (FetchResult::RedirectLost, ..) => AccessResult::RedirectLost,

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::entry::{Entry, Failing};
 use super::lifetime::Lifetimes;
 use super::outcome::{Facts, FetchErrorKind};
-use crate::{AccessResult, Origin, RobotsTxt};
+use crate::{AccessResult, Origin};
 
 /// What is known of one origin's robots.txt: its last answer with the compiled rules, and whether the origin could be
 /// reached since. Times go in as arguments; nothing here changes.
@@ -324,7 +324,7 @@ impl Snapshot {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let rules = match self.answer.as_ref().map(|answer| &answer.access) {
-            Some(AccessResult::Successful(robots)) => size_of::<RobotsTxt>() + robots.heap_bytes(),
+            Some(AccessResult::Successful(robots)) => robots.heap_bytes(),
             _ => 0,
         };
         let digest = self.digest().map_or(0, size_of_val);

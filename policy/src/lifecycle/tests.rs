@@ -462,7 +462,7 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
     else {
         panic!("both have rules");
     };
-    assert!(Arc::ptr_eq(before, after), "the body was parsed again");
+    assert!(before.is_same_handle(after), "the body was parsed again");
     let answer = cache.entry(&host).answer.expect("an answer");
     assert_eq!(answer.outcome.status(), Some(200));
     assert_eq!(

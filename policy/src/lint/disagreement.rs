@@ -1,7 +1,6 @@
 //! Where dialects disagree about a file, tried on a path that each rule is about.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::finding::Findings;
 use super::statement::Line;
@@ -26,7 +25,7 @@ struct Disagreement {
 }
 
 pub(super) fn check(body: &[u8], lines: &[Line<'_>], findings: &mut Findings) {
-    let access = AccessResult::Successful(Arc::new(RobotsTxt::parse(body)));
+    let access = AccessResult::Successful(RobotsTxt::parse(body));
     let mut found: HashMap<(String, [Verdict; 4]), Disagreement> = HashMap::new();
     for (line, name, path) in examples(lines).into_iter().take(TRIED_RULES) {
         let Ok(token) = ProductToken::new(&name) else {

@@ -35,6 +35,43 @@ impl Agent {
     pub(crate) fn mark_large(&mut self) {
         self.0 |= Self::LARGE;
     }
+
+    pub(super) fn to_bytes(self) -> [u8; Agents::BYTES] {
+        self.0.to_le_bytes()
+    }
+}
+
+/// The user-agent lines of a file in its order, as octets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agents<'a>(&'a [[u8; Agents::BYTES]]);
+
+impl<'a> Agents<'a> {
+    /// So many octets stand for a line.
+    pub(super) const BYTES: usize = size_of::<u32>();
+
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes.as_chunks().0)
+    }
+
+    pub(super) fn at(self, index: usize) -> Option<Agent> {
+        self.0.get(index).copied().map(Self::read)
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = Agent> + 'a {
+        self.0.iter().copied().map(Self::read)
+    }
+
+    /// The last line whose event is not behind an offset.
+    pub(super) fn last_until(self, offset: usize) -> Option<Agent> {
+        let after = self
+            .0
+            .partition_point(|&bytes| Self::read(bytes).offset() <= offset);
+        self.at(after.checked_sub(1)?)
+    }
+
+    fn read(bytes: [u8; Agents::BYTES]) -> Agent {
+        Agent(u32::from_le_bytes(bytes))
+    }
 }
 
 /// Whether the line means every crawler not named elsewhere.

@@ -54,21 +54,21 @@ impl Choice<'_> {
     }
 }
 
-impl Compiled {
+impl<'a> Compiled<'a> {
     /// The choice that finds a group: the first of the crawler's names that has any, else all.
-    pub(super) fn choice<'a>(
-        &self,
+    pub(super) fn choice<'t>(
+        self,
         reader: Reader,
-        tokens: &'a [ProductToken],
-    ) -> Option<Choice<'a>> {
+        tokens: &'t [ProductToken],
+    ) -> Option<Choice<'t>> {
         let mut choices = tokens.iter().map(Choice::Named).chain([Choice::Everyone]);
         choices.find(|choice| self.chosen_agents(reader, *choice).next().is_some())
     }
 
     /// The user-agent lines by which groups are chosen, in the order of the file: every one that
     /// names the crawler where groups merge, else the first of the best.
-    pub(super) fn chosen_agents<'a>(
-        &'a self,
+    pub(super) fn chosen_agents(
+        self,
         reader: Reader,
         choice: Choice<'a>,
     ) -> impl Iterator<Item = Agent> + 'a {
@@ -88,8 +88,8 @@ impl Compiled {
     }
 
     /// The events of all groups chosen, each group once.
-    pub(super) fn chosen_events<'a>(
-        &'a self,
+    pub(super) fn chosen_events(
+        self,
         reader: Reader,
         choice: Choice<'a>,
     ) -> impl Iterator<Item = Event<'a>> + 'a {
@@ -105,21 +105,21 @@ impl Compiled {
                     None => {}
                 }
                 let agent = agents.find(|agent| agent.offset() >= after)?;
-                group = Some(events(&self.stream, agent.offset()));
+                group = Some(events(self.stream, agent.offset()));
             }
         })
     }
 
     /// Whether any user-agent line could name the crawler, where names are compared as a whole.
     #[inline]
-    pub(super) fn has_tag(&self, token: &ProductToken) -> bool {
-        position(token.tag(), &self.tags).is_some()
+    pub(super) fn has_tag(self, token: &ProductToken) -> bool {
+        position(token.tag(), self.tags).is_some()
     }
 
     /// The next user-agent line that names the crawler, where names are compared as a whole.
     #[inline]
     pub(super) fn next_agent(
-        &self,
+        self,
         reader: Reader,
         choice: Choice<'_>,
         next: &mut usize,
@@ -127,7 +127,7 @@ impl Compiled {
         loop {
             let index = *next + position(choice.tag(), self.tags.get(*next..)?)?;
             *next = index + 1;
-            let agent = self.agents[index];
+            let agent = self.agents.at(index)?;
             if self.rank(reader, choice, agent).is_some() {
                 return Some(agent);
             }
@@ -135,13 +135,13 @@ impl Compiled {
     }
 
     /// The first of the user-agent lines that name the crawler best.
-    pub(super) fn best_agent(&self, reader: Reader, choice: Choice<'_>) -> Option<Agent> {
+    pub(super) fn best_agent(self, reader: Reader, choice: Choice<'_>) -> Option<Agent> {
         let most = match choice {
             Choice::Named(token) if reader.dialect == Dialect::Selfhtml => token.folded().len(),
             _ => 1,
         };
         let mut best = None;
-        for &agent in &*self.agents {
+        for agent in self.agents.iter() {
             let rank = self.rank(reader, choice, agent);
             if rank > best.map(|(rank, _)| rank) {
                 best = rank.map(|rank| (rank, agent));
@@ -154,8 +154,8 @@ impl Compiled {
     }
 
     #[inline]
-    fn rank(&self, reader: Reader, choice: Choice<'_>, agent: Agent) -> Option<usize> {
-        let event = events(&self.stream, agent.offset()).next()?;
+    fn rank(self, reader: Reader, choice: Choice<'_>, agent: Agent) -> Option<usize> {
+        let event = events(self.stream, agent.offset()).next()?;
         if event.tag & reader.sees == 0 {
             return None;
         }

@@ -1,31 +1,75 @@
-//! Compiled: what is kept of a file.
+//! Compiled: what is kept of a file, in one stretch of memory.
 
-use super::agent::Agent;
+use triomphe::ThinArc;
+
+use super::agent::{Agent, Agents};
 use super::indexes::Indexes;
 
-/// A file's statements as a stream of events, and where its user-agent lines are.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Compiled {
-    pub(super) stream: Box<[u8]>,
-    /// A tag for each user-agent line: what to look at first.
-    pub(super) tags: Box<[u8]>,
-    /// In the order of the file; parallel to `tags`.
-    pub(super) agents: Box<[Agent]>,
-    pub(super) indexes: Indexes,
+/// Who is named in a file and what it states, in one allocation behind one pointer: a decision on a
+/// file that nobody asked about lately waits for memory once or twice, not once for each part.
+///
+/// ```text
+/// tags, one octet each ‖ agents, four octets each ‖ stream
+/// ```
+#[derive(Clone, Debug)]
+pub(super) struct Kept(ThinArc<Header, u8>);
+
+#[derive(Debug, Default)]
+struct Header {
+    indexes: Indexes,
+    /// How many user-agent lines there are.
+    agents: u32,
 }
 
-impl Compiled {
-    pub(super) fn new(stream: Box<[u8]>, tags: Vec<u8>, agents: Vec<Agent>) -> Self {
-        Self {
-            stream,
-            tags: tags.into(),
-            agents: agents.into(),
+impl Kept {
+    /// Takes the user-agent lines and their tags in the order of the file, and the stream they are in.
+    pub(super) fn new(agents: &[(Agent, u8)], stream: &[u8]) -> Self {
+        let octets = agents.len() * (1 + Agents::BYTES) + stream.len();
+        let mut all = Vec::with_capacity(octets);
+        all.extend(agents.iter().map(|&(_, tag)| tag));
+        for (agent, _) in agents {
+            all.extend_from_slice(&agent.to_bytes());
+        }
+        all.extend_from_slice(stream);
+        let header = Header {
             indexes: Indexes::default(),
+            agents: u32::try_from(agents.len()).expect("no more than octets in a file"),
+        };
+        Self(ThinArc::from_header_and_slice(header, &all))
+    }
+
+    #[inline]
+    pub(super) fn compiled(&self) -> Compiled<'_> {
+        let Header { indexes, agents } = &self.0.header.header;
+        let (tags, rest) = self.0.slice.split_at(*agents as usize);
+        let (agents, stream) = rest.split_at(Agents::BYTES * tags.len());
+        Compiled {
+            stream,
+            tags,
+            agents: Agents::new(agents),
+            indexes,
         }
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
-        let agents = self.tags.len() + size_of_val(&*self.agents);
-        self.stream.len() + agents + self.indexes.heap_bytes()
+    #[cfg(test)]
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        std::ptr::eq(&*self.0, &*other.0)
     }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        // The count of owners and the length stand beside the header.
+        let besides = 2 * size_of::<usize>() + size_of::<Header>();
+        besides + self.0.slice.len() + self.0.header.header.indexes.heap_bytes()
+    }
+}
+
+/// A file's statements as a stream of events, and where its user-agent lines are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compiled<'a> {
+    pub(super) stream: &'a [u8],
+    /// A tag for each user-agent line: what to look at first.
+    pub(super) tags: &'a [u8],
+    /// In the order of the file; parallel to `tags`.
+    pub(super) agents: Agents<'a>,
+    pub(super) indexes: &'a Indexes,
 }

@@ -9,12 +9,12 @@ use super::pattern::{self, Body, Language, Patterns};
 use super::stream::{ALLOW, Event};
 use crate::{Dialect, ProductToken};
 
-impl Compiled {
+impl<'a> Compiled<'a> {
     /// The first rule by which some path could be disallowed.
     ///
     /// A rule counts unless it is plain that it never decides: no path matches it, or an allow rule for the very same
     /// paths wins against it. Where that would take more thought, it counts: who sees no paths must be sure.
-    pub(super) fn find_disallow(&self, reader: Reader, tokens: &[ProductToken]) -> Found {
+    pub(super) fn find_disallow(self, reader: Reader, tokens: &[ProductToken]) -> Found {
         let Some(choice) = self.choice(reader, tokens) else {
             return Found::NoGroup;
         };
@@ -28,7 +28,7 @@ impl Compiled {
 
     /// Where the first rule that matches decides: an allow rule hides the same paths behind it, and one for all paths
     /// hides everything.
-    fn first_not_behind_an_allow(&self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
+    fn first_not_behind_an_allow(self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
         let mut allowed = HashSet::new();
         for (event, language, _) in self.rules_that_match(reader, choice) {
             if event.kind() == ALLOW {
@@ -44,7 +44,7 @@ impl Compiled {
     }
 
     /// Where the most specific rule decides: an allow rule wins that is as specific.
-    fn first_not_outweighed(&self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
+    fn first_not_outweighed(self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
         let rules: Vec<_> = self.rules_that_match(reader, choice).collect();
         let mut allowed: HashMap<&Language, usize> = HashMap::new();
         for (event, language, octets) in &rules {
@@ -63,8 +63,8 @@ impl Compiled {
 
     /// The rules of the groups chosen that some path matches, in the order of the file, with what they match and how
     /// specific they are.
-    fn rules_that_match<'a>(
-        &'a self,
+    fn rules_that_match(
+        self,
         reader: Reader,
         choice: Choice<'a>,
     ) -> impl Iterator<Item = (Event<'a>, Language, usize)> + 'a {
@@ -85,13 +85,12 @@ impl Compiled {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, decide_every_path};
 
     /// The line of the rule by which `ExampleBot` may not fetch every path.
     fn forbidding(rules: &str, dialect: Dialect) -> Option<u32> {
-        let access = AccessResult::Successful(Arc::new(RobotsTxt::parse(rules.as_bytes())));
+        let access = AccessResult::Successful(RobotsTxt::parse(rules.as_bytes()));
         let tokens = [ProductToken::new("ExampleBot").unwrap()];
         decide_every_path(&access, dialect, &tokens).line()
     }

@@ -2,16 +2,16 @@
 
 use std::sync::OnceLock;
 
-use super::agent::Agent;
+use super::agent::{Agent, Agents};
 use super::effort::Effort;
 use super::index::Index;
 use crate::Dialect;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Indexes(OnceLock<Box<[Slots]>>);
 
 /// The indexes of one group.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Slots {
     agent: Agent,
     by_dialect: [OnceLock<Box<Index>>; Dialect::ALL.len()],
@@ -21,7 +21,7 @@ impl Indexes {
     /// The index of the large group that a user-agent line is in, built if it is affordable now.
     pub(super) fn find_or_build(
         &self,
-        agents: &[Agent],
+        agents: Agents<'_>,
         dialect: Dialect,
         agent: Agent,
         effort: &mut Effort,
@@ -49,10 +49,10 @@ impl Indexes {
 }
 
 /// Slots for the first line of each run of lines with a large group.
-fn slots(agents: &[Agent]) -> Box<[Slots]> {
+fn slots(agents: Agents<'_>) -> Box<[Slots]> {
     let mut slots: Vec<Slots> = Vec::new();
     let mut first = None;
-    for &agent in agents {
+    for agent in agents.iter() {
         if !agent.goes_on() {
             first = Some(agent);
         }
@@ -68,14 +68,12 @@ fn slots(agents: &[Agent]) -> Box<[Slots]> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, decide};
 
     /// How many bytes decisions for some names add to a file, one after the other.
     fn added(body: &str, names: &[&str]) -> Vec<usize> {
-        let robots = Arc::new(RobotsTxt::parse(body.as_bytes()));
-        let access = AccessResult::Successful(Arc::clone(&robots));
+        let robots = RobotsTxt::parse(body.as_bytes());
+        let access = AccessResult::Successful(robots.clone());
         let decide_and_measure = |name: &&str| {
             let before = robots.heap_bytes();
             let tokens = [ProductToken::new(name).unwrap()];

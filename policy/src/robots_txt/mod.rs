@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) use beside::seconds;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use choose::Reader;
-use compiled::Compiled;
+use compiled::{Compiled, Kept};
 pub(crate) use found::{Found, Match};
 pub use line::lines as numbered_lines;
 pub(crate) use line::{
@@ -48,9 +48,10 @@ const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 
 /// A parsed robots.txt. Any [`Dialect`] can be asked of it; it never changes.
 ///
-/// Kept are the statements, not the bytes: comments, prose and markup are gone.
-#[derive(Clone, Debug, Default)]
-pub struct RobotsTxt(Compiled);
+/// Kept are the statements, not the bytes: comments, prose and markup are gone. A clone is another
+/// handle to the same file, and costs next to nothing.
+#[derive(Clone, Debug)]
+pub struct RobotsTxt(Kept);
 
 impl RobotsTxt {
     /// Reads a file's first 500 KiB (RFC 9309 §2.5). Whatever the bytes are, this succeeds:
@@ -69,7 +70,14 @@ impl RobotsTxt {
         ))
     }
 
-    /// The bytes this file occupies on the heap, indexes built by decisions so far included.
+    /// Whether two handles are to one file, not only to equal ones.
+    #[cfg(test)]
+    pub(crate) fn is_same_handle(&self, other: &Self) -> bool {
+        self.0.is_same(&other.0)
+    }
+
+    /// The bytes this file occupies on the heap, all that goes with it and indexes built by decisions
+    /// so far included.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.0.heap_bytes()
@@ -146,7 +154,7 @@ impl RobotsTxt {
     /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
     /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        let numbered = events(&self.0.stream, 0).scan(0, |line, event| {
+        let numbered = events(self.compiled().stream, 0).scan(0, |line, event| {
             *line += event.lines();
             Some((*line, event))
         });
@@ -185,8 +193,8 @@ impl RobotsTxt {
         reader: Reader,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
-        let choice = self.0.choice(reader, tokens).into_iter();
-        let events = choice.flat_map(move |choice| self.0.chosen_events(reader, choice));
+        let choice = self.compiled().choice(reader, tokens).into_iter();
+        let events = choice.flat_map(move |choice| self.compiled().chosen_events(reader, choice));
         events.scan(0, |line, event| {
             *line = if event.kind() == AGENT {
                 event.agent().0
@@ -195,6 +203,11 @@ impl RobotsTxt {
             };
             Some((*line, event))
         })
+    }
+
+    #[inline]
+    fn compiled(&self) -> Compiled<'_> {
+        self.0.compiled()
     }
 
     fn directives_named<'a>(
@@ -213,24 +226,24 @@ impl RobotsTxt {
         path: &Path<'_>,
         search: &mut Search,
     ) -> Found {
-        self.0.find(reader, tokens, path, search)
+        self.compiled().find(reader, tokens, path, search)
     }
 
     /// The first rule by which some path could be disallowed.
     pub(crate) fn find_disallow(&self, reader: Reader, tokens: &[ProductToken]) -> Found {
-        self.0.find_disallow(reader, tokens)
+        self.compiled().find_disallow(reader, tokens)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.
     pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
         let reader = Reader::new(dialect);
-        let choice = self.0.choice(reader, tokens).into_iter();
-        let chosen = choice.flat_map(|choice| self.0.chosen_agents(reader, choice));
+        let choice = self.compiled().choice(reader, tokens).into_iter();
+        let chosen = choice.flat_map(|choice| self.compiled().chosen_agents(reader, choice));
         let mut chosen = chosen.map(Agent::offset).peekable();
         let mut names = Vec::new();
         // Where the group being read begins among the names, and whether it is chosen.
         let (mut start, mut is_chosen) = (0, false);
-        for event in events(&self.0.stream, 0) {
+        for event in events(self.compiled().stream, 0) {
             if reader.ends_at(&event) {
                 names.truncate(if is_chosen { names.len() } else { start });
                 (start, is_chosen) = (names.len(), false);
@@ -245,15 +258,13 @@ impl RobotsTxt {
 
     /// The number of the line whose event is at an offset.
     pub(crate) fn line(&self, offset: usize) -> u32 {
-        let after = self
-            .0
+        let start = self
+            .compiled()
             .agents
-            .partition_point(|agent| agent.offset() <= offset);
-        let start = after
-            .checked_sub(1)
-            .map_or(0, |agent| self.0.agents[agent].offset());
+            .last_until(offset)
+            .map_or(0, Agent::offset);
         let mut line = 0;
-        for event in events(&self.0.stream, start) {
+        for event in events(self.compiled().stream, start) {
             line += event.lines();
             if event.kind() == AGENT {
                 line = event.agent().0;
@@ -267,7 +278,7 @@ impl RobotsTxt {
 
     /// The rule whose event is at an offset, as `Disallow: /private`.
     pub(crate) fn rule_text(&self, offset: usize) -> Option<String> {
-        let event = events(&self.0.stream, offset)
+        let event = events(self.compiled().stream, offset)
             .next()
             .filter(Event::is_rule)?;
         let name = if event.kind() == ALLOW {

@@ -3,7 +3,7 @@
 use memchr::{memchr, memchr2, memchr3};
 
 use super::agent::Agent;
-use super::compiled::Compiled;
+use super::compiled::Kept;
 use super::effort::{Effort, cost};
 use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
 use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Scanned, Writer};
@@ -17,7 +17,7 @@ const FEW_WILD_RULES: u32 = 4;
 /// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
 const NAME_BYTES: usize = 40;
 
-pub(crate) fn parse(body: &[u8]) -> Compiled {
+pub(crate) fn parse(body: &[u8]) -> Kept {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
     let mut parser = Parser::new(body);
     let bom = BOM
@@ -45,8 +45,8 @@ struct Parser<'a> {
     /// The white space before the field being read.
     lead: usize,
     writer: Writer,
-    agents: Vec<Agent>,
-    tags: Vec<u8>,
+    /// The user-agent lines with their tags.
+    agents: Vec<(Agent, u8)>,
     /// Offset of the run being written.
     run: Option<usize>,
     run_has_rules: bool,
@@ -74,7 +74,6 @@ impl<'a> Parser<'a> {
             lead: 0,
             writer: Writer::with_capacity((body.len() / 2).min(32 * 1024) + 32),
             agents: Vec::new(),
-            tags: Vec::new(),
             run: None,
             run_has_rules: false,
             exact_rules: false,
@@ -89,9 +88,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn finish(mut self) -> Compiled {
+    fn finish(mut self) -> Kept {
         self.end_group();
-        Compiled::new(self.writer.finish(), self.tags, self.agents)
+        Kept::new(&self.agents, &self.writer.finish())
     }
 
     /// Reads the line at `at` and steps behind it. Most lines are told apart by their first octets;
@@ -301,8 +300,8 @@ impl<'a> Parser<'a> {
             self.google_rules = false;
         }
         let offset = self.writer.push_agent(seen_by, self.line, value);
-        self.agents.push(Agent::new(offset, goes_on));
-        self.tags.push(name_tag::tag_of_value(value));
+        let tag = name_tag::tag_of_value(value);
+        self.agents.push((Agent::new(offset, goes_on), tag));
     }
 
     #[inline]
@@ -347,7 +346,7 @@ impl<'a> Parser<'a> {
     fn end_group(&mut self) {
         let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
         if many && self.group_cost <= Effort::MOST {
-            for agent in &mut self.agents[self.group_agents..] {
+            for (agent, _) in &mut self.agents[self.group_agents..] {
                 agent.mark_large();
             }
         }

@@ -20,11 +20,11 @@ pub(crate) struct Search {
     patterns: Patterns,
 }
 
-impl Compiled {
+impl<'a> Compiled<'a> {
     /// The rule that decides about a path.
     #[inline]
     pub(super) fn find(
-        &self,
+        self,
         reader: Reader,
         tokens: &[ProductToken],
         path: &Path<'_>,
@@ -45,7 +45,7 @@ impl Compiled {
 
     #[inline]
     fn find_for(
-        &self,
+        self,
         reader: Reader,
         choice: Choice<'_>,
         path: &Path<'_>,
@@ -67,7 +67,7 @@ impl Compiled {
             let group = self.search_group(reader, agent, path, search, best);
             best = group.best;
             // Other lines of this group say nothing new.
-            while let Some(other) = self.agents.get(next)
+            while let Some(other) = self.agents.at(next)
                 && other.offset() < group.end
             {
                 next += 1;
@@ -79,7 +79,7 @@ impl Compiled {
     /// What decides among `best` and the rules of the group of a user-agent line.
     #[inline]
     fn search_group(
-        &self,
+        self,
         reader: Reader,
         agent: Agent,
         path: &Path<'_>,
@@ -94,16 +94,16 @@ impl Compiled {
                 end: index.end(),
             };
         }
-        search_rules(&self.stream, reader, agent, path, search, best)
+        search_rules(self.stream, reader, agent, path, search, best)
     }
 
-    fn index(&self, reader: Reader, agent: Agent, effort: &mut Effort) -> Option<&Index> {
+    fn index(self, reader: Reader, agent: Agent, effort: &mut Effort) -> Option<&'a Index> {
         self.indexes.find_or_build(
-            &self.agents,
+            self.agents,
             reader.dialect,
             agent,
             effort,
-            |agent, effort| build(reader, events(&self.stream, agent.offset()), effort),
+            |agent, effort| build(reader, events(self.stream, agent.offset()), effort),
         )
     }
 }

@@ -234,11 +234,11 @@ impl Writer {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Box<[u8]> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         if !self.stream.is_empty() {
             self.stream.extend([0; PADDING]);
         }
-        self.stream.into_boxed_slice()
+        self.stream
     }
 
     #[inline]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Deserializer};
@@ -93,7 +92,7 @@ impl Case {
     }
 
     pub(crate) fn access(&self) -> AccessResult {
-        AccessResult::Successful(Arc::new(self.robots_txt()))
+        AccessResult::Successful(self.robots_txt())
     }
 
     pub(crate) fn tokens(&self) -> Vec<ProductToken> {

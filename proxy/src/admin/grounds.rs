@@ -5,7 +5,6 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use std::sync::Arc;
 use utoipa::ToSchema;
 use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Target, decide_strictly};
 
@@ -75,7 +74,7 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
     };
     if let Some(body) = body.flatten() {
         let robots = RobotsTxt::parse_with_limit(&body, body.len());
-        let access = AccessResult::Successful(Arc::new(robots));
+        let access = AccessResult::Successful(robots);
         let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
         let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
         let dialect = finding.dialect.parse().unwrap_or(Dialect::Rfc9309);

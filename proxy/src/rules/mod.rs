@@ -315,7 +315,7 @@ fn robots<'a>(paths: impl IntoIterator<Item = &'a String>, head: &str, verb: &st
     }
     let length = text.len();
     let robots = RobotsTxt::parse_with_limit(text.as_bytes(), length);
-    AccessResult::Successful(Arc::new(robots))
+    AccessResult::Successful(robots)
 }
 
 fn disallows(robots: &AccessResult, asked: Asked<'_>) -> bool {

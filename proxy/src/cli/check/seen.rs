@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) access: AccessResult,
-    pub(super) robots: Arc<RobotsTxt>,
+    pub(super) robots: RobotsTxt,
     pub(super) sitemaps: Box<RawValue>,
     /// Whether any group has directives; most files have none, and need not be asked.
     pub(super) has_directives: bool,
@@ -21,11 +21,11 @@ pub(super) struct File {
 
 impl File {
     fn new(body: &[u8]) -> Self {
-        let robots = Arc::new(RobotsTxt::parse_with_limit(body, usize::MAX));
+        let robots = RobotsTxt::parse_with_limit(body, usize::MAX);
         let sitemaps: Vec<String> = robots.sitemaps().collect();
         let has_directives = robots.directives().next().is_some();
         Self {
-            access: AccessResult::Successful(Arc::clone(&robots)),
+            access: AccessResult::Successful(robots.clone()),
             sitemaps: serde_json::value::to_raw_value(&sitemaps).expect("strings are JSON"),
             has_directives,
             robots,
