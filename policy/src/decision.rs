@@ -205,7 +205,11 @@ pub fn decide<'a>(
     tokens: &'a [ProductToken],
     path: &str,
 ) -> Decision<'a> {
-    decide_within(access, dialect, tokens, path, &mut Search::default())
+    let mut search = Search::default();
+    if dialect == Dialect::Strictest {
+        return decide_within(access, dialect, tokens, path, &mut search);
+    }
+    decide_in_one(access, dialect, tokens, path, &mut search)
 }
 
 /// Judges all paths of an origin at once, for who will not see them: disallowed if any path could be disallowed by
@@ -244,9 +248,14 @@ fn decide_within<'a>(
 /// The decision in a dialect; of `strictest`, the first of the four that disallows.
 #[inline]
 fn in_each<'a>(dialect: Dialect, mut decide: impl FnMut(Dialect) -> Decision<'a>) -> Decision<'a> {
-    if dialect != Dialect::Strictest {
-        return decide(dialect);
+    if dialect == Dialect::Strictest {
+        return in_all(decide);
     }
+    decide(dialect)
+}
+
+#[cold]
+fn in_all<'a>(mut decide: impl FnMut(Dialect) -> Decision<'a>) -> Decision<'a> {
     let first = decide(Dialect::Rfc9309);
     if first.verdict == Verdict::Disallow {
         return first;
@@ -297,7 +306,6 @@ pub fn decide_strictly<'a>(
     decision
 }
 
-#[inline]
 fn decide_in_one<'a>(
     access: &'a AccessResult,
     dialect: Dialect,

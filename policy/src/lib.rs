@@ -28,6 +28,7 @@
 
 #![warn(missing_docs)]
 
+mod blocks;
 mod decision;
 mod dialect;
 mod host;

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::blocks;
+
 /// What an octet of a path is to RFC 3986.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Octet {
@@ -39,7 +41,7 @@ pub(crate) static TRAITS: [u8; 256] = {
     traits
 };
 
-const STAR: u8 = 1;
+pub(crate) const STAR: u8 = 1;
 const DOLLAR: u8 = 2;
 /// May only stand percent-encoded, or starts an escape.
 const UNUSUAL: u8 = 4;
@@ -49,7 +51,7 @@ pub(crate) const ENDS_VALUE: u8 = 16;
 /// May stand in the name of a directive: letters, digits, `-`, `_` and white space.
 pub(crate) const IN_NAME: u8 = 32;
 /// An octet with none of these is spelt the same in every form.
-const NOT_PLAIN: u8 = STAR | DOLLAR | UNUSUAL | NUL | ENDS_VALUE;
+pub(crate) const NOT_PLAIN: u8 = STAR | DOLLAR | UNUSUAL | NUL | ENDS_VALUE;
 
 const fn traits_of(byte: u8) -> u8 {
     let special = match byte {
@@ -74,32 +76,10 @@ pub(crate) fn traits(text: &[u8]) -> u8 {
 
 /// Whether a path is spelt the same in every form and holds no special octet.
 ///
-/// Every decision asks this about its path, so whole blocks are judged by a few comparisons that the
-/// compiler turns into vectors; what is not usual goes through the table.
+/// Every decision asks this about its path, so whole blocks are judged; what is not usual goes through the table.
 #[inline]
 pub(crate) fn all_plain(text: &[u8]) -> bool {
-    const BLOCK: usize = 16;
-    if let Some(last) = text.last_chunk::<BLOCK>() {
-        let (blocks, _) = text.as_chunks::<BLOCK>();
-        let mut unusual = [0; BLOCK];
-        for block in blocks.iter().chain([last]) {
-            for (unusual, &byte) in unusual.iter_mut().zip(block) {
-                *unusual |= is_unusual(byte);
-            }
-        }
-        if unusual == [0; BLOCK] {
-            return true;
-        }
-    }
-    traits(text) & NOT_PLAIN == 0
-}
-
-/// Whether an octet is not among those that most paths are made of; all of those are plain.
-#[inline]
-const fn is_unusual(byte: u8) -> u8 {
-    let outside = byte.wrapping_sub(b'&') > b'z' - b'&';
-    let angle_backslash_or_caret = byte & 0x9D == 0x1C;
-    (outside | angle_backslash_or_caret | (byte == b'*') | (byte == b'`')) as u8
+    !blocks::any(text, blocks::is_unusual) || traits(text) & NOT_PLAIN == 0
 }
 
 /// Whether an octet stands for itself in every form.
@@ -223,10 +203,8 @@ pub(crate) fn push_decoded(form: &mut Vec<u8>, mut text: &[u8]) {
 
 /// The path in the one percent-encoding of RFC 9309; borrowed if it is so spelt already.
 pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
-    let already = path
-        .bytes()
-        .all(|byte| is_plain(byte) || matches!(byte, b'*' | b'$'));
-    if already {
+    let stays = |byte| is_plain(byte) || matches!(byte, b'*' | b'$');
+    if all_plain(path.as_bytes()) || path.bytes().all(stays) {
         return Cow::Borrowed(path);
     }
     let mut form = Vec::with_capacity(path.len() + 16);
@@ -239,12 +217,26 @@ pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether `/.` stands anywhere, the query included: few paths have it, and all are asked.
+fn begins_a_segment_with_a_dot(path: &[u8]) -> bool {
+    let Some(rest) = path.get(1..) else {
+        return false;
+    };
+    let pairs = path.iter().zip(rest);
+    pairs.fold(0, |found, (&slash, &dot)| {
+        found | u8::from((slash == b'/') & (dot == b'.'))
+    }) != 0
+}
+
 /// The path without dot segments (RFC 3986 §5.2.4), its query untouched; borrowed if it has none.
 pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
+    if !begins_a_segment_with_a_dot(path.as_bytes()) {
+        return Cow::Borrowed(path);
+    }
     let end = path.find('?').unwrap_or(path.len());
     let (segments, query) = path.split_at(end);
     let is_dots = |segment: &str| matches!(segment, "." | "..");
-    if !segments.contains("/.") || !segments.split('/').any(is_dots) {
+    if !segments.split('/').any(is_dots) {
         return Cow::Borrowed(path);
     }
     let mut kept: Vec<&str> = Vec::new();
@@ -286,7 +278,7 @@ mod tests {
     #[test]
     fn plain_octets_are_the_same_by_table_and_by_comparison() {
         for byte in 0..=u8::MAX {
-            assert!(is_unusual(byte) == 1 || is_plain(byte), "{byte:#x}");
+            assert!(blocks::is_unusual(byte) == 1 || is_plain(byte), "{byte:#x}");
             assert_eq!(all_plain(&[byte; 40]), is_plain(byte), "{byte:#x}");
             assert_eq!(all_plain(&[byte; 3]), is_plain(byte), "{byte:#x}");
             let mut last = [b'a'; 21];

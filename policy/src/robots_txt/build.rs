@@ -72,7 +72,7 @@ impl Entries {
             }
             if event.is_rule() && event.tag & reader.sees != 0 {
                 let (value, _) = event.rule();
-                if !effort.spend(cost(event.form(), value)) {
+                if !effort.spend(cost(event.form(), value.len())) {
                     return None;
                 }
                 entries.push_event(reader, &event);

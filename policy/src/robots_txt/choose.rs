@@ -110,12 +110,6 @@ impl<'a> Compiled<'a> {
         })
     }
 
-    /// Whether any user-agent line could name the crawler, where names are compared as a whole.
-    #[inline]
-    pub(super) fn has_tag(self, token: &ProductToken) -> bool {
-        position(token.tag(), self.tags).is_some()
-    }
-
     /// The next user-agent line that names the crawler, where names are compared as a whole.
     #[inline]
     pub(super) fn next_agent(

@@ -28,10 +28,10 @@ impl Default for Effort {
 
 /// What a rule adds to the cost of an index: the octets of its value, and a little more; much more
 /// if dialects have to rewrite it.
-pub(super) fn cost(form: u8, value: &[u8]) -> usize {
+pub(super) fn cost(form: u8, octets: usize) -> usize {
     let besides = match form {
         PLAIN | WILD => 16,
         _ => 160,
     };
-    besides + value.len()
+    besides + octets
 }

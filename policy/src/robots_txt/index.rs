@@ -124,7 +124,12 @@ impl Index {
         let rest = text.strip_prefix(self.common_text()?)?;
         let path_head = head(rest).swap_bytes();
         let after = self.heads.partition_point(|&head| head < path_head);
-        let same = self.heads[after..].partition_point(|&head| head == path_head);
+        let same = match self.heads[after..].first() {
+            Some(&head) if head == path_head => {
+                self.heads[after..].partition_point(|&head| head == path_head)
+            }
+            _ => 0,
+        };
         let after = after
             + self.prefixes[after..after + same]
                 .partition_point(|prefix| self.text(prefix) <= text);

@@ -145,36 +145,14 @@ impl<'a> Parser<'a> {
         while let Some(b' ' | b'\t') = text.get(start) {
             start += 1;
         }
-        let mut end = start;
-        while let Some(&byte) = text.get(end)
-            && spelling::is_plain(byte)
-        {
-            end += 1;
-        }
-        let plain = end - start;
-        let mut traits = 0;
-        while let Some(&byte) = text.get(end) {
-            let more = spelling::TRAITS[usize::from(byte)];
-            if more & spelling::ENDS_VALUE != 0 {
-                break;
-            }
-            traits |= more;
-            end += 1;
-        }
-        if traits & spelling::NUL != 0 || self.lead + end > GOOGLE_LINE_BYTES {
+        let scanned = Scanned::begin(&text[start..]);
+        let end = start + scanned.value.len();
+        if scanned.traits & spelling::NUL != 0 || self.lead + end > GOOGLE_LINE_BYTES {
             return self.read_any_field(text);
         }
         self.at += end;
         self.step_behind_line();
-        self.push_rule(
-            field,
-            EXACT | GOOGLE,
-            Scanned {
-                value: &text[start..end],
-                plain,
-                traits,
-            },
-        );
+        self.push_rule(field, EXACT | GOOGLE, scanned);
     }
 
     fn read_agent(&mut self, text: &'a [u8], colon_end: usize) {
@@ -263,7 +241,7 @@ impl<'a> Parser<'a> {
         match statement.field {
             Field::UserAgent => self.push_agent(seen_by, statement.value),
             Field::Allow | Field::Disallow => {
-                self.push_rule(statement.field, seen_by, Scanned::new(statement.value));
+                self.push_rule(statement.field, seen_by, Scanned::all(statement.value));
             }
             Field::Other if is_directive(statement.name) => {
                 self.push_other(seen_by, statement.name, statement.value);
@@ -306,23 +284,31 @@ impl<'a> Parser<'a> {
 
     #[inline]
     fn push_rule(&mut self, field: Field, seen_by: u8, value: Scanned<'_>) {
+        let rule = RuleToWrite::new(field, seen_by, value);
+        if self.begin_rule(seen_by, rule.form, rule.value.len()) {
+            self.writer.push_rule(&rule, self.line);
+        }
+    }
+
+    /// Notes that a rule follows, unless it counts for nobody.
+    #[inline]
+    fn begin_rule(&mut self, seen_by: u8, form: u8, octets: usize) -> bool {
         // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
-            return;
+            return false;
         }
         if self.blank {
             self.begin_run();
         }
-        let rule = RuleToWrite::new(field, seen_by, value);
         self.group_rules += 1;
-        self.group_wild_rules += u32::from(rule.form != PLAIN);
-        self.group_cost += cost(rule.form, rule.value);
-        self.writer.push_rule(&rule, self.line);
+        self.group_wild_rules += u32::from(form != PLAIN);
+        self.group_cost += cost(form, octets);
         self.run_has_rules = true;
         let exact = seen_by & EXACT != 0;
         self.exact_rules |= exact;
         self.google_rules |= seen_by & GOOGLE != 0;
         self.record_rules |= exact & self.record_open;
+        true
     }
 
     fn begin_run(&mut self) -> usize {

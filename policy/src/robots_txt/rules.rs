@@ -9,7 +9,7 @@ use super::found::{Found, Match};
 use super::holds::Holds;
 use super::index::Index;
 use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, wild_parts};
-use super::stream::{ALLOW, DISALLOW, Event, PLAIN, RUN, WILD, events};
+use super::stream::{ALLOW, DISALLOW, Event, Events, PLAIN, RUN, WILD, events};
 use crate::{Dialect, ProductToken};
 
 /// What one decision has found out and spent so far, in all the dialects and spellings it asks for.
@@ -17,7 +17,8 @@ use crate::{Dialect, ProductToken};
 pub(crate) struct Search {
     holds: Holds,
     effort: Effort,
-    patterns: Patterns,
+    /// Made when a rule is met that needs it, which few decisions do.
+    patterns: Option<Box<Patterns>>,
 }
 
 impl<'a> Compiled<'a> {
@@ -32,33 +33,47 @@ impl<'a> Compiled<'a> {
     ) -> Found {
         search.holds.turn_to(path);
         for token in tokens {
-            if !reader.takes_first && !self.has_tag(token) {
-                continue;
-            }
-            let found = self.find_for(reader, Choice::Named(token), path, search);
+            let choice = Choice::Named(token);
+            let found = if reader.takes_first {
+                self.find_in_best(reader, choice, path, search)
+            } else {
+                self.find_in_all(reader, choice, path, search)
+            };
             if found != Found::NoGroup {
                 return found;
             }
         }
-        self.find_for(reader, Choice::Everyone, path, search)
+        if reader.takes_first {
+            self.find_in_best(reader, Choice::Everyone, path, search)
+        } else {
+            self.find_in_all(reader, Choice::Everyone, path, search)
+        }
     }
 
-    #[inline]
-    fn find_for(
+    /// What decides in the one record chosen.
+    fn find_in_best(
         self,
         reader: Reader,
         choice: Choice<'_>,
         path: &Path<'_>,
         search: &mut Search,
     ) -> Found {
-        if reader.takes_first {
-            return self
-                .best_agent(reader, choice)
-                .map_or(Found::NoGroup, |agent| {
-                    let best = self.search_group(reader, agent, path, search, None).best;
-                    best.map_or(Found::NoRule, Found::Rule)
-                });
-        }
+        let Some(agent) = self.best_agent(reader, choice) else {
+            return Found::NoGroup;
+        };
+        let group = self.search_group(reader, agent, path, search, None);
+        group.best.map_or(Found::NoRule, Found::Rule)
+    }
+
+    /// What decides in all groups chosen. Inlined, since most of it falls away for either choice.
+    #[inline]
+    fn find_in_all(
+        self,
+        reader: Reader,
+        choice: Choice<'_>,
+        path: &Path<'_>,
+        search: &mut Search,
+    ) -> Found {
         let mut found = Found::NoGroup;
         let mut best = None;
         let mut next = 0;
@@ -94,7 +109,13 @@ impl<'a> Compiled<'a> {
                 end: index.end(),
             };
         }
-        search_rules(self.stream, reader, agent, path, search, best)
+        search_rules(
+            reader,
+            events(self.stream, agent.offset()),
+            path,
+            search,
+            best,
+        )
     }
 
     fn index(self, reader: Reader, agent: Agent, effort: &mut Effort) -> Option<&'a Index> {
@@ -115,21 +136,19 @@ struct Searched {
 }
 
 fn search_rules(
-    stream: &[u8],
     reader: Reader,
-    agent: Agent,
+    mut events: Events<'_>,
     path: &Path<'_>,
     search: &mut Search,
     mut best: Option<Match>,
 ) -> Searched {
     let mut end = usize::MAX;
-    let mut events = events(stream, agent.offset());
     loop {
-        events.skip_rules_unlike(path.head());
+        events.skip_unlike(path.head(), reader.ends);
         let Some(event) = events.next() else { break };
         match event.kind() {
             ALLOW | DISALLOW if event.tag & reader.sees != 0 => {
-                if !event.may_match(stream, path.head()) {
+                if !events.may_match(&event, path.head()) {
                     continue;
                 }
                 let rule = match_rule(&event, reader, path, search, best);
@@ -198,14 +217,16 @@ fn match_special(
     let octets = if reader.takes_first {
         0
     } else {
-        pattern::octets(body, dialect, &mut search.patterns.literals)
+        let form = &mut search.patterns.get_or_insert_default().literals;
+        pattern::octets(body, dialect, form)
     };
     Some(Match::new(octets, allow, event.offset))
 }
 
 impl Search {
     fn matches(&mut self, body: Body<'_>, dialect: Dialect, path: &Path<'_>) -> bool {
-        let pattern = self.patterns.take_apart(body, dialect);
+        let patterns = self.patterns.get_or_insert_default();
+        let pattern = patterns.take_apart(body, dialect);
         pattern.may_end(path.octets()) && self.holds.search(path, pattern.parts(), pattern.anchored)
     }
 }

@@ -13,9 +13,9 @@
 
 use memchr::memrchr;
 
-use super::line::{Field, trim};
-use super::pattern::{head_mask, means_directory};
-use crate::spelling;
+use super::line::{Field, is_space, trim};
+use super::pattern::{HEAD_OCTETS, head_mask, means_directory};
+use crate::{blocks, spelling};
 
 /// Begins a stretch of user-agent lines and rules; its flags say for whom a new group begins.
 pub(crate) const RUN: u8 = 0;
@@ -85,21 +85,6 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Whether a path with this head could match the rule: the plain start of its value agrees.
-    #[inline]
-    pub(crate) fn may_match(&self, stream: &[u8], path_head: u64) -> bool {
-        let short = self.payload.first().copied().map_or(0, usize::from);
-        let (start, plain) = match self.form() {
-            PLAIN => (self.start, self.payload.len()),
-            _ => (self.start + 1, short),
-        };
-        // The padding makes eight octets, and the mask takes off what is not the value's.
-        let head = stream[start..]
-            .first_chunk()
-            .map_or(0, |head| u64::from_le_bytes(*head));
-        (head ^ path_head) & head_mask(plain) == 0
-    }
-
     /// A user-agent line's number and value.
     pub(crate) fn agent(&self) -> (u32, &'a [u8]) {
         let (line, value) = self
@@ -137,20 +122,51 @@ pub(crate) struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// Steps over the rules ahead that are short, plain, and start otherwise than the path: most
-    /// rules of most files.
+    /// Steps over the events ahead that decide nothing about a path: rules that start otherwise, and all that is no
+    /// rule but for the runs with a flag. Most of what a decision reads is passed here.
     #[inline]
-    pub(crate) fn skip_rules_unlike(&mut self, path_head: u64) {
-        const NOT_SHORT_AND_PLAIN: u8 = 3 << FORM_SHIFT | LONG | (KIND & !(ALLOW ^ DISALLOW));
-        // The padding lets eight octets be loaded from the last event too.
-        while let Some(event) = self.stream[self.offset..].first_chunk::<{ 3 + PADDING }>() {
-            let &[tag, _, length, ref value @ ..] = event;
-            let unlike = (u64::from_le_bytes(*value) ^ path_head) & head_mask(usize::from(length));
-            if tag & NOT_SHORT_AND_PLAIN != ALLOW || unlike == 0 {
+    pub(crate) fn skip_unlike(&mut self, path_head: u64, ends: u8) {
+        const READ: usize = 4 + HEAD_OCTETS;
+        let Some(last) = self.stream.len().checked_sub(READ) else {
+            return;
+        };
+        while self.offset <= last
+            && let Some(event) = self.stream[self.offset..][..READ].first_chunk::<READ>()
+        {
+            let &[tag, _, length, value @ ..] = event;
+            let stop = if tag & KIND & ALLOW != 0 {
+                let &[plain, after @ ..] = &value;
+                let [at_once @ .., _] = value;
+                let (head, octets) = match tag >> FORM_SHIFT {
+                    PLAIN => (at_once, length),
+                    _ => (after, plain),
+                };
+                let unlike = u64::from_le_bytes(head) ^ path_head;
+                unlike & head_mask(usize::from(octets)) == 0
+            } else {
+                tag & KIND == RUN && tag & ends != 0
+            };
+            if stop || tag & LONG != 0 {
                 return;
             }
-            self.offset += 3 + usize::from(length);
+            // In this order the sum is at hand soonest, and the next event waits for nothing else.
+            self.offset = (self.offset + 3) + usize::from(length);
         }
+    }
+
+    /// Whether a path with this head could match the rule that an event is: the plain start of its value agrees.
+    #[inline]
+    pub(crate) fn may_match(&self, event: &Event<'_>, path_head: u64) -> bool {
+        let short = event.payload.first().copied().map_or(0, usize::from);
+        let (start, plain) = match event.form() {
+            PLAIN => (event.start, event.payload.len()),
+            _ => (event.start + 1, short),
+        };
+        // The padding makes eight octets, and the mask takes off what is not the value's.
+        let head = self.stream[start..]
+            .first_chunk()
+            .map_or(0, |head| u64::from_le_bytes(*head));
+        (head ^ path_head) & head_mask(plain) == 0
     }
 }
 
@@ -226,11 +242,20 @@ impl Writer {
     pub(crate) fn push_rule(&mut self, rule: &RuleToWrite<'_>, line: u32) {
         let kind = if rule.allow { ALLOW } else { DISALLOW };
         let tag = kind | rule.seen_by | rule.form << FORM_SHIFT;
-        if rule.form == PLAIN {
-            self.push(tag, line, &[], rule.value);
-        } else {
-            let plain = u8::try_from(rule.plain).unwrap_or(u8::MAX);
-            self.push(tag, line, &[plain], rule.value);
+        let is_plain = rule.form == PLAIN;
+        self.push_header(tag, line, rule.value.len() + usize::from(!is_plain));
+        if !is_plain {
+            self.stream
+                .push(u8::try_from(rule.plain).unwrap_or(u8::MAX));
+        }
+        match rule.block {
+            Some(block) if rule.value.len() <= block.len() => {
+                // To copy the whole block and cut it takes no call and no choice by length.
+                let end = self.offset() + rule.value.len();
+                self.stream.extend_from_slice(block);
+                self.stream.truncate(end);
+            }
+            _ => self.stream.extend_from_slice(rule.value),
         }
     }
 
@@ -253,6 +278,16 @@ impl Writer {
     fn push_header(&mut self, tag: u8, line: u32, length: usize) -> usize {
         let lines = line - self.line;
         self.line = line;
+        if let (Ok(distance), Ok(short)) = (u8::try_from(lines), u8::try_from(length)) {
+            let offset = self.offset();
+            self.stream.extend_from_slice(&[tag, distance, short]);
+            return offset;
+        }
+        self.push_wide_header(tag, lines, length)
+    }
+
+    #[cold]
+    fn push_wide_header(&mut self, tag: u8, lines: u32, length: usize) -> usize {
         let distance = u8::try_from(lines).unwrap_or_else(|_| {
             self.stream.extend([SKIP, 0, 4]);
             self.stream.extend(lines.to_le_bytes());
@@ -279,19 +314,26 @@ pub(crate) struct RuleToWrite<'a> {
     pub(crate) form: u8,
     pub(crate) plain: usize,
     pub(crate) value: &'a [u8],
+    /// What the value begins in the file, if that goes on for so long.
+    block: Option<&'a [u8; blocks::SCANNED]>,
 }
 
 impl<'a> RuleToWrite<'a> {
     /// Classifies a value by what it holds.
     #[inline]
     pub(crate) fn new(field: Field, seen_by: u8, scanned: Scanned<'a>) -> Self {
-        let trimmed = trim(scanned.value);
-        let cut = trimmed.len() < scanned.value.len();
+        let outer = [scanned.value.first(), scanned.value.last()];
+        let untrimmed = outer.into_iter().flatten().any(|&byte| is_space(byte));
         let Scanned {
             value,
+            block,
             plain,
             traits,
-        } = if cut { Scanned::new(trimmed) } else { scanned };
+        } = if untrimmed {
+            Scanned::all(trim(scanned.value))
+        } else {
+            scanned
+        };
         let allow = field == Field::Allow;
         let directory = allow && means_directory(value);
         let form = if directory {
@@ -315,6 +357,7 @@ impl<'a> RuleToWrite<'a> {
             form,
             plain: plain.min(sure),
             value,
+            block,
         }
     }
 }
@@ -323,6 +366,8 @@ impl<'a> RuleToWrite<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanned<'a> {
     pub(crate) value: &'a [u8],
+    /// What the value begins in the file, if that goes on for so long.
+    block: Option<&'a [u8; blocks::SCANNED]>,
     /// How many octets of its start are plain.
     pub(crate) plain: usize,
     /// The traits of the octets after those.
@@ -330,11 +375,50 @@ pub(crate) struct Scanned<'a> {
 }
 
 impl<'a> Scanned<'a> {
-    pub(crate) fn new(value: &'a [u8]) -> Self {
+    /// Scans a text to the end of the value that it begins with.
+    #[inline]
+    pub(crate) fn begin(text: &'a [u8]) -> Self {
+        let (mut end, mut star) = (0, None);
+        while let Some(block) = text[end..].first_chunk() {
+            let mut usual = blocks::usual_octets::<false>(block);
+            if block.get(usual) == Some(&b'*') {
+                star = star.or(Some(end + usual));
+                usual = blocks::usual_octets::<true>(block);
+            }
+            end += usual;
+            if usual < blocks::SCANNED {
+                break;
+            }
+        }
+        // What is not usual may be plain still.
+        let mut traits = star.map_or(0, |_| spelling::STAR);
+        let mut plain = star;
+        while let Some(&byte) = text.get(end) {
+            let more = spelling::TRAITS[usize::from(byte)];
+            if more & spelling::ENDS_VALUE != 0 {
+                break;
+            }
+            if more & spelling::NOT_PLAIN != 0 {
+                plain = plain.or(Some(end));
+            }
+            traits |= more;
+            end += 1;
+        }
+        Self {
+            value: &text[..end],
+            block: text.first_chunk(),
+            plain: plain.unwrap_or(end),
+            traits,
+        }
+    }
+
+    /// Scans a value.
+    pub(crate) fn all(value: &'a [u8]) -> Self {
         let plain = value.iter().position(|&byte| !spelling::is_plain(byte));
         let plain = plain.unwrap_or(value.len());
         Self {
             value,
+            block: None,
             plain,
             traits: spelling::traits(&value[plain..]),
         }

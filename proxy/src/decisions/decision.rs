@@ -25,6 +25,21 @@ impl DecisionId {
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
     }
+
+    /// The digits that it is written with.
+    pub(crate) fn digits(self) -> [u8; 32] {
+        let mut digits = [0; 32];
+        self.0.simple().encode_lower(&mut digits);
+        digits
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; 16] {
+        self.0.into_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
 }
 
 impl fmt::Display for DecisionId {

@@ -3,11 +3,14 @@
 
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
 use super::decision::{Decision, DecisionId};
+use super::instant;
 use crate::digest::Digest;
+use crate::json;
 use crate::logging::{Format, Log};
 
 /// What these events are known by, also to `RUST_LOG`.
@@ -32,7 +35,8 @@ pub(super) fn announce(log: &Log, decision: &Decision) {
 
 #[derive(Serialize)]
 struct Event<'a> {
-    timestamp: String,
+    #[serde(serialize_with = "instant::serialize")]
+    timestamp: SystemTime,
     level: &'static str,
     target: &'static str,
     decision_id: DecisionId,
@@ -56,8 +60,11 @@ struct Event<'a> {
     rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     robots_sha256: Option<Digest>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    robots_fetched_at: Option<String>,
+    #[serde(
+        serialize_with = "instant::serialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    robots_fetched_at: Option<SystemTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a str>,
     took_us: u64,
@@ -66,10 +73,9 @@ struct Event<'a> {
 impl<'a> Event<'a> {
     fn new(decision: &'a Decision) -> Self {
         let finding = decision.finding.as_ref();
-        let fetched_at = finding.and_then(|finding| finding.robots_fetched_at);
-        let at = decision.at + std::time::Duration::from_micros(decision.took_us);
+        let at = decision.at + Duration::from_micros(decision.took_us);
         Self {
-            timestamp: humantime::format_rfc3339_micros(at).to_string(),
+            timestamp: at,
             level: "INFO",
             target: TARGET,
             decision_id: decision.id,
@@ -87,8 +93,7 @@ impl<'a> Event<'a> {
             line: finding.and_then(|finding| finding.line),
             rule: finding.and_then(|finding| finding.rule.as_deref()),
             robots_sha256: finding.and_then(|finding| finding.robots_sha256),
-            robots_fetched_at: fetched_at
-                .map(|at| humantime::format_rfc3339_micros(at).to_string()),
+            robots_fetched_at: finding.and_then(|finding| finding.robots_fetched_at),
             details: decision.details.as_deref(),
             took_us: decision.took_us,
         }
@@ -96,32 +101,34 @@ impl<'a> Event<'a> {
 
     /// As tracing writes text: words as they are, what others chose in quotes.
     fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
-        to.extend_from_slice(self.timestamp.as_bytes());
-        to.extend_from_slice(b"  INFO wayleave::decision:");
-        write!(to, " decision_id={}", self.decision_id)?;
+        instant::write(to, self.timestamp);
+        to.extend_from_slice(b"  INFO wayleave::decision: decision_id=");
+        to.extend_from_slice(&self.decision_id.digits());
         word(to, " outcome=", Some(self.outcome));
         word(to, " reason=", Some(self.reason));
-        write!(to, " status={}", self.status)?;
-        if let Some(would_be) = self.would_be {
-            write!(to, " would_be={would_be}")?;
-        }
+        number(to, " status=", Some(self.status));
+        number(to, " would_be=", self.would_be);
         word(to, " crawler=", Some(self.crawler));
         word(to, " identity=", Some(self.identity));
         word(to, " token=", self.token);
         write!(to, " client={}", self.client)?;
-        quoted(to, " method=", Some(self.method))?;
-        quoted(to, " url=", Some(self.url))?;
+        quoted(to, " method=", Some(self.method));
+        quoted(to, " url=", Some(self.url));
         word(to, " dialect=", self.dialect);
-        if let Some(line) = self.line {
-            write!(to, " line={line}")?;
-        }
-        quoted(to, " rule=", self.rule)?;
+        number(to, " line=", self.line);
+        quoted(to, " rule=", self.rule);
         if let Some(digest) = self.robots_sha256 {
-            write!(to, " robots_sha256={digest}")?;
+            to.extend_from_slice(b" robots_sha256=");
+            to.extend_from_slice(&digest.digits());
         }
-        word(to, " robots_fetched_at=", self.robots_fetched_at.as_deref());
-        quoted(to, " details=", self.details)?;
-        writeln!(to, " took_us={}", self.took_us)
+        if let Some(at) = self.robots_fetched_at {
+            to.extend_from_slice(b" robots_fetched_at=");
+            instant::write(to, at);
+        }
+        quoted(to, " details=", self.details);
+        number(to, " took_us=", Some(self.took_us));
+        to.push(b'\n');
+        Ok(())
     }
 }
 
@@ -132,12 +139,18 @@ fn word(to: &mut Vec<u8>, key: &str, value: Option<&str>) {
     }
 }
 
-fn quoted(to: &mut Vec<u8>, key: &str, value: Option<&str>) -> io::Result<()> {
+fn number(to: &mut Vec<u8>, key: &str, value: Option<impl Into<u64>>) {
     if let Some(value) = value {
         to.extend_from_slice(key.as_bytes());
-        serde_json::to_writer(to, value)?;
+        json::number(to, value.into());
     }
-    Ok(())
+}
+
+fn quoted(to: &mut Vec<u8>, key: &str, value: Option<&str>) {
+    if let Some(value) = value {
+        to.extend_from_slice(key.as_bytes());
+        json::string(to, value);
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use anyhow::Context;
 
 use super::decision::Decision;
 use super::files::{rotated_files, vacant};
+use super::line;
 
 /// Lines are written together once they are this long.
 const FULL_BYTES: usize = 256 * 1024;
@@ -75,8 +76,7 @@ impl Journal {
 
     /// Adds a line to those that wait.
     pub(super) fn push(&mut self, decision: &Decision) {
-        serde_json::to_writer(&mut self.waiting, decision).expect("strings and numbers serialise");
-        self.waiting.push(b'\n');
+        line::write(decision, &mut self.waiting);
     }
 
     pub(super) fn is_full(&self) -> bool {

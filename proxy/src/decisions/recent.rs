@@ -4,20 +4,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::decision::{Decision, DecisionId};
+use super::packed::{pack, unpack};
 
-/// Decisions kept; about half a kilobyte each.
+/// Decisions kept; 512 bytes for nearly each.
 const KEPT: usize = 8192;
+/// A place that a long URL made larger than this does not stay so.
+const LARGE: usize = 2048;
 
 /// A ring of the last decisions. Writers of different decisions do not meet: each has a place of its own.
 pub(super) struct Recent {
-    places: Box<[Mutex<Option<Kept>>]>,
+    places: Box<[Mutex<Kept>]>,
     next: AtomicUsize,
 }
 
-/// A decision and its number, counted from the start.
+/// A packed decision and its number, counted from the start; none yet if it has no bytes. The memory serves the next
+/// decision that comes to this place.
+#[derive(Default)]
 struct Kept {
     number: usize,
-    decision: Arc<Decision>,
+    packed: Vec<u8>,
+}
+
+impl Kept {
+    fn decision(&self) -> Option<Arc<Decision>> {
+        (!self.packed.is_empty()).then(|| Arc::new(unpack(&self.packed)))
+    }
 }
 
 /// Decisions in the order of their numbers, without gaps.
@@ -47,13 +58,18 @@ impl Recent {
     }
 
     /// Keeps `decision` in the place of the oldest.
-    pub(super) fn push(&self, decision: Arc<Decision>) {
+    pub(super) fn push(&self, decision: &Decision) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let oldest = self.place(number).replace(Kept { number, decision });
-        drop(oldest);
+        let mut place = self.place(number);
+        place.number = number;
+        place.packed.clear();
+        if place.packed.capacity() > LARGE {
+            place.packed = Vec::new();
+        }
+        pack(decision, &mut place.packed);
     }
 
-    fn place(&self, number: usize) -> MutexGuard<'_, Option<Kept>> {
+    fn place(&self, number: usize) -> MutexGuard<'_, Kept> {
         let place = &self.places[number % self.places.len()];
         place.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -71,12 +87,11 @@ impl Recent {
             decisions: Vec::new(),
         };
         for number in run.first..next {
-            match &*self.place(number) {
-                Some(kept) if kept.number == number => {
-                    run.decisions.push(Arc::clone(&kept.decision));
-                }
+            let kept = self.place(number);
+            match kept.decision() {
+                Some(decision) if kept.number == number => run.decisions.push(decision),
                 // Overtaken by the writers: go on behind what is lost.
-                Some(kept) if kept.number > number => {
+                Some(_) if kept.number > number => {
                     run.first = number + 1;
                     run.decisions.clear();
                 }
@@ -90,10 +105,8 @@ impl Recent {
     /// The kept decisions, the newest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = Arc<Decision>> {
         let next = self.next();
-        (1..=self.places.len()).filter_map(move |back| {
-            let kept = self.place(next.wrapping_sub(back));
-            kept.as_ref().map(|kept| Arc::clone(&kept.decision))
-        })
+        (1..=self.places.len())
+            .filter_map(move |back| self.place(next.wrapping_sub(back)).decision())
     }
 
     pub(super) fn find(&self, id: DecisionId) -> Option<Arc<Decision>> {
@@ -115,7 +128,7 @@ mod tests {
         let recent = Recent::with_room_for(4);
         let pushed: Vec<_> = (0..6).map(|_| Arc::new(decision())).collect();
         for decision in &pushed {
-            recent.push(Arc::clone(decision));
+            recent.push(decision);
         }
         let expected = ids(pushed[2..].iter().rev().cloned());
         assert_eq!(ids(recent.iter()), expected);
@@ -128,13 +141,13 @@ mod tests {
         let recent = Recent::with_room_for(4);
         let pushed: Vec<_> = (0..7).map(|_| Arc::new(decision())).collect();
         for decision in &pushed[..2] {
-            recent.push(Arc::clone(decision));
+            recent.push(decision);
         }
         let first = recent.since(1);
         assert_eq!((first.first, first.end()), (1, 2));
         assert_eq!(recent.since(first.end()).decisions.len(), 0);
         for decision in &pushed[2..] {
-            recent.push(Arc::clone(decision));
+            recent.push(decision);
         }
         let then = recent.since(first.end());
         assert_eq!((then.first, then.end()), (3, 7), "one is lost");
@@ -144,9 +157,9 @@ mod tests {
     #[test]
     fn a_decision_on_its_way_is_waited_for() {
         let recent = Recent::with_room_for(4);
-        recent.push(Arc::new(decision()));
+        recent.push(&decision());
         recent.next.fetch_add(1, Ordering::Relaxed);
-        recent.push(Arc::new(decision()));
+        recent.push(&decision());
         assert_eq!(recent.since(0).end(), 1);
     }
 }

@@ -26,7 +26,7 @@ type NextJournal = Arc<Mutex<Option<Option<Journal>>>>;
 
 /// The door to the thread.
 pub(super) struct Writer {
-    waiting: SyncSender<Arc<Decision>>,
+    waiting: SyncSender<Box<Decision>>,
     next_journal: NextJournal,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ impl Writer {
     }
 
     /// Hands `decision` over, or counts it as dropped; never waits.
-    pub(super) fn write(&self, decision: Arc<Decision>) {
+    pub(super) fn write(&self, decision: Box<Decision>) {
         if self.waiting.try_send(decision).is_err() {
             self.metrics.decisions_dropped(1);
         }
@@ -108,7 +108,7 @@ impl fmt::Debug for Writer {
 
 /// What the thread works with.
 struct Desk {
-    received: Receiver<Arc<Decision>>,
+    received: Receiver<Box<Decision>>,
     journal: Option<Journal>,
     next_journal: NextJournal,
     log: Log,
@@ -146,7 +146,7 @@ impl Desk {
     }
 
     /// Writes `first` and all that waits; whether there was anything.
-    fn write_all(&mut self, first: Option<Arc<Decision>>) -> bool {
+    fn write_all(&mut self, first: Option<Box<Decision>>) -> bool {
         let mut unwritten = 0;
         let mut had_work = false;
         let mut next = first.or_else(|| self.received.try_recv().ok());
