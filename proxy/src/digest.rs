@@ -17,17 +17,6 @@ impl Digest {
         Self(array)
     }
 
-    /// The digits that it is written with.
-    pub(crate) fn digits(&self) -> [u8; 64] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut hex = [0; 64];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        hex
-    }
-
     /// Reads 64 hexadecimal digits.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -41,7 +30,13 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(str::from_utf8(&self.digits()).expect("digits are ASCII"))
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(str::from_utf8(&hex).expect("digits are ASCII"))
     }
 }
 

@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream  tls  request_target  json    leaves
+//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream  tls  request_target    leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -42,7 +42,6 @@ mod http1;
 pub mod https;
 mod idle;
 mod intercept;
-mod json;
 mod listeners;
 mod logging;
 pub mod metrics;

@@ -25,21 +25,6 @@ impl DecisionId {
     pub(crate) fn new() -> Self {
         Self(Uuid::now_v7())
     }
-
-    /// The digits that it is written with.
-    pub(crate) fn digits(self) -> [u8; 32] {
-        let mut digits = [0; 32];
-        self.0.simple().encode_lower(&mut digits);
-        digits
-    }
-
-    pub(super) fn to_bytes(self) -> [u8; 16] {
-        self.0.into_bytes()
-    }
-
-    pub(super) fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(Uuid::from_bytes(bytes))
-    }
 }
 
 impl fmt::Display for DecisionId {
@@ -132,6 +117,21 @@ pub(crate) struct Decision {
     pub(crate) waited_us: u64,
     /// From the request's head to the end of its response, in microseconds.
     pub(crate) took_us: u64,
+}
+
+/// A decision and its line of the log, made once for all who keep it.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) decision: Decision,
+    pub(super) line: Vec<u8>,
+}
+
+impl Recorded {
+    pub(super) fn new(decision: Decision) -> Self {
+        let mut line = serde_json::to_vec(&decision).expect("strings and numbers serialise");
+        line.push(b'\n');
+        Self { decision, line }
+    }
 }
 
 /// A rule of the organisation.

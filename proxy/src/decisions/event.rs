@@ -3,14 +3,11 @@
 
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
 use super::decision::{Decision, DecisionId};
-use super::instant;
 use crate::digest::Digest;
-use crate::json;
 use crate::logging::{Format, Log};
 
 /// What these events are known by, also to `RUST_LOG`.
@@ -35,8 +32,7 @@ pub(super) fn announce(log: &Log, decision: &Decision) {
 
 #[derive(Serialize)]
 struct Event<'a> {
-    #[serde(serialize_with = "instant::serialize")]
-    timestamp: SystemTime,
+    timestamp: String,
     level: &'static str,
     target: &'static str,
     decision_id: DecisionId,
@@ -60,11 +56,8 @@ struct Event<'a> {
     rule: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     robots_sha256: Option<Digest>,
-    #[serde(
-        serialize_with = "instant::serialize_some",
-        skip_serializing_if = "Option::is_none"
-    )]
-    robots_fetched_at: Option<SystemTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_fetched_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a str>,
     took_us: u64,
@@ -73,9 +66,10 @@ struct Event<'a> {
 impl<'a> Event<'a> {
     fn new(decision: &'a Decision) -> Self {
         let finding = decision.finding.as_ref();
-        let at = decision.at + Duration::from_micros(decision.took_us);
+        let fetched_at = finding.and_then(|finding| finding.robots_fetched_at);
+        let at = decision.at + std::time::Duration::from_micros(decision.took_us);
         Self {
-            timestamp: at,
+            timestamp: humantime::format_rfc3339_micros(at).to_string(),
             level: "INFO",
             target: TARGET,
             decision_id: decision.id,
@@ -93,7 +87,8 @@ impl<'a> Event<'a> {
             line: finding.and_then(|finding| finding.line),
             rule: finding.and_then(|finding| finding.rule.as_deref()),
             robots_sha256: finding.and_then(|finding| finding.robots_sha256),
-            robots_fetched_at: finding.and_then(|finding| finding.robots_fetched_at),
+            robots_fetched_at: fetched_at
+                .map(|at| humantime::format_rfc3339_micros(at).to_string()),
             details: decision.details.as_deref(),
             took_us: decision.took_us,
         }
@@ -101,34 +96,32 @@ impl<'a> Event<'a> {
 
     /// As tracing writes text: words as they are, what others chose in quotes.
     fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
-        instant::write(to, self.timestamp);
-        to.extend_from_slice(b"  INFO wayleave::decision: decision_id=");
-        to.extend_from_slice(&self.decision_id.digits());
+        to.extend_from_slice(self.timestamp.as_bytes());
+        to.extend_from_slice(b"  INFO wayleave::decision:");
+        write!(to, " decision_id={}", self.decision_id)?;
         word(to, " outcome=", Some(self.outcome));
         word(to, " reason=", Some(self.reason));
-        number(to, " status=", Some(self.status));
-        number(to, " would_be=", self.would_be);
+        write!(to, " status={}", self.status)?;
+        if let Some(would_be) = self.would_be {
+            write!(to, " would_be={would_be}")?;
+        }
         word(to, " crawler=", Some(self.crawler));
         word(to, " identity=", Some(self.identity));
         word(to, " token=", self.token);
         write!(to, " client={}", self.client)?;
-        quoted(to, " method=", Some(self.method));
-        quoted(to, " url=", Some(self.url));
+        quoted(to, " method=", Some(self.method))?;
+        quoted(to, " url=", Some(self.url))?;
         word(to, " dialect=", self.dialect);
-        number(to, " line=", self.line);
-        quoted(to, " rule=", self.rule);
+        if let Some(line) = self.line {
+            write!(to, " line={line}")?;
+        }
+        quoted(to, " rule=", self.rule)?;
         if let Some(digest) = self.robots_sha256 {
-            to.extend_from_slice(b" robots_sha256=");
-            to.extend_from_slice(&digest.digits());
+            write!(to, " robots_sha256={digest}")?;
         }
-        if let Some(at) = self.robots_fetched_at {
-            to.extend_from_slice(b" robots_fetched_at=");
-            instant::write(to, at);
-        }
-        quoted(to, " details=", self.details);
-        number(to, " took_us=", Some(self.took_us));
-        to.push(b'\n');
-        Ok(())
+        word(to, " robots_fetched_at=", self.robots_fetched_at.as_deref());
+        quoted(to, " details=", self.details)?;
+        writeln!(to, " took_us={}", self.took_us)
     }
 }
 
@@ -139,18 +132,12 @@ fn word(to: &mut Vec<u8>, key: &str, value: Option<&str>) {
     }
 }
 
-fn number(to: &mut Vec<u8>, key: &str, value: Option<impl Into<u64>>) {
+fn quoted(to: &mut Vec<u8>, key: &str, value: Option<&str>) -> io::Result<()> {
     if let Some(value) = value {
         to.extend_from_slice(key.as_bytes());
-        json::number(to, value.into());
+        serde_json::to_writer(to, value)?;
     }
-}
-
-fn quoted(to: &mut Vec<u8>, key: &str, value: Option<&str>) {
-    if let Some(value) = value {
-        to.extend_from_slice(key.as_bytes());
-        json::string(to, value);
-    }
+    Ok(())
 }
 
 #[cfg(test)]

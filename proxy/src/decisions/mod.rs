@@ -3,12 +3,10 @@
 //! ```text
 //!  mod ─┬─ live       as they are made, for watchers
 //!       ├─ recent     the last ones, in memory
-//!       │    └─ packed    each in one piece
 //!       ├─ top        which hosts, crawlers or rules they are about
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
 //!       │    └─ journal   the log's open file: rotated by size and age
-//!       │         └─ line  what is written to it
 //!       ├─ report     what the log says of a span of time
 //!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
@@ -23,9 +21,7 @@ mod event;
 mod files;
 mod instant;
 mod journal;
-mod line;
 mod live;
-mod packed;
 mod recent;
 mod report;
 mod top;
@@ -37,6 +33,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
+use self::decision::Recorded;
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
 pub(crate) use self::journal::{Journal, JournalOptions};
 use self::live::Live;
@@ -128,8 +125,9 @@ impl Decisions {
 
     /// Keeps one decision.
     pub(crate) fn record(&self, decision: Decision) {
-        self.recent.push(&decision);
-        self.writer.write(Box::new(decision));
+        let recorded = Recorded::new(decision);
+        self.recent.push(&recorded);
+        self.writer.write(Box::new(recorded));
     }
 
     /// A decision: a recent one, or else one that the log still has, whose files are read for it.
@@ -221,34 +219,6 @@ mod tests {
         }
     }
 
-    /// Everything that may be there is.
-    pub(super) fn full() -> Decision {
-        Decision {
-            tokens: vec!["One".to_owned(), "T\"wo".to_owned()],
-            client: "::ffff:192.0.2.1".parse().unwrap(),
-            policy: Some(Policy {
-                number: 3,
-                action: "refuse".into(),
-                owner: Some("legal@example.com".to_owned()),
-                reason: Some("ü".to_owned()),
-            }),
-            would_be: Some(451),
-            details: Some(String::new()),
-            waited_us: u64::MAX,
-            ..decision()
-        }
-    }
-
-    /// Nothing that may be left out is there.
-    pub(super) fn bare() -> Decision {
-        Decision {
-            tokens: Vec::new(),
-            origin: None,
-            finding: None,
-            ..decision()
-        }
-    }
-
     #[test]
     fn a_decision_reads_back_as_it_was_written() {
         let written = serde_json::to_value(decision()).unwrap();
@@ -256,7 +226,9 @@ mod tests {
         assert_eq!(written["line"], 2);
         let read: Decision = serde_json::from_value(written.clone()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), written);
-        let written = serde_json::to_value(bare()).unwrap();
+        let mut bare = decision();
+        bare.finding = None;
+        let written = serde_json::to_value(bare).unwrap();
         assert_eq!(written.get("verdict"), None);
         let read: Decision = serde_json::from_value(written).unwrap();
         assert!(read.finding.is_none());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -12,7 +13,6 @@ use super::exchange::Refusal;
 use super::fields::{Field, OnwardResponse};
 use crate::decisions::DecisionId;
 use crate::http1::{Framing, Trailers};
-use crate::json::Object;
 use crate::proxy_status;
 use crate::stream::Stream;
 
@@ -22,6 +22,25 @@ const DRAINED: Duration = Duration::from_secs(2);
 const DRAINED_BYTES: usize = 1024 * 1024;
 /// How long a client that was refused may take to read why.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A problem (RFC 9457) with our members.
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    decision_id: DecisionId,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
 
 /// Answers a refused request; `name` is the proxy's pseudonym.
 pub(super) async fn refuse(
@@ -107,30 +126,21 @@ pub(super) async fn close_softly(mut stream: Stream) {
     let _ = timeout(FAREWELL, farewell).await;
 }
 
-/// A problem (RFC 9457) with our members.
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
-    let mut body = Vec::with_capacity(512);
-    let kind = format!("urn:wayleave:problem:{}", refusal.reason);
-    let mut problem = Object::begin(&mut body, "type", &kind);
-    problem.string("title", refusal.phrase);
-    problem.number("status", refusal.status);
-    problem.string("detail", &refusal.details);
-    problem.string(
-        "decision_id",
-        str::from_utf8(&id.digits()).unwrap_or_default(),
-    );
-    problem.string("reason", refusal.reason);
-    if let Some(robots_url) = &refusal.robots_url {
-        problem.string("robots_url", robots_url);
-    }
-    if let Some(rule) = &refusal.rule {
-        problem.number("line", rule.line);
-        problem.string("rule", &rule.text);
-    }
-    if let Some(retry_after) = refusal.retry_after {
-        problem.number("retry_after", whole_seconds(retry_after));
-    }
-    problem.end();
+    let rule = refusal.rule.as_ref();
+    let problem = Problem {
+        r#type: format!("urn:wayleave:problem:{}", refusal.reason),
+        title: refusal.phrase,
+        status: refusal.status,
+        detail: &refusal.details,
+        decision_id: id,
+        reason: refusal.reason,
+        robots_url: refusal.robots_url.as_deref(),
+        line: rule.map(|rule| rule.line),
+        rule: rule.map(|rule| &*rule.text),
+        retry_after: refusal.retry_after.map(whole_seconds),
+    };
+    let mut body = serde_json::to_vec(&problem).expect("strings and numbers serialise");
     body.push(b'\n');
     body
 }
