@@ -63,6 +63,12 @@ impl Grams {
         *self.path == *path
     }
 
+    /// Whether an octet is nowhere in the path.
+    #[inline]
+    pub(super) fn lacks(&self, octet: u8) -> bool {
+        self.path.len() <= MAX_PATH_BYTES && self.places(&[octet]).is_none()
+    }
+
     /// Notes that a pattern was searched for nothing.
     pub(super) fn note_miss(&mut self) {
         self.misses += 1;

@@ -144,11 +144,11 @@ fn search_rules(
 ) -> Searched {
     let mut end = usize::MAX;
     loop {
-        events.skip_unlike(path.head(), reader.ends);
+        let is_alike = events.skip_unlike(path.head(), reader.ends);
         let Some(event) = events.next() else { break };
         match event.kind() {
             ALLOW | DISALLOW if event.tag & reader.sees != 0 => {
-                if !events.may_match(&event, path.head()) {
+                if !is_alike && !events.may_match(&event, path.head()) {
                     continue;
                 }
                 let rule = match_rule(&event, reader, path, search, best);
@@ -186,13 +186,18 @@ fn match_rule(
         // Whoever asks has compared the head.
         PLAIN if value.len() <= HEAD_OCTETS => rule > best && path.octets().len() >= value.len(),
         PLAIN => rule > best && path.octets().starts_with(value),
-        WILD if dialect != Dialect::Koster1996 => rule > best && match_wild(value, path, search),
+        // To the draft of 1996 stars are octets like others.
+        WILD if dialect == Dialect::Koster1996 => path.octets().starts_with(value),
+        WILD => rule > best && match_wild(value, path, search),
         _ => return match_special(event, reader, path, search),
     };
     rule.filter(|_| matches)
 }
 
 fn match_wild(value: &[u8], path: &Path<'_>, search: &mut Search) -> bool {
+    if search.holds.lacks_an_end_of(value) {
+        return false;
+    }
     let parts = wild_parts(value, path.octets());
     parts.is_some_and(|(parts, anchored)| search.holds.search(path, parts, anchored))
 }

@@ -123,12 +123,13 @@ pub(crate) struct Events<'a> {
 
 impl Events<'_> {
     /// Steps over the events ahead that decide nothing about a path: rules that start otherwise, and all that is no
-    /// rule but for the runs with a flag. Most of what a decision reads is passed here.
+    /// rule but for the runs with a flag. Most of what a decision reads is passed here. Says whether the next event is
+    /// surely worth a look.
     #[inline]
-    pub(crate) fn skip_unlike(&mut self, path_head: u64, ends: u8) {
+    pub(crate) fn skip_unlike(&mut self, path_head: u64, ends: u8) -> bool {
         const READ: usize = 4 + HEAD_OCTETS;
         let Some(last) = self.stream.len().checked_sub(READ) else {
-            return;
+            return false;
         };
         while self.offset <= last
             && let Some(event) = self.stream[self.offset..][..READ].first_chunk::<READ>()
@@ -146,12 +147,16 @@ impl Events<'_> {
             } else {
                 tag & KIND == RUN && tag & ends != 0
             };
-            if stop || tag & LONG != 0 {
-                return;
+            if tag & LONG != 0 {
+                return false;
+            }
+            if stop {
+                return true;
             }
             // In this order the sum is at hand soonest, and the next event waits for nothing else.
             self.offset = (self.offset + 3) + usize::from(length);
         }
+        false
     }
 
     /// Whether a path with this head could match the rule that an event is: the plain start of its value agrees.

@@ -6,7 +6,7 @@
 /// So many widths are noted; parts of others are looked up by the stretches they hold.
 const MAX_WIDTHS: usize = 64;
 /// Of a set of stretches, in words of 64 bits.
-const WORDS: usize = 1 << 14;
+const WORDS: usize = 1 << 13;
 /// So much of a stretch is looked at: whole words, from its first octet to its last.
 const MAX_SAMPLES: usize = 5;
 const WORD_BYTES: usize = 8;
