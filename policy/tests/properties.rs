@@ -141,6 +141,25 @@ fn large_file() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// The parts of rules with stars, over few letters so that pieces of them are all over the paths.
+fn parts() -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec("[0-9a-f]{1,24}|[ab]{1,12}", 1..5)
+}
+
+/// A crawler's rules with stars, in so many groups that none gets an index, and what each rule is made of.
+fn file_of_small_groups() -> impl Strategy<Value = (Vec<u8>, Vec<Vec<String>>)> {
+    prop::collection::vec(parts(), 30..90).prop_map(|rules| {
+        let groups = rules.chunks(3).map(|rules| {
+            let lines = rules.iter().enumerate().map(|(number, parts)| {
+                let verb = if number == 1 { "Allow" } else { "Disallow" };
+                format!("{verb}: /*{}\n", parts.join("*"))
+            });
+            format!("User-agent: foobot\n{}", lines.collect::<String>())
+        });
+        (groups.collect::<String>().into_bytes(), rules)
+    })
+}
+
 fn path() -> impl Strategy<Value = String> {
     pattern().prop_map(|path| {
         let path = path.replace(['#', '\0'], "");
@@ -167,6 +186,26 @@ fn judged(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> model::V
     let (access, tokens) = (successful(body), tokens(names));
     let decision = decide(&access, dialect, &tokens, path);
     (decision.verdict() == Verdict::Allow, decision.line())
+}
+
+proptest! {
+    // One case is hundreds of decisions.
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn of_many_rules_with_stars_none_that_matches_is_passed_over(
+        (body, rules) in file_of_small_groups(),
+        chosen in prop::collection::vec((any::<prop::sample::Index>(), "[0-9a-f]{40,80}", 0usize..40), 1..6),
+    ) {
+        for (chosen, filler, at) in chosen {
+            let path = format!("/{}{}{}", &filler[..at], rules[chosen.index(rules.len())].concat(), &filler[at..]);
+            for dialect in DIALECTS {
+                let expected = model::judge(&body, dialect, &["foobot"], &path);
+                let found = judged(&body, dialect, &["foobot"], &path);
+                prop_assert_eq!(found, expected, "{} {}", dialect, path);
+            }
+        }
+    }
 }
 
 proptest! {

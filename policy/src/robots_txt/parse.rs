@@ -73,7 +73,7 @@ impl<'a> Parser<'a> {
             line: 0,
             lead: 0,
             writer: Writer::with_capacity((body.len() / 2).min(32 * 1024) + 32),
-            agents: Vec::new(),
+            agents: Vec::with_capacity(8),
             run: None,
             run_has_rules: false,
             exact_rules: false,
@@ -98,8 +98,8 @@ impl<'a> Parser<'a> {
     #[inline]
     fn read_line(&mut self) {
         let start = self.at;
-        while let Some(b' ' | b'\t') = self.body.get(self.at) {
-            self.at += 1;
+        if let Some(b' ' | b'\t') = self.body.get(self.at) {
+            self.step_over_blanks();
         }
         self.lead = self.at - start;
         let text = &self.body[self.at..];
@@ -111,6 +111,21 @@ impl<'a> Parser<'a> {
             Some(_) => {}
         }
         self.step_behind_line();
+    }
+
+    /// Steps over blanks and tabs: eight blanks at once, for the lines of markup and scripts begin with many.
+    fn step_over_blanks(&mut self) {
+        const BLANKS: u64 = u64::from_le_bytes([b' '; 8]);
+        while let Some(word) = self.body[self.at..].first_chunk() {
+            let others = u64::from_le_bytes(*word) ^ BLANKS;
+            self.at += others.trailing_zeros() as usize / 8;
+            if others != 0 {
+                break;
+            }
+        }
+        while let Some(b' ' | b'\t') = self.body.get(self.at) {
+            self.at += 1;
+        }
     }
 
     #[inline]

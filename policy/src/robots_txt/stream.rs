@@ -383,11 +383,16 @@ impl<'a> Scanned<'a> {
     /// Scans a text to the end of the value that it begins with.
     #[inline]
     pub(crate) fn begin(text: &'a [u8]) -> Self {
-        let (mut end, mut star) = (0, None);
+        let mut end = 0;
+        // Where most of the first stars are.
+        let mut star = text.starts_with(b"/*").then_some(1);
         while let Some(block) = text[end..].first_chunk() {
-            let mut usual = blocks::usual_octets::<false>(block);
-            if block.get(usual) == Some(&b'*') {
-                star = star.or(Some(end + usual));
+            let mut usual = 0;
+            if star.is_none() {
+                usual = blocks::usual_octets::<false>(block);
+                star = (block.get(usual) == Some(&b'*')).then_some(end + usual);
+            }
+            if star.is_some() {
                 usual = blocks::usual_octets::<true>(block);
             }
             end += usual;
