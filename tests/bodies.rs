@@ -139,11 +139,9 @@ fn a_body_until_close_ends_where_the_origin_closed() {
 fn a_download_streams_while_the_origin_still_sends() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    let slow = Reply::new(200)
-        .body("first half,")
-        .step(Step::Wait(gate.clone()))
-        .body("second half");
-    origin.site("shop.test").page("/slow", slow);
+    origin
+        .site("shop.test")
+        .page("/slow", Reply::in_halves(&gate));
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.connect();
     wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));

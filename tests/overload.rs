@@ -77,15 +77,30 @@ fn socket_from(from: [u8; 4], to: std::net::SocketAddr) -> TcpStream {
     stream
 }
 
-/// How many files this process, and so the proxy, may have open besides what the other tests have.
-fn spare_descriptors() -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux tells");
+/// How many files a process may have open, softly and at most.
+fn descriptor_limits(process: &str) -> [usize; 2] {
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).expect("Linux tells");
     let line = limits
         .lines()
-        .find(|line| line.starts_with("Max open files"));
-    let soft = line.and_then(|line| line.split_whitespace().nth(3));
-    let soft: usize = soft.expect("a limit").parse().unwrap_or(usize::MAX);
-    soft / 2
+        .find_map(|line| line.strip_prefix("Max open files"));
+    let mut numbers = line.expect("a limit").split_whitespace();
+    [(); 2].map(|()| {
+        let number = numbers.next().expect("two limits");
+        number.parse().unwrap_or(usize::MAX)
+    })
+}
+
+/// How many files this process, and so the proxy, may have open besides what the other tests have.
+fn spare_descriptors() -> usize {
+    descriptor_limits("self")[0] / 2
+}
+
+#[test]
+fn as_many_descriptors_are_taken_as_may_be() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_after(&origin, "ulimit -S -n 128");
+    let [soft, hard] = descriptor_limits(&proxy.pid().to_string());
+    assert_eq!(soft, hard);
 }
 
 #[test]

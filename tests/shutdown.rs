@@ -8,11 +8,9 @@ use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
 
 fn slow_origin(gate: &Gate) -> Origin {
     let origin = Origin::start();
-    let slow = Reply::new(200)
-        .body("first half,")
-        .step(Step::Wait(gate.clone()))
-        .body("second half");
-    origin.site("shop.test").page("/slow", slow);
+    origin
+        .site("shop.test")
+        .page("/slow", Reply::in_halves(gate));
     origin
 }
 

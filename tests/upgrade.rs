@@ -4,7 +4,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire};
 
@@ -34,11 +33,9 @@ fn ask_until(done: &AtomicBool, proxy: SocketAddr, answered: &AtomicUsize) {
 fn a_new_process_takes_over_the_socket_and_no_connection_is_refused() {
     let origin = Origin::start();
     let gate = Gate::closed();
-    let slow = Reply::new(200)
-        .body("first half,")
-        .step(Step::Wait(gate.clone()))
-        .body("second half");
-    origin.site("shop.test").page("/slow", slow);
+    origin
+        .site("shop.test")
+        .page("/slow", Reply::in_halves(&gate));
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = socket.local_addr().expect("a bound socket has an address");
     let settings = |settings: Settings| settings.set("proxy.listen", &format!("[\"{address}\"]"));

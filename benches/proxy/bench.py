@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -79,7 +80,8 @@ class Bench:
     def start(self):
         self.http, self.https = free_port(), free_port()
         origin.prepare(self.dir, self.http, self.https)
-        self.keep(origin.start(self.dir), self.http, "nginx")
+        self.origin = origin.start(self.dir)
+        self.keep(self.origin, self.http, "nginx")
         for peer in self.chosen():
             self.start_peer(peer)
 
@@ -124,12 +126,22 @@ class Bench:
             able = {name: running for name, running in self.running.items() if entry.is_fit(running[0])}
             runs = results[entry.name] = {name: [] for name in able}
             rounds = 1 if entry.kind == "idle" else self.options.rounds
+            self.close_pools()
             for number in range(rounds):
                 for name, (_, process, port) in able.items():
+                    if entry.opens_many():
+                        self.close_pools()
                     run = self.measure(entry, name, process, port, number)
                     runs[name].append({"kind": entry.kind, **run})
                     print(f"{entry.name} | {name} | {table.brief(entry.kind, run)}", file=sys.stderr)
         return results
+
+    def close_pools(self):
+        """Has the origin close connections that proxies keep, which would soon be more than it may have open."""
+        old = set(processes.tree(self.origin.pid)) - {self.origin.pid}
+        self.origin.send_signal(signal.SIGHUP)
+        changed = lambda: (new := set(processes.tree(self.origin.pid)) - {self.origin.pid}) and not new & old
+        processes.wait_for(changed, 30, "nginx keeps its worker")
 
     def measure(self, entry, name, process, port, number):
         command = self.load_command(entry, name, port, number)

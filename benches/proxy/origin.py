@@ -29,7 +29,7 @@ Sitemap: https://www.bench.test/sitemap.xml
 NGINX = """\
 daemon off;
 worker_processes 1;
-worker_rlimit_nofile 65536;
+worker_shutdown_timeout 2s;
 pid {dir}/nginx.pid;
 error_log {dir}/nginx.log error;
 events {{ worker_connections 30000; }}

@@ -136,12 +136,7 @@ max-client-connections 8000
 
 
 def traffic_server(place):
-    """A forward proxy without a cache, on two threads."""
-    runroot = place.dir / "root"
-    if not runroot.exists():
-        layout = ["traffic_layout", "init", "--path", str(runroot), "--copy-style=SOFT"]
-        subprocess.run(layout, check=True, capture_output=True)
-    etc = next(path.parent for path in runroot.rglob("records.*"))
+    """A forward proxy without a cache, on two threads, which keeps all its files here."""
     settings = {
         "http.server_ports STRING": f"{place.port}:ip-in=127.0.0.1",
         "url_remap.remap_required INT": "0",
@@ -153,12 +148,25 @@ def traffic_server(place):
         "exec_thread.limit INT": "2",
         "net.connections_throttle INT": "16000",
         "http.insert_response_via_str INT": "1",
-        "admin.user_id STRING": f"{_user()}",
         "diags.logfile.filename STRING": "stderr",
     }
+    # The layout that it was built with names directories of the system; a run root names others.
+    layout = {"prefix": "/usr", "bindir": "/usr/bin"}
+    for key in ("sysconfdir", "localstatedir", "runtimedir", "logdir", "cachedir"):
+        (place.dir / key).mkdir()
+        layout[key] = str(place.dir / key)
+    (place.dir / "runroot.yaml").write_text("".join(f"{key}: {path}\n" for key, path in layout.items()))
+    (place.dir / "sysconfdir/storage.config").touch()
+    (place.dir / "sysconfdir/ip_allow.yaml").write_text(
+        "ip_allow: [{apply: in, ip_addrs: 127.0.0.1, action: allow, methods: ALL}]\n"
+    )
+    if os.geteuid() == 0:
+        # It does not run as root, and must reach what it shall use.
+        settings["admin.user_id STRING"] = "nobody"
+        subprocess.run(["chown", "-R", "nobody", str(place.dir)], check=True)
     lines = [f"CONFIG proxy.config.{key} {value}\n" for key, value in settings.items()]
-    (etc / "records.config").write_text("".join(lines))
-    return ["traffic_server"], {"TS_RUNROOT": str(runroot)}
+    (place.dir / "sysconfdir/records.config").write_text("".join(lines))
+    return ["traffic_server"], {"TS_RUNROOT": str(place.dir)}
 
 
 def mitmproxy(addon):
@@ -233,9 +241,3 @@ def _hosts(place):
         lines = [f"127.0.0.1 {number}.{DOMAIN}\n" for number in numbers]
         path.write_text("127.0.0.1 localhost\n" + "".join(lines))
     return path
-
-
-def _user():
-    import pwd
-
-    return pwd.getpwuid(os.geteuid()).pw_name

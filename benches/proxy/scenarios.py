@@ -21,6 +21,10 @@ class Scenario:
     def is_fit(self, proxy):
         return self.needs <= proxy.abilities
 
+    def opens_many(self):
+        """Whether it leaves so many connections to the origin behind that the next one lacks them."""
+        return self.kind == "idle" or self.load.get("fresh", False)
+
 
 def scenario(name, needs, kind="cpu", **load):
     return Scenario(name, frozenset(needs.split()), load, kind)
@@ -51,7 +55,7 @@ ALL = [
     scenario("https refused", "intercept refuse", https=True, path=REFUSED, expect=403),
     scenario("plain 2,000/s", "plain", "rate", rate=2000),
     scenario("https 2,000/s", "intercept", "rate", https=True, rate=2000),
+    scenario("robots.txt storm", "plain robots hosts", "storm", connections=256, **fresh(2000)),
     scenario("idle plain", "plain", "idle", connections=5000, seconds=0, warm_up=1),
     scenario("idle https", "intercept", "idle", connections=5000, seconds=0, warm_up=1, https=True),
-    scenario("robots.txt storm", "plain robots hosts", "storm", connections=256, **fresh(2000)),
 ]

@@ -17,6 +17,7 @@ use crate::flow::{Options, Settings};
 use crate::metrics::Metrics;
 use crate::robots::{self, FetchOptions, HttpFetch};
 use crate::rules::Rules;
+use crate::tls;
 use crate::traces::Traces;
 use crate::upstream::{self, Upstream};
 
@@ -100,7 +101,7 @@ pub(crate) fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientCo
             .add(certificate.clone())
             .context("adding a certificate of upstream.extra_roots")?;
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = tls::provider();
     let mut tls = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)

@@ -19,7 +19,7 @@
 //!       └─────────┬──────────┤
 //!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream  request_target    leaves
+//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream  tls  request_target    leaves
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -53,6 +53,7 @@ pub mod robots;
 pub mod rules;
 pub mod server;
 mod stream;
+mod tls;
 pub mod traces;
 mod traffic;
 mod upstream;

@@ -96,7 +96,10 @@ impl ErrorType {
 /// The value of `Proxy-Status`: `name; error=TYPE; details="…"` (RFC 9209 section 2; the details
 /// are a structured string, RFC 8941 section 3.3.3, so what is not printable ASCII becomes `?`).
 pub(crate) fn field_value(name: &str, error: ErrorType, details: &str) -> String {
-    let mut value = format!("{name}; error={}; details=\"", error.as_str());
+    let mut value = String::with_capacity(name.len() + details.len() + 64);
+    for part in [name, "; error=", error.as_str(), "; details=\""] {
+        value.push_str(part);
+    }
     for character in details.chars() {
         match character {
             '"' | '\\' => {

@@ -41,6 +41,9 @@ const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
 /// Returns an error if the proxy cannot start (an address in use, a CA that cannot be read, …) or
 /// if a part that must run ends by itself.
 pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
+    // Shells and init systems keep the soft limit low for programs that use select(2). If it stays, it is known from the
+    // metric process_max_fds.
+    let _most = rlimit::increase_nofile_limit(u64::MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -131,15 +131,19 @@ impl Wayleave {
     /// Starts with no file allowed to grow past `kibibytes`, as if the disk were full from there.
     #[track_caller]
     pub fn start_on_full_disk(origin: &Origin, kibibytes: usize) -> Self {
+        let blocks = kibibytes * 2;
+        Self::start_after(origin, &format!("trap '' XFSZ; ulimit -f {blocks}"))
+    }
+
+    /// Starts by a shell that first runs `preparation`.
+    #[track_caller]
+    pub fn start_after(origin: &Origin, preparation: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let settings = Settings::new(dir.path()).resolve_to("*.test", origin);
         let mut shell = Command::new("sh");
-        let blocks = kibibytes * 2;
         shell
             .arg("-c")
-            .arg(format!(
-                "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""
-            ))
+            .arg(format!("{preparation}; exec \"$0\" \"$@\""))
             .arg(BINARY);
         Self::spawn(Self::serve(shell, &dir, &settings), dir, settings)
     }

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
 use crate::client::Client;
 use crate::options::Options;
 use crate::report::Tally;
 
+/// How long an answer may take. One that takes longer counts as none, or a bench would wait for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// So many failed requests end a worker: whatever is measured is broken.
 const MAX_FAILURES: usize = 20;
 
@@ -123,7 +126,7 @@ impl Worker {
     }
 
     /// Spreads the connections' turns over the interval.
-    fn offset(&self) -> std::time::Duration {
+    fn offset(&self) -> Duration {
         let interval = self.options.interval().unwrap_or_default();
         let (number, of) = (self.number as f64, self.options.connections as f64);
         interval.mul_f64(number / of)
@@ -157,7 +160,8 @@ impl Worker {
 
     /// Asks once, on a new connection if it is time for one. Whether it went well.
     async fn ask(&mut self, begin: Instant) -> bool {
-        match self.try_ask().await {
+        let asked = timeout(PATIENCE, self.try_ask()).await;
+        match asked.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", PATIENCE.as_secs()))) {
             Ok(length) => {
                 self.tally.answered(begin.elapsed(), length);
                 true

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use wayleave::clock::Clock;
 use wayleave::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
-use wayleave_bench_robots::{ScriptedFetch, origin, resident_bytes};
+use wayleave_bench_robots::{ScriptedFetch, allocated_bytes, origin};
 use wayleave_policy::{Dialect, Origin, ProductToken, decide_strictly};
 
 /// Origins in memory; fewer by `ORIGINS`, for a quick look.
@@ -37,15 +37,16 @@ async fn filled(what: &str, dir: &std::path::Path, number: impl Fn(usize) -> usi
     };
     let fetch = ScriptedFetch::default();
     let (robots, _) = Robots::start(fetch, store, &options, clock, metrics);
-    // The second half of the origins finds everything in place that the first half needed room for in passing.
-    let half = origins() / 2;
-    learn(&robots, (0..half).map(&number)).await;
-    let before = resident_bytes();
-    learn(&robots, (half..origins()).map(&number)).await;
+    // By then the store's own cache is full, and whatever doubles its room has as much to spare as with sixteen times as
+    // many.
+    let first = origins() / 16;
+    learn(&robots, (0..first).map(&number)).await;
+    let before = allocated_bytes();
+    learn(&robots, (first..origins()).map(&number)).await;
     println!(
-        "{} origins {what}: the process grew by {} bytes for each of the second half; {} counted",
+        "{} origins {what}: {} bytes allocated for each after the first sixteenth; {} counted",
         origins(),
-        resident_bytes().saturating_sub(before) / half.max(1),
+        allocated_bytes().saturating_sub(before) / (origins() - first).max(1),
         robots.memory_bytes() / origins(),
     );
     robots
@@ -97,6 +98,22 @@ fn median_of_batches(
         .collect();
     spans.sort_unstable();
     spans[spans.len() / 2].mul_f64(iterations as f64 / BATCH as f64)
+}
+
+/// Prints how long look-ups take one by one, the clock's own time included. The batches above tell the mean, in which a
+/// few that wait for memory outweigh the many that do not.
+fn print_each(what: &str, asked: &mut Asked, run: impl Fn(&Origin) -> bool) {
+    let mut spans = Vec::with_capacity(asked.origins.len());
+    while spans.len() < asked.origins.len() {
+        for origin in asked.next_batch() {
+            let started = Instant::now();
+            black_box(run(origin));
+            spans.push(started.elapsed());
+        }
+    }
+    spans.sort_unstable();
+    let [median, p90, p99] = [50, 90, 99].map(|percent| spans[spans.len() * percent / 100]);
+    println!("{what}, each alone: median {median:?}, p90 {p90:?}, p99 {p99:?}");
 }
 
 const BATCH: usize = 64;
@@ -172,6 +189,7 @@ fn lookup(criterion: &mut Criterion) {
                 bencher.iter_custom(|iterations| median_of_batches(iterations, asked, decide));
             });
             group.finish();
+            print_each(&format!("{whom}{swapping}, find and decide"), asked, decide);
         }
     }
     is_over.store(true, Ordering::Relaxed);

@@ -166,8 +166,12 @@ impl Cache {
     }
 
     fn remind(&mut self, origin: &Origin, at: SystemTime) {
-        let second = whole_second(at);
-        self.due.entry(second).or_default().push(origin.clone());
+        let due = self.due.entry(whole_second(at)).or_default();
+        if due.len() == due.capacity() {
+            // Of millions of origins half would stand beside room for as many: grow by less than a vector does by itself.
+            due.reserve_exact(due.len() / 8 + 1);
+        }
+        due.push(origin.clone());
     }
 
     /// What is to be done at `now`. Entries in use are fetched before they turn stale; entries not in use are left to

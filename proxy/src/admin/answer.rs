@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
+use wayleave_policy::Origin;
 
 /// Why something was not answered.
 #[derive(Debug, Serialize, ToSchema)]
@@ -43,6 +44,23 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> 
             }
             Err(mistake) => Err(wrong(mistake.to_string())),
         }
+    }
+}
+
+/// The origin that the path names.
+#[derive(Debug)]
+pub(super) struct Named(pub(super) Origin);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(origin) = path.map_err(|mistake| wrong(mistake.body_text()))?;
+        let origin = Origin::parse(&origin);
+        origin
+            .map(Self)
+            .map_err(|mistake| wrong(format!("origin: {mistake}")))
     }
 }
 

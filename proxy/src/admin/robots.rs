@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::State as EntryState;
 
-use super::answer::{Mistake, Parameters, error, limit, wrong};
+use super::answer::{Mistake, Named, Parameters, error, limit, wrong};
 use super::parts::Admin;
 use super::told::{DecidedBy, Said, Summary, Text, Version, Whole};
 use crate::decisions::Decision;
@@ -137,13 +137,9 @@ pub(super) struct Moment {
 )]
 pub(super) async fn show(
     State(admin): State<Admin>,
-    Path(origin): Path<String>,
+    Named(origin): Named,
     Parameters(moment): Parameters<Moment>,
 ) -> Response {
-    let origin = match Origin::parse(&origin) {
-        Ok(origin) => origin,
-        Err(mistake) => return wrong(format!("origin: {mistake}")),
-    };
     let robots = &admin.flow.robots;
     let Some(at) = moment.at else {
         let now = robots.clock().now();
@@ -221,11 +217,7 @@ pub(super) async fn decided_by(
         (status = 504, body = Mistake, description = "The fetch goes on"),
     )
 )]
-pub(super) async fn refresh(State(admin): State<Admin>, Path(origin): Path<String>) -> Response {
-    let origin = match Origin::parse(&origin) {
-        Ok(origin) => origin,
-        Err(mistake) => return wrong(format!("origin: {mistake}")),
-    };
+pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) -> Response {
     let robots = &admin.flow.robots;
     match robots.refresh(&origin).await {
         Ok(snapshot) => {
@@ -247,11 +239,7 @@ pub(super) async fn refresh(State(admin): State<Admin>, Path(origin): Path<Strin
         (status = 404, body = Mistake, description = "Nothing is known of it"),
     )
 )]
-pub(super) async fn forget(State(admin): State<Admin>, Path(origin): Path<String>) -> Response {
-    let origin = match Origin::parse(&origin) {
-        Ok(origin) => origin,
-        Err(mistake) => return wrong(format!("origin: {mistake}")),
-    };
+pub(super) async fn forget(State(admin): State<Admin>, Named(origin): Named) -> Response {
     match admin.flow.robots.forget(&origin).await {
         true => StatusCode::NO_CONTENT.into_response(),
         false => error(StatusCode::NOT_FOUND, "nothing is known of this origin"),

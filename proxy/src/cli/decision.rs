@@ -38,20 +38,10 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         return unusable(&format!("{:?} is no decision id", arguments.id));
     }
     let path = format!("/v1/decisions/{}", arguments.id);
-    let answer = match ask(config.admin.listen, "GET", &path) {
-        Ok(answer) => answer,
-        Err(error) => return unusable(&format!("{error:#}")),
+    let decision = match ask(config.admin.listen, "GET", &path) {
+        Ok(decision) => decision,
+        Err(error) => return unusable(&format!("decision {}: {error:#}", arguments.id)),
     };
-    let Ok(decision) = serde_json::from_slice::<Value>(&answer.body) else {
-        return unusable(&format!(
-            "the admin listener answered with {}",
-            answer.status
-        ));
-    };
-    if !answer.status.is_success() {
-        let error = decision["error"].as_str().unwrap_or("unknown");
-        return unusable(&format!("decision {}: {error}", arguments.id));
-    }
     if arguments.json {
         return print(&format!("{decision:#}\n"));
     }

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::TcpStream;
 
 /// Whoever does not answer in this time is not asked any longer.
@@ -14,16 +15,36 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer of the admin listener.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: http::StatusCode,
-    pub(super) body: Bytes,
+struct Answer {
+    status: http::StatusCode,
+    body: Bytes,
+}
+
+impl Answer {
+    /// What it says; nothing if it says nothing.
+    ///
+    /// # Errors
+    ///
+    /// Says what the proxy complains of, or that its answer is none.
+    fn value(&self) -> anyhow::Result<Value> {
+        if self.body.is_empty() && self.status.is_success() {
+            return Ok(Value::Null);
+        }
+        let Ok(value) = serde_json::from_slice::<Value>(&self.body) else {
+            bail!("the admin listener answered with {}", self.status);
+        };
+        if !self.status.is_success() {
+            bail!("{}", value["error"].as_str().unwrap_or("unknown"));
+        }
+        Ok(value)
+    }
 }
 
 /// The variable with what `admin.token_sha256` wants to see.
 const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
 
 /// Asks the admin listener at `admin`; `path` begins with `/`.
-pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer> {
+pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Value> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -33,9 +54,11 @@ pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
         Ok(Ok(answer)) if answer.status == http::StatusCode::UNAUTHORIZED => {
             bail!("the proxy at http://{admin} wants its token in the variable {TOKEN}")
         }
-        Ok(answer) => answer.with_context(|| {
-            format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
-        }),
+        Ok(answer) => answer
+            .with_context(|| {
+                format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
+            })?
+            .value(),
         Err(_) => bail!("the proxy at http://{admin} does not answer"),
     }
 }

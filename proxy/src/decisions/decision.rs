@@ -119,6 +119,21 @@ pub(crate) struct Decision {
     pub(crate) took_us: u64,
 }
 
+/// A decision and its line of the log, made once for all who keep it.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) decision: Decision,
+    pub(super) line: Vec<u8>,
+}
+
+impl Recorded {
+    pub(super) fn new(decision: Decision) -> Self {
+        let mut line = serde_json::to_vec(&decision).expect("strings and numbers serialise");
+        line.push(b'\n');
+        Self { decision, line }
+    }
+}
+
 /// A rule of the organisation.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Policy {

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 
-use super::decision::Decision;
 use super::files::{rotated_files, vacant};
 
 /// Lines are written together once they are this long.
@@ -74,9 +73,8 @@ impl Journal {
     }
 
     /// Adds a line to those that wait.
-    pub(super) fn push(&mut self, decision: &Decision) {
-        serde_json::to_writer(&mut self.waiting, decision).expect("strings and numbers serialise");
-        self.waiting.push(b'\n');
+    pub(super) fn push(&mut self, line: &[u8]) {
+        self.waiting.extend_from_slice(line);
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -210,6 +208,7 @@ fn is_cut(file: &mut File) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::super::decision::DecisionId;
+    use super::super::decision::Recorded;
     use super::super::files::{files, search};
     use super::super::tests::decision;
     use super::*;
@@ -236,7 +235,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         for _ in 0..10 {
-            journal.push(&decision());
+            journal.push(&Recorded::new(decision()).line);
             journal.flush().unwrap();
         }
         let files = names(&journal.options.path);
@@ -254,7 +253,7 @@ mod tests {
         };
         let mut journal = Journal::open(options).unwrap();
         for _ in 0..3 {
-            journal.push(&decision());
+            journal.push(&Recorded::new(decision()).line);
             journal.flush().unwrap();
         }
         assert_eq!(names(&journal.options.path), [journal.options.path.clone()]);
@@ -267,7 +266,7 @@ mod tests {
         let mut journal = Journal::open(options(dir.path())).unwrap();
         let written: Vec<_> = (0..10).map(|_| decision()).collect();
         for decision in &written {
-            journal.push(decision);
+            journal.push(&Recorded::new(decision.clone()).line);
             journal.flush().unwrap();
         }
         for decision in written {
@@ -286,7 +285,7 @@ mod tests {
         other.write_all(b"{\"half\":").unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         other.write_all(b"true}\n").unwrap();
-        journal.push(&decision());
+        journal.push(&Recorded::new(decision()).line);
         journal.flush().unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("{\"half\":true}\n{"), "{text}");
@@ -300,7 +299,7 @@ mod tests {
         fs::write(&options.path, "{\"id\":\"0193").unwrap();
         let mut journal = Journal::open(options).unwrap();
         let written = decision();
-        journal.push(&written);
+        journal.push(&Recorded::new(written.clone()).line);
         journal.flush().unwrap();
         assert_eq!(lines(journal.path()), 2);
         assert!(search(journal.path(), written.id).is_some());
@@ -311,7 +310,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         fs::remove_file(journal.path()).unwrap();
-        journal.push(&decision());
+        journal.push(&Recorded::new(decision()).line);
         journal.flush().unwrap();
         assert_eq!(lines(journal.path()), 1);
     }
@@ -321,13 +320,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         let elsewhere = dir.path().join("elsewhere");
-        journal.push(&decision());
+        journal.push(&Recorded::new(decision()).line);
         journal.flush().unwrap();
         // The file is written to all the same, but there is no such name to rename.
         let path = std::mem::replace(&mut journal.options.path, elsewhere);
         journal.options.max_size_bytes = 1;
         for _ in 0..3 {
-            journal.push(&decision());
+            journal.push(&Recorded::new(decision()).line);
             journal.flush().unwrap();
         }
         assert_eq!(lines(&path), 4);
@@ -338,7 +337,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let mut journal = Journal::open(options(dir.path())).unwrap();
-            journal.push(&decision());
+            journal.push(&Recorded::new(decision()).line);
             journal.flush().unwrap();
         }
         assert_eq!(lines(&options(dir.path()).path), 2);

@@ -136,6 +136,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decision::Recorded;
     use super::super::tests::decision;
     use super::*;
 
@@ -143,7 +144,7 @@ mod tests {
     async fn a_watcher_sees_what_comes_and_what_it_missed() {
         let recent = Recent::new();
         let live = Live::new();
-        let push = |count: usize| (0..count).for_each(|_| recent.push(Arc::new(decision())));
+        let push = |count: usize| (0..count).for_each(|_| recent.push(&Recorded::new(decision())));
         push(3);
         let mut watch = live.watch(&recent);
         let watching = async {

@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
+use self::decision::Recorded;
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
 pub(crate) use self::journal::{Journal, JournalOptions};
 use self::live::Live;
@@ -124,9 +125,9 @@ impl Decisions {
 
     /// Keeps one decision.
     pub(crate) fn record(&self, decision: Decision) {
-        let decision = Arc::new(decision);
-        self.recent.push(Arc::clone(&decision));
-        self.writer.write(decision);
+        let recorded = Recorded::new(decision);
+        self.recent.push(&recorded);
+        self.writer.write(Box::new(recorded));
     }
 
     /// A decision: a recent one, or else one that the log still has, whose files are read for it.

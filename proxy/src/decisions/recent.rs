@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::decision::{Decision, DecisionId};
+use super::decision::{Decision, DecisionId, Recorded};
 
-/// Decisions kept; about half a kilobyte each.
+/// Decisions kept; some 700 bytes for nearly each.
 const KEPT: usize = 8192;
+/// A place that a long URL made larger than this does not stay so.
+const LARGE: usize = 2048;
 
 /// A ring of the last decisions. Writers of different decisions do not meet: each has a place of its own.
 pub(super) struct Recent {
@@ -14,10 +16,20 @@ pub(super) struct Recent {
     next: AtomicUsize,
 }
 
-/// A decision and its number, counted from the start.
+/// A decision as its line of the log, and its number, counted from the start.
+///
+/// As values it would be a dozen allocations, in no cache any more when they are freed: each request would wait for the
+/// memory it is given in their place. The line's memory serves the next decision that comes here.
 struct Kept {
     number: usize,
-    decision: Arc<Decision>,
+    id: DecisionId,
+    line: Vec<u8>,
+}
+
+impl Kept {
+    fn decision(&self) -> Arc<Decision> {
+        Arc::new(serde_json::from_slice(&self.line).expect("a decision reads back"))
+    }
 }
 
 /// Decisions in the order of their numbers, without gaps.
@@ -46,11 +58,21 @@ impl Recent {
         }
     }
 
-    /// Keeps `decision` in the place of the oldest.
-    pub(super) fn push(&self, decision: Arc<Decision>) {
+    /// Keeps a decision in the place of the oldest.
+    pub(super) fn push(&self, recorded: &Recorded) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let oldest = self.place(number).replace(Kept { number, decision });
-        drop(oldest);
+        let mut place = self.place(number);
+        let oldest = place.take().map(|kept| kept.line);
+        let mut kept = oldest
+            .filter(|line| line.capacity() <= LARGE)
+            .unwrap_or_default();
+        kept.clear();
+        kept.extend_from_slice(&recorded.line);
+        *place = Some(Kept {
+            number,
+            id: recorded.decision.id,
+            line: kept,
+        });
     }
 
     fn place(&self, number: usize) -> MutexGuard<'_, Option<Kept>> {
@@ -73,7 +95,7 @@ impl Recent {
         for number in run.first..next {
             match &*self.place(number) {
                 Some(kept) if kept.number == number => {
-                    run.decisions.push(Arc::clone(&kept.decision));
+                    run.decisions.push(kept.decision());
                 }
                 // Overtaken by the writers: go on behind what is lost.
                 Some(kept) if kept.number > number => {
@@ -92,12 +114,17 @@ impl Recent {
         let next = self.next();
         (1..=self.places.len()).filter_map(move |back| {
             let kept = self.place(next.wrapping_sub(back));
-            kept.as_ref().map(|kept| Arc::clone(&kept.decision))
+            kept.as_ref().map(Kept::decision)
         })
     }
 
     pub(super) fn find(&self, id: DecisionId) -> Option<Arc<Decision>> {
-        self.iter().find(|decision| decision.id == id)
+        let found = |place: &Mutex<Option<Kept>>| {
+            let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = place.as_ref().filter(|kept| kept.id == id);
+            kept.map(Kept::decision)
+        };
+        self.places.iter().find_map(found)
     }
 }
 
@@ -110,43 +137,48 @@ mod tests {
         decisions.into_iter().map(|decision| decision.id).collect()
     }
 
+    fn pushed_ids<'a>(pushed: impl IntoIterator<Item = &'a Recorded>) -> Vec<DecisionId> {
+        let pushed = pushed.into_iter();
+        pushed.map(|recorded| recorded.decision.id).collect()
+    }
+
     #[test]
     fn the_oldest_make_room() {
         let recent = Recent::with_room_for(4);
-        let pushed: Vec<_> = (0..6).map(|_| Arc::new(decision())).collect();
+        let pushed: Vec<_> = (0..6).map(|_| Recorded::new(decision())).collect();
         for decision in &pushed {
-            recent.push(Arc::clone(decision));
+            recent.push(decision);
         }
-        let expected = ids(pushed[2..].iter().rev().cloned());
+        let expected = pushed_ids(pushed[2..].iter().rev());
         assert_eq!(ids(recent.iter()), expected);
-        assert!(recent.find(pushed[0].id).is_none());
-        assert!(recent.find(pushed[3].id).is_some());
+        assert!(recent.find(pushed[0].decision.id).is_none());
+        assert!(recent.find(pushed[3].decision.id).is_some());
     }
 
     #[test]
     fn what_came_since_is_told_once_and_in_order() {
         let recent = Recent::with_room_for(4);
-        let pushed: Vec<_> = (0..7).map(|_| Arc::new(decision())).collect();
+        let pushed: Vec<_> = (0..7).map(|_| Recorded::new(decision())).collect();
         for decision in &pushed[..2] {
-            recent.push(Arc::clone(decision));
+            recent.push(decision);
         }
         let first = recent.since(1);
         assert_eq!((first.first, first.end()), (1, 2));
         assert_eq!(recent.since(first.end()).decisions.len(), 0);
         for decision in &pushed[2..] {
-            recent.push(Arc::clone(decision));
+            recent.push(decision);
         }
         let then = recent.since(first.end());
         assert_eq!((then.first, then.end()), (3, 7), "one is lost");
-        assert_eq!(ids(then.decisions), ids(pushed[3..].iter().cloned()));
+        assert_eq!(ids(then.decisions), pushed_ids(&pushed[3..]));
     }
 
     #[test]
     fn a_decision_on_its_way_is_waited_for() {
         let recent = Recent::with_room_for(4);
-        recent.push(Arc::new(decision()));
+        recent.push(&Recorded::new(decision()));
         recent.next.fetch_add(1, Ordering::Relaxed);
-        recent.push(Arc::new(decision()));
+        recent.push(&Recorded::new(decision()));
         assert_eq!(recent.since(0).end(), 1);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::decision::Decision;
+use super::decision::Recorded;
 use super::event;
 use super::journal::Journal;
 use crate::logging::Log;
@@ -26,7 +26,7 @@ type NextJournal = Arc<Mutex<Option<Option<Journal>>>>;
 
 /// The door to the thread.
 pub(super) struct Writer {
-    waiting: SyncSender<Arc<Decision>>,
+    waiting: SyncSender<Box<Recorded>>,
     next_journal: NextJournal,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -70,9 +70,9 @@ impl Writer {
         })
     }
 
-    /// Hands `decision` over, or counts it as dropped; never waits.
-    pub(super) fn write(&self, decision: Arc<Decision>) {
-        if self.waiting.try_send(decision).is_err() {
+    /// Hands a decision over, or counts it as dropped; never waits.
+    pub(super) fn write(&self, recorded: Box<Recorded>) {
+        if self.waiting.try_send(recorded).is_err() {
             self.metrics.decisions_dropped(1);
         }
         if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
@@ -108,7 +108,7 @@ impl fmt::Debug for Writer {
 
 /// What the thread works with.
 struct Desk {
-    received: Receiver<Arc<Decision>>,
+    received: Receiver<Box<Recorded>>,
     journal: Option<Journal>,
     next_journal: NextJournal,
     log: Log,
@@ -146,15 +146,15 @@ impl Desk {
     }
 
     /// Writes `first` and all that waits; whether there was anything.
-    fn write_all(&mut self, first: Option<Arc<Decision>>) -> bool {
+    fn write_all(&mut self, first: Option<Box<Recorded>>) -> bool {
         let mut unwritten = 0;
         let mut had_work = false;
         let mut next = first.or_else(|| self.received.try_recv().ok());
-        while let Some(decision) = next {
+        while let Some(recorded) = next {
             had_work = true;
-            event::announce(&self.log, &decision);
+            event::announce(&self.log, &recorded.decision);
             if let Some(journal) = &mut self.journal {
-                journal.push(&decision);
+                journal.push(&recorded.line);
                 unwritten += 1;
                 if journal.is_full() {
                     self.flush(unwritten);

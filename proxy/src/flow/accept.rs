@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -227,7 +229,13 @@ impl Serving {
                 _ => return Err(None),
             }
         }
-        match timeout(options.header_timeout, RequestHead::read(stream, ahead)).await {
+        let mut reading = pin!(RequestHead::read(stream, ahead));
+        // Mostly all of it is there: no clock needs to be read, nor a timer made.
+        let read = match futures_util::poll!(&mut reading) {
+            Poll::Ready(read) => Ok(read),
+            Poll::Pending => timeout(options.header_timeout, reading).await,
+        };
+        match read {
             Ok(Ok(head)) => Ok(head),
             Ok(Err(error)) => Err(request::head_refusal(error)),
             Err(_) => Err(Some(request::too_slow())),
@@ -333,7 +341,8 @@ impl Serving {
     ) {
         let flow = Arc::clone(&self.flow);
         let connection = Arc::clone(connection);
-        self.tasks.spawn(async move {
+        // An exchange is kilobytes: in a box it is not copied each time that the runtime hands its task on.
+        self.tasks.spawn(Box::pin(async move {
             let (head, body) = request.into_parts();
             let has_body = !body.is_end_stream();
             let received = Received::Http2 {
@@ -344,6 +353,6 @@ impl Serving {
             // Dropping a client whose response is not complete resets its stream.
             flow.exchange(&connection, &received, &mut client).await;
             drop(open);
-        });
+        }));
     }
 }

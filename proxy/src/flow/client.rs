@@ -255,8 +255,8 @@ impl Responder {
         }
     }
 
-    /// Sends a part of the body, which is not empty.
-    pub(super) async fn part(&mut self, part: Bytes) -> Result<(), Gone> {
+    /// Sends a part of the body, which is not empty. `is_last`: nothing follows, no trailers either.
+    pub(super) async fn part(&mut self, part: Bytes, is_last: bool) -> Result<(), Gone> {
         match self {
             Self::Http1(answer) => {
                 let sending = answer.body.write(&mut answer.stream, &part);
@@ -266,10 +266,13 @@ impl Responder {
             Self::Http2 {
                 stream, patience, ..
             } => {
-                let stream = stream.as_mut().ok_or(Gone)?;
-                write_body(stream, part, false, Some(*patience))
-                    .await
-                    .map_err(|_| Gone)
+                let sending = stream.as_mut().ok_or(Gone)?;
+                // The end in the same frame spares both sides another one.
+                let sent = write_body(sending, part, is_last, Some(*patience)).await;
+                if is_last {
+                    *stream = None;
+                }
+                sent.map_err(|_| Gone)
             }
         }
     }
@@ -352,8 +355,10 @@ async fn in_time(
 }
 
 fn status_line(response: &OnwardResponse<'_>) -> BytesMut {
-    let mut head = BytesMut::with_capacity(512);
-    head.extend_from_slice(format!("HTTP/1.1 {} ", response.status).as_bytes());
+    let mut head = BytesMut::with_capacity(1024);
+    head.extend_from_slice(b"HTTP/1.1 ");
+    head.extend_from_slice(itoa::Buffer::new().format(response.status).as_bytes());
+    head.extend_from_slice(b" ");
     head.extend_from_slice(response.reason);
     head.extend_from_slice(b"\r\n");
     head

@@ -4,11 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
 use wayleave_policy::{
-    AccessResult, Decision, Dialect, Reason, Target, Verdict, decide_every_path, decide_strictly,
+    AccessResult, Dialect, Reason, Target, Verdict, decide_every_path, decide_strictly,
 };
 
-use super::exchange::{Identity, Refusal};
+use super::exchange::{DecidingRule, Identity, Refusal};
 use super::resolve::{Resolved, Scope};
+use crate::crawlers::Mode;
 use crate::decisions::Finding;
 use crate::digest::Digest;
 use crate::proxy_status::ErrorType;
@@ -21,7 +22,7 @@ pub(super) struct Consulted {
     pub(super) finding: Option<Finding>,
     /// Why the request may be sent, or the refusal.
     pub(super) reason: Result<&'static str, Refusal>,
-    /// The time that robots.txt wants between requests.
+    /// The time that robots.txt wants between requests, for one that may go on.
     pub(super) delay: Option<Duration>,
 }
 
@@ -56,23 +57,30 @@ pub(super) async fn consult(
         AccessResult::Unreachable | AccessResult::LongUnreachable
     );
     let copy = (!is_unreached).then_some(&*snapshot);
+    let (line, rule) = (decision.line(), decision.rule());
+    let reason = match decision.verdict() {
+        Verdict::Allow => Ok(decision.reason().as_str()),
+        Verdict::Disallow => {
+            let rule = line.zip(rule.clone());
+            let rule = rule.map(|(line, text)| DecidingRule { line, text });
+            Err(refusal(resolved, &snapshot, decision.reason(), rule, now))
+        }
+    };
     let finding = Finding {
         verdict: decision.verdict().as_str().into(),
         basis: decision.reason().as_str().into(),
         dialect: decision.dialect().as_str().into(),
-        line: decision.line(),
-        rule: decision.rule(),
+        line,
+        rule,
         robots_sha256: copy.and_then(Snapshot::digest).copied().map(Digest),
         robots_fetched_at: copy.and_then(Snapshot::fetched_at),
     };
-    let reason = match decision.verdict() {
-        Verdict::Allow => Ok(decision.reason().as_str()),
-        Verdict::Disallow => Err(refusal(resolved, &snapshot, &decision, now)),
-    };
+    // Finding it is a walk through the rules. What is refused waits for no turn.
+    let may_go_on = reason.is_ok() || identity.mode() == Mode::Observe;
     Consulted {
         finding: Some(finding),
         reason,
-        delay: delay(access, identity),
+        delay: may_go_on.then(|| delay(access, identity)).flatten(),
     }
 }
 
@@ -99,35 +107,35 @@ pub(super) fn delay(access: &AccessResult, identity: &Identity) -> Option<Durati
 fn refusal(
     resolved: &Resolved,
     snapshot: &Snapshot,
-    decision: &Decision<'_>,
+    reason: Reason,
+    rule: Option<DecidingRule>,
     now: SystemTime,
 ) -> Refusal {
     let target = &resolved.target;
-    if decision.reason() == Reason::Unreachable {
+    if reason == Reason::Unreachable {
         return unreached(target, snapshot, now);
     }
-    let explanation = decision.explain();
     let robots_url = target.origin().robots_txt_uri();
-    let details = match (&explanation.rule, explanation.line) {
-        (Some(rule), Some(line)) => format!("{rule} (line {line} of {robots_url})"),
-        _ => format!("{robots_url}: {}", explanation.reason),
+    let mut details = match &rule {
+        Some(DecidingRule { line, text }) => {
+            let line = itoa::Buffer::new().format(*line).to_owned();
+            [text, " (line ", &line, " of ", &robots_url, ")"].concat()
+        }
+        None => format!("{robots_url}: {reason}"),
     };
-    let details = if resolved.is_unseen() {
-        format!(
-            "{details}: a tunnel that nobody looks into is only for where every path is allowed"
-        )
-    } else {
+    if resolved.is_unseen() {
         details
-    };
+            .push_str(": a tunnel that nobody looks into is only for where every path is allowed");
+    }
     Refusal {
         is_policy: true,
         robots_url: Some(robots_url.into()),
-        explanation: Some(Box::new(explanation)),
+        rule: rule.map(Box::new),
         ..Refusal::new(
             403,
             "Disallowed by robots.txt",
             ErrorType::HttpRequestDenied,
-            decision.reason().as_str(),
+            reason.as_str(),
             details,
         )
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use wayleave_policy::{Dialect, Explanation, Origin, ProductToken};
+use wayleave_policy::{Dialect, Origin, ProductToken};
 
 use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
@@ -83,6 +83,15 @@ impl Identity {
     }
 }
 
+/// A rule of a robots.txt, and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct DecidingRule {
+    /// From 1.
+    pub(crate) line: u32,
+    /// Such as `Disallow: /private`.
+    pub(crate) text: String,
+}
+
 /// Why a request was answered here, and what the answer says.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
@@ -96,7 +105,7 @@ pub(crate) struct Refusal {
     /// The robots.txt that the answer rests on, or that could not be had.
     pub(crate) robots_url: Option<Box<str>>,
     /// The rule that the answer rests on.
-    pub(crate) explanation: Option<Box<Explanation>>,
+    pub(crate) rule: Option<Box<DecidingRule>>,
     pub(crate) retry_after: Option<Duration>,
     /// A URI for whoever blocks by law (RFC 7725).
     pub(crate) blocked_by: Option<Box<str>>,
@@ -157,7 +166,7 @@ impl Refusal {
             reason,
             details: details.into(),
             robots_url: None,
-            explanation: None,
+            rule: None,
             retry_after: None,
             blocked_by: None,
             is_policy: false,

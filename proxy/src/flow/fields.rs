@@ -48,8 +48,7 @@ impl<'a> OnwardRequest<'a> {
         if first(&all, "te").is_some_and(|te| te.eq_ignore_ascii_case(b"trailers")) {
             fields.push((Cow::Borrowed(b"TE"), Cow::Borrowed(b"trailers")));
         }
-        let via = format!("{} {name}", received.version().as_str());
-        fields.push((Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes())));
+        fields.push(via(received.version(), name));
         Self {
             method: received.method(),
             path,
@@ -141,8 +140,7 @@ impl<'a> OnwardResponse<'a> {
             OriginHead::Http1(_) => Version::Http11,
             OriginHead::Http2(_) => Version::Http2,
         };
-        let via = format!("{} {name}", version.as_str());
-        fields.push((Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes())));
+        fields.push(via(version, name));
         Self {
             status: head.status(),
             reason: head.reason(),
@@ -167,6 +165,12 @@ impl<'a> OnwardResponse<'a> {
     }
 }
 
+/// That the message went through this proxy, `name`, which got it in `version`.
+fn via<'a>(version: Version, name: &str) -> Field<'a> {
+    let via = [version.as_str(), " ", name].concat();
+    (Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes()))
+}
+
 fn parse_length(value: &[u8]) -> Option<u64> {
     str::from_utf8(value).ok()?.parse().ok()
 }
@@ -174,11 +178,11 @@ fn parse_length(value: &[u8]) -> Option<u64> {
 /// Whether this is a WebSocket handshake over HTTP/1.1 (RFC 6455 section 4.1): the one upgrade
 /// that is passed on, because what it leads to carries no HTTP requests.
 pub(super) fn asks_for_websocket(received: &Received) -> bool {
-    let fields = received.fields();
+    let upgrade = received.field("upgrade");
     received.version() == Version::Http11
         && received.framing() == Framing::Length(0)
-        && first(&fields, "upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
-        && listed_in_connection(&fields, b"upgrade")
+        && upgrade.is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
+        && listed_in_connection(&received.fields(), b"upgrade")
 }
 
 /// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
@@ -194,13 +198,16 @@ pub(super) fn authenticates_connection(received: &Received, head: &OriginHead) -
             .filter(|(field, _)| is(field, name))
             .any(names_scheme)
     };
-    any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
+    let asks = received.field("authorization").is_some();
+    asks && any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
 }
 
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
 /// `Connection` lists.
 fn end_to_end<'a>(fields: &[Pair<'a>]) -> impl Iterator<Item = Pair<'a>> {
-    let lists = first(fields, "connection").is_some();
+    let mut options = fields.iter().filter(|(field, _)| is(field, "connection"));
+    // What nearly every message lists is no field, or dropped anyway.
+    let lists = options.any(|(_, value)| !is(value, "keep-alive") && !is(value, "close"));
     let is_kept = move |&(field, _): &Pair<'a>| {
         !(is_hop_by_hop(field) || lists && listed_in_connection(fields, field))
     };

@@ -1,5 +1,6 @@
 //! May it? Who asks for what, and what speaks against it.
 
+use std::fmt::Write;
 use std::time::Instant;
 
 use wayleave_policy::Scheme;
@@ -55,7 +56,8 @@ impl Flow {
             Ok(resolved) => resolved,
             Err(refusal) => return (Facts::default(), Err(refusal)),
         };
-        *url = resolved.target.to_string();
+        url.clear();
+        write!(url, "{}", resolved.target).expect("memory takes every string");
         let is_open = connection.tunnel.is_none();
         if is_open && settings.https.mode == Mode::Refuse && is_https(&resolved) {
             identified

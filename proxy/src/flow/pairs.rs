@@ -11,11 +11,6 @@ pub(super) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
         .map(|(_, value)| *value)
 }
 
-/// As [`first`], if it is text.
-pub(super) fn text<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a str> {
-    first(fields, name).and_then(|value| str::from_utf8(value).ok())
-}
-
 /// Whether this is the field's name.
 pub(super) fn is(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())

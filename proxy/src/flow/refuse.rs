@@ -30,7 +30,7 @@ struct Problem<'a> {
     title: &'a str,
     status: u16,
     detail: &'a str,
-    decision_id: String,
+    decision_id: DecisionId,
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     robots_url: Option<&'a str>,
@@ -50,7 +50,9 @@ pub(super) async fn refuse(
     refusal: &Refusal,
     is_head: bool,
 ) -> Result<(), Gone> {
-    if refusal.closes || timeout(DRAINED, drain(&mut client.body)).await != Ok(true) {
+    let is_drained = client.body.is_done();
+    if refusal.closes || !is_drained && timeout(DRAINED, drain(&mut client.body)).await != Ok(true)
+    {
         client.answer.close_afterwards();
     }
     let body = Bytes::from(problem(id, refusal));
@@ -62,7 +64,7 @@ pub(super) async fn refuse(
     };
     client.answer.head(&response).await?;
     if !is_head {
-        client.answer.part(body).await?;
+        client.answer.part(body, true).await?;
     }
     client.answer.finish(&Trailers::new()).await
 }
@@ -79,35 +81,35 @@ async fn drain(body: &mut ClientBody) -> bool {
     body.is_done()
 }
 
-fn fields<'a>(name: &str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
+fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
+    let status = proxy_status::field_value(name, refusal.error, &refusal.details);
     let mut fields = vec![
-        ("Date", httpdate::fmt_http_date(SystemTime::now())),
-        ("Server", name.to_owned()),
-        ("Content-Type", "application/problem+json".to_owned()),
-        ("Content-Length", length.to_string()),
-        ("Cache-Control", "no-store".to_owned()),
-        (
-            "Proxy-Status",
-            proxy_status::field_value(name, refusal.error, &refusal.details),
-        ),
+        field("Date", httpdate::fmt_http_date(SystemTime::now())),
+        field("Server", name),
+        field("Content-Type", "application/problem+json"),
+        field("Content-Length", length.to_string()),
+        field("Cache-Control", "no-store"),
+        field("Proxy-Status", status),
     ];
     if let Some(blocked_by) = &refusal.blocked_by {
-        fields.push(("Link", format!("<{blocked_by}>; rel=\"blocked-by\"")));
+        fields.push(field("Link", format!("<{blocked_by}>; rel=\"blocked-by\"")));
     }
     if refusal.status == 407 {
         let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
-        fields.push(("Proxy-Authenticate", challenge));
+        fields.push(field("Proxy-Authenticate", challenge));
     }
     if let Some(retry_after) = refusal.retry_after {
-        fields.push(("Retry-After", whole_seconds(retry_after).to_string()));
+        fields.push(field("Retry-After", whole_seconds(retry_after).to_string()));
     }
-    let bytes = |(field, value): (&'a str, String)| {
-        (
-            Cow::Borrowed(field.as_bytes()),
-            Cow::Owned(value.into_bytes()),
-        )
+    fields
+}
+
+fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
+    let value = match value.into() {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
     };
-    fields.into_iter().map(bytes).collect()
+    (Cow::Borrowed(name.as_bytes()), value)
 }
 
 /// Lets the client read what was written before the connection goes: closing at once while bytes
@@ -125,17 +127,17 @@ pub(super) async fn close_softly(mut stream: Stream) {
 }
 
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
-    let explanation = refusal.explanation.as_deref();
+    let rule = refusal.rule.as_ref();
     let problem = Problem {
         r#type: format!("urn:wayleave:problem:{}", refusal.reason),
         title: refusal.phrase,
         status: refusal.status,
         detail: &refusal.details,
-        decision_id: id.to_string(),
+        decision_id: id,
         reason: refusal.reason,
         robots_url: refusal.robots_url.as_deref(),
-        line: explanation.and_then(|explanation| explanation.line),
-        rule: explanation.and_then(|explanation| explanation.rule.as_deref()),
+        line: rule.map(|rule| rule.line),
+        rule: rule.map(|rule| &*rule.text),
         retry_after: refusal.retry_after.map(whole_seconds),
     };
     let mut body = serde_json::to_vec(&problem).expect("strings and numbers serialise");

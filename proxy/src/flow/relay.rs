@@ -166,7 +166,7 @@ async fn splice(client: &mut Client, writer: &mut OriginWriter, reader: &mut Ori
     };
     let to_client = async {
         while let Ok(Some(part)) = reader.part().await {
-            if answer.part(part).await.is_err() || answer.flush().await.is_err() {
+            if answer.part(part, false).await.is_err() || answer.flush().await.is_err() {
                 return;
             }
         }
@@ -324,7 +324,13 @@ impl Download<'_> {
                 }
             };
             match part {
-                Ok(Some(part)) => client.part(part).await?,
+                Ok(Some(part)) => {
+                    let is_last = self.reader.has_ended();
+                    client.part(part, is_last).await?;
+                    if is_last {
+                        return Ok(());
+                    }
+                }
                 Ok(None) => return Ok(()),
                 Err(broken) => {
                     // What came so far is the client's, cut off as it is.

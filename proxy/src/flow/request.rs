@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, HOST};
 use http::request::Parts;
 
@@ -40,7 +41,6 @@ pub(super) enum Received {
 impl Received {
     /// What deciding needs; `name` is the proxy's pseudonym.
     pub(super) fn request(&self, name: &str) -> Request<'_> {
-        let fields = self.fields();
         let (target, scheme, authority) = match self {
             Self::Http1(head) => (Cow::Borrowed(head.target()), None, None),
             Self::Http2 { head, .. } => (
@@ -54,10 +54,10 @@ impl Received {
             method: self.method(),
             target,
             scheme,
-            authority: authority.or_else(|| pairs::text(&fields, "host")),
-            user_agent: pairs::first(&fields, "user-agent").unwrap_or_default(),
-            credentials: pairs::first(&fields, "proxy-authorization"),
-            is_loop: pairs::passed_by(&fields, name),
+            authority: authority.or_else(|| str::from_utf8(self.field("host")?).ok()),
+            user_agent: self.field("user-agent").unwrap_or_default(),
+            credentials: self.field("proxy-authorization"),
+            is_loop: self.field("via").is_some() && pairs::passed_by(&self.fields(), name),
         }
     }
 
@@ -73,6 +73,14 @@ impl Received {
             Self::Http1(head) if head.is_http_10() => Version::Http10,
             Self::Http1(_) => Version::Http11,
             Self::Http2 { .. } => Version::Http2,
+        }
+    }
+
+    /// The value of the first field of this name, which is in lower case.
+    pub(super) fn field(&self, name: &'static str) -> Option<&[u8]> {
+        match self {
+            Self::Http1(head) => head.fields().values(name).next(),
+            Self::Http2 { head, .. } => head.headers.get(name).map(HeaderValue::as_bytes),
         }
     }
 
@@ -105,8 +113,7 @@ impl Received {
 
     /// Whether the body comes only after a 100 (RFC 9110 section 10.1.1).
     pub(super) fn expects_continue(&self) -> bool {
-        let expect = pairs::first(&self.fields(), "expect").is_some();
-        expect && self.version() == Version::Http11
+        self.field("expect").is_some() && self.version() == Version::Http11
     }
 
     /// What HTTP/2 lets through although two readers could read it differently; HTTP/1 heads were

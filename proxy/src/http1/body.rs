@@ -82,6 +82,11 @@ impl BodyReader {
         self.state == Reading::Done
     }
 
+    /// Whether fields followed the body, once it is done.
+    pub(crate) fn has_trailers(&self) -> bool {
+        !self.trailers.is_empty()
+    }
+
     /// The fields that followed the body, once it is done.
     pub(crate) fn take_trailers(&mut self) -> Trailers {
         std::mem::take(&mut self.trailers)

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
-use memchr::{memchr_iter, memmem};
+use memchr::{memchr, memchr_iter};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::body::Framing;
@@ -44,6 +44,8 @@ impl From<&'static str> for HeadError {
 /// A checked request head.
 #[derive(Debug)]
 pub(crate) struct RequestHead {
+    /// Known to be text, once and for all who ask for a part of it.
+    line: String,
     method: Range<usize>,
     target: Range<usize>,
     is_http_10: bool,
@@ -59,7 +61,7 @@ impl RequestHead {
         ahead: &mut BytesMut,
     ) -> Result<Self, HeadError> {
         let bytes = read_head(stream, ahead).await?;
-        check_request_line(&bytes)?;
+        let line = check_request_line(&bytes)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut slots);
         whole(request.parse(&bytes), &bytes)?;
@@ -70,6 +72,7 @@ impl RequestHead {
         check_host(&fields, is_http_10)?;
         let framing = framing(&fields, is_http_10)?.unwrap_or(Framing::Length(0));
         Ok(Self {
+            line,
             method,
             target,
             is_http_10,
@@ -79,11 +82,11 @@ impl RequestHead {
     }
 
     pub(crate) fn method(&self) -> &str {
-        self.text(&self.method)
+        &self.line[self.method.clone()]
     }
 
     pub(crate) fn target(&self) -> &str {
-        self.text(&self.target)
+        &self.line[self.target.clone()]
     }
 
     pub(crate) fn is_http_10(&self) -> bool {
@@ -103,11 +106,6 @@ impl RequestHead {
     /// clients, whose keep-alive never worked through proxies, do not.
     pub(crate) fn keeps_alive(&self) -> bool {
         !self.is_http_10 && !lists_close(&self.fields)
-    }
-
-    /// The ranges are of what httparse took for tokens and targets: ASCII.
-    fn text(&self, range: &Range<usize>) -> &str {
-        str::from_utf8(&self.fields.bytes()[range.clone()]).unwrap_or_default()
     }
 }
 
@@ -201,6 +199,7 @@ async fn read_head<S: AsyncRead + Unpin>(
         // RFC 9112 section 2.2: an empty line before a request line is ignored.
         while ahead.starts_with(b"\r\n") {
             ahead.advance(2);
+            scanned = 0;
         }
         if let Some(end) = head_end(ahead, scanned)? {
             return Ok(ahead.split_to(end).freeze());
@@ -219,15 +218,16 @@ async fn read_head<S: AsyncRead + Unpin>(
 
 /// Where the head ends, if it is whole. The first `scanned` bytes hold no mistake and no end.
 fn head_end(ahead: &BytesMut, scanned: usize) -> Result<Option<usize>, HeadError> {
-    let from = scanned.saturating_sub(3);
-    let end = memmem::find(&ahead[from..], b"\r\n\r\n").map(|at| from + at + 4);
-    let head = &ahead[from..end.unwrap_or(ahead.len())];
-    let is_bare = |at: usize| match at.checked_sub(1) {
-        Some(before) => head[before] != b'\r',
-        None => from == 0,
-    };
-    if memchr_iter(b'\n', head).any(is_bare) {
-        return Err("a line ends without CR".into());
+    let mut end = None;
+    for at in memchr_iter(b'\n', &ahead[scanned..]) {
+        let line = &ahead[..scanned + at];
+        if !line.ends_with(b"\r") {
+            return Err("a line ends without CR".into());
+        }
+        if line.ends_with(b"\r\n\r") {
+            end = Some(line.len() + 1);
+            break;
+        }
     }
     if end.unwrap_or(ahead.len()) > MAX_HEAD_BYTES {
         return Err(HeadError::TooLarge("the head is longer than 64 KiB"));
@@ -247,21 +247,23 @@ fn whole(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError>
     }
 }
 
-/// One space between the three parts, and a target of visible ASCII (RFC 9112 section 3).
-fn check_request_line(head: &[u8]) -> Result<(), HeadError> {
-    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let mut parts = line.split(|&byte| byte == b' ');
+/// The request line: one space between the three parts, and a target of visible ASCII (RFC 9112 section 3).
+fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
+    let end = memchr(b'\r', head).unwrap_or(head.len());
+    let line = str::from_utf8(&head[..end]);
+    let line = line.map_err(|_| "the request line holds bytes that no URI has")?;
+    let mut parts = line.split(' ');
     let (Some(_), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Err("the request line is not method, target and version".into());
     };
-    if target.is_empty() || !target.iter().all(u8::is_ascii_graphic) {
+    if target.is_empty() || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("the request target holds bytes that no URI has".into());
     }
     match version {
-        b"HTTP/1.1" | b"HTTP/1.0" => Ok(()),
-        version if version.starts_with(b"HTTP/") => Err(HeadError::Version),
+        "HTTP/1.1" | "HTTP/1.0" => Ok(line.to_owned()),
+        version if version.starts_with("HTTP/") => Err(HeadError::Version),
         _ => Err("the request line does not end in an HTTP version".into()),
     }
 }
@@ -323,6 +325,8 @@ fn parse_length(value: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
 
     fn shown(error: &HeadError) -> &'static str {
@@ -335,9 +339,20 @@ mod tests {
         }
     }
 
+    /// Read at once and byte by byte, which must come to the same.
     async fn request(bytes: &[u8]) -> Result<RequestHead, &'static str> {
         let read = RequestHead::read(&mut &bytes[..], &mut BytesMut::new()).await;
-        read.map_err(|error| shown(&error))
+        let read = read.map_err(|error| shown(&error));
+        let (mut near, mut far) = tokio::io::duplex(1);
+        let sending = async move {
+            // The reader may have seen enough.
+            let _ = far.write_all(bytes).await;
+        };
+        let reading = async move { RequestHead::read(&mut near, &mut BytesMut::new()).await };
+        let (in_pieces, ()) = tokio::join!(reading, sending);
+        let in_pieces = in_pieces.map_err(|error| shown(&error));
+        assert_eq!(format!("{in_pieces:?}"), format!("{read:?}"));
+        read
     }
 
     async fn response(bytes: &[u8]) -> Result<ResponseHead, &'static str> {
@@ -366,6 +381,7 @@ mod tests {
     async fn refuses_requests_that_can_be_read_in_two_ways() {
         let cases: &[(&[u8], &str)] = &[
             (b"GET /\r\n\r\n", "malformed"),
+            (b"\r\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\nHost: a\n\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: a\r\nX: b\rc\r\n\r\n", "malformed"),

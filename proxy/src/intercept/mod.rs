@@ -17,6 +17,7 @@ use rustls::{AlertDescription, ServerConfig};
 
 pub(crate) use self::ca::CertificateAuthority;
 use self::ca::LEAF_LIFETIME;
+use crate::tls;
 
 /// Hosts whose leaf is kept; the least used go first. About 2 KiB each.
 const KEPT_LEAVES: usize = 10_000;
@@ -75,7 +76,7 @@ impl Interceptor {
             authority,
             signing_key: rustls::crypto::ring::sign::any_ecdsa_type(&private_key)?,
             key,
-            provider: Arc::new(rustls::crypto::ring::default_provider()),
+            provider: tls::provider(),
             sessions: ServerSessionMemoryCache::new(KEPT_SESSIONS),
             ticketer: rustls::crypto::ring::Ticketer::new()?,
             kept: Cache::new(KEPT_LEAVES),
@@ -116,6 +117,8 @@ impl Interceptor {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+        // Most clients name a costlier one first, without meaning anything by it.
+        config.ignore_client_order = true;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         config.session_storage = Arc::clone(&self.sessions);
         config.ticketer = Arc::clone(&self.ticketer);

@@ -11,9 +11,9 @@ use arc_swap::ArcSwap;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{Snapshot, State, Use};
 
-/// What an origin costs beside its host name and its rules: its place in the map, its snapshot, its reminder and its
+/// What an origin costs beside a long host name and its rules: its place in the map, its snapshot, its reminder and its
 /// place in the order of eviction. Measured by the bench `robots`.
-const OVERHEAD_BYTES: usize = 220;
+const OVERHEAD_BYTES: usize = 240;
 /// Uses are counted so far and no further: enough to tell the popular from the rest.
 const MOST_USES: u8 = 3;
 
@@ -85,7 +85,7 @@ impl Published {
 
     /// Makes `snapshot` what readers find; whoever holds the one before keeps it.
     pub(super) fn publish(&self, origin: &Origin, snapshot: &Arc<Snapshot>) -> Resized {
-        let size = OVERHEAD_BYTES + origin.host().len() + snapshot.heap_bytes();
+        let size = OVERHEAD_BYTES + origin.heap_bytes() + snapshot.heap_bytes();
         let to = u32::try_from(size).unwrap_or(u32::MAX);
         let slots = self.slots.pin();
         let from = match slots.get(origin) {

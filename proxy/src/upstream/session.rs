@@ -161,6 +161,14 @@ impl OriginReader {
         }
     }
 
+    /// Whether the response is known to have ended: no part and no trailers follow.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Http1 { body, .. } => body.is_done() && !body.has_trailers(),
+            Self::Http2(session) => session.response_finished(),
+        }
+    }
+
     /// The fields behind the body.
     pub(crate) async fn trailers(&mut self) -> Result<Trailers, Fault> {
         match self {

@@ -166,7 +166,7 @@ async fn send_reply<T: Transport>(
             }
             Step::Hang => {
                 stream.flush().await?;
-                std::future::pending::<()>().await;
+                tokio::io::copy(stream, &mut tokio::io::sink()).await?;
                 return Ok(false);
             }
             Step::Reset => {

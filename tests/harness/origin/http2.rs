@@ -89,7 +89,7 @@ async fn send_http2_reply(
     if reply.framing == Framing::Raw {
         // HTTP/2 has no raw answers; only how they end is kept.
         if matches!(reply.steps.last(), Some(Step::Hang)) {
-            std::future::pending::<()>().await;
+            std::future::poll_fn(|context| respond.poll_reset(context)).await?;
         }
         respond.send_reset(h2::Reason::INTERNAL_ERROR);
         return Ok(());
@@ -112,7 +112,10 @@ async fn send_http2_reply(
                 }
             }
             Step::Wait(gate) => gate.passed().await,
-            Step::Hang => std::future::pending::<()>().await,
+            Step::Hang => {
+                std::future::poll_fn(|context| stream.poll_reset(context)).await?;
+                return Ok(());
+            }
             Step::Reset | Step::Close | Step::Echo => {
                 stream.send_reset(h2::Reason::INTERNAL_ERROR);
                 return Ok(());

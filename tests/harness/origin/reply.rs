@@ -33,7 +33,7 @@ pub enum Step {
     /// That many bytes of a fixed pattern (`pattern_byte`), made as they are sent.
     Pattern(u64),
     Wait(Gate),
-    /// Nothing more is sent, and nothing closed.
+    /// Nothing more is sent, and nothing closed before the other side has.
     Hang,
     /// HTTP/1.1: a TCP reset. HTTP/2: RST_STREAM.
     Reset,
@@ -104,6 +104,14 @@ impl Reply {
 
     pub fn redirect(status: u16, location: &str) -> Self {
         Self::new(status).header("Location", location)
+    }
+
+    /// `first half,`, then, when the gate opens, `second half`.
+    pub fn in_halves(gate: &Gate) -> Self {
+        Self::new(200)
+            .body("first half,")
+            .step(Step::Wait(gate.clone()))
+            .body("second half")
     }
 
     /// Exactly these bytes, then `end` (`Close`, `Reset`, `Hang`).
