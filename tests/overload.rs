@@ -77,30 +77,20 @@ fn socket_from(from: [u8; 4], to: std::net::SocketAddr) -> TcpStream {
     stream
 }
 
-/// How many files a process may have open, softly and at most.
-fn descriptor_limits(process: &str) -> [usize; 2] {
-    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).expect("Linux tells");
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"));
-    let mut numbers = line.expect("a limit").split_whitespace();
-    [(); 2].map(|()| {
-        let number = numbers.next().expect("two limits");
-        number.parse().unwrap_or(usize::MAX)
-    })
-}
-
 /// How many files this process, and so the proxy, may have open besides what the other tests have.
 fn spare_descriptors() -> usize {
-    descriptor_limits("self")[0] / 2
+    let (soft, _) = rlimit::Resource::NOFILE.get().expect("Linux tells");
+    usize::try_from(soft / 2).unwrap_or(usize::MAX)
 }
 
 #[test]
 fn as_many_descriptors_are_taken_as_may_be() {
     let origin = Origin::start();
     let proxy = Wayleave::start_after(&origin, "ulimit -S -n 128");
-    let [soft, hard] = descriptor_limits(&proxy.pid().to_string());
-    assert_eq!(soft, hard);
+    let pid = proxy.pid().try_into().expect("Linux has no larger ones");
+    let limits = rlimit::ProcLimits::read_process(pid).expect("Linux tells");
+    let files = limits.max_open_files.expect("a limit");
+    assert_eq!(files.soft_limit, files.hard_limit);
 }
 
 #[test]

@@ -85,7 +85,6 @@ impl<'a> Compiled<'a> {
 
 #[cfg(test)]
 mod tests {
-
     use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, decide_every_path};
 
     /// The line of the rule by which `ExampleBot` may not fetch every path.

@@ -299,31 +299,23 @@ impl<'a> Parser<'a> {
 
     #[inline]
     fn push_rule(&mut self, field: Field, seen_by: u8, value: Scanned<'_>) {
-        let rule = RuleToWrite::new(field, seen_by, value);
-        if self.begin_rule(seen_by, rule.form, rule.value.len()) {
-            self.writer.push_rule(&rule, self.line);
-        }
-    }
-
-    /// Notes that a rule follows, unless it counts for nobody.
-    #[inline]
-    fn begin_rule(&mut self, seen_by: u8, form: u8, octets: usize) -> bool {
         // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
-            return false;
+            return;
         }
         if self.blank {
             self.begin_run();
         }
+        let rule = RuleToWrite::new(field, seen_by, value);
         self.group_rules += 1;
-        self.group_wild_rules += u32::from(form != PLAIN);
-        self.group_cost += cost(form, octets);
+        self.group_wild_rules += u32::from(rule.form != PLAIN);
+        self.group_cost += cost(rule.form, rule.value.len());
+        self.writer.push_rule(&rule, self.line);
         self.run_has_rules = true;
         let exact = seen_by & EXACT != 0;
         self.exact_rules |= exact;
         self.google_rules |= seen_by & GOOGLE != 0;
         self.record_rules |= exact & self.record_open;
-        true
     }
 
     fn begin_run(&mut self) -> usize {

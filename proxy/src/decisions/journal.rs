@@ -207,8 +207,7 @@ fn is_cut(file: &mut File) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decision::DecisionId;
-    use super::super::decision::Recorded;
+    use super::super::decision::{Decision, DecisionId, Recorded};
     use super::super::files::{files, search};
     use super::super::tests::decision;
     use super::*;
@@ -230,12 +229,16 @@ mod tests {
         fs::read_to_string(path).unwrap().lines().count()
     }
 
+    fn push(journal: &mut Journal, decision: Decision) {
+        journal.push(&Recorded::new(decision).line);
+    }
+
     #[test]
     fn a_full_file_is_rotated_and_none_is_lost() {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         for _ in 0..10 {
-            journal.push(&Recorded::new(decision()).line);
+            push(&mut journal, decision());
             journal.flush().unwrap();
         }
         let files = names(&journal.options.path);
@@ -253,7 +256,7 @@ mod tests {
         };
         let mut journal = Journal::open(options).unwrap();
         for _ in 0..3 {
-            journal.push(&Recorded::new(decision()).line);
+            push(&mut journal, decision());
             journal.flush().unwrap();
         }
         assert_eq!(names(&journal.options.path), [journal.options.path.clone()]);
@@ -266,7 +269,7 @@ mod tests {
         let mut journal = Journal::open(options(dir.path())).unwrap();
         let written: Vec<_> = (0..10).map(|_| decision()).collect();
         for decision in &written {
-            journal.push(&Recorded::new(decision.clone()).line);
+            push(&mut journal, decision.clone());
             journal.flush().unwrap();
         }
         for decision in written {
@@ -285,7 +288,7 @@ mod tests {
         other.write_all(b"{\"half\":").unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         other.write_all(b"true}\n").unwrap();
-        journal.push(&Recorded::new(decision()).line);
+        push(&mut journal, decision());
         journal.flush().unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("{\"half\":true}\n{"), "{text}");
@@ -299,7 +302,7 @@ mod tests {
         fs::write(&options.path, "{\"id\":\"0193").unwrap();
         let mut journal = Journal::open(options).unwrap();
         let written = decision();
-        journal.push(&Recorded::new(written.clone()).line);
+        push(&mut journal, written.clone());
         journal.flush().unwrap();
         assert_eq!(lines(journal.path()), 2);
         assert!(search(journal.path(), written.id).is_some());
@@ -310,7 +313,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         fs::remove_file(journal.path()).unwrap();
-        journal.push(&Recorded::new(decision()).line);
+        push(&mut journal, decision());
         journal.flush().unwrap();
         assert_eq!(lines(journal.path()), 1);
     }
@@ -320,13 +323,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(options(dir.path())).unwrap();
         let elsewhere = dir.path().join("elsewhere");
-        journal.push(&Recorded::new(decision()).line);
+        push(&mut journal, decision());
         journal.flush().unwrap();
         // The file is written to all the same, but there is no such name to rename.
         let path = std::mem::replace(&mut journal.options.path, elsewhere);
         journal.options.max_size_bytes = 1;
         for _ in 0..3 {
-            journal.push(&Recorded::new(decision()).line);
+            push(&mut journal, decision());
             journal.flush().unwrap();
         }
         assert_eq!(lines(&path), 4);
@@ -337,7 +340,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let mut journal = Journal::open(options(dir.path())).unwrap();
-            journal.push(&Recorded::new(decision()).line);
+            push(&mut journal, decision());
             journal.flush().unwrap();
         }
         assert_eq!(lines(&options(dir.path()).path), 2);

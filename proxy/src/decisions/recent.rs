@@ -62,16 +62,15 @@ impl Recent {
     pub(super) fn push(&self, recorded: &Recorded) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut place = self.place(number);
-        let oldest = place.take().map(|kept| kept.line);
-        let mut kept = oldest
-            .filter(|line| line.capacity() <= LARGE)
-            .unwrap_or_default();
-        kept.clear();
-        kept.extend_from_slice(&recorded.line);
+        let oldest = place.take().map(|oldest| oldest.line);
+        let reused = oldest.filter(|line| line.capacity() <= LARGE);
+        let mut line = reused.unwrap_or_default();
+        line.clear();
+        line.extend_from_slice(&recorded.line);
         *place = Some(Kept {
             number,
             id: recorded.decision.id,
-            line: kept,
+            line,
         });
     }
 
@@ -119,12 +118,11 @@ impl Recent {
     }
 
     pub(super) fn find(&self, id: DecisionId) -> Option<Arc<Decision>> {
-        let found = |place: &Mutex<Option<Kept>>| {
-            let place = place.lock().unwrap_or_else(PoisonError::into_inner);
-            let kept = place.as_ref().filter(|kept| kept.id == id);
-            kept.map(Kept::decision)
-        };
-        self.places.iter().find_map(found)
+        (0..self.places.len()).find_map(|number| {
+            let kept = self.place(number);
+            let found = kept.as_ref().filter(|kept| kept.id == id);
+            found.map(Kept::decision)
+        })
     }
 }
 

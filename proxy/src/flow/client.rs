@@ -1,6 +1,7 @@
 //! The client's side of one request: what comes from it and what goes back, each by itself, so that
 //! both can be under way at once.
 
+use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
 use std::time::Duration;
@@ -356,9 +357,7 @@ async fn in_time(
 
 fn status_line(response: &OnwardResponse<'_>) -> BytesMut {
     let mut head = BytesMut::with_capacity(1024);
-    head.extend_from_slice(b"HTTP/1.1 ");
-    head.extend_from_slice(itoa::Buffer::new().format(response.status).as_bytes());
-    head.extend_from_slice(b" ");
+    write!(head, "HTTP/1.1 {} ", response.status).expect("memory takes every string");
     head.extend_from_slice(response.reason);
     head.extend_from_slice(b"\r\n");
     head

@@ -117,10 +117,7 @@ fn refusal(
     }
     let robots_url = target.origin().robots_txt_uri();
     let mut details = match &rule {
-        Some(DecidingRule { line, text }) => {
-            let line = itoa::Buffer::new().format(*line).to_owned();
-            [text, " (line ", &line, " of ", &robots_url, ")"].concat()
-        }
+        Some(DecidingRule { line, text }) => format!("{text} (line {line} of {robots_url})"),
         None => format!("{robots_url}: {reason}"),
     };
     if resolved.is_unseen() {

@@ -1,10 +1,7 @@
 //! One decision and one count per exchange, and a trace if somebody collects them.
 
-use std::fmt::Write;
 use std::mem;
 use std::time::Duration;
-
-use wayleave_policy::Origin;
 
 use super::exchange::{Exchange, Identity, Outcome};
 use crate::decisions::{Decision, Decisions, Policy, Word};
@@ -61,7 +58,7 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         client: exchange.client,
         method: exchange.method,
         url: exchange.url,
-        origin: exchange.facts.origin.as_ref().map(spelled),
+        origin: exchange.facts.origin.map(|origin| origin.to_string()),
         policy: exchange.facts.rule.as_ref().map(policy),
         finding: exchange.facts.finding,
         would_be,
@@ -73,13 +70,6 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         took_us: micros(took),
     };
     (decision, exchange.outcome)
-}
-
-/// In memory that need not grow while it is written.
-fn spelled(origin: &Origin) -> String {
-    let mut spelled = String::with_capacity(origin.host().len() + "https://:65535".len());
-    write!(spelled, "{origin}").expect("memory takes every string");
-    spelled
 }
 
 fn policy(found: &Match) -> Policy {
