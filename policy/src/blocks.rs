@@ -1,7 +1,15 @@
-//! Blocks of octets, judged as a whole: loops of a form that the compiler turns into vectors.
+//! Blocks of octets, judged as a whole by vectors: those of `fearless_simd`, which asks the processor at run time how wide
+//! they may be and knows its way from "which of these" to a number, or where no such number is needed loops of a form that
+//! the compiler turns into vectors.
+//!
+//! What is generic over `Simd` is compiled once for each kind of processor, and only what is inlined there: hence
+//! `inline(always)`, of closures too.
 
-/// So many octets are scanned at once.
-pub(crate) const SCANNED: usize = 32;
+use fearless_simd::prelude::*;
+use fearless_simd::u8x64;
+
+/// How many octets are judged at once.
+pub(crate) const BLOCK: usize = 64;
 
 /// Whether `is` says anything but zero of an octet of a text. Texts are short and mostly without, so the
 /// last block overlaps the one before.
@@ -39,57 +47,145 @@ pub(crate) const fn is_unusual(byte: u8) -> u8 {
     (outside | angle_backslash_or_caret | (byte == b'*') | (byte == b'`')) as u8
 }
 
-/// How many octets a block starts with that are not unusual, stars perhaps counted among them. Takes the same steps
-/// whatever the number is: where a loop over octets ends, the processor would guess wrongly for nearly every value.
-#[inline]
-pub(crate) fn usual_octets<const STARS: bool>(block: &[u8; SCANNED]) -> usize {
-    let weighed = weigh_unusual::<STARS>(block);
-    let (groups, _) = weighed.as_chunks::<8>();
-    let unusual = groups.iter().rev().fold(0, |bits, group| {
-        let weight: u32 = group.iter().map(|&weight| u32::from(weight)).sum();
-        bits << 8 | weight
-    });
-    unusual.trailing_zeros() as usize
+/// Octets of a text, to be asked all at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block<S: Simd>(u8x64<S>);
+
+impl<S: Simd> Block<S> {
+    #[inline(always)]
+    pub(crate) fn new(simd: S, octets: &[u8; BLOCK]) -> Self {
+        Self(u8x64::load_array_ref(simd, octets))
+    }
+
+    /// Which octets are unusual as [`is_unusual`] has it, but no stars.
+    #[inline(always)]
+    pub(crate) fn unusual_but_stars(self) -> u64 {
+        let octets = self.0;
+        let outside = (octets - b'&').simd_gt(b'z' - b'&');
+        let angle_backslash_or_caret = (octets & 0x9D).simd_eq(0x1C);
+        (outside | angle_backslash_or_caret | octets.simd_eq(b'`')).to_bitmask()
+    }
+
+    /// Which octets are any of these, the lowest bit for the first.
+    #[inline(always)]
+    pub(crate) fn any_of<const N: usize>(self, bytes: [u8; N]) -> u64 {
+        let mut found = self.0.simd_eq(bytes[0]);
+        for &byte in &bytes[1..] {
+            found |= self.0.simd_eq(byte);
+        }
+        found.to_bitmask()
+    }
+
+    /// Which octets a value may not hold: controls and white space, for what stands at its end is taken off, and `#`.
+    #[inline(always)]
+    pub(crate) fn ends_value(self) -> u64 {
+        (self.0.simd_lt(0x21) | self.0.simd_eq(b'#')).to_bitmask()
+    }
+
+    /// Which octets may begin what a line says, the lowest bit for the first: letters, the white space that is no blank,
+    /// and some that say nothing.
+    #[inline(always)]
+    pub(crate) fn telling(self) -> u64 {
+        (self.0 - 0x0D).simd_gt(0x33).to_bitmask()
+    }
 }
 
-/// One bit for each unusual octet, another for each octet of eight. A call of its own, since the compiler makes vectors
-/// of this only where it does not see what becomes of it.
-#[inline(never)]
-fn weigh_unusual<const STARS: bool>(block: &[u8; SCANNED]) -> [u8; SCANNED] {
-    const WEIGHTS: [u8; SCANNED] = {
-        let mut weights = [0; SCANNED];
-        let mut index = 0;
-        while index < SCANNED {
-            weights[index] = 1 << (index % 8);
-            index += 1;
+/// Where a text has the first octet that is any of these; its end if it has none.
+#[inline(always)]
+pub(crate) fn first_of<S: Simd, const N: usize>(simd: S, text: &[u8], bytes: [u8; N]) -> usize {
+    first_where(
+        simd,
+        text,
+        #[inline(always)]
+        |block| block.any_of(bytes),
+        |_| true,
+    )
+}
+
+/// Where a text has the first octet that `is` says so of; its end if it has none. `may_be` says which of a block could be
+/// it: the others are passed over unasked.
+#[inline(always)]
+pub(crate) fn first_where<S: Simd>(
+    simd: S,
+    text: &[u8],
+    may_be: impl Fn(Block<S>) -> u64,
+    is: impl Fn(u8) -> bool,
+) -> usize {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (block, length) = match rest.first_chunk() {
+            Some(octets) => (Block::new(simd, octets), BLOCK),
+            None => (Block::new(simd, &padded(rest)), rest.len()),
+        };
+        let mut found = may_be(block);
+        while first(found) < length {
+            let at = first(found);
+            if is(rest[at]) {
+                return text.len() - rest.len() + at;
+            }
+            found &= found - 1;
         }
-        weights
-    };
-    let mut weighed = WEIGHTS;
-    for (weight, &byte) in weighed.iter_mut().zip(block) {
-        let usual = is_unusual(byte) == 0 || STARS && byte == b'*';
-        *weight = if usual { 0 } else { *weight };
+        rest = &rest[length..];
     }
-    weighed
+    text.len()
+}
+
+/// A text that is shorter than this, and zeros behind it.
+#[inline(always)]
+pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> [u8; LENGTH] {
+    let mut padded = [0; LENGTH];
+    padded[..text.len()].copy_from_slice(text);
+    padded
+}
+
+/// Where the first octet is that was found; the length of a block if none was.
+#[inline(always)]
+pub(crate) fn first(found: u64) -> usize {
+    found.trailing_zeros() as usize
+}
+
+/// Where the last octet is that was found; the first place if none was.
+#[inline(always)]
+pub(crate) fn last(found: u64) -> usize {
+    (found | 1).ilog2() as usize
 }
 
 #[cfg(test)]
 mod tests {
+    use fearless_simd::{Level, dispatch};
+
     use super::*;
 
     #[test]
-    fn usual_octets_are_counted_to_the_first_that_is_not() {
-        let counts =
-            |block: &[u8; SCANNED]| [usual_octets::<false>(block), usual_octets::<true>(block)];
-        for at in 0..SCANNED {
+    fn a_block_is_asked_for_its_first_octet_of_a_kind() {
+        for level in [Level::new(), Level::baseline()] {
+            dispatch!(level, simd => every_block(simd));
+        }
+    }
+
+    fn every_block<S: Simd>(simd: S) {
+        for at in 0..BLOCK {
             for byte in 0..=u8::MAX {
-                let end = if is_unusual(byte) == 0 { SCANNED } else { at };
-                let expected = [end, if byte == b'*' { SCANNED } else { end }];
-                let mut block = [b'a'; SCANNED];
-                block[at] = byte;
-                assert_eq!(counts(&block), expected, "{byte:#x} at {at}");
-                block[at..].fill(byte);
-                assert_eq!(counts(&block), expected, "{byte:#x} from {at}");
+                let place = |is: bool| if is { at } else { BLOCK };
+                let unusual = byte != b'*' && is_unusual(byte) == 1;
+                let mut octets = [b'a'; BLOCK];
+                octets[at] = byte;
+                let mut block = Block::new(simd, &octets);
+                for _ in 0..2 {
+                    assert_eq!(
+                        first(block.unusual_but_stars()),
+                        place(unusual),
+                        "{byte:#x} at {at}"
+                    );
+                    let ends = byte == b'\n' || byte == b'#';
+                    assert_eq!(
+                        first(block.any_of([b'\n', b'#'])),
+                        place(ends),
+                        "{byte:#x} at {at}"
+                    );
+                    octets[at..].fill(byte);
+                    block = Block::new(simd, &octets);
+                }
             }
         }
     }

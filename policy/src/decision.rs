@@ -1,6 +1,7 @@
 //! Decisions: access result, crawler and path in; allow or disallow, and why, out.
 
 use std::fmt;
+use std::slice;
 
 use crate::robots_txt::{Found, Match, Path, Reader, RobotsTxt, Search};
 use crate::spelling;
@@ -260,11 +261,24 @@ fn in_all<'a>(mut decide: impl FnMut(Dialect) -> Decision<'a>) -> Decision<'a> {
     if first.verdict == Verdict::Disallow {
         return first;
     }
-    [Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml]
-        .into_iter()
-        .map(decide)
+    each(&Dialect::Strictest)[1..]
+        .iter()
+        .map(|dialect| decide(*dialect))
         .find(|decision| decision.verdict == Verdict::Disallow)
         .unwrap_or(first)
+}
+
+/// The dialects that a dialect asks: itself, or of `strictest` all four.
+fn each(dialect: &Dialect) -> &[Dialect] {
+    match dialect {
+        Dialect::Strictest => &[
+            Dialect::Rfc9309,
+            Dialect::Google,
+            Dialect::Koster1996,
+            Dialect::Selfhtml,
+        ],
+        one => slice::from_ref(one),
+    }
 }
 
 /// Judges a path as a proxy must: disallowed if any equivalent spelling of it is, namely as
@@ -281,29 +295,32 @@ pub fn decide_strictly<'a>(
         return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
     }
     let mut search = Search::default();
-    let mut judge = |path: &str| decide_within(access, dialect, tokens, path, &mut search);
-    let received = judge(path);
+    let received = decide_within(access, dialect, tokens, path, &mut search);
+    if received.verdict == Verdict::Disallow {
+        return received;
+    }
     let normalised = spelling::normalised(path);
     let undotted = spelling::without_dot_segments(path);
     let both = spelling::without_dot_segments(&normalised);
-    let mut decision = received;
-    let mut judged = [path, "", ""];
-    for (index, spelling) in [&*undotted, &*normalised, &*both].into_iter().enumerate() {
-        if decision.verdict == Verdict::Disallow {
-            break;
-        }
+    let spellings = [path, &*undotted, &*normalised, &*both];
+    for index in 1..spellings.len() {
+        let (judged, spelling) = (&spellings[..index], spellings[index]);
         if judged.contains(&spelling) {
             continue;
         }
-        let other = judge(spelling);
-        if other.verdict == Verdict::Disallow {
-            decision = other;
-        }
-        if let Some(slot) = judged.get_mut(index + 1) {
-            *slot = spelling;
+        // What a dialect reads as one that was judged is allowed as that was.
+        let is_new = |dialect: &&Dialect| {
+            let mut judged = judged.iter();
+            !judged.any(|judged| Path::are_alike(judged, spelling, **dialect))
+        };
+        let decide =
+            |dialect: &Dialect| decide_in_one(access, *dialect, tokens, spelling, &mut search);
+        let mut decisions = each(&dialect).iter().filter(is_new).map(decide);
+        if let Some(other) = decisions.find(|other| other.verdict == Verdict::Disallow) {
+            return other;
         }
     }
-    decision
+    received
 }
 
 fn decide_in_one<'a>(

@@ -31,6 +31,7 @@
 mod blocks;
 mod decision;
 mod dialect;
+mod forms;
 mod host;
 pub mod lifecycle;
 mod lint;

@@ -112,6 +112,7 @@ fn line() -> impl Strategy<Value = String> {
             .prop_map(|(field, separator, value)| format!("{field}{separator}{value}")),
         1 => select(vec!["", " ", "\t", "# c", "  # c", "x", "\0", "Disallow: /a\0b", "Sitemap: /s"])
             .prop_map(str::to_owned),
+        1 => ("[ \t]{0,3}[<{=]", 0usize..80).prop_map(|(start, octets)| start + &".".repeat(octets)),
     ]
 }
 

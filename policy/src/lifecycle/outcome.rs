@@ -124,6 +124,8 @@ pub enum FetchErrorKind {
     RedirectProhibited,
     /// No connection was made.
     Connect,
+    /// No connection was made in time.
+    ConnectTimeout,
     /// TLS was not agreed on, or the certificate is not trusted.
     Tls,
     /// The whole fetch took too long.
@@ -140,12 +142,13 @@ pub enum FetchErrorKind {
 
 impl FetchErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Dns,
         Self::DnsTimeout,
         Self::Prohibited,
         Self::RedirectProhibited,
         Self::Connect,
+        Self::ConnectTimeout,
         Self::Tls,
         Self::Timeout,
         Self::Http,
@@ -163,6 +166,7 @@ impl FetchErrorKind {
             Self::Prohibited => "prohibited",
             Self::RedirectProhibited => "redirect-prohibited",
             Self::Connect => "connect",
+            Self::ConnectTimeout => "connect-timeout",
             Self::Tls => "tls",
             Self::Timeout => "timeout",
             Self::Http => "http",

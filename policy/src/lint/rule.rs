@@ -1,5 +1,6 @@
 //! Rules that can never match or never decide, and groups without any.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::finding::{Findings, show};
@@ -10,8 +11,22 @@ use crate::robots_txt::Field;
 #[derive(Default)]
 struct Group<'a> {
     agents: Vec<(u32, &'a [u8])>,
-    /// The rules by their value: where, and whether allow.
-    rules: HashMap<&'a [u8], Vec<(u32, bool)>>,
+    /// The rules by the paths they match.
+    rules: HashMap<&'a [u8], Vec<Rule<'a>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Rule<'a> {
+    line: u32,
+    allow: bool,
+    value: &'a [u8],
+}
+
+impl Rule<'_> {
+    /// The greatest of those that match the same paths decides (RFC 9309 §2.2.2).
+    fn weight(&self) -> (usize, bool, Reverse<u32>) {
+        (self.value.len(), self.allow, Reverse(self.line))
+    }
 }
 
 pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
@@ -30,8 +45,13 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
             }
             Field::Allow | Field::Disallow => {
                 check_value(line, statement.value, findings);
-                let rule = (line.number, statement.field == Field::Allow);
-                group.rules.entry(statement.value).or_default().push(rule);
+                let rule = Rule {
+                    line: line.number,
+                    allow: statement.field == Field::Allow,
+                    value: statement.value,
+                };
+                let alike = group.rules.entry(without_open_end(rule.value));
+                alike.or_default().push(rule);
             }
             Field::Other => {}
         }
@@ -84,17 +104,95 @@ fn check_group(group: &Group<'_>, findings: &mut Findings) {
             findings.add(*number, message);
         }
     }
-    for (value, rules) in group.rules.iter().filter(|(value, _)| !value.is_empty()) {
-        let decides = rules.iter().find(|(_, allow)| *allow).or(rules.first());
-        let &(decides, allows) = decides.expect("a value comes with a rule");
-        for (number, allow) in rules.iter().filter(|(number, _)| *number != decides) {
-            let why = if *allow == allows {
-                "says the same"
+    if group.rules.len() > 1 {
+        for rule in group.rules.get(&b""[..]).into_iter().flatten() {
+            findings.add(rule.line, "an empty value beside other rules has no effect");
+        }
+    }
+    let alike = group.rules.iter().filter(|(paths, _)| !paths.is_empty());
+    for (_, rules) in alike {
+        let decides = rules.iter().max_by_key(|rule| rule.weight());
+        let decides = decides.expect("a key comes with a rule");
+        for rule in rules.iter().filter(|rule| rule.line != decides.line) {
+            let line = decides.line;
+            let why = if rule.value.len() < decides.value.len() {
+                format!("{} is longer and matches the same", show(decides.value))
+            } else if rule.allow == decides.allow {
+                "says the same".to_owned()
             } else {
-                "allows it, and allow wins"
+                "allows it, and allow wins".to_owned()
             };
-            let message = format!("never decides about {}: line {decides} {why}", show(value));
-            findings.add(*number, message);
+            let shown = show(rule.value);
+            findings.add(
+                rule.line,
+                format!("never decides about {shown}: line {line} {why}"),
+            );
+        }
+    }
+}
+
+/// A star at an open end matches nothing more: what a value without those is, matches the same paths.
+fn without_open_end(value: &[u8]) -> &[u8] {
+    let stars = value.iter().rev().take_while(|&&byte| byte == b'*').count();
+    match &value[..value.len() - stars] {
+        // Every path begins with it.
+        [] if stars > 0 => b"/",
+        rest => rest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lint;
+
+    #[test]
+    fn rules_that_never_decide_are_found() {
+        let cases: &[(&str, &[(u32, &str)])] = &[
+            ("Disallow: /a\nDisallow: /b\n", &[]),
+            ("Disallow: /a\nAllow: /a$\n", &[]),
+            (
+                "Disallow: /a\nDisallow: /a\n",
+                &[(3, "line 2 says the same")],
+            ),
+            (
+                "Disallow: /a\nAllow: /a\n",
+                &[(2, "line 3 allows it, and allow wins")],
+            ),
+            (
+                "Allow: /a\nDisallow: /a*\n",
+                &[(2, "line 3 \"/a*\" is longer")],
+            ),
+            (
+                "Disallow: /a*\nDisallow: /a\nDisallow: /a**\n",
+                &[
+                    (2, "line 4 \"/a**\" is longer"),
+                    (3, "line 4 \"/a**\" is longer"),
+                ],
+            ),
+            (
+                "Disallow: /\nAllow: *\n",
+                &[(2, "line 3 allows it, and allow wins")],
+            ),
+            ("Disallow:\n", &[]),
+            (
+                "Disallow: /a\nDisallow:\n",
+                &[(3, "an empty value beside other rules")],
+            ),
+            (
+                "Disallow:\nAllow: /a\n",
+                &[(2, "an empty value beside other rules")],
+            ),
+        ];
+        for (rules, expected) in cases {
+            let found = lint(format!("User-agent: *\n{rules}").as_bytes());
+            let disagree = |message: &str| message.starts_with("dialects disagree");
+            let found: Vec<_> = found.iter().filter(|it| !disagree(&it.message)).collect();
+            let lines: Vec<u32> = found.iter().map(|it| it.line).collect();
+            let expected_lines: Vec<u32> = expected.iter().map(|(line, _)| *line).collect();
+            assert_eq!(lines, expected_lines, "{rules:?}: {found:?}");
+            for (found, (_, text)) in found.iter().zip(*expected) {
+                assert!(found.message.contains(text), "{rules:?}: {found}");
+            }
         }
     }
 }

@@ -86,12 +86,14 @@ pub(crate) fn is_everyone(value: &[u8], dialect: Dialect) -> bool {
 /// How well a line names the crawler: `None` if it does not, else the more the better.
 pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Option<usize> {
     let name = token.folded();
-    if is_everyone(value, dialect) {
+    // Only the group for everyone is meant for a crawler without a name. Google's parser, which asks for no name, would
+    // take what it cuts to nothing, such as `1bot`, for that crawler's.
+    if is_everyone(value, dialect) || name.is_empty() {
         return None;
     }
     match dialect {
         Dialect::Google => google(value).eq_ignore_ascii_case(name).then_some(1),
-        _ if name.is_empty() || name == b"*" => None,
+        _ if name == b"*" => None,
         Dialect::Rfc9309 | Dialect::Strictest => names(value, name).then_some(1),
         Dialect::Koster1996 => contains(value, without_version(name)).then_some(1),
         Dialect::Selfhtml => {

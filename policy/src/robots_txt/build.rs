@@ -7,7 +7,7 @@ use super::effort::{Effort, cost};
 use super::found::Match;
 use super::holds::Octets;
 use super::index::{Index, Prefix, Wild, common_octets, decides};
-use super::pattern::{self, Body, Pattern, Patterns, head};
+use super::pattern::{Body, Pattern, Patterns, head};
 use super::stream::{ALLOW, Event, Events, PLAIN, WILD};
 use crate::Dialect;
 
@@ -43,7 +43,6 @@ pub(super) fn build(reader: Reader, events: Events<'_>, effort: &mut Effort) -> 
 /// The rules of a group in the order of the file.
 struct Entries {
     patterns: Patterns,
-    form: Vec<u8>,
     all: Vec<Entry>,
     end: usize,
     takes_first: bool,
@@ -60,7 +59,6 @@ impl Entries {
     fn read(reader: Reader, events: Events<'_>, effort: &mut Effort) -> Option<Self> {
         let mut entries = Self {
             patterns: Patterns::default(),
-            form: Vec::new(),
             all: Vec::new(),
             end: usize::MAX,
             takes_first: reader.takes_first,
@@ -98,12 +96,6 @@ impl Entries {
     }
 
     fn push(&mut self, reader: Reader, event: &Event<'_>, body: Body<'_>) {
-        let octets = match event.form() {
-            _ if reader.takes_first => 0,
-            PLAIN | WILD => body.text.len() + usize::from(body.anchored),
-            _ => pattern::octets(body, reader.dialect, &mut self.form),
-        };
-        let rule = Match::new(octets, event.kind() == ALLOW, event.offset);
         let (start, first_star) = (self.patterns.literals.len(), self.patterns.stars.len());
         if event.form() == PLAIN {
             self.patterns.literals.extend_from_slice(body.text);
@@ -115,6 +107,12 @@ impl Entries {
             stars: &self.patterns.stars[first_star..],
             anchored: body.anchored,
         };
+        let octets = match event.form() {
+            _ if reader.takes_first => 0,
+            PLAIN | WILD => body.text.len() + usize::from(body.anchored),
+            _ => pattern.octets(body, reader.dialect),
+        };
+        let rule = Match::new(octets, event.kind() == ALLOW, event.offset);
         let wild = (!pattern.is_prefix()).then(|| Wild {
             start: small(start),
             length: small(pattern.literals.len()),

@@ -3,6 +3,7 @@
 use triomphe::ThinArc;
 
 use super::agent::{Agent, Agents};
+use super::beside::{Timing, Timings};
 use super::indexes::Indexes;
 
 /// Who is named in a file and what it states, in one allocation behind one pointer: a decision on a
@@ -19,28 +20,39 @@ struct Header {
     indexes: Indexes,
     /// How many user-agent lines there are.
     agents: u32,
+    timings: Timings,
 }
 
 impl Kept {
-    /// Takes the user-agent lines and their tags in the order of the file, and the stream they are in.
-    pub(super) fn new(agents: &[(Agent, u8)], stream: &[u8]) -> Self {
-        let octets = agents.len() * (1 + Agents::BYTES) + stream.len();
-        let mut all = Vec::with_capacity(octets);
-        all.extend(agents.iter().map(|&(_, tag)| tag));
-        for (agent, _) in agents {
-            all.extend_from_slice(&agent.to_bytes());
+    /// Takes the user-agent lines and their tags in the order of the file, the stream they are in, and which timings that
+    /// states.
+    pub(super) fn new(agents: &[(Agent, u8)], stream: Vec<u8>, timings: Timings) -> Self {
+        // Moving the stream takes less than another stretch of memory would.
+        let mut all = stream;
+        let octets = all.len();
+        let before = agents.len() * (1 + Agents::BYTES);
+        all.resize(before + octets, 0);
+        all.copy_within(..octets, before);
+        let (tags, rest) = all.split_at_mut(agents.len());
+        for (slot, (_, tag)) in tags.iter_mut().zip(agents) {
+            *slot = *tag;
         }
-        all.extend_from_slice(stream);
+        for (slot, (agent, _)) in rest.as_chunks_mut().0.iter_mut().zip(agents) {
+            *slot = agent.to_bytes();
+        }
         let header = Header {
             indexes: Indexes::default(),
             agents: u32::try_from(agents.len()).expect("no more than octets in a file"),
+            timings,
         };
         Self(ThinArc::from_header_and_slice(header, &all))
     }
 
     #[inline]
     pub(super) fn compiled(&self) -> Compiled<'_> {
-        let Header { indexes, agents } = &self.0.header.header;
+        let Header {
+            indexes, agents, ..
+        } = &self.0.header.header;
         let (tags, rest) = self.0.slice.split_at(*agents as usize);
         let (agents, stream) = rest.split_at(Agents::BYTES * tags.len());
         Compiled {
@@ -49,6 +61,11 @@ impl Kept {
             agents: Agents::new(agents),
             indexes,
         }
+    }
+
+    /// Whether any group states a timing.
+    pub(super) fn states(&self, timing: Timing) -> bool {
+        self.0.header.header.timings.has(timing)
     }
 
     #[cfg(test)]

@@ -11,6 +11,11 @@ impl Effort {
     /// About a millisecond, and 10,000 rules of 64 octets. No index costs more, for groups with more rules have none.
     pub(super) const MOST: usize = 480_000;
 
+    /// Whether another index may be begun: only the first may take all, since to search a group once costs far less.
+    pub(super) fn may_begin(self) -> bool {
+        self.0 > Self::MOST / 4 * 3
+    }
+
     /// Takes off a cost, and says whether enough was there.
     pub(super) fn spend(&mut self, cost: usize) -> bool {
         let left = self.0.checked_sub(cost);
@@ -33,4 +38,10 @@ pub(super) fn cost(form: u8, octets: usize) -> usize {
         WILD => 40 + octets * 5 / 2,
         _ => 160 + octets * 5 / 2,
     }
+}
+
+/// What a search in vain costs, in octets read.
+pub(super) fn search_cost(path: &[u8]) -> usize {
+    const SETTING_OUT: usize = 512;
+    SETTING_OUT + path.len()
 }

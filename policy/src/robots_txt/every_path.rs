@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::choose::{Choice, Reader};
 use super::compiled::Compiled;
 use super::found::{Found, Match};
-use super::pattern::{self, Body, Language, Patterns};
+use super::pattern::{Body, Language, Patterns};
 use super::stream::{ALLOW, Event};
 use crate::{Dialect, ProductToken};
 
@@ -70,12 +70,12 @@ impl<'a> Compiled<'a> {
     ) -> impl Iterator<Item = (Event<'a>, Language, usize)> + 'a {
         let events = self.chosen_events(reader, choice);
         let rules = events.filter(move |event| event.is_rule() && event.tag & reader.sees != 0);
-        let (mut patterns, mut form) = (Patterns::default(), Vec::new());
+        let mut patterns = Patterns::default();
         rules.filter_map(move |event| {
             let (value, _) = event.rule();
             let body = Body::of(value, reader.dialect);
-            let octets = pattern::octets(body, reader.dialect, &mut form);
-            let language = patterns.take_apart(body, reader.dialect).language();
+            let pattern = patterns.take_apart(body, reader.dialect, |_| true)?;
+            let (octets, language) = (pattern.octets(body, reader.dialect), pattern.language());
             // An empty value is no rule, or to Google's parser one that decides nothing.
             let is_rule = !value.is_empty() && (octets > 0 || reader.dialect != Dialect::Google);
             (is_rule && language.has_a_path()).then_some((event, language, octets))

@@ -1,18 +1,21 @@
 //! What a path holds, found out when it is first asked: to pass over patterns without searching.
 
-use super::grams::Grams;
-use super::pattern::{Path, matches};
+use super::effort::search_cost;
+use super::pattern::{Body, Path, matches};
+use super::sight::Sight;
+use super::stream::Event;
+use crate::forms::hex_pair;
+use crate::spelling;
 
-/// So many patterns are searched before it pays to know the path's pieces.
-const FEW_SEARCHES: u32 = 24;
-/// A shorter path is searched as fast.
-const MIN_PATH_BYTES: usize = 64;
+/// What is spent on searches before it pays to know the path's pieces: some forty of short paths, two of one of 16 KiB,
+/// whose octets somebody may have chosen to make searching slow.
+const FEW_SEARCHES: usize = 24 * 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     octets: Option<Octets>,
-    searches: u32,
-    grams: Option<Box<Grams>>,
+    spent: usize,
+    sight: Option<Box<Sight>>,
 }
 
 impl Holds {
@@ -20,30 +23,30 @@ impl Holds {
     #[inline]
     pub(crate) fn turn_to(&mut self, path: &Path<'_>) {
         self.octets = None;
-        if self
-            .grams
-            .as_ref()
-            .is_some_and(|grams| !grams.are_of(path.octets()))
-        {
-            self.grams = None;
-        }
+        self.sight.take_if(|sight| !sight.turn_to(path.octets()));
     }
 
     pub(super) fn octets(&mut self, path: &Path<'_>) -> Octets {
         *self.octets.get_or_insert_with(|| Octets::of(path.octets()))
     }
 
-    /// Whether it is known that the last octet of a value with stars, or the one behind its first star, is nowhere in
-    /// the path turned to: enough to pass over most rules. To look costs less than to take the value apart.
+    /// Whether it is known that the last literal octet of a pattern is not where it must be, or that it or the one
+    /// behind the first star is nowhere in the path turned to: enough to pass over most rules. To look costs less than to
+    /// take the pattern apart.
     #[inline]
-    pub(super) fn lacks_an_end_of(&self, value: &[u8]) -> bool {
-        let Some(grams) = &self.grams else {
+    pub(super) fn lacks_an_end_of(&self, body: Body<'_>, path: &Path<'_>) -> bool {
+        let Some(sight) = &self.sight else {
             return false;
         };
-        let literal = |octet: Option<&u8>| octet.copied().filter(|octet| !b"*$".contains(octet));
-        let behind_star = memchr::memchr(b'*', value).and_then(|star| value.get(star + 1));
-        let ends = [literal(value.last()), literal(behind_star)];
-        ends.into_iter().flatten().any(|octet| grams.lacks(octet))
+        let last = last_octet(body.text).filter(|&octet| spelling::is_plain(octet));
+        if last.is_some_and(|octet| sight.lacks(octet)) {
+            return true;
+        }
+        if body.anchored && !body.text.ends_with(b"*") {
+            return last.is_some_and(|octet| path.octets().last() != Some(&octet));
+        }
+        let behind_star = memchr::memchr(b'*', body.text).and_then(|star| body.text.get(star + 1));
+        behind_star.is_some_and(|&octet| spelling::is_plain(octet) && sight.lacks(octet))
     }
 
     /// Whether the parts match the path, the first one at its start. Once many were searched, what the path holds
@@ -55,26 +58,61 @@ impl Holds {
         parts: impl Iterator<Item = &'a [u8]> + Clone,
         anchored: bool,
     ) -> bool {
+        let may_hold = |sight: &mut Box<Sight>| sight.may_hold_all(parts.clone());
+        self.sight.as_mut().is_none_or(may_hold) && self.matches(path, parts, anchored)
+    }
+
+    /// The same, if it was asked before what the path holds.
+    pub(super) fn matches<'a>(
+        &mut self,
+        path: &Path<'_>,
+        parts: impl Iterator<Item = &'a [u8]>,
+        anchored: bool,
+    ) -> bool {
+        if self.spend(path) {
+            return matches(parts, anchored, path.octets());
+        }
+        let sight = self.sight.as_mut();
+        sight.is_some_and(|sight| sight.matches(parts, anchored))
+    }
+
+    /// Notes that a pattern is searched for, or written to be. Says whether the path may go on unseen; if not, it is
+    /// looked at now.
+    pub(super) fn spend(&mut self, path: &Path<'_>) -> bool {
         let octets = path.octets();
-        if self.searches < FEW_SEARCHES || octets.len() < MIN_PATH_BYTES {
-            self.searches += 1;
-            return matches(parts, anchored, octets);
+        if self.spent < FEW_SEARCHES {
+            self.spent += search_cost(octets);
+            return true;
         }
-        let starts = |first: &[u8]| octets.starts_with(first);
-        if !parts.clone().next().is_none_or(starts) {
-            return false;
-        }
-        let grams = self
-            .grams
-            .get_or_insert_with(|| Box::new(Grams::new(octets)));
-        if !grams.may_hold(parts.clone()) {
-            return false;
-        }
-        let matches = matches(parts, anchored, octets);
-        if !matches {
-            grams.note_miss();
-        }
-        matches
+        self.sight
+            .get_or_insert_with(|| Box::new(Sight::new(octets)));
+        false
+    }
+
+    /// Whether a part might be in the path, at a place or behind it, as far as is known. Goes on to where it ends at the
+    /// soonest.
+    pub(super) fn may_hold(&mut self, from: &mut usize, part: &[u8]) -> bool {
+        let sight = self.sight.as_mut();
+        sight.is_none_or(|sight| sight.may_hold(from, part))
+    }
+
+    /// Whether a rule says what one judged before did, as far as is remembered since much was searched.
+    #[inline]
+    pub(super) fn is_again(&mut self, stream: &[u8], event: &Event<'_>) -> bool {
+        let sight = self.sight.as_mut();
+        sight.is_some_and(|sight| sight.seen.is_again(stream, event))
+    }
+}
+
+/// The last literal octet of a pattern, if it is not of an escape.
+#[inline]
+fn last_octet(mut pattern: &[u8]) -> Option<u8> {
+    while let [before @ .., b'*'] = pattern {
+        pattern = before;
+    }
+    match pattern {
+        [.., b'%', high, low] if hex_pair(&[*high, *low]).is_some() => None,
+        _ => pattern.last().copied(),
     }
 }
 

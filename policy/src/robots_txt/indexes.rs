@@ -1,19 +1,31 @@
-//! The indexes of a file: one for each large group and dialect, built when first asked.
+//! The indexes of a file: one for each large group and dialect, and the marks of its lines, made when first asked.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use triomphe::ThinArc;
 
 use super::agent::{Agent, Agents};
 use super::effort::Effort;
 use super::index::Index;
 use crate::Dialect;
 
+/// Beside the slots stands how many bytes what is in them takes.
 #[derive(Debug, Default)]
-pub(super) struct Indexes(OnceLock<Box<[Slots]>>);
+pub(super) struct Indexes(OnceLock<ThinArc<AtomicUsize, Slots>>);
+
+/// An event in the midst of a group, and the number of the line before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub(super) offset: u32,
+    pub(super) line: u32,
+}
 
 /// The indexes of one group.
 #[derive(Debug)]
 struct Slots {
     agent: Agent,
+    marks: OnceLock<Box<[Mark]>>,
     by_dialect: [OnceLock<Box<Index>>; Dialect::ALL.len()],
 }
 
@@ -27,29 +39,62 @@ impl Indexes {
         effort: &mut Effort,
         build: impl FnOnce(Agent, &mut Effort) -> Option<Index>,
     ) -> Option<&Index> {
-        let slots = self.0.get_or_init(|| slots(agents));
-        // The lines of one group share the index of the first.
-        let after = slots.partition_point(|slots| slots.agent.offset() <= agent.offset());
-        let slots = &slots[after.checked_sub(1)?];
+        let slots = self.slots_of(agents, agent)?;
         let slot = &slots.by_dialect[dialect as usize];
         if slot.get().is_none() {
+            if !effort.may_begin() {
+                return None;
+            }
             let index = Box::new(build(slots.agent, effort)?);
-            return Some(slot.get_or_init(|| index));
+            slot.get_or_init(|| {
+                self.note(size_of::<Index>() + index.heap_bytes());
+                index
+            });
         }
         slot.get().map(|index| &**index)
     }
 
+    /// The marks of the large group that a user-agent line is in, or else of the one before.
+    pub(super) fn marks(
+        &self,
+        agents: Agents<'_>,
+        agent: Agent,
+        make: impl FnOnce(Agent) -> Box<[Mark]>,
+    ) -> Option<&[Mark]> {
+        let slots = self.slots_of(agents, agent)?;
+        let marks = slots.marks.get_or_init(|| {
+            let marks = make(slots.agent);
+            self.note(size_of_val(&*marks));
+            marks
+        });
+        Some(marks)
+    }
+
+    /// The lines of one group share the slots of the first.
+    fn slots_of(&self, agents: Agents<'_>, agent: Agent) -> Option<&Slots> {
+        let slots = &self.0.get_or_init(|| slots(agents)).slice;
+        let after = slots.partition_point(|slots| slots.agent.offset() <= agent.offset());
+        slots.get(after.checked_sub(1)?)
+    }
+
+    /// Notes that so many bytes were taken.
+    fn note(&self, bytes: usize) {
+        if let Some(slots) = self.0.get() {
+            slots.header.header.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Asked for often, so nothing is added up here.
+    #[inline]
     pub(super) fn heap_bytes(&self) -> usize {
-        let slots = self.0.get().map_or(&[][..], |slots| slots);
-        let built = slots.iter().flat_map(|slots| &slots.by_dialect);
-        let built = built.filter_map(|slot| slot.get());
-        let built = built.map(|index| size_of::<Index>() + index.heap_bytes());
-        size_of_val(slots) + built.sum::<usize>()
+        self.0.get().map_or(0, |slots| {
+            size_of_val(&**slots) + slots.header.header.load(Ordering::Relaxed)
+        })
     }
 }
 
 /// Slots for the first line of each run of lines with a large group.
-fn slots(agents: Agents<'_>) -> Box<[Slots]> {
+fn slots(agents: Agents<'_>) -> ThinArc<AtomicUsize, Slots> {
     let mut slots: Vec<Slots> = Vec::new();
     let mut first = None;
     for agent in agents.iter() {
@@ -59,11 +104,12 @@ fn slots(agents: Agents<'_>) -> Box<[Slots]> {
         if let Some(agent) = first.take_if(|_| agent.is_large()) {
             slots.push(Slots {
                 agent,
+                marks: OnceLock::new(),
                 by_dialect: Default::default(),
             });
         }
     }
-    slots.into()
+    ThinArc::from_header_and_iter(AtomicUsize::new(0), slots.into_iter())
 }
 
 #[cfg(test)]

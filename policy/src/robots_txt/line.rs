@@ -74,6 +74,28 @@ pub(crate) fn google_statement(line: &[u8]) -> Option<Statement<'_>> {
     })
 }
 
+/// The first eight octets of a field, letters in lower case; other octets may read as some they are not.
+#[inline]
+pub(crate) fn folded(head: &[u8; 12]) -> u64 {
+    const LOWER: u64 = 0x2020_2020_2020_2020;
+    u64::from_le_bytes(*head.first_chunk().expect("8 < 12")) | LOWER
+}
+
+/// Whether a field begins with `Disallow:`, in whatever case.
+#[inline]
+pub(crate) fn begins_disallow(head: &[u8; 12]) -> bool {
+    const DISALLOW: u64 = u64::from_le_bytes(*b"disallow");
+    folded(head) == DISALLOW && head[8] == b':'
+}
+
+/// Whether a field begins with `Allow:`, in whatever case.
+#[inline]
+pub(crate) fn begins_allow(head: &[u8; 12]) -> bool {
+    const ALLOW: u64 = u64::from_le_bytes(*b"allow\0\0\0");
+    const OCTETS: u64 = 0xFF_FFFF_FFFF;
+    folded(head) & OCTETS == ALLOW && head[5] == b':'
+}
+
 /// Takes off white space at both ends, the vertical tab included, as C's `isspace` has it.
 pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text

@@ -13,15 +13,23 @@ mod holds;
 mod index;
 mod indexes;
 mod line;
+mod numbers;
 mod parse;
 mod pattern;
+mod rows;
 mod rules;
+mod seen;
+mod sight;
+mod skim;
 mod stream;
+mod usual;
 mod widths;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
+use beside::Timing;
 pub(crate) use beside::seconds;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
 pub(crate) use choose::Reader;
@@ -36,6 +44,7 @@ pub(crate) use rules::Search;
 
 use crate::{Dialect, Origin, ProductToken};
 use agent::Agent;
+use numbers::numbered;
 use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, events};
 
 /// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
@@ -128,37 +137,30 @@ impl RobotsTxt {
     /// is a number of seconds, fractions allowed.
     #[must_use]
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
-        self.group_directives(dialect, tokens)
-            .filter(|directive| directive.is(&["crawl-delay", "crawldelay", "crawl delay"]))
-            .find_map(|directive| seconds(&directive.value))
+        self.timings(Timing::CrawlDelay, dialect, tokens)
+            .find_map(|value| seconds(&value))
     }
 
     /// How many requests in how much time a crawler may make, and when (`Request-rate`).
     #[must_use]
     pub fn request_rates(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<RequestRate> {
-        self.group_directives(dialect, tokens)
-            .filter(|directive| directive.is(&["request-rate", "requestrate", "request rate"]))
-            .filter_map(|directive| RequestRate::read(&directive.value))
+        self.timings(Timing::RequestRate, dialect, tokens)
+            .filter_map(|value| RequestRate::read(&value))
             .collect()
     }
 
     /// The times of day, UTC, at which a crawler may come (`Visit-time`).
     #[must_use]
     pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<TimeSpan> {
-        self.group_directives(dialect, tokens)
-            .filter(|directive| directive.is(&["visit-time", "visittime", "visit time"]))
-            .filter_map(|directive| TimeSpan::read(&directive.value))
+        self.timings(Timing::VisitTime, dialect, tokens)
+            .filter_map(|value| TimeSpan::read(&value))
             .collect()
     }
 
     /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
     /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        let numbered = events(self.compiled().stream, 0).scan(0, |line, event| {
-            *line += event.lines();
-            Some((*line, event))
-        });
-        numbered
+        numbered(events(self.compiled().stream, 0), 0)
             .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
             .map(|(line, event)| directive(line, &event))
     }
@@ -170,11 +172,36 @@ impl RobotsTxt {
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Directive> + 'a {
+        self.group_others(dialect, tokens)
+            .map(|(line, event)| directive(line, &event))
+    }
+
+    /// The values of a timing in the groups chosen for a crawler. Asked for with every request that goes on, so a file
+    /// that states none is not searched.
+    fn timings<'a>(
+        &'a self,
+        timing: Timing,
+        dialect: Dialect,
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = Cow<'a, str>> + 'a {
+        let states = self.0.states(timing);
+        let others = states.then(|| self.group_others(dialect, tokens));
+        let others = others.into_iter().flatten().map(|(_, event)| event.other());
+        others
+            .filter(move |(name, _)| Timing::named(name) == Some(timing))
+            .map(|(_, value)| String::from_utf8_lossy(value))
+    }
+
+    /// The events of directives in the groups chosen for a crawler, with the numbers of their lines.
+    fn group_others<'a>(
+        &'a self,
+        dialect: Dialect,
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
         let reader = Reader::new(dialect);
         self.group_events(reader, tokens)
-            .filter(move |(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
             .filter(move |(_, event)| !reader.takes_first || event.tag & RECORD != 0)
-            .map(|(line, event)| directive(line, &event))
     }
 
     /// The numbers of the user-agent lines and rules of the groups chosen for a crawler.
@@ -195,14 +222,7 @@ impl RobotsTxt {
     ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
         let choice = self.compiled().choice(reader, tokens).into_iter();
         let events = choice.flat_map(move |choice| self.compiled().chosen_events(reader, choice));
-        events.scan(0, |line, event| {
-            *line = if event.kind() == AGENT {
-                event.agent().0
-            } else {
-                *line + event.lines()
-            };
-            Some((*line, event))
-        })
+        numbered(events, 0)
     }
 
     #[inline]
@@ -258,22 +278,7 @@ impl RobotsTxt {
 
     /// The number of the line whose event is at an offset.
     pub(crate) fn line(&self, offset: usize) -> u32 {
-        let start = self
-            .compiled()
-            .agents
-            .last_until(offset)
-            .map_or(0, Agent::offset);
-        let mut line = 0;
-        for event in events(self.compiled().stream, start) {
-            line += event.lines();
-            if event.kind() == AGENT {
-                line = event.agent().0;
-            }
-            if event.offset >= offset {
-                break;
-            }
-        }
-        line
+        self.compiled().line(offset)
     }
 
     /// The rule whose event is at an offset, as `Disallow: /private`.
@@ -281,17 +286,18 @@ impl RobotsTxt {
         let event = events(self.compiled().stream, offset)
             .next()
             .filter(Event::is_rule)?;
-        let name = if event.kind() == ALLOW {
-            "Allow:"
-        } else {
-            "Disallow:"
+        let name = match event.kind() {
+            ALLOW => "Allow:",
+            _ => "Disallow:",
         };
         let (value, _) = event.rule();
-        Some(
-            format!("{name} {}", String::from_utf8_lossy(value))
-                .trim_end()
-                .to_owned(),
-        )
+        let mut text = String::with_capacity(name.len() + 1 + value.len());
+        text.push_str(name);
+        if !value.is_empty() {
+            text.push(' ');
+            text.push_str(&String::from_utf8_lossy(value));
+        }
+        Some(text)
     }
 }
 

@@ -1,12 +1,16 @@
 //! Bytes → events, line by line; never fails.
 
-use memchr::{memchr, memchr2, memchr3};
+use fearless_simd::{Level, Simd, dispatch};
 
 use super::agent::Agent;
+use super::beside::{Timing, Timings};
 use super::compiled::Kept;
 use super::effort::{Effort, cost};
 use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
-use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Scanned, Writer};
+use super::skim::{Skimmed, skim};
+use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Writer};
+use super::usual;
+use crate::blocks::{self, first_of};
 use crate::{name_tag, spelling};
 
 /// Groups with more rules, or more with `*`, get an index when first asked, unless it costs more
@@ -18,8 +22,13 @@ const FEW_WILD_RULES: u32 = 4;
 const NAME_BYTES: usize = 40;
 
 pub(crate) fn parse(body: &[u8]) -> Kept {
+    dispatch!(Level::new(), simd => parse_by(simd, body))
+}
+
+#[inline(always)]
+fn parse_by<S: Simd>(simd: S, body: &[u8]) -> Kept {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
-    let mut parser = Parser::new(body);
+    let mut parser = Parser::new(simd, body);
     let bom = BOM
         .iter()
         .zip(body)
@@ -32,21 +41,23 @@ pub(crate) fn parse(body: &[u8]) -> Kept {
         parser.first_line_after_partial_bom(bom);
     }
     while parser.at < body.len() {
-        parser.line += 1;
+        if let b'A' | b'D' | b'a' | b'd' = body[parser.at] {
+            parser.read_usual_rules();
+        }
         parser.read_line();
     }
     parser.finish()
 }
 
-struct Parser<'a> {
+struct Parser<'a, S: Simd> {
+    simd: S,
     body: &'a [u8],
     at: usize,
     line: u32,
-    /// The white space before the field being read.
-    lead: usize,
     writer: Writer,
     /// The user-agent lines with their tags.
     agents: Vec<(Agent, u8)>,
+    timings: Timings,
     /// Offset of the run being written.
     run: Option<usize>,
     run_has_rules: bool,
@@ -65,15 +76,16 @@ struct Parser<'a> {
     group_cost: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn new(body: &'a [u8]) -> Self {
+impl<'a, S: Simd> Parser<'a, S> {
+    fn new(simd: S, body: &'a [u8]) -> Self {
         Self {
+            simd,
             body,
             at: 0,
             line: 0,
-            lead: 0,
             writer: Writer::with_capacity((body.len() / 2).min(32 * 1024) + 32),
             agents: Vec::with_capacity(8),
+            timings: Timings::default(),
             run: None,
             run_has_rules: false,
             exact_rules: false,
@@ -90,151 +102,168 @@ impl<'a> Parser<'a> {
 
     fn finish(mut self) -> Kept {
         self.end_group();
-        Kept::new(&self.agents, &self.writer.finish())
+        Kept::new(&self.agents, self.writer.finish(), self.timings)
     }
 
-    /// Reads the line at `at` and steps behind it. Most lines are told apart by their first octets;
-    /// the few that might be a misspelt field take the long way.
-    #[inline]
-    fn read_line(&mut self) {
-        let start = self.at;
-        if let Some(b' ' | b'\t') = self.body.get(self.at) {
-            self.step_over_blanks();
+    /// Reads on in a group as long as there are rules as nearly all are.
+    #[inline(always)]
+    fn read_usual_rules(&mut self) {
+        if self.blank || self.agents.is_empty() {
+            return;
         }
-        self.lead = self.at - start;
-        let text = &self.body[self.at..];
-        match text.first() {
-            None | Some(b'\n' | b'\r') => self.end_record(),
-            Some(byte) if byte.is_ascii_alphabetic() => return self.read_field(text),
-            Some(0x0B | 0x0C) => return self.read_any_field(text),
-            // A comment, or nothing that could be a field's name to any reader.
-            Some(_) => {}
-        }
-        self.step_behind_line();
-    }
-
-    /// Steps over blanks and tabs: eight blanks at once, for the lines of markup and scripts begin with many.
-    fn step_over_blanks(&mut self) {
-        const BLANKS: u64 = u64::from_le_bytes([b' '; 8]);
-        while let Some(word) = self.body[self.at..].first_chunk() {
-            let others = u64::from_le_bytes(*word) ^ BLANKS;
-            self.at += others.trailing_zeros() as usize / 8;
-            if others != 0 {
-                break;
-            }
-        }
-        while let Some(b' ' | b'\t') = self.body.get(self.at) {
-            self.at += 1;
-        }
-    }
-
-    #[inline]
-    fn read_field(&mut self, text: &'a [u8]) {
-        const LOWER: u64 = 0x2020_2020_2020_2020;
-        const DISALLOW: u64 = u64::from_le_bytes(*b"disallow");
-        const USER_AGE: u64 = u64::from_le_bytes(*b"user-age");
-        const ALLOW: u64 = u64::from_le_bytes(*b"allow\0\0\0");
-        let Some(head) = text.first_chunk::<12>() else {
-            return self.read_any_field(text);
+        let Ok(distance) = u8::try_from(self.line + 1 - self.writer.line()) else {
+            return;
         };
-        let folded = u64::from_le_bytes(*head.first_chunk().expect("12 > 8")) | LOWER;
-        if folded == DISALLOW && head[8] == b':' {
-            self.read_rule(Field::Disallow, text, 9);
-        } else if folded & 0xFF_FFFF_FFFF == ALLOW && head[5] == b':' {
-            self.read_rule(Field::Allow, text, 6);
+        let (before, text) = self.body.split_at(self.at);
+        // Lines of a file end alike.
+        let line_end = if before.ends_with(b"\r\n") { 2 } else { 1 };
+        let read = usual::read(self.simd, text, line_end, distance, &mut self.writer);
+        if read.rules > 0 {
+            self.at += read.octets;
+            self.line += read.rules;
+            self.group_rules += read.rules;
+            self.group_wild_rules += read.wild_rules;
+            self.group_cost += read.cost;
+            self.note_rules(EXACT | GOOGLE);
+        }
+    }
+
+    /// Reads the next line and steps behind it. Most are told apart by their first octets; the few that might be a
+    /// misspelt field take the long way.
+    #[inline(always)]
+    fn read_line(&mut self) {
+        let line = &self.body[self.at..];
+        if line.is_empty() {
+            return;
+        }
+        self.line += 1;
+        let lead = match line {
+            [b' ' | b'\t', ..] => leading_blanks(self.simd, line),
+            _ => 0,
+        };
+        let read = match line[lead..] {
+            [] | [b'\n' | b'\r', ..] => {
+                self.end_record();
+                lead
+            }
+            [byte, ..] if byte.is_ascii_alphabetic() => self.read_field(line, lead),
+            [0x0B | 0x0C, ..] => self.read_any_field(line),
+            [b'#', ..] => lead,
+            // Nothing that could be a field's name to any reader.
+            _ => {
+                let skimmed = skim(self.simd, &line[lead..]);
+                if skimmed.lines > 0 {
+                    return self.skip(lead, skimmed);
+                }
+                lead
+            }
+        };
+        self.end_line(read);
+    }
+
+    /// Steps behind a line of which so many octets were read.
+    #[inline(always)]
+    fn end_line(&mut self, read: usize) {
+        let line = &self.body[self.at..];
+        let end = read + self.line_end(&line[read..]);
+        self.at += match line[end..] {
+            [b'\r', b'\n', ..] => end + 2,
+            [] => end,
+            _ => end + 1,
+        };
+    }
+
+    /// Steps over what was skimmed behind so many octets of a line.
+    #[inline(always)]
+    fn skip(&mut self, read: usize, skimmed: Skimmed) {
+        self.at += read + skimmed.octets;
+        // The next line counts itself.
+        self.line += skimmed.lines - 1;
+        if skimmed.blank {
+            self.end_record();
+        }
+    }
+
+    /// Where the line ends that a text begins with.
+    #[inline(always)]
+    fn line_end(&self, text: &[u8]) -> usize {
+        match text {
+            [b'\n' | b'\r', ..] => 0,
+            _ => first_of(self.simd, text, [b'\n', b'\r']),
+        }
+    }
+
+    /// Reads the field that begins at `lead`; how much of the line was read.
+    #[inline(always)]
+    fn read_field(&mut self, line: &'a [u8], lead: usize) -> usize {
+        const USER_AGE: u64 = u64::from_le_bytes(*b"user-age");
+        let text = &line[lead..];
+        let Some(head) = text.first_chunk::<12>() else {
+            return self.read_any_field(line);
+        };
+        let folded = line::folded(head);
+        if line::begins_disallow(head) {
+            self.read_known(Field::Disallow, line, lead + 9)
+        } else if line::begins_allow(head) {
+            self.read_known(Field::Allow, line, lead + 6)
         } else if folded == USER_AGE && head[4] == b'-' && is_agent_end(&head[8..11]) {
-            self.read_agent(text, 11);
+            self.read_known(Field::UserAgent, line, lead + 11)
         } else if matches!(
             &folded.to_le_bytes()[..3],
             b"use" | b"all" | b"dis" | b"dia"
         ) {
-            self.read_any_field(text);
+            self.read_any_field(line)
         } else {
-            self.read_directive(text);
+            lead + self.read_directive(text)
         }
     }
 
-    #[inline]
-    fn read_rule(&mut self, field: Field, text: &'a [u8], colon_end: usize) {
-        let mut start = colon_end;
-        while let Some(b' ' | b'\t') = text.get(start) {
-            start += 1;
+    /// A field spelt as all readers want it, whose value begins at `start`.
+    #[inline(always)]
+    fn read_known(&mut self, field: Field, line: &'a [u8], start: usize) -> usize {
+        let text = &line[start..];
+        let end = first_of(self.simd, text, [b'\n', b'\r', b'#', 0]);
+        if text.get(end) == Some(&0) || start + end > GOOGLE_LINE_BYTES {
+            return self.read_any_field(line);
         }
-        let scanned = Scanned::begin(&text[start..]);
-        let end = start + scanned.value.len();
-        if scanned.traits & spelling::NUL != 0 || self.lead + end > GOOGLE_LINE_BYTES {
-            return self.read_any_field(text);
+        let value = trim(&text[..end]);
+        match field {
+            Field::UserAgent => self.push_agent(EXACT | GOOGLE, value),
+            _ => self.push_rule(field, EXACT | GOOGLE, value),
         }
-        self.at += end;
-        self.step_behind_line();
-        self.push_rule(field, EXACT | GOOGLE, scanned);
-    }
-
-    fn read_agent(&mut self, text: &'a [u8], colon_end: usize) {
-        let value = &text[colon_end..];
-        let end = memchr3(b'\n', b'\r', b'#', value).unwrap_or(value.len());
-        if self.lead + colon_end + end > GOOGLE_LINE_BYTES || memchr(0, &value[..end]).is_some() {
-            return self.read_any_field(text);
-        }
-        self.at += colon_end + end;
-        self.step_behind_line();
-        self.push_agent(EXACT | GOOGLE, trim(&value[..end]));
+        start + end
     }
 
     /// A field that no reader takes for a rule or a user-agent line.
-    fn read_directive(&mut self, text: &'a [u8]) {
-        let is_name = |byte: u8| spelling::TRAITS[usize::from(byte)] & spelling::IN_NAME != 0;
-        let name_end = text
-            .iter()
-            .take(NAME_BYTES + 8)
-            .position(|&byte| !is_name(byte));
-        if let Some(colon) = name_end.filter(|&end| text[end] == b':') {
-            let name = trim(&text[..colon]);
-            let value = &text[colon + 1..];
-            let value = &value[..memchr3(b'\n', b'\r', b'#', value).unwrap_or(value.len())];
-            if name.len() <= NAME_BYTES {
-                self.push_other(EXACT | GOOGLE, name, trim(value));
-            }
+    #[inline(always)]
+    fn read_directive(&mut self, text: &'a [u8]) -> usize {
+        let colon = first_of(self.simd, text, [b':', b'\n', b'\r', b'#']);
+        let name = trim(&text[..colon]);
+        if text.get(colon) != Some(&b':') || !is_directive(name) {
+            return colon;
         }
-        self.step_behind_line();
-    }
-
-    /// Steps behind the end of the line which `at` stands in or at.
-    #[inline]
-    fn step_behind_line(&mut self) {
-        let text = &self.body[self.at..];
-        self.at += match text {
-            [b'\n', ..] => 1,
-            [b'\r', b'\n', ..] => 2,
-            [b'\r', ..] => 1,
-            _ => match memchr2(b'\n', b'\r', text) {
-                Some(end) if text[end..].starts_with(b"\r\n") => end + 2,
-                Some(end) => end + 1,
-                None => text.len(),
-            },
-        };
+        let value = &text[colon + 1..];
+        let end = first_of(self.simd, value, [b'\n', b'\r', b'#']);
+        self.push_other(EXACT | GOOGLE, name, trim(&value[..end]));
+        colon + 1 + end
     }
 
     /// Reads a line as each reader does, letter by letter.
     #[cold]
-    fn read_any_field(&mut self, text: &'a [u8]) {
-        let line = &text[..memchr2(b'\n', b'\r', text).unwrap_or(text.len())];
+    fn read_any_field(&mut self, text: &'a [u8]) -> usize {
+        let line = &text[..self.line_end(text)];
         if trim(line).is_empty() {
             self.end_record();
         }
-        // The white space before the field counts for the length Google's parser keeps.
-        let google_line = &self.body[self.at - self.lead..self.at + line.len()];
-        self.push_statements(line::statement(line), line::google_statement(google_line));
-        self.step_behind_line();
+        self.push_statements(line::statement(line), line::google_statement(line));
+        line.len()
     }
 
     fn first_line_after_partial_bom(&mut self, bom: usize) {
-        let line = &self.body[..memchr2(b'\n', b'\r', self.body).unwrap_or(self.body.len())];
-        let google = line::google_statement(&line[bom..]);
+        let line = &self.body[..self.line_end(self.body)];
         self.line = 1;
-        self.push_statements(line::statement(line), google);
-        self.at = line.len();
-        self.step_behind_line();
+        self.push_statements(line::statement(line), line::google_statement(&line[bom..]));
+        self.end_line(line.len());
     }
 
     fn push_statements(&mut self, exact: Option<Statement<'_>>, google: Option<Statement<'_>>) {
@@ -256,7 +285,7 @@ impl<'a> Parser<'a> {
         match statement.field {
             Field::UserAgent => self.push_agent(seen_by, statement.value),
             Field::Allow | Field::Disallow => {
-                self.push_rule(statement.field, seen_by, Scanned::all(statement.value));
+                self.push_rule(statement.field, seen_by, statement.value);
             }
             Field::Other if is_directive(statement.name) => {
                 self.push_other(seen_by, statement.name, statement.value);
@@ -266,11 +295,15 @@ impl<'a> Parser<'a> {
     }
 
     fn push_other(&mut self, seen_by: u8, name: &[u8], value: &[u8]) {
+        if let Some(timing) = Timing::named(name) {
+            self.timings.insert(timing);
+        }
         let open = if self.record_open { RECORD } else { 0 };
         self.writer
             .push_other(seen_by | open, self.line, name, value);
     }
 
+    #[inline(always)]
     fn push_agent(&mut self, seen_by: u8, value: &[u8]) {
         let (run, goes_on) = match self.run {
             Some(run) if !self.run_has_rules && !self.blank => (run, true),
@@ -293,12 +326,12 @@ impl<'a> Parser<'a> {
             self.google_rules = false;
         }
         let offset = self.writer.push_agent(seen_by, self.line, value);
-        let tag = name_tag::tag_of_value(value);
+        let tag = name_tag::tag(self.simd, value);
         self.agents.push((Agent::new(offset, goes_on), tag));
     }
 
-    #[inline]
-    fn push_rule(&mut self, field: Field, seen_by: u8, value: Scanned<'_>) {
+    #[inline(always)]
+    fn push_rule(&mut self, field: Field, seen_by: u8, value: &[u8]) {
         // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
         if self.agents.is_empty() {
             return;
@@ -306,11 +339,16 @@ impl<'a> Parser<'a> {
         if self.blank {
             self.begin_run();
         }
-        let rule = RuleToWrite::new(field, seen_by, value);
+        let rule = RuleToWrite::new(self.simd, field, seen_by, value);
         self.group_rules += 1;
         self.group_wild_rules += u32::from(rule.form != PLAIN);
         self.group_cost += cost(rule.form, rule.value.len());
         self.writer.push_rule(&rule, self.line);
+        self.note_rules(seen_by);
+    }
+
+    /// Notes that the group being written has rules.
+    fn note_rules(&mut self, seen_by: u8) {
         self.run_has_rules = true;
         let exact = seen_by & EXACT != 0;
         self.exact_rules |= exact;
@@ -328,7 +366,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A blank line: the texts before RFC 9309 end a record here.
-    #[inline]
+    #[inline(always)]
     fn end_record(&mut self) {
         self.blank = true;
         self.record_open = false;
@@ -350,6 +388,20 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// How many blanks and tabs a text begins with.
+#[inline(always)]
+fn leading_blanks<S: Simd>(simd: S, text: &[u8]) -> usize {
+    // The lines of markup and scripts begin with many.
+    let is_other = |byte| !matches!(byte, b' ' | b'\t');
+    blocks::first_where(
+        simd,
+        text,
+        #[inline(always)]
+        |block| !block.any_of([b' ']),
+        is_other,
+    )
+}
+
 fn is_agent_end(text: &[u8]) -> bool {
     text.eq_ignore_ascii_case(b"nt:")
 }
@@ -360,4 +412,20 @@ fn is_directive(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES
         && name.first().is_some_and(u8::is_ascii_alphabetic)
         && name.iter().all(in_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::robots_txt::stream::{AGENT, events};
+
+    #[test]
+    fn what_follows_a_part_of_a_byte_order_mark_is_line_one() {
+        let markup = "<p>".repeat(50);
+        let body = [b"\xEFUser-agent: a\n\n<p>\n".as_slice(), markup.as_bytes()].concat();
+        let kept = parse(&body);
+        let mut events = events(kept.compiled().stream, 0);
+        let agent = events.find(|event| event.kind() == AGENT);
+        assert_eq!(agent.map(|event| event.agent()), Some((1, &b"a"[..])));
+    }
 }

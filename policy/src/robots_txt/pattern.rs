@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memmem};
 
+use crate::forms::{self, Form};
 use crate::{Dialect, spelling};
 
 /// A path in the form in which a dialect compares it.
@@ -20,21 +21,24 @@ impl<'a> Path<'a> {
         let octets = match dialect {
             Dialect::Google => Cow::Borrowed(path),
             Dialect::Rfc9309 | Dialect::Strictest => {
-                rewritten(path, spelling::all_plain(path), spelling::push_literal)
+                rewritten(path, spelling::all_plain(path), &forms::LITERAL)
             }
             // "The path portion of the URL", says the draft of 1996 (§3.2.2): no query.
             Dialect::Koster1996 => {
                 let path = &path[..memchr(b'?', path).unwrap_or(path.len())];
-                rewritten(path, memchr(b'%', path).is_none(), spelling::push_decoded)
+                rewritten(path, memchr(b'%', path).is_none(), &forms::DECODED)
             }
-            Dialect::Selfhtml => {
-                rewritten(path, memchr(b'%', path).is_none(), spelling::push_decoded)
-            }
+            Dialect::Selfhtml => rewritten(path, memchr(b'%', path).is_none(), &forms::DECODED),
         };
         Self {
             head: head(&octets),
             octets,
         }
+    }
+
+    /// Whether a dialect reads two spellings as one path.
+    pub(crate) fn are_alike(one: &str, other: &str, dialect: Dialect) -> bool {
+        Path::new(one, dialect).octets == Path::new(other, dialect).octets
     }
 
     pub(crate) fn octets(&self) -> &[u8] {
@@ -75,14 +79,12 @@ pub(crate) fn head_mask(octets: usize) -> u64 {
     MASKS.get(octets).copied().unwrap_or(u64::MAX)
 }
 
-type Rewrite = fn(&mut Vec<u8>, &[u8]);
-
-fn rewritten(text: &[u8], already: bool, push: Rewrite) -> Cow<'_, [u8]> {
+fn rewritten<'a>(text: &'a [u8], already: bool, by: &Form) -> Cow<'a, [u8]> {
     if already {
         return Cow::Borrowed(text);
     }
-    let mut form = Vec::with_capacity(text.len() + 16);
-    push(&mut form, text);
+    let mut form = Vec::new();
+    by.push(&mut form, text);
     Cow::Owned(form)
 }
 
@@ -107,6 +109,12 @@ impl<'a> Pattern<'a> {
             *start = end;
             Some(part)
         })
+    }
+
+    /// How specific the pattern of a value is: the octets of that in the dialect's form.
+    pub(crate) fn octets(self, body: Body<'_>, dialect: Dialect) -> usize {
+        let written = self.literals.len() + self.stars.len() + usize::from(self.anchored);
+        written - escaped_dollars(body, dialect)
     }
 
     /// The length of what a path must start with.
@@ -182,74 +190,69 @@ pub(crate) struct Patterns {
 
 impl Patterns {
     /// Takes a value apart behind all that were.
-    pub(crate) fn push(
-        &mut self,
-        Body {
-            text: body,
-            anchored,
-        }: Body<'_>,
-        dialect: Dialect,
-    ) {
-        let last = stars(body, dialect);
-        let start = self.literals.len();
-        for (index, part) in split(body, dialect).enumerate() {
-            if index > 0 {
-                let end = u32::try_from(self.literals.len() - start);
-                self.stars.push(end.expect("shorter than a file"));
-            }
-            let push: Rewrite = match dialect {
-                Dialect::Google => spelling::push_google,
-                Dialect::Koster1996 | Dialect::Selfhtml => spelling::push_decoded,
-                _ if index < last || !anchored => spelling::push_open_literal,
-                _ => spelling::push_literal,
-            };
-            if spelling::all_plain(part) {
-                self.literals.extend_from_slice(part);
-            } else {
-                push(&mut self.literals, part);
-            }
-        }
+    pub(crate) fn push(&mut self, body: Body<'_>, dialect: Dialect) {
+        self.push_while(body, dialect, |_| true);
     }
 
-    /// Takes one value apart, and forgets what was before.
-    pub(crate) fn take_apart(&mut self, body: Body<'_>, dialect: Dialect) -> Pattern<'_> {
+    /// Takes one value apart, and forgets what was before. Stops at the first part of which `goes_on` says so.
+    pub(crate) fn take_apart(
+        &mut self,
+        body: Body<'_>,
+        dialect: Dialect,
+        goes_on: impl FnMut(&[u8]) -> bool,
+    ) -> Option<Pattern<'_>> {
         self.literals.clear();
         self.stars.clear();
-        self.push(body, dialect);
-        Pattern {
+        let is_whole = self.push_while(body, dialect, goes_on);
+        is_whole.then_some(Pattern {
             literals: &self.literals,
             stars: &self.stars,
             anchored: body.anchored,
+        })
+    }
+
+    #[inline]
+    fn push_while(
+        &mut self,
+        Body { text, anchored }: Body<'_>,
+        dialect: Dialect,
+        mut goes_on: impl FnMut(&[u8]) -> bool,
+    ) -> bool {
+        let form = form(dialect);
+        if !has_stars(dialect) {
+            let start = self.literals.len();
+            form.push(&mut self.literals, text);
+            return goes_on(&self.literals[start..]);
         }
+        form.push_pattern(&mut self.literals, text, !anchored, |part, star| {
+            let end = star.map(|star| u32::try_from(star).expect("shorter than a file"));
+            self.stars.extend(end);
+            goes_on(part)
+        })
     }
 }
 
-/// How specific a value is: its octets in the dialect's form. `form` is room to write that down.
-pub(crate) fn octets(
-    Body {
-        text: body,
-        anchored,
-    }: Body<'_>,
-    dialect: Dialect,
-    form: &mut Vec<u8>,
-) -> usize {
-    let last = stars(body, dialect);
-    let parts = split(body, dialect).enumerate();
-    let octets = parts.map(|(index, part)| {
-        if spelling::all_plain(part) {
-            return part.len();
-        }
-        let push: Rewrite = match dialect {
-            Dialect::Google => spelling::push_google,
-            Dialect::Koster1996 | Dialect::Selfhtml => spelling::push_decoded,
-            _ if index < last || !anchored => spelling::push_open_normalised,
-            _ => spelling::push_normalised,
-        };
-        form.clear();
-        push(form, part);
-        form.len()
-    });
-    octets.sum::<usize>() + last + usize::from(anchored)
+/// Whether `*`, and `$` at the end, mean something to a dialect; to the draft of 1996 they are octets like others.
+pub(crate) fn has_stars(dialect: Dialect) -> bool {
+    dialect != Dialect::Koster1996
+}
+
+/// The form in which a dialect compares.
+pub(crate) fn form(dialect: Dialect) -> &'static Form {
+    match dialect {
+        Dialect::Google => &forms::GOOGLE,
+        Dialect::Koster1996 | Dialect::Selfhtml => &forms::DECODED,
+        Dialect::Rfc9309 | Dialect::Strictest => &forms::LITERAL,
+    }
+}
+
+/// How many octets a value was written with that do not count for how specific it is: a `$` in its midst is escaped
+/// only to compare it with others.
+pub(crate) fn escaped_dollars(body: Body<'_>, dialect: Dialect) -> usize {
+    match dialect {
+        Dialect::Rfc9309 | Dialect::Strictest => 2 * memchr::memchr_iter(b'$', body.text).count(),
+        _ => 0,
+    }
 }
 
 /// A value without the `$` at its end.
@@ -260,9 +263,15 @@ pub(crate) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
+    /// Whether the end of a path is that of a body that is plain but for stars, if it has one.
+    pub(crate) fn may_end(self, path: &[u8]) -> bool {
+        let last = || memchr::memrchr(b'*', self.text).map_or(0, |star| star + 1);
+        !self.anchored || path.ends_with(&self.text[last()..])
+    }
+
     pub(crate) fn of(value: &'a [u8], dialect: Dialect) -> Self {
         match value {
-            [text @ .., b'$'] if dialect != Dialect::Koster1996 => Self {
+            [text @ .., b'$'] if has_stars(dialect) => Self {
                 text,
                 anchored: true,
             },
@@ -275,7 +284,10 @@ impl<'a> Body<'a> {
 
     /// For Google's parser an allow rule for `…/index.htm…` means `…/` too: that pattern.
     pub(crate) fn of_directory(value: &'a [u8]) -> Option<Self> {
-        let slash = memchr::memrchr(b'/', value).filter(|_| means_directory(value))?;
+        if !means_directory(value) {
+            return None;
+        }
+        let slash = memchr::memrchr(b'/', value)?;
         Some(Self {
             text: &value[..=slash],
             anchored: true,
@@ -283,33 +295,9 @@ impl<'a> Body<'a> {
     }
 }
 
-fn split(body: &[u8], dialect: Dialect) -> impl Iterator<Item = &[u8]> + Clone {
-    let wild = dialect != Dialect::Koster1996;
-    body.split(move |&byte| wild && byte == b'*')
-}
-
-fn stars(body: &[u8], dialect: Dialect) -> usize {
-    let wild = dialect != Dialect::Koster1996;
-    body.iter().filter(|&&byte| wild && byte == b'*').count()
-}
-
-/// The literal parts of a value that is plain but for `*` and a last `$`, if what it ends in lets
-/// it match; and whether it is anchored.
-pub(crate) fn wild_parts<'a>(
-    value: &'a [u8],
-    path: &[u8],
-) -> Option<(impl Iterator<Item = &'a [u8]> + Clone, bool)> {
-    let Body {
-        text: body,
-        anchored,
-    } = Body::of(value, Dialect::Rfc9309);
-    if anchored {
-        let last = memchr::memrchr(b'*', body).map_or(0, |star| star + 1);
-        if !path.ends_with(&body[last..]) {
-            return None;
-        }
-    }
-    Some((split(body, Dialect::Rfc9309), anchored))
+/// The literal parts of a value that is plain but for `*` and a last `$`.
+pub(crate) fn wild_parts(body: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    body.split(|&byte| byte == b'*')
 }
 
 /// Matches parts between stars from left to right, each at its first place, the last one at the
@@ -360,7 +348,11 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     memchr::memchr_iter(first, starts).find(|&at| text[at + 1..].starts_with(others))
 }
 
+/// With this from its last slash on, an allow rule means a directory, too.
+pub(crate) const DIRECTORY: &[u8] = b"/index.htm";
+
 /// Whether Google's parser takes an allow rule to mean a directory too: `…/index.htm…`.
 pub(crate) fn means_directory(value: &[u8]) -> bool {
-    memchr::memrchr(b'/', value).is_some_and(|slash| value[slash..].starts_with(b"/index.htm"))
+    value.len() >= DIRECTORY.len()
+        && memchr::memrchr(b'/', value).is_some_and(|slash| value[slash..].starts_with(DIRECTORY))
 }

@@ -10,8 +10,9 @@ use super::effort::Effort;
 use super::found::{Found, Match};
 use super::holds::Holds;
 use super::index::Index;
-use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, wild_parts};
-use super::stream::{ALLOW, DISALLOW, Event, Events, PLAIN, RUN, WILD, events};
+use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, has_stars, wild_parts};
+use super::stream::{ALLOW, DISALLOW, Event, PLAIN, RUN, WILD, events};
+use crate::forms::MAX_WRITTEN;
 use crate::{Dialect, ProductToken};
 
 /// What one decision has found out and spent so far, in all the dialects and spellings it asks for.
@@ -122,13 +123,7 @@ impl<'a> Compiled<'a> {
                 end: index.end(),
             };
         }
-        search_rules(
-            reader,
-            events(self.stream, agent.offset()),
-            path,
-            search,
-            best,
-        )
+        search_rules(reader, (self.stream, agent.offset()), path, search, best)
     }
 
     fn index(self, reader: Reader, agent: Agent, effort: &mut Effort) -> Option<&'a Index> {
@@ -150,11 +145,12 @@ struct Searched {
 
 fn search_rules(
     reader: Reader,
-    mut events: Events<'_>,
+    (stream, start): (&[u8], usize),
     path: &Path<'_>,
     search: &mut Search,
     mut best: Option<Match>,
 ) -> Searched {
+    let mut events = events(stream, start);
     let mut end = usize::MAX;
     loop {
         let is_alike = events.skip_unlike(path.head(), reader.ends);
@@ -164,7 +160,7 @@ fn search_rules(
                 if !is_alike && !events.may_match(&event, path.head()) {
                     continue;
                 }
-                let rule = match_rule(&event, reader, path, search, best);
+                let rule = match_rule(stream, &event, reader, path, search, best);
                 best = best.max(rule);
                 if reader.takes_first && rule.is_some() {
                     break;
@@ -183,6 +179,7 @@ fn search_rules(
 /// The rule, if it matches and decides before `best`.
 #[inline]
 fn match_rule(
+    stream: &[u8],
     event: &Event<'_>,
     reader: Reader,
     path: &Path<'_>,
@@ -199,52 +196,73 @@ fn match_rule(
         // Whoever asks has compared the head.
         PLAIN if value.len() <= HEAD_OCTETS => rule > best && path.octets().len() >= value.len(),
         PLAIN => rule > best && path.octets().starts_with(value),
-        // To the draft of 1996 stars are octets like others.
-        WILD if dialect == Dialect::Koster1996 => path.octets().starts_with(value),
-        WILD => rule > best && match_wild(value, path, search),
-        _ => return match_special(event, reader, path, search),
+        WILD if !has_stars(dialect) => path.octets().starts_with(value),
+        WILD => rule > best && match_wild(stream, event, path, search),
+        _ => return match_special(stream, event, reader, path, search, best),
     };
     rule.filter(|_| matches)
 }
 
-fn match_wild(value: &[u8], path: &Path<'_>, search: &mut Search) -> bool {
-    if search.holds.lacks_an_end_of(value) {
-        return false;
-    }
-    let parts = wild_parts(value, path.octets());
-    parts.is_some_and(|(parts, anchored)| search.holds.search(path, parts, anchored))
+fn match_wild(stream: &[u8], event: &Event<'_>, path: &Path<'_>, search: &mut Search) -> bool {
+    let body = Body::of(event.rule().0, Dialect::Rfc9309);
+    let holds = &mut search.holds;
+    !holds.lacks_an_end_of(body, path)
+        && body.may_end(path.octets())
+        && !holds.is_again(stream, event)
+        && holds.search(path, wild_parts(body.text), body.anchored)
 }
 
+/// A rule that the dialects read differently, if it matches and decides before `best`.
 #[cold]
 fn match_special(
+    stream: &[u8],
     event: &Event<'_>,
     reader: Reader,
     path: &Path<'_>,
     search: &mut Search,
+    best: Option<Match>,
 ) -> Option<Match> {
     let (value, _) = event.rule();
     let (allow, dialect) = (event.kind() == ALLOW, reader.dialect);
-    let body = Body::of(value, dialect);
-    let body = if search.matches(body, dialect, path) {
-        body
-    } else if allow && dialect == Dialect::Google {
-        Body::of_directory(value).filter(|body| search.matches(*body, dialect, path))?
-    } else {
+    let rule = |octets: usize| {
+        let octets = if reader.takes_first { 0 } else { octets };
+        Some(Match::new(octets, allow, event.offset)).filter(|rule| Some(*rule) > best)
+    };
+    rule(MAX_WRITTEN * value.len())?;
+    let Search {
+        holds, patterns, ..
+    } = search;
+    if holds.is_again(stream, event) {
         return None;
-    };
-    let octets = if reader.takes_first {
-        0
-    } else {
-        let form = &mut search.patterns.get_or_insert_default().literals;
-        pattern::octets(body, dialect, form)
-    };
-    Some(Match::new(octets, allow, event.offset))
-}
-
-impl Search {
-    fn matches(&mut self, body: Body<'_>, dialect: Dialect, path: &Path<'_>) -> bool {
-        let patterns = self.patterns.get_or_insert_default();
-        let pattern = patterns.take_apart(body, dialect);
-        pattern.may_end(path.octets()) && self.holds.search(path, pattern.parts(), pattern.anchored)
     }
+    let mut match_body = |body: Body<'_>| {
+        if !pattern::form(dialect).may_begin(path.octets(), body.text, has_stars(dialect)) {
+            return None;
+        }
+        holds.spend(path);
+        if holds.lacks_an_end_of(body, path) {
+            return None;
+        }
+        // Each part is written when those before it may be held, since most rules fail early.
+        let mut from = None;
+        let may_hold = |part: &[u8]| match &mut from {
+            Some(from) => holds.may_hold(from, part),
+            None => {
+                from = Some(part.len());
+                path.octets().starts_with(part)
+            }
+        };
+        let patterns = patterns.get_or_insert_default();
+        let pattern = patterns.take_apart(body, dialect, may_hold)?;
+        let rule = rule(pattern.octets(body, dialect))?;
+        let matches = pattern.may_end(path.octets())
+            && holds.matches(path, pattern.parts(), pattern.anchored);
+        matches.then_some(rule)
+    };
+    let rule = match_body(Body::of(value, dialect));
+    if rule.is_some() || dialect != Dialect::Google || !allow {
+        return rule;
+    }
+    // The directory is less specific than the file in it.
+    match_body(Body::of_directory(value)?)
 }

@@ -11,11 +11,13 @@
 //!
 //! [`Index`]: super::index::Index
 
+use fearless_simd::Simd;
 use memchr::memrchr;
 
-use super::line::{Field, is_space, trim};
+use super::line::Field;
 use super::pattern::{HEAD_OCTETS, head_mask, means_directory};
-use crate::{blocks, spelling};
+use crate::blocks::BLOCK;
+use crate::spelling;
 
 /// Begins a stretch of user-agent lines and rules; its flags say for whom a new group begins.
 pub(crate) const RUN: u8 = 0;
@@ -49,6 +51,9 @@ pub(crate) const PLAIN: u8 = 0;
 pub(crate) const WILD: u8 = 1;
 /// The dialects read the value differently.
 pub(crate) const SPECIAL: u8 = 2;
+
+/// The value of a usual rule and the end of its line are within so many octets.
+pub(crate) const USUAL_OCTETS: usize = BLOCK;
 
 /// The stream ends in so many zeros, so that eight octets can be loaded anywhere.
 pub(crate) const PADDING: usize = 8;
@@ -253,15 +258,37 @@ impl Writer {
             self.stream
                 .push(u8::try_from(rule.plain).unwrap_or(u8::MAX));
         }
-        match rule.block {
-            Some(block) if rule.value.len() <= block.len() => {
-                // To copy the whole block and cut it takes no call and no choice by length.
-                let end = self.offset() + rule.value.len();
-                self.stream.extend_from_slice(block);
-                self.stream.truncate(end);
-            }
-            _ => self.stream.extend_from_slice(rule.value),
-        }
+        self.stream.extend_from_slice(rule.value);
+    }
+
+    /// Appends a rule of a form that all readers see alike: so many lines behind the event before, its value so much of
+    /// what some octets begin with, of which so much is plain.
+    #[inline(always)]
+    pub(crate) fn push_usual(
+        &mut self,
+        allow: bool,
+        form: u8,
+        distance: u8,
+        octets: &[u8; USUAL_OCTETS],
+        length: usize,
+        plain: usize,
+    ) {
+        let kind = if allow { ALLOW } else { DISALLOW };
+        let tag = kind | EXACT | GOOGLE | form << FORM_SHIFT;
+        let is_wild = usize::from(form != PLAIN);
+        self.line += u32::from(distance);
+        // To write more than there is, and to cut it, takes no call and no choice that could be guessed wrongly.
+        let start = self.offset() + 3 + is_wild;
+        self.stream
+            .extend_from_slice(&[tag, distance, (length + is_wild) as u8, plain as u8]);
+        self.stream.truncate(start);
+        self.stream.extend_from_slice(octets);
+        self.stream.truncate(start + length);
+    }
+
+    /// The line of the last event.
+    pub(crate) fn line(&self) -> u32 {
+        self.line
     }
 
     pub(crate) fn finish(mut self) -> Vec<u8> {
@@ -319,33 +346,20 @@ pub(crate) struct RuleToWrite<'a> {
     pub(crate) form: u8,
     pub(crate) plain: usize,
     pub(crate) value: &'a [u8],
-    /// What the value begins in the file, if that goes on for so long.
-    block: Option<&'a [u8; blocks::SCANNED]>,
 }
 
 impl<'a> RuleToWrite<'a> {
     /// Classifies a value by what it holds.
-    #[inline]
-    pub(crate) fn new(field: Field, seen_by: u8, scanned: Scanned<'a>) -> Self {
-        let outer = [scanned.value.first(), scanned.value.last()];
-        let untrimmed = outer.into_iter().flatten().any(|&byte| is_space(byte));
-        let Scanned {
-            value,
-            block,
-            plain,
-            traits,
-        } = if untrimmed {
-            Scanned::all(trim(scanned.value))
-        } else {
-            scanned
-        };
+    #[inline(always)]
+    pub(crate) fn new<S: Simd>(simd: S, field: Field, seen_by: u8, value: &'a [u8]) -> Self {
+        let plain = spelling::plain_start(simd, value);
         let allow = field == Field::Allow;
         let directory = allow && means_directory(value);
         let form = if directory {
             SPECIAL
         } else if plain == value.len() {
             PLAIN
-        } else if spelling::is_wild(value, traits) {
+        } else if spelling::is_wild(simd, &value[plain..]) {
             WILD
         } else {
             SPECIAL
@@ -362,75 +376,6 @@ impl<'a> RuleToWrite<'a> {
             form,
             plain: plain.min(sure),
             value,
-            block,
-        }
-    }
-}
-
-/// A rule's value, white space behind it perhaps included, with what was seen while reading it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Scanned<'a> {
-    pub(crate) value: &'a [u8],
-    /// What the value begins in the file, if that goes on for so long.
-    block: Option<&'a [u8; blocks::SCANNED]>,
-    /// How many octets of its start are plain.
-    pub(crate) plain: usize,
-    /// The traits of the octets after those.
-    pub(crate) traits: u8,
-}
-
-impl<'a> Scanned<'a> {
-    /// Scans a text to the end of the value that it begins with.
-    #[inline]
-    pub(crate) fn begin(text: &'a [u8]) -> Self {
-        let mut end = 0;
-        // Where most of the first stars are.
-        let mut star = text.starts_with(b"/*").then_some(1);
-        while let Some(block) = text[end..].first_chunk() {
-            let mut usual = 0;
-            if star.is_none() {
-                usual = blocks::usual_octets::<false>(block);
-                star = (block.get(usual) == Some(&b'*')).then_some(end + usual);
-            }
-            if star.is_some() {
-                usual = blocks::usual_octets::<true>(block);
-            }
-            end += usual;
-            if usual < blocks::SCANNED {
-                break;
-            }
-        }
-        // What is not usual may be plain still.
-        let mut traits = star.map_or(0, |_| spelling::STAR);
-        let mut plain = star;
-        while let Some(&byte) = text.get(end) {
-            let more = spelling::TRAITS[usize::from(byte)];
-            if more & spelling::ENDS_VALUE != 0 {
-                break;
-            }
-            if more & spelling::NOT_PLAIN != 0 {
-                plain = plain.or(Some(end));
-            }
-            traits |= more;
-            end += 1;
-        }
-        Self {
-            value: &text[..end],
-            block: text.first_chunk(),
-            plain: plain.unwrap_or(end),
-            traits,
-        }
-    }
-
-    /// Scans a value.
-    pub(crate) fn all(value: &'a [u8]) -> Self {
-        let plain = value.iter().position(|&byte| !spelling::is_plain(byte));
-        let plain = plain.unwrap_or(value.len());
-        Self {
-            value,
-            block: None,
-            plain,
-            traits: spelling::traits(&value[plain..]),
         }
     }
 }

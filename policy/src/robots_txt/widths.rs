@@ -1,68 +1,108 @@
-//! Widths: whether a path holds a part somewhere, told from all its stretches of that width.
+//! Widths: whether a path holds a part somewhere, told from all its stretches of a few widths, and from the parts that
+//! were searched for in vain.
 //!
 //! Paths can be made in which all short pieces of a part are everywhere, but not the part; to search each of
 //! thousands of such parts takes longer than to note the path's stretches of as many octets once.
 
-/// So many widths are noted; parts of others are looked up by the stretches they hold.
-const MAX_WIDTHS: usize = 64;
+/// Parts are looked up by the widest stretches of these that they begin and end with.
+const WIDTHS: [usize; 8] = [4, 8, 12, 16, 24, 32, 48, 64];
+/// So many parts that were searched for in vain are remembered.
+const MISSES: usize = 1 << 10;
 /// Of a set of stretches, in words of 64 bits.
 const WORDS: usize = 1 << 13;
-/// So much of a stretch is looked at: whole words, from its first octet to its last.
-const MAX_SAMPLES: usize = 5;
-const WORD_BYTES: usize = 8;
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[derive(Debug, Default)]
-pub(super) struct Widths(Vec<Stretches>);
+pub(super) struct Widths {
+    stretches: [Option<Stretches>; WIDTHS.len()],
+    /// Each where its ends say, the last that came there.
+    misses: Vec<Miss>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Miss {
+    part: Box<[u8]>,
+    from: u32,
+}
 
 impl Widths {
-    /// Whether a part of at least four octets might be in the path.
-    pub(super) fn may_hold(&mut self, path: &[u8], part: &[u8]) -> bool {
-        if part.len() > path.len() {
-            return false;
-        }
-        if let Some(same) = self.0.iter().find(|it| it.width == part.len()) {
-            return same.may_hold(part);
-        }
-        if self.0.len() < MAX_WIDTHS {
-            let stretches = Stretches::of(path, part.len());
-            let may_hold = stretches.may_hold(part);
-            self.0.push(stretches);
-            return may_hold;
-        }
-        let narrower = self.0.iter().filter(|it| it.width < part.len());
-        narrower.max_by_key(|it| it.width).is_none_or(|it| {
-            it.may_hold(&part[..it.width]) && it.may_hold(&part[part.len() - it.width..])
-        })
+    /// Whether a part might be in the path, at a place or behind it.
+    pub(super) fn may_hold(&mut self, path: &[u8], from: u32, part: &[u8]) -> bool {
+        let Some(index) = widest(part) else {
+            return true;
+        };
+        let stretches = self.stretches[index].get_or_insert_with(|| Stretches::of(path, index));
+        let [first, last] = ends(part, index);
+        stretches.may_hold(first)
+            && stretches.may_hold(last)
+            && !self
+                .misses
+                .get(slot(part, index))
+                .is_some_and(|miss| from >= miss.from && *miss.part == *part)
     }
+
+    /// Notes that a part is neither at a place nor behind it.
+    pub(super) fn note_miss(&mut self, from: u32, part: &[u8]) {
+        if let Some(index) = widest(part) {
+            self.misses.resize(MISSES, Miss::default());
+            self.misses[slot(part, index)] = Miss {
+                part: part.into(),
+                from,
+            };
+        }
+    }
+}
+
+/// Which of the widths the widest stretches in a part have.
+fn widest(part: &[u8]) -> Option<usize> {
+    WIDTHS.iter().rposition(|&width| width <= part.len())
+}
+
+/// The stretches of a width that a part begins and ends with.
+fn ends(part: &[u8], index: usize) -> [&[u8]; 2] {
+    let width = WIDTHS[index];
+    [&part[..width], &part[part.len() - width..]]
+}
+
+/// Where a part is remembered.
+fn slot(part: &[u8], index: usize) -> usize {
+    let [first, last] = ends(part, index).map(hash);
+    let hash = first.rotate_left(23) ^ last ^ part.len() as u64;
+    (hash.wrapping_mul(SPREAD) >> 32) as usize % MISSES
 }
 
 /// The stretches of one width, as a set with false positives.
 #[derive(Debug)]
-struct Stretches {
-    width: usize,
-    samples: Samples,
-    words: Box<[u64]>,
-}
+struct Stretches(Box<[u64]>);
 
 impl Stretches {
-    fn of(path: &[u8], width: usize) -> Self {
-        let mut words = vec![0; WORDS].into_boxed_slice();
-        let samples = Samples::of(width);
-        for stretch in path.windows(width) {
-            let (word, bits) = place(samples.hash(stretch));
-            words[word] |= bits;
-        }
-        Self {
-            width,
-            samples,
-            words,
+    fn of(path: &[u8], index: usize) -> Self {
+        let note = [
+            Self::note::<{ WIDTHS[0] }>,
+            Self::note::<{ WIDTHS[1] }>,
+            Self::note::<{ WIDTHS[2] }>,
+            Self::note::<{ WIDTHS[3] }>,
+            Self::note::<{ WIDTHS[4] }>,
+            Self::note::<{ WIDTHS[5] }>,
+            Self::note::<{ WIDTHS[6] }>,
+            Self::note::<{ WIDTHS[7] }>,
+        ];
+        let mut stretches = Self(vec![0; WORDS].into());
+        note[index](&mut stretches, path);
+        stretches
+    }
+
+    fn note<const WIDTH: usize>(&mut self, path: &[u8]) {
+        for stretch in path.windows(WIDTH) {
+            let stretch: &[u8; WIDTH] = stretch.first_chunk().expect("of this width");
+            let (word, bits) = place(hash(stretch));
+            self.0[word] |= bits;
         }
     }
 
-    fn may_hold(&self, part: &[u8]) -> bool {
-        let (word, bits) = place(self.samples.hash(part));
-        self.words[word] & bits == bits
+    fn may_hold(&self, stretch: &[u8]) -> bool {
+        let (word, bits) = place(hash(stretch));
+        self.0[word] & bits == bits
     }
 }
 
@@ -73,47 +113,23 @@ fn place(hash: u64) -> (usize, u64) {
     let hash = (hash ^ hash >> 32).wrapping_mul(SPREAD);
     let bit = |shift: u32| 1 << (hash >> shift & 63);
     let word = (hash >> 32) as usize % WORDS;
-    (word, bit(58) | bit(52) | bit(46) | bit(26))
+    (
+        word,
+        bit(58) | bit(52) | bit(46) | bit(26) | bit(20) | bit(14),
+    )
 }
 
-/// Where the words are that are looked at in a stretch.
-#[derive(Debug)]
-struct Samples {
-    places: [usize; MAX_SAMPLES],
-    count: usize,
-}
-
-impl Samples {
-    fn of(width: usize) -> Self {
-        let count = width.div_ceil(WORD_BYTES).min(MAX_SAMPLES);
-        let last = width.saturating_sub(WORD_BYTES);
-        let mut places = [0; MAX_SAMPLES];
-        for (step, place) in places[..count].iter_mut().enumerate().skip(1) {
-            *place = last * step / (count - 1);
-        }
-        Self { places, count }
-    }
-
-    #[inline]
-    fn hash(&self, stretch: &[u8]) -> u64 {
-        if stretch.len() < WORD_BYTES {
-            return narrow(stretch).wrapping_mul(SPREAD);
-        }
-        let places = self.places[..self.count].iter();
-        places.fold(0, |hash: u64, &at| {
-            let word = stretch[at..]
-                .first_chunk()
-                .expect("no place is behind the last word");
-            (hash.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD)
-        })
-    }
-}
-
-/// All of four to seven octets.
+/// A number for a stretch of one of the widths.
 #[inline]
-fn narrow(stretch: &[u8]) -> u64 {
-    let half = |chunk: Option<&[u8; 4]>| chunk.map_or(0, |chunk| u32::from_le_bytes(*chunk));
-    u64::from(half(stretch.first_chunk())) << 32 | u64::from(half(stretch.last_chunk()))
+fn hash(stretch: &[u8]) -> u64 {
+    let (words, rest) = stretch.as_chunks();
+    let rest = rest
+        .first_chunk()
+        .map_or(0, |rest| u32::from_le_bytes(*rest));
+    let start = u64::from(rest).wrapping_mul(SPREAD);
+    words.iter().fold(start, |hash: u64, word| {
+        (hash.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD)
+    })
 }
 
 #[cfg(test)]
@@ -130,22 +146,22 @@ mod tests {
         for width in (4..40).chain([100, 1_000]) {
             for start in (0..path.len() - width).step_by(17) {
                 let mut part = path[start..start + width].to_vec();
-                assert!(widths.may_hold(&path, &part), "{width} octets at {start}");
+                let may_hold = widths.may_hold(&path, start as u32, &part);
+                assert!(may_hold, "{width} octets at {start}");
                 part[width - 1] = b'z';
                 all += 1;
-                wrong += usize::from(widths.may_hold(&path, &part));
+                wrong += usize::from(widths.may_hold(&path, 0, &part));
             }
         }
         assert!(wrong * 100 < all, "{wrong} of {all}");
     }
 
     #[test]
-    fn only_so_many_widths_are_noted() {
-        let path = [b'a'; 2_000];
-        let mut widths = Widths::default();
-        for width in 4..1_000 {
-            assert!(widths.may_hold(&path, &path[..width]));
-        }
-        assert_eq!(widths.0.len(), MAX_WIDTHS);
+    fn a_part_searched_for_in_vain_is_not_held_from_there_on() {
+        let (path, mut widths) = (b"/part/part/", Widths::default());
+        widths.note_miss(7, b"part/");
+        let may_hold = [0, 6, 7, 9].map(|from| widths.may_hold(path, from, b"part/"));
+        assert_eq!(may_hold, [true, true, false, false]);
+        assert!(widths.may_hold(path, 7, b"part"));
     }
 }
