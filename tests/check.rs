@@ -181,6 +181,7 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
                "user_agent": "Foo/1.0", "url": "http://h.test/%FF", "dialect": "google"})
         .to_string(),
         json!({"id": 5, "robots": ROBOTS, "tokens": [""], "url": "/private"}).to_string(),
+        json!([6, ROBOTS, null, "a", null, "/private", null]).to_string(),
     ];
     let output = run(&["check", "--batch"], questions.join("\n").as_bytes());
     assert_eq!(output.status.code(), Some(0));
@@ -195,9 +196,9 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
         .iter()
         .map(|answer| answer["error"].is_string())
         .collect();
-    assert_eq!(errors, [false, true, true, true, false, false]);
+    assert_eq!(errors, [false, true, true, true, false, false, true]);
     let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
-    assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5]));
+    assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5, null]));
     assert_eq!(answers[4]["verdict"], "disallow");
     assert_eq!(answers[5]["reason"], "no-matching-group");
 }

@@ -105,6 +105,57 @@ fn every_pair_of_http_versions_carries_bodies() {
 }
 
 #[test]
+fn origins_that_speak_nothing_but_http_2_are_obeyed_and_reached() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nDisallow: /private\n";
+    let told = origin.site("told.test").http2_only();
+    let untold = origin.site("untold.test").http2_unasked();
+    for site in [told, untold] {
+        site.robots(robots).page("/a", Reply::text("page"));
+    }
+    let proxy = Wayleave::start(&origin);
+    for host in ["told.test", "untold.test"] {
+        let url = |path: &str| format!("https://{host}{path}");
+        let refused = proxy.get(&url("/private"));
+        refused.expect_disallowed(&url("/robots.txt"), 2, "Disallow: /private");
+        assert_eq!(proxy.get(&url("/a")).text(), "page", "{host}");
+        let client = proxy.http2(&format!("{host}:443"));
+        assert_eq!(client.get("/private").status, 403, "{host}");
+        assert_eq!(client.get("/a").text(), "page", "{host}");
+    }
+    let requests = origin.requests();
+    let seen = requests
+        .iter()
+        .map(|request| (request.version, &*request.target));
+    let of_each = [
+        ("HTTP/2", "/robots.txt"),
+        ("HTTP/2", "/a"),
+        ("HTTP/2", "/a"),
+    ];
+    assert_eq!(seen.collect::<Vec<_>>(), of_each.repeat(2));
+}
+
+#[test]
+fn an_origin_that_agrees_on_no_protocol_is_asked_by_http_1_and_only_once_whether_it_has_more() {
+    let origin = Origin::start();
+    let closing = Reply::text("page").framing(Framing::UntilClose);
+    let site = origin.site("old.test").without_alpn();
+    site.robots("User-agent: *\nDisallow:\n")
+        .page("/a", closing);
+    let proxy = Wayleave::start(&origin);
+    let mut opened = Vec::new();
+    for _ in 0..4 {
+        let before = origin.connections();
+        assert_eq!(proxy.get("https://old.test/a").text(), "page");
+        opened.push(origin.connections() - before);
+    }
+    // The first request goes by the connection that brought robots.txt.
+    assert_eq!(opened, [2, 2, 1, 1]);
+    let requests = origin.requests();
+    assert!(requests.iter().all(|request| request.version == "HTTP/1.1"));
+}
+
+#[test]
 fn trailers_pass_between_all_versions() {
     let origin = Origin::start();
     let reply = Reply::text("body")
@@ -213,6 +264,18 @@ fn another_authority_over_http_2_is_misdirected() {
         .expect_refusal(421, None, "http_request_error");
     assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
     assert_eq!(client.get("/a").status, 200);
+}
+
+#[test]
+fn two_names_over_http_2_are_malformed() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let client = proxy.http2("shop.test:443");
+    let ask = Ask::get("https://shop.test/a").agent("NewsBot/1");
+    client
+        .exchange(&ask.header("User-Agent", "ImageBot/1"))
+        .expect_refusal(400, None, "http_request_error");
+    assert_eq!(origin.connections(), 0, "{:?}", origin.seen());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! observed.
 
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Response, Wayleave, eventually};
+use crate::harness::{Ask, Origin, Reply, Response, Wayleave, eventually};
 
 /// "secret", cheap to verify.
 const HASH: &str =
@@ -15,9 +15,7 @@ fn sites() -> Origin {
         "User-agent: NewsBot\nDisallow: /news\n\nUser-agent: ImageBot\nDisallow: /images\n",
     );
     origin.site("open.test");
-    origin
-        .site("down.test")
-        .robots_reply(crate::harness::Reply::new(500));
+    origin.site("down.test").robots_reply(Reply::new(500));
     origin
 }
 
@@ -166,6 +164,51 @@ fn a_well_known_name_is_its_owners() {
     let agent = "Googlebot-News/1.0";
     let own = proxy.exchange(&Ask::get("http://open.test/").agent(agent));
     assert_eq!(own.status, 200);
+}
+
+#[test]
+fn a_crawler_has_robots_txt_fetched_by_its_own_name() {
+    let origin = sites();
+    let gone = Reply::new(301).header("Location", "http://shop.test/rules");
+    origin.site("moved.test").robots_reply(gone);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("robots.user_agent", "\"fetcher/1\"").table(
+            "[[crawler]]\nname = \"own\"\ntokens = [\"OwnBot\"]\nmatch = { user_agent = \"OwnBot\" }\n\
+             user_agent = \"OwnBot/2 (+https://own.example)\"\n\
+             [[crawler]]\nname = \"rest\"\ntokens = [\"RestBot\"]\nmatch = { user_agent = \"RestBot\" }\n",
+        )
+    });
+    for (agent, url) in [
+        ("OwnBot/1", "http://moved.test/a"),
+        ("RestBot/1", "https://open.test/a"),
+        ("SomeBot/1", "http://open.test/a"),
+        ("OwnBot/1", "https://shop.test/a"),
+        // They find what the others fetched.
+        ("RestBot/1", "http://moved.test/b"),
+        ("OwnBot/1", "http://open.test/b"),
+        ("OwnBot/1", "https://open.test/b"),
+    ] {
+        let answer = proxy.exchange(&Ask::get(url).agent(agent));
+        assert_eq!(answer.status, 200, "{agent} {url}");
+    }
+    let requests = origin.requests();
+    let fetches = requests
+        .iter()
+        .filter(|request| ["/robots.txt", "/rules"].contains(&&*request.target));
+    let seen = fetches.map(|fetch| {
+        let url = format!("{}://{}{}", fetch.scheme, fetch.authority, fetch.target);
+        (url, fetch.header("user-agent").unwrap_or_default())
+    });
+    let own = "OwnBot/2 (+https://own.example)";
+    let expected = [
+        ("http://moved.test/robots.txt", own),
+        ("http://shop.test/rules", own),
+        ("https://open.test/robots.txt", "fetcher/1"),
+        ("http://open.test/robots.txt", "fetcher/1"),
+        ("https://shop.test/robots.txt", own),
+    ];
+    let expected = expected.map(|(url, agent)| (url.to_owned(), agent));
+    assert_eq!(seen.collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -106,6 +106,19 @@ fn who_comes_too_soon_hears_when_to_come_again() {
 }
 
 #[test]
+fn robots_txt_itself_takes_no_turn() {
+    let origin = sites();
+    let proxy = start(&origin, "reject");
+    for url in ["robots.txt", "a", "robots.txt"].map(|path| format!("http://slow.test/{path}")) {
+        assert_eq!(get(&proxy, "ImageBot/1", &url).status, 200, "{url}");
+    }
+    expect_429(
+        &get(&proxy, "ImageBot/1", "http://slow.test/b"),
+        "crawl-delay",
+    );
+}
+
+#[test]
 fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
     let origin = sites();
     let ignoring = start(&origin, "ignore");

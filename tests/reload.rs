@@ -83,6 +83,41 @@ fn a_changed_file_a_signal_and_an_operator_reload() {
 }
 
 #[test]
+fn the_connect_timeout_holds_for_robots_txt_and_follows_a_reload() {
+    // Connections to it are made, but TLS is never agreed on.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    let mute = mute.local_addr().expect("a bound socket has an address");
+    let origin = sites();
+    let mut base = None;
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings
+            .resolve("mute.test", mute)
+            .resolve("quiet.test", mute);
+        let settings = settings.set("robots.fetch_timeout", "\"1s\"");
+        base = Some(settings.clone());
+        settings.set("upstream.connect_timeout", "\"1h\"")
+    });
+    let detail = |url: &str| {
+        let answer = proxy.get(url);
+        let problem = answer.expect_refusal(
+            503,
+            Some("Robots.txt unreachable"),
+            "destination_unavailable",
+        );
+        problem["detail"].as_str().expect("a string").to_owned()
+    };
+    let failed = "the last attempt failed:";
+    let expected = format!("https://mute.test/robots.txt: {failed} timeout");
+    assert_eq!(detail("https://mute.test/a"), expected);
+    let base = base.expect("it was started with settings");
+    let hasty = base.set("upstream.connect_timeout", "\"100ms\"");
+    write(&proxy, &hasty.to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    let expected = format!("https://quiet.test/robots.txt: {failed} connect-timeout");
+    assert_eq!(detail("https://quiet.test/a"), expected);
+}
+
+#[test]
 fn a_bad_file_changes_nothing_and_is_loud() {
     let origin = sites();
     let (proxy, base) = start(&origin);

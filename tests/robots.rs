@@ -318,9 +318,11 @@ fn rules_count_up_to_five_hundred_kibibytes() {
     assert_eq!(proxy.get("http://long.test/beyond").status, 200);
     let before = proxy.memory_kib("VmHWM");
     assert_eq!(proxy.get("http://endless.test/edge").status, 403);
+    let grown = proxy.memory_kib("VmHWM") - before;
+    // Memory is had from the kernel in pieces of 2 MiB and more; the question is whether 64 MiB were kept.
     assert!(
-        proxy.memory_kib("VmHWM") - before < 8 * 1024,
-        "64 MiB of robots.txt are not kept"
+        grown < 32 * 1024,
+        "64 MiB of robots.txt, and memory grew by {grown} KiB"
     );
 }
 
@@ -514,22 +516,7 @@ fn operators_refresh_forget_and_look_back() {
         .site("shop.test")
         .robots("User-agent: *\nDisallow: /\n");
 
-    let settings = proxy.settings.clone();
-    let file = proxy.dir.path().join("asking.toml");
-    let asking = settings.set("admin.listen", &format!("{:?}", proxy.admin.to_string()));
-    std::fs::write(&file, asking.to_toml()).expect("the temporary directory can be written");
-    let robots = |arguments: &[&str]| {
-        let output = crate::harness::wayleave::command()
-            .arg("robots")
-            .args(arguments)
-            .arg("--config")
-            .arg(&file)
-            .current_dir(proxy.dir.path())
-            .output()
-            .expect("the binary can be started");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.code(), text)
-    };
+    let robots = |arguments: &[&str]| robots_command(&proxy, arguments);
     let (code, refreshed) = robots(&["refresh", "http://shop.test"]);
     assert_eq!(code, Some(0));
     assert!(refreshed.starts_with("fresh "), "{refreshed}");
@@ -541,12 +528,42 @@ fn operators_refresh_forget_and_look_back() {
         now.contains("fresh_until") && now.ends_with("Disallow: /\n"),
         "{now}"
     );
+    assert!(
+        robots(&["list", "http://shop.test"])
+            .1
+            .ends_with(" http://shop.test\n")
+    );
+    assert_eq!(robots(&["list", "http://other.test"]).1, "");
     assert_eq!(robots(&["forget", "http://shop.test"]).0, Some(0));
     assert_eq!(robots(&["forget", "http://shop.test"]).0, Some(2));
     assert_eq!(robots(&["list"]), (Some(0), String::new()));
     assert_eq!(robots(&["show", "not an origin"]).0, Some(2));
     proxy.get("http://shop.test/a");
     assert_eq!(robots_fetches(&origin), 3);
+}
+
+/// Runs `wayleave robots` against a running proxy: exit code and standard output.
+fn robots_command(proxy: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
+    let file = proxy.dir.path().join("asking.toml");
+    let admin = format!("{:?}", proxy.admin.to_string());
+    let asking = proxy.settings.clone().set("admin.listen", &admin);
+    std::fs::write(&file, asking.to_toml()).expect("the temporary directory can be written");
+    let output = crate::harness::wayleave::command()
+        .arg("robots")
+        .args(arguments)
+        .arg("--config")
+        .arg(&file)
+        .current_dir(proxy.dir.path())
+        .output()
+        .expect("the binary can be started");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code(), text)
+}
+
+#[test]
+fn operators_see_what_is_odd_about_a_file() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
     for (host, body, odd) in [
         ("long.test", format!("#{}", "#\n".repeat(1 << 18)), "\ncut "),
         (
@@ -558,7 +575,7 @@ fn operators_refresh_forget_and_look_back() {
         let url = format!("http://{host}");
         origin.site(host).robots(body);
         proxy.get(&format!("{url}/a"));
-        let (_, shown) = robots(&["show", &url]);
+        let (_, shown) = robots_command(&proxy, &["show", &url]);
         let facts = shown.split("\n\n").next().unwrap_or_default();
         assert!(facts.contains(odd), "{facts}");
     }

@@ -51,7 +51,7 @@ pub(crate) fn ways(
         idle_connections: config.upstream.idle_connections,
     };
     let upstream = Upstream::new(options, Arc::clone(&egress), tls, Arc::clone(metrics));
-    let fetch = HttpFetch::new(egress, tls, fetch_options(&config.robots), clock);
+    let fetch = HttpFetch::new(egress, tls, fetch_options(config), clock);
     Ok(Ways {
         fetch: fetch.handing_over(upstream.idle()).traced(traces),
         upstream: Arc::new(upstream),
@@ -66,7 +66,7 @@ pub(crate) fn ways(
 pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
     let egress = egress(config, Vec::new())?;
     let tls = tls_config(&config.upstream)?;
-    let options = fetch_options(&config.robots);
+    let options = fetch_options(config);
     Ok(HttpFetch::new(egress, &tls, options, clock))
 }
 
@@ -111,10 +111,12 @@ pub(crate) fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientCo
 }
 
 /// How robots.txt files are fetched.
-pub(crate) fn fetch_options(robots: &config::Robots) -> FetchOptions {
+pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
+    let robots = &config.robots;
     FetchOptions {
         user_agent: robots.user_agent.clone(),
         timeout: robots.fetch_timeout,
+        connect_timeout: config.upstream.connect_timeout,
         max_redirects: robots.max_redirects,
         max_size: robots.max_size,
     }

@@ -285,8 +285,7 @@ impl Reader {
             let config = held(read, &started_with);
             let has_other_ways = config.upstream != running.upstream
                 || config.dns != running.dns
-                || assemble::fetch_options(&config.robots)
-                    != assemble::fetch_options(&running.robots);
+                || assemble::fetch_options(&config) != assemble::fetch_options(&running);
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
             let ways = has_other_ways.then(|| {
                 let tls = assemble::tls_config(&config.upstream)?;

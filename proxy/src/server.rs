@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -44,14 +45,24 @@ pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     // Shells and init systems keep the soft limit low for programs that use select(2). If it stays, it is known from the
     // metric process_max_fds.
     let _most = rlimit::increase_nofile_limit(u64::MAX);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    runtime.block_on(serve(config, file))
+    // Operators have a thread of their own: what they ask may mean a look at a million origins, and no crawler waits
+    // for that.
+    let operators = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("operators")
+        .enable_all()
+        .build()
+        .context("starting the operators' runtime")?;
+    let served = runtime.block_on(serve(config, file, operators.handle()));
+    operators.shutdown_background();
+    served
 }
 
-async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
+async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyhow::Result<()> {
     let (log, _writing) = logging::start(config.log.format);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
@@ -85,7 +96,7 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     let reload = reload::start(file, config, parts);
     stop.reload = Some(reload.clone());
     let admin = Admin {
-        traffic: watch_over(&decisions, &metrics, clock),
+        traffic: watch_over(&decisions, &metrics, clock, operators),
         metrics,
         reload,
         flow: Arc::clone(&flow),
@@ -96,11 +107,7 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
         proxy: dialable(listeners[0].local_addr()?),
         stopping: stopping.clone(),
     };
-    let guard = Guard {
-        token_sha256: config.admin.token_sha256,
-    };
-    let routes = admin::router(admin, guard);
-    let mut admin = tokio::spawn(axum::serve(admin_listener, routes).into_future());
+    let mut admin = take_operators(config, admin_listener, admin, operators)?;
     take_clients(config, listeners, &flow, &tasks, &stopping);
     notify(&[sd_notify::NotifyState::Ready]);
 
@@ -114,6 +121,24 @@ async fn serve(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
     drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
     close(&flow).await;
     ended
+}
+
+fn take_operators(
+    config: &Config,
+    listener: TcpListener,
+    admin: Admin,
+    operators: &Handle,
+) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
+    let guard = Guard {
+        token_sha256: config.admin.token_sha256,
+    };
+    let routes = admin::router(admin, guard);
+    // It belongs to the runtime that it was made in.
+    let listener = listener.into_std()?;
+    Ok(operators.spawn(async move {
+        let listener = TcpListener::from_std(listener)?;
+        axum::serve(listener, routes).await
+    }))
 }
 
 fn take_clients(
@@ -139,12 +164,17 @@ fn take_clients(
 }
 
 /// Starts what operators watch: decisions and traffic as they come.
-fn watch_over(decisions: &Arc<Decisions>, metrics: &Arc<Metrics>, clock: Clock) -> Arc<Traffic> {
+fn watch_over(
+    decisions: &Arc<Decisions>,
+    metrics: &Arc<Metrics>,
+    clock: Clock,
+    operators: &Handle,
+) -> Arc<Traffic> {
     let decisions = Arc::clone(decisions);
-    tokio::spawn(async move { decisions.tell_watchers().await });
+    operators.spawn(async move { decisions.tell_watchers().await });
     let traffic = Arc::new(Traffic::new());
     let (counting, metrics) = (Arc::clone(&traffic), Arc::clone(metrics));
-    tokio::spawn(async move { counting.run(&metrics, clock).await });
+    operators.spawn(async move { counting.run(&metrics, clock).await });
     traffic
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -57,12 +58,21 @@ impl<S> Transport<S> {
         self
     }
 
-    /// The same stream without gathering: for the layer under TLS, which gathers above, and towards
-    /// origins, where pingora flushes heads at once and a body's first bytes must not wait.
+    /// The same stream without gathering: for the layer under TLS, which gathers above, and
+    /// [`to_origin`].
     pub(crate) fn ungathered(mut self) -> Self {
         self.gathers = false;
         self
     }
+}
+
+/// A stream to an origin: heads are flushed at once there, and a body's first bytes must not wait.
+pub(crate) fn to_origin<S>(inner: S) -> Stream
+where
+    S: AsyncRead + AsyncWrite + AsRawFd + Send + Sync + Unpin + 'static,
+{
+    let descriptor = inner.as_raw_fd();
+    Box::new(Transport::new(inner, descriptor).ungathered())
 }
 
 impl<S: AsyncWrite + Unpin> Transport<S> {

@@ -1,9 +1,11 @@
 //! How TLS is spoken, to clients and to origins.
 
+use std::io;
 use std::sync::Arc;
 
-use rustls::CipherSuite;
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::{AlertDescription, CipherSuite, ClientConfig};
+use tokio_rustls::TlsConnector;
 
 /// ring, with AES-128 before AES-256, which no attacker makes a difference between: it is what TLS 1.3 demands of
 /// everyone, most large origins choose it, and its SHA-256 costs processors with SHA instructions a fifth of SHA-384.
@@ -21,6 +23,23 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
         !is_preferred
     });
     Arc::new(provider)
+}
+
+/// Connects by `config`, but offers these protocols (ALPN, RFC 7301), the preferred one first.
+pub(crate) fn offering(config: &ClientConfig, protocols: &[&[u8]]) -> TlsConnector {
+    let mut config = config.clone();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
+}
+
+/// What went wrong in TLS, if that is what `error` is about.
+pub(crate) fn cause(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Whether the peer takes none of the protocols that it was offered (RFC 7301 section 3.2).
+pub(crate) fn refuses_protocols(error: &rustls::Error) -> bool {
+    *error == rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! How many origins there are, remembered for a while.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -26,11 +28,21 @@ pub(crate) struct Entries {
 pub(crate) struct Counted(Arc<Mutex<Option<(Instant, Entries)>>>);
 
 impl Counted {
-    /// The entries, counted by `count` if that was long ago.
-    pub(super) fn entries(&self, count: impl FnOnce() -> Entries) -> Entries {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = counted.filter(|(at, _)| at.elapsed() < COUNTED_EVERY);
-        let (_, entries) = *counted.insert(recent.unwrap_or_else(|| (Instant::now(), count())));
+    /// The entries, counted by `count` if that was long ago. Whoever asks meanwhile waits for the same count.
+    pub(super) async fn entries(
+        &self,
+        count: impl FnOnce() -> Entries + Send + 'static,
+    ) -> Entries {
+        let mut counted = self.0.lock().await;
+        if let Some((at, entries)) = *counted
+            && at.elapsed() < COUNTED_EVERY
+        {
+            return entries;
+        }
+        let at = Instant::now();
+        // Cancelled only when the process ends.
+        let entries = spawn_blocking(count).await.unwrap_or_default();
+        *counted = Some((at, entries));
         entries
     }
 }

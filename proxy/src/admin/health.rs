@@ -41,8 +41,12 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "proxy", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(admin): State<Admin>) -> Response {
-    admin.flow.observe();
-    match admin.metrics.text() {
+    let gathering = tokio::task::spawn_blocking(move || {
+        admin.flow.observe();
+        admin.metrics.text()
+    });
+    let gathered = gathering.await.map_err(Into::into).flatten();
+    match gathered {
         Ok((content_type, text)) => ([(CONTENT_TYPE, content_type)], text).into_response(),
         Err(error) => {
             tracing::error!(%error, "the metrics could not be encoded");

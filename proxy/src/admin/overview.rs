@@ -56,24 +56,26 @@ struct Status {
 /// How the proxy is.
 #[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = Status)))]
 pub(super) async fn status(State(admin): State<Admin>) -> Response {
-    let robots = &admin.flow.robots;
+    let robots = admin.flow.robots.clone();
+    let store_fault = robots.store().fault();
+    let entries = admin.counted.entries(move || {
+        let [fresh, stale, unavailable, unreachable] = robots.count().map(|(_, count)| count);
+        Entries {
+            fresh,
+            stale,
+            unavailable,
+            unreachable,
+            bytes: robots.memory_bytes(),
+        }
+    });
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         proxy: admin.proxy.to_string(),
         started_at: instant(admin.started_at),
         is_stopping: admin.stopping.is_cancelled(),
         client_connections: admin.metrics.open_client_connections(),
-        robots: admin.counted.entries(|| {
-            let [fresh, stale, unavailable, unreachable] = robots.count().map(|(_, count)| count);
-            Entries {
-                fresh,
-                stale,
-                unavailable,
-                unreachable,
-                bytes: robots.memory_bytes(),
-            }
-        }),
-        store_fault: robots.store().fault(),
+        robots: entries.await,
+        store_fault,
         crawlers: admin.flow.settings().crawlers.names(),
     })
     .into_response()

@@ -28,7 +28,7 @@ pub(super) fn fetch<'a>(
                     origin: origin.clone(),
                     validators: None,
                 };
-                let outcome = fetch.fetch(request).await;
+                let outcome = fetch.fetch(request, None).await;
                 fetched.insert(
                     origin.clone(),
                     Facts {

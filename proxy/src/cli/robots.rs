@@ -27,10 +27,13 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct List {
+    /// Only origins that contain this
+    #[arg(conflicts_with = "query")]
+    origin: Option<String>,
     /// Only these: fresh, stale, unavailable or unreachable
     #[arg(long)]
     state: Option<String>,
-    /// Only origins that contain this
+    /// The same
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
     /// Only origins after this one
@@ -82,9 +85,9 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
 fn list(arguments: &List, admin: SocketAddr) -> Result<String, String> {
     let mut path = format!("/v1/robots?limit={}", arguments.limit);
     let parameters = [
-        ("state", &arguments.state),
-        ("q", &arguments.query),
-        ("cursor", &arguments.after),
+        ("state", arguments.state.as_ref()),
+        ("q", arguments.origin.as_ref().or(arguments.query.as_ref())),
+        ("cursor", arguments.after.as_ref()),
     ];
     for (name, value) in parameters {
         if let Some(value) = value {

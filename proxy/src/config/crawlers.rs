@@ -1,10 +1,13 @@
 //! The tables `[[crawler]]`, and what `[proxy]` says of crawlers that are in none of them.
 
+use std::sync::Arc;
+
 use wayleave_policy::{Dialect, ProductToken};
 
 use super::reader::Section;
 use super::value::{
     Node, Parsed, boolean, checked, dialect, duration, filled_list, network, one_of, text, tried,
+    user_agent,
 };
 use crate::crawlers::{Account, Crawler, Mode, Options, check_hash};
 
@@ -71,7 +74,7 @@ fn contradicts(earlier: &[Crawler], account: Option<&Account>) -> bool {
 }
 
 fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect) -> Crawler {
-    let (username, user_agent, addresses) = section.section("match", |section| {
+    let (username, named, addresses) = section.section("match", |section| {
         (
             section.optional("username", checked(text, username)),
             section.optional("user_agent", text),
@@ -96,7 +99,7 @@ fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect
         tokens: section
             .required("tokens", filled_list(token))
             .unwrap_or_default(),
-        user_agent,
+        user_agent: named,
         addresses,
         username: account.map(|(username, password_hash)| Account {
             username,
@@ -105,6 +108,7 @@ fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect
         dialect: section.value("dialect", dialect, robots_dialect),
         mode: section.value("mode", mode, others_mode),
         default_delay: section.optional("default_delay", duration),
+        robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.value(
             "user_agent_must_contain_token",
             boolean,

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use http::HeaderValue;
 use url::Url;
 
 use super::crawlers::{crawlers, others};
@@ -16,7 +15,8 @@ use super::rules::rules;
 use super::sections::{Admin, Config, Dns, Https, Log, LogFormat, Proxy, Robots, State, Upstream};
 use super::value::{
     Node, Parsed, address, checked, dialect, dns_server, duration, filled_list, integer, list,
-    network, number, one_of, path, pem_file, positive_duration, size, string, text, tried, word,
+    network, number, one_of, path, pem_file, positive_duration, size, string, text, tried,
+    user_agent, word,
 };
 use crate::digest::Digest;
 use crate::egress::Override;
@@ -238,7 +238,7 @@ fn robots(section: &mut Section<'_>) -> Robots {
     let default = Robots::default();
     let robots = Robots {
         dialect: section.value("dialect", dialect, default.dialect),
-        user_agent: section.value("user_agent", checked(text, field_value), default.user_agent),
+        user_agent: section.value("user_agent", user_agent, default.user_agent),
         fetch_timeout: section.value("fetch_timeout", positive_duration, default.fetch_timeout),
         max_redirects: section
             .optional("max_redirects", integer(0, 20))
@@ -267,15 +267,6 @@ fn robots(section: &mut Section<'_>) -> Robots {
         );
     }
     robots
-}
-
-fn field_value(text: &str) -> Result<(), String> {
-    match HeaderValue::from_str(text) {
-        Ok(value) if value.to_str().is_ok() => Ok(()),
-        _ => Err(format!(
-            "{text:?} cannot be sent as User-Agent: only visible ASCII can"
-        )),
-    }
 }
 
 fn max_size(section: &mut Section<'_>, default: usize) -> usize {
@@ -332,13 +323,19 @@ fn polite(section: &mut Section<'_>) -> politeness::Options {
     let default = politeness::Options::default();
     let words = [CrawlDelay::Ignore, CrawlDelay::Wait, CrawlDelay::Reject];
     let words = words.map(|word| (word.as_str(), word));
-    politeness::Options {
+    let options = politeness::Options {
         crawl_delay: section.value("crawl_delay", one_of(&words), default.crawl_delay),
         max_wait: section.value("max_wait", duration, default.max_wait),
         default_delay: section.value("default_delay", duration, default.default_delay),
         max_delay: section.value("max_delay", duration, default.max_delay),
         max_concurrent_per_origin: count(section, "max_concurrent_per_origin", 0, 0),
+    };
+    if options.default_delay > options.max_delay {
+        let delays = [options.default_delay, options.max_delay].map(humantime::format_duration);
+        let message = format!("{} is longer than max_delay, {}", delays[0], delays[1]);
+        section.mistake("default_delay", message);
     }
+    options
 }
 
 fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {

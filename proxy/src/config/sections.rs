@@ -122,7 +122,7 @@ pub struct Upstream {
     pub allow_private: Vec<IpNet>,
     /// Roots trusted besides the system's.
     pub extra_roots: Vec<PemFile>,
-    /// Bound of one connect, TLS included.
+    /// Bound of one connect, the name's look-up and TLS included.
     pub connect_timeout: Duration,
     /// Bound of the wait for the first byte of an answer, and between bytes.
     pub response_timeout: Duration,

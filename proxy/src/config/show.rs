@@ -114,6 +114,9 @@ fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {
     writeln!(f, "mode = {}", text(crawler.mode.as_str()))?;
     let must_contain_token = crawler.user_agent_must_contain_token;
     writeln!(f, "user_agent_must_contain_token = {must_contain_token}")?;
+    if let Some(user_agent) = &crawler.robots_user_agent {
+        writeln!(f, "user_agent = {}", text(user_agent))?;
+    }
     if let Some(delay) = crawler.default_delay {
         writeln!(f, "default_delay = {}", time(delay))?;
     }

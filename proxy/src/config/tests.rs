@@ -152,6 +152,7 @@ password_hash = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$LuxT+OtgKkKBrjK
 dialect = "strictest"
 mode = "enforce"
 default_delay = "3s"
+user_agent = "NewsBot/1.0"
 user_agent_must_contain_token = true
 [[crawler]]
 name = "rest"
@@ -268,6 +269,7 @@ fn crawlers_are_read() {
         dialect: Dialect::Strictest,
         mode: Mode::Enforce,
         default_delay: Some(Duration::from_secs(3)),
+        robots_user_agent: Some("NewsBot/1.0".into()),
         user_agent_must_contain_token: true,
     };
     assert!(config.crawlers.require_crawler);

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
+use http::HeaderValue;
 use ipnet::IpNet;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -63,6 +64,17 @@ pub(super) fn text(node: &Node<'_>) -> Parsed<String> {
         return fault(node, "must not hold control characters");
     }
     Ok(text.to_owned())
+}
+
+/// What can be sent as `User-Agent`.
+pub(super) fn user_agent(node: &Node<'_>) -> Parsed<String> {
+    let sendable = |text: &str| match HeaderValue::from_str(text) {
+        Ok(value) if value.to_str().is_ok() => Ok(()),
+        _ => Err(format!(
+            "{text:?} cannot be sent as User-Agent: only visible ASCII can"
+        )),
+    };
+    checked(text, sendable)(node)
 }
 
 /// A string that `parse` takes; what it says of others is the message.

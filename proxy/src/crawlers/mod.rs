@@ -59,6 +59,8 @@ pub struct Crawler {
     pub mode: Mode,
     /// The time between requests to an origin that names none, instead of `[politeness]`'s.
     pub default_delay: Option<Duration>,
+    /// The `User-Agent` field of fetches of robots.txt that its requests cause. `None`: that of `[robots]`.
+    pub robots_user_agent: Option<Arc<str>>,
     /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.
     pub user_agent_must_contain_token: bool,
 }
@@ -276,6 +278,7 @@ mod tests {
             dialect: Dialect::Rfc9309,
             mode: Mode::Enforce,
             default_delay: None,
+            robots_user_agent: None,
             user_agent_must_contain_token: false,
         }
     }

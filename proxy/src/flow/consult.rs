@@ -1,6 +1,6 @@
 //! May it? Target and crawler to a decision, waiting if the origin's robots.txt is not known yet.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
 use wayleave_policy::{
@@ -13,7 +13,7 @@ use crate::crawlers::Mode;
 use crate::decisions::Finding;
 use crate::digest::Digest;
 use crate::proxy_status::ErrorType;
-use crate::robots::Robots;
+use crate::robots::{Known, Robots};
 
 /// What the origin's robots.txt says of a request.
 #[derive(Debug)]
@@ -33,8 +33,10 @@ pub(super) async fn consult(
     resolved: &Resolved,
 ) -> Consulted {
     let target = &resolved.target;
-    let snapshot = match robots.find(target.origin()).await {
-        Ok(snapshot) => snapshot,
+    let crawler = identity.crawler();
+    let user_agent = crawler.and_then(|crawler| crawler.robots_user_agent.as_ref());
+    let known = match robots.find_by(target.origin(), user_agent).await {
+        Ok(known) => known,
         Err(pending) => {
             let refusal = unreachable(target, &pending.to_string(), pending.retry_after);
             return Consulted {
@@ -44,8 +46,7 @@ pub(super) async fn consult(
             };
         }
     };
-    let now = robots.clock().now();
-    let access = snapshot.access(now);
+    let access = known.access();
     let (dialect, tokens) = (identity.dialect(), identity.tokens());
     let decision = match resolved.scope {
         Scope::EveryPath | Scope::Bypass => decide_every_path(access, dialect, tokens),
@@ -56,14 +57,14 @@ pub(super) async fn consult(
         access,
         AccessResult::Unreachable | AccessResult::LongUnreachable
     );
-    let copy = (!is_unreached).then_some(&*snapshot);
+    let copy = (!is_unreached).then_some(&*known.snapshot);
     let (line, rule) = (decision.line(), decision.rule());
     let reason = match decision.verdict() {
         Verdict::Allow => Ok(decision.reason().as_str()),
         Verdict::Disallow => {
             let rule = line.zip(rule.clone());
             let rule = rule.map(|(line, text)| DecidingRule { line, text });
-            Err(refusal(resolved, &snapshot, decision.reason(), rule, now))
+            Err(refusal(resolved, &known, decision.reason(), rule))
         }
     };
     let finding = Finding {
@@ -75,7 +76,7 @@ pub(super) async fn consult(
         robots_sha256: copy.and_then(Snapshot::digest).copied().map(Digest),
         robots_fetched_at: copy.and_then(Snapshot::fetched_at),
     };
-    // Finding it is a walk through the rules. What is refused waits for no turn.
+    // Where a file states one, finding it is a walk through the rules. What is refused waits for no turn.
     let may_go_on = reason.is_ok() || identity.mode() == Mode::Observe;
     Consulted {
         finding: Some(finding),
@@ -106,14 +107,13 @@ pub(super) fn delay(access: &AccessResult, identity: &Identity) -> Option<Durati
 
 fn refusal(
     resolved: &Resolved,
-    snapshot: &Snapshot,
+    known: &Known,
     reason: Reason,
     rule: Option<DecidingRule>,
-    now: SystemTime,
 ) -> Refusal {
     let target = &resolved.target;
     if reason == Reason::Unreachable {
-        return unreached(target, snapshot, now);
+        return unreached(target, known);
     }
     let robots_url = target.origin().robots_txt_uri();
     let mut details = match &rule {
@@ -139,7 +139,7 @@ fn refusal(
 }
 
 /// Nothing came from the origin. If that is because it may not be dialled, the client hears so.
-fn unreached(target: &Target, snapshot: &Snapshot, now: SystemTime) -> Refusal {
+fn unreached(target: &Target, Known { snapshot, at }: &Known) -> Refusal {
     let details = match snapshot.error_kind() {
         Some(FetchErrorKind::Prohibited) => {
             let error = ErrorType::DestinationIpProhibited;
@@ -149,7 +149,7 @@ fn unreached(target: &Target, snapshot: &Snapshot, now: SystemTime) -> Refusal {
         Some(kind) => format!("the last attempt failed: {kind}"),
         None => "the origin answered with an error".to_owned(),
     };
-    let retry_after = snapshot.retry_after(now).unwrap_or(Duration::from_secs(1));
+    let retry_after = snapshot.retry_after(*at).unwrap_or(Duration::from_secs(1));
     unreachable(target, &details, retry_after)
 }
 

@@ -140,8 +140,7 @@ impl Flow {
             if found.rule.action == Action::Allow {
                 // The exception is from what may be fetched, not from how often.
                 let known = self.robots.at_hand(resolved.target.origin());
-                let now = self.robots.clock().now();
-                facts.delay = known.and_then(|known| consult::delay(known.access(now), identity));
+                facts.delay = known.and_then(|known| consult::delay(known.access(), identity));
                 return Ok(rule::EXCEPTION);
             }
             rule::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;

@@ -155,11 +155,11 @@ impl Flow {
 
     /// What the target's robots.txt says in every dialect.
     async fn readings(&self, identity: &Identity, target: &Target) -> Vec<Reading> {
-        let Ok(snapshot) = self.robots.find(target.origin()).await else {
+        let Ok(known) = self.robots.find(target.origin()).await else {
             return Vec::new();
         };
-        let access = snapshot.access(self.robots.clock().now());
         let reading = |dialect: Dialect| {
+            let access = known.access();
             let decision = decide_strictly(access, dialect, identity.tokens(), target.path());
             Reading {
                 dialect: dialect.as_str(),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::HeaderValue;
-use http::header::{CONTENT_LENGTH, HOST};
+use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
 use http::request::Parts;
 
 use super::exchange::Refusal;
@@ -136,6 +136,9 @@ impl Received {
         }
         if head.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
             return Err(Refusal::malformed("more than one Content-Length"));
+        }
+        if head.headers.get_all(USER_AGENT).iter().count() > 1 {
+            return Err(Refusal::malformed("more than one User-Agent"));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wayleave_policy::Reason;
 
 use super::exchange::{Facts, Identity, Refusal};
 use super::passage::Passage;
@@ -27,7 +28,11 @@ impl Flow {
             Mode::Observe => settings.politeness.without_waiting(),
         };
         let own_delay = identity.crawler().and_then(|crawler| crawler.default_delay);
-        let delay = options.delay(facts.delay.or(own_delay));
+        // It is always allowed, so asking for it neither waits nor makes the page behind it wait.
+        let delay = match passage.reason == Reason::RobotsTxtItself.as_str() {
+            true => Duration::ZERO,
+            false => options.delay(facts.delay.or(own_delay)),
+        };
         let token = identity.tokens().first().map_or("", |token| token.as_str());
         let origin = passage.resolved.target.origin();
         let started = Instant::now();

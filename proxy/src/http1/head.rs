@@ -70,6 +70,9 @@ impl RequestHead {
         let is_http_10 = request.version == Some(0);
         let fields = Fields::new(bytes.clone(), request.headers);
         check_host(&fields, is_http_10)?;
+        if fields.values("user-agent").nth(1).is_some() {
+            return Err("more than one User-Agent".into());
+        }
         let framing = framing(&fields, is_http_10)?.unwrap_or(Framing::Length(0));
         Ok(Self {
             line,
@@ -397,6 +400,7 @@ mod tests {
             (b"GET / HTTP/1.1\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: a\r\nuser-agent: b\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", "malformed"),
             (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "malformed"),
             (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", "malformed"),

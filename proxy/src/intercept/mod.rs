@@ -139,11 +139,8 @@ impl fmt::Debug for Interceptor {
 
 /// Whether a handshake failed because the client does not trust our CA.
 pub(crate) fn is_distrust(error: &std::io::Error) -> bool {
-    let tls = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(
-        tls,
+        tls::cause(error),
         Some(rustls::Error::AlertReceived(
             AlertDescription::UnknownCA
                 | AlertDescription::BadCertificate

@@ -10,9 +10,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Url;
-use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{
-    Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, Hop, Response, Validators,
+    Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, Hop, Response,
 };
 
 use super::body::{self, Coding};
@@ -20,6 +19,7 @@ use super::fields;
 use crate::clock::Clock;
 use crate::egress::Egress;
 use crate::idle::Idle;
+use crate::tls;
 use crate::traces::Traces;
 
 /// A longer `Location` is not followed.
@@ -29,17 +29,23 @@ const MAX_BROTLI: usize = 8;
 
 /// Fetches robots.txt files: over HTTP, or in tests from a script.
 pub trait Fetch: Send + Sync + 'static {
-    /// Fetches one; always comes to an end, and in bounded time.
-    fn fetch(&self, request: FetchRequest) -> impl Future<Output = FetchOutcome> + Send;
+    /// Fetches one, by `user_agent` if one is given instead of its own; always comes to an end, and in bounded time.
+    fn fetch(
+        &self,
+        request: FetchRequest,
+        user_agent: Option<&str>,
+    ) -> impl Future<Output = FetchOutcome> + Send;
 }
 
-/// How robots.txt is fetched; part of `[robots]`.
+/// How robots.txt is fetched; part of `[robots]` and `[upstream]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
-    /// The `User-Agent` field. Default: `wayleave/` and the version.
+    /// The `User-Agent` field of fetches that nobody has made by another. Default: `wayleave/` and the version.
     pub user_agent: String,
     /// For one fetch from the first look-up to the last byte, all redirects together. Default: 10 s.
     pub timeout: Duration,
+    /// For the look-up, TCP and TLS together, of each redirect anew. Default: 10 s.
+    pub connect_timeout: Duration,
     /// Redirects followed; one more, and the file counts as unavailable. Default: 5 (RFC 9309, 2.3.1.2).
     pub max_redirects: usize,
     /// What is read of a body after decoding, in bytes. Default: 500 KiB (RFC 9309, 2.5).
@@ -51,6 +57,7 @@ impl Default for FetchOptions {
         Self {
             user_agent: concat!("wayleave/", env!("CARGO_PKG_VERSION")).to_owned(),
             timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(10),
             max_redirects: 5,
             max_size: 500 * 1024,
         }
@@ -61,9 +68,10 @@ impl Default for FetchOptions {
 /// asked once a day. The request that waits for the answer can have the connection then.
 pub struct HttpFetch {
     pub(super) egress: Arc<Egress>,
-    /// Speaks HTTP/1.1, as all origins do but a few.
+    /// Offers HTTP/1.1, which all origins speak but a few: its connection serves whoever waits for the answer.
     pub(super) tls: TlsConnector,
-    pub(super) tls_http2: TlsConnector,
+    /// Offers HTTP/2, too.
+    pub(super) tls_any: TlsConnector,
     pub(super) idle: Option<Arc<Idle>>,
     pub(super) options: FetchOptions,
     clock: Clock,
@@ -93,15 +101,10 @@ impl HttpFetch {
         options: FetchOptions,
         clock: Clock,
     ) -> Self {
-        let speaking = |protocol: &[u8]| {
-            let mut tls = tls.clone();
-            tls.alpn_protocols = vec![protocol.to_vec()];
-            TlsConnector::from(Arc::new(tls))
-        };
         Self {
             egress,
-            tls: speaking(b"http/1.1"),
-            tls_http2: speaking(b"h2"),
+            tls: tls::offering(tls, &[b"http/1.1"]),
+            tls_any: tls::offering(tls, &[b"h2", b"http/1.1"]),
             idle: None,
             options,
             clock,
@@ -124,22 +127,25 @@ impl HttpFetch {
 
     async fn follow(
         &self,
-        origin: &Origin,
+        request: &FetchRequest,
+        user_agent: &str,
         way: &mut Way,
-        validators: Option<&Validators>,
     ) -> Result<Ending, FetchError> {
         loop {
             let url = Url::parse(&way.uri).map_err(|error| bad_redirect(error.to_string()))?;
-            let validators = validators.filter(|validators| validators.uri == way.uri);
+            let validators = request
+                .validators
+                .as_ref()
+                .filter(|validators| validators.uri == way.uri);
             let mut exchange = self
-                .ask(&url, validators, !way.redirects.is_empty())
+                .ask(&url, validators, user_agent, !way.redirects.is_empty())
                 .await?;
             let status = exchange.response.status();
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
                 let ending = self.finish(&mut exchange.response, is_conditional).await?;
                 if way.redirects.is_empty() {
-                    self.hand_over(origin, exchange).await;
+                    self.hand_over(&request.origin, exchange).await;
                 }
                 return Ok(ending);
             }
@@ -184,13 +190,14 @@ impl HttpFetch {
 }
 
 impl Fetch for HttpFetch {
-    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> FetchOutcome {
+        let user_agent = user_agent.unwrap_or(&self.options.user_agent);
         let started_at = self.clock.now();
         let mut way = Way {
             redirects: Vec::new(),
             uri: request.origin.robots_txt_uri(),
         };
-        let follow = self.follow(&request.origin, &mut way, request.validators.as_ref());
+        let follow = self.follow(&request, user_agent, &mut way);
         let ending = match timeout(self.options.timeout, follow).await {
             Ok(ending) => ending.unwrap_or_else(Ending::Failed),
             Err(_) => Ending::Failed(FetchError {
@@ -213,9 +220,9 @@ impl Fetch for HttpFetch {
 
 /// Fetches by what is there when a fetch begins, and by that to its end: what is there can be replaced.
 impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
-    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> FetchOutcome {
         let current = self.load_full();
-        current.fetch(request).await
+        current.fetch(request, user_agent).await
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,12 +11,10 @@ use http_body_util::Empty;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use url::Url;
@@ -26,7 +23,8 @@ use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
 
 use super::fetch::HttpFetch;
 use crate::egress::{Egress, EgressError};
-use crate::stream::{Stream, Transport};
+use crate::stream::{Stream, to_origin};
+use crate::tls;
 
 /// The head of a response; interim responses and field sections beyond it end the fetch.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -69,24 +67,14 @@ impl HttpFetch {
         &self,
         url: &Url,
         validators: Option<&Validators>,
+        user_agent: &str,
         is_redirected: bool,
     ) -> Result<Exchange, FetchError> {
-        let stream = self.dial(url, is_redirected).await?;
-        if url.scheme() == "http" {
-            return http1(stream, self.request(url, validators, Version::HTTP_11)?).await;
-        }
-        let stream = match self.agree_on_tls(&self.tls, url, stream).await {
-            Err(error) if speaks_no_http1(&error) => {
-                let stream = self.dial(url, is_redirected).await?;
-                self.agree_on_tls(&self.tls_http2, url, stream).await
-            }
-            agreed => agreed,
-        };
-        let stream = stream.map_err(|error| failure(FetchErrorKind::Tls, &error))?;
-        let (_, session) = stream.get_ref();
-        match session.alpn_protocol() {
-            Some(b"h2") => http2(stream, self.request(url, validators, Version::HTTP_2)?).await,
-            _ => http1(stream, self.request(url, validators, Version::HTTP_11)?).await,
+        let (stream, version) = self.connect(url, is_redirected).await?;
+        let request = request(url, validators, user_agent, version)?;
+        match version {
+            Version::HTTP_2 => http2(stream, request).await,
+            _ => http1(stream, request).await,
         }
     }
 
@@ -99,18 +87,50 @@ impl HttpFetch {
         }
     }
 
-    async fn dial(&self, url: &Url, is_redirected: bool) -> Result<TcpStream, FetchError> {
+    /// A new connection to `url`'s host, and what is spoken there.
+    async fn connect(
+        &self,
+        url: &Url,
+        is_redirected: bool,
+    ) -> Result<(Stream, Version), FetchError> {
+        let limit = self.options.connect_timeout;
+        let deadline = Instant::now() + limit;
         let port = url.port_or_known_default().unwrap_or_default();
-        let addresses = self
-            .egress
-            .addresses(host(url), port)
+        let looking_up = self.egress.addresses(host(url), port);
+        let addresses = timeout_at(deadline, looking_up)
             .await
+            .unwrap_or(Err(EgressError::DnsTimeout))
             .map_err(|error| egress_failure(&error, is_redirected))?;
-        let stream = Egress::dial(&addresses)
+        timeout_at(deadline, self.open(url, &addresses))
             .await
-            .map_err(|error| failure(FetchErrorKind::Connect, &error))?;
-        let _ = stream.set_nodelay(true);
-        Ok(stream)
+            .unwrap_or_else(|_| {
+                let detail = format!("no connection within {limit:?}");
+                Err(failure(FetchErrorKind::ConnectTimeout, detail))
+            })
+    }
+
+    async fn open(
+        &self,
+        url: &Url,
+        addresses: &[SocketAddr],
+    ) -> Result<(Stream, Version), FetchError> {
+        let tcp = dial(addresses).await?;
+        if url.scheme() == "http" {
+            return Ok((to_origin(tcp), Version::HTTP_11));
+        }
+        let mut agreed = self.agree_on_tls(&self.tls, url, tcp).await;
+        if !settles(&agreed) {
+            // Closed first: some servers take one connection at a time.
+            drop(agreed);
+            let tcp = dial(addresses).await?;
+            agreed = self.agree_on_tls(&self.tls_any, url, tcp).await;
+        }
+        let tls = agreed.map_err(|error| failure(FetchErrorKind::Tls, &error))?;
+        let version = match tls.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Version::HTTP_2,
+            _ => Version::HTTP_11,
+        };
+        Ok((to_origin(tls), version))
     }
 
     async fn agree_on_tls(
@@ -127,48 +147,57 @@ impl HttpFetch {
         let name = name.ok_or_else(|| io::Error::other("no name for a certificate"))?;
         tls.connect(name, stream).await
     }
+}
 
-    fn request(
-        &self,
-        url: &Url,
-        validators: Option<&Validators>,
-        version: Version,
-    ) -> Result<Request<Empty<Bytes>>, FetchError> {
-        let authority = match url.port() {
-            Some(port) => format!("{}:{port}", host(url)),
-            None => host(url).to_owned(),
-        };
-        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let request = Request::get(match version {
-            Version::HTTP_2 => format!("{}://{authority}{path}", url.scheme()),
-            _ => path.to_owned(),
-        });
-        let mut request = match version {
-            Version::HTTP_2 => request,
-            _ => request.header(header::HOST, &authority),
-        }
-        .header(header::USER_AGENT, &self.options.user_agent)
-        .header(header::ACCEPT, "text/plain, */*;q=0.5")
-        .header(header::ACCEPT_ENCODING, "gzip");
-        if let Some(etag) = validators.and_then(|v| v.etag.as_deref()) {
-            request = request.header(header::IF_NONE_MATCH, etag);
-        }
-        if let Some(date) = validators.and_then(|v| v.last_modified.as_deref()) {
-            request = request.header(header::IF_MODIFIED_SINCE, date);
-        }
-        request
-            .body(Empty::new())
-            .map_err(|error| failure(FetchErrorKind::Internal, &error))
+fn request(
+    url: &Url,
+    validators: Option<&Validators>,
+    user_agent: &str,
+    version: Version,
+) -> Result<Request<Empty<Bytes>>, FetchError> {
+    let authority = match url.port() {
+        Some(port) => format!("{}:{port}", host(url)),
+        None => host(url).to_owned(),
+    };
+    let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+    let request = Request::get(match version {
+        Version::HTTP_2 => format!("{}://{authority}{path}", url.scheme()),
+        _ => path.to_owned(),
+    });
+    let mut request = match version {
+        Version::HTTP_2 => request,
+        _ => request.header(header::HOST, &authority),
+    }
+    .header(header::USER_AGENT, user_agent)
+    .header(header::ACCEPT, "text/plain, */*;q=0.5")
+    .header(header::ACCEPT_ENCODING, "gzip");
+    if let Some(etag) = validators.and_then(|v| v.etag.as_deref()) {
+        request = request.header(header::IF_NONE_MATCH, etag);
+    }
+    if let Some(date) = validators.and_then(|v| v.last_modified.as_deref()) {
+        request = request.header(header::IF_MODIFIED_SINCE, date);
+    }
+    request
+        .body(Empty::new())
+        .map_err(|error| failure(FetchErrorKind::Internal, &error))
+}
+
+/// Whether what came of offering HTTP/1.1 alone is what can be had. A server that speaks none of the protocols offered
+/// ought to refuse (RFC 7301, 3.2); many go on as if nothing had been offered instead, and would answer in HTTP/2 or,
+/// worse, with an error that says nothing about robots.txt.
+fn settles(agreed: &io::Result<TlsStream<TcpStream>>) -> bool {
+    match agreed {
+        Ok(tls) => tls.get_ref().1.alpn_protocol().is_some(),
+        Err(error) => !tls::cause(error).is_some_and(tls::refuses_protocols),
     }
 }
 
-/// Whether a server refused TLS because it speaks none of the protocols offered.
-fn speaks_no_http1(error: &io::Error) -> bool {
-    let tls = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let alert = AlertDescription::NoApplicationProtocol;
-    tls == Some(&rustls::Error::AlertReceived(alert))
+async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, FetchError> {
+    let tcp = Egress::dial(addresses)
+        .await
+        .map_err(|error| failure(FetchErrorKind::Connect, &error))?;
+    let _ = tcp.set_nodelay(true);
+    Ok(tcp)
 }
 
 /// A URL's host as egress takes it.
@@ -177,10 +206,7 @@ fn host(url: &Url) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-async fn http1<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError>
-where
-    S: AsyncRead + AsyncWrite + AsRawFd + Send + Sync + Unpin + 'static,
-{
+async fn http1(stream: Stream, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError> {
     let mut builder = http1::Builder::new();
     builder
         .max_buf_size(MAX_HEAD_BYTES)
@@ -191,11 +217,8 @@ where
     connecting.spawn(async move {
         // What goes wrong on the connection is told to whoever reads the response.
         let parts = connection.without_shutdown().await.ok()?;
-        let stream = parts.io.into_inner();
-        let descriptor = stream.as_raw_fd();
-        let stream: Stream = Box::new(Transport::new(stream, descriptor).ungathered());
         // Bytes behind a response are nobody's answer.
-        parts.read_buf.is_empty().then_some(stream)
+        parts.read_buf.is_empty().then(|| parts.io.into_inner())
     });
     let response = sender
         .send_request(request)
@@ -207,10 +230,7 @@ where
     })
 }
 
-async fn http2<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
+async fn http2(stream: Stream, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .initial_stream_window_size(WINDOW_BYTES)

@@ -20,6 +20,8 @@ const SMALL_PERCENT: usize = 10;
 pub(super) struct Memory {
     limit_bytes: usize,
     small: VecDeque<Origin>,
+    /// What each was counted with; parallel to `small`.
+    small_sizes: VecDeque<u32>,
     small_bytes: usize,
     main: VecDeque<Origin>,
     /// Hashes of origins that left the small queue unused: if they come back soon, that was wrong.
@@ -33,6 +35,7 @@ impl Memory {
         Self {
             limit_bytes,
             small: VecDeque::new(),
+            small_sizes: VecDeque::new(),
             small_bytes: 0,
             main: VecDeque::new(),
             ghosts: VecDeque::new(),
@@ -56,6 +59,7 @@ impl Memory {
             self.main.push_back(origin.clone());
         } else {
             self.small.push_back(origin.clone());
+            self.small_sizes.push_back(resized.to);
             self.small_bytes += resized.to as usize;
         }
     }
@@ -85,14 +89,14 @@ impl Memory {
         published: &Published,
         withdrawn: &mut impl FnMut(&Origin, &Snapshot),
     ) -> bool {
-        let Some(origin) = self.small.pop_front() else {
-            self.small_bytes = 0;
+        let popped = self.small.pop_front().zip(self.small_sizes.pop_front());
+        let Some((origin, bytes)) = popped else {
             return !self.main.is_empty();
         };
-        let Some((bytes, uses)) = published.worth(&origin) else {
+        self.small_bytes -= bytes as usize;
+        let Some(uses) = published.uses(&origin) else {
             return true;
         };
-        self.small_bytes = self.small_bytes.saturating_sub(bytes as usize);
         if uses > 1 {
             published.set_uses(&origin, 0);
             self.main.push_back(origin);
@@ -114,13 +118,13 @@ impl Memory {
         let Some(origin) = self.main.pop_front() else {
             return false;
         };
-        match published.worth(&origin) {
-            Some((_, 0)) => {
+        match published.uses(&origin) {
+            Some(0) => {
                 if let Some(snapshot) = published.withdraw(&origin) {
                     withdrawn(&origin, &snapshot);
                 }
             }
-            Some((_, uses)) => {
+            Some(uses) => {
                 published.set_uses(&origin, uses - 1);
                 self.main.push_back(origin);
             }
@@ -153,9 +157,14 @@ mod tests {
     use std::sync::Arc;
     use std::time::SystemTime;
 
-    use wayleave_policy::lifecycle::{Cache, Entry, FetchErrorKind, FetchOutcome};
+    use wayleave_policy::lifecycle::{
+        Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Response,
+    };
+    use wayleave_policy::{Dialect, ProductToken, decide};
 
     use super::*;
+
+    const START: SystemTime = SystemTime::UNIX_EPOCH;
 
     fn origin(n: usize) -> Origin {
         Origin::parse(&format!("https://host{n:06}.example")).expect("an origin")
@@ -163,7 +172,32 @@ mod tests {
 
     fn snapshot(origin: &Origin) -> Arc<Snapshot> {
         let outcome = FetchOutcome::failed(origin.robots_txt_uri(), FetchErrorKind::Connect, "");
-        let entry = Entry::default().after(outcome, SystemTime::UNIX_EPOCH);
+        snapshot_after(origin, outcome)
+    }
+
+    /// Of a file with so many rules in one group.
+    fn snapshot_of_rules(origin: &Origin, rules: usize) -> Arc<Snapshot> {
+        let lines = (0..rules).map(|n| format!("Disallow: /{n}\n"));
+        let body = format!("User-agent: *\n{}", lines.collect::<String>());
+        let response = Response {
+            status: 200,
+            fields: Fields::default(),
+            body: Body {
+                bytes: body.into_bytes().into(),
+                is_cut: false,
+                digest: None,
+            },
+        };
+        let outcome = FetchOutcome {
+            redirects: Vec::new(),
+            uri: origin.robots_txt_uri(),
+            ending: Ending::Response(response),
+        };
+        snapshot_after(origin, outcome)
+    }
+
+    fn snapshot_after(origin: &Origin, outcome: FetchOutcome) -> Arc<Snapshot> {
+        let entry = Entry::default().after(outcome, START);
         Arc::new(Cache::default().restored(origin, &entry))
     }
 
@@ -187,10 +221,7 @@ mod tests {
         /// Uses an origin, fetching it first if it is not there; whether it was.
         fn visit(&mut self, n: usize) -> bool {
             let origin = origin(n);
-            let is_there = self
-                .published
-                .at_hand(&origin, SystemTime::UNIX_EPOCH)
-                .is_some();
+            let is_there = self.published.at_hand(&origin, START).is_some();
             if !is_there {
                 let resized = self.published.publish(&origin, &snapshot(&origin));
                 self.memory.note(&origin, resized);
@@ -234,5 +265,31 @@ mod tests {
             assert!(!world.visit(n));
         }
         assert_eq!((world.published.len(), world.published.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_decisions_add_to_a_file_counts() {
+        let (published, origin) = (Published::new(), origin(0));
+        let rules = snapshot_of_rules(&origin, 1_000);
+        let resized = published.publish(&origin, &rules);
+        let look_up = || published.at_hand(&origin, START).expect("fresh");
+        assert!(!look_up().has_grown);
+        assert_eq!(published.bytes(), resized.to as usize);
+
+        let before = rules.heap_bytes();
+        let tokens = [ProductToken::new("ExampleBot").expect("a name")];
+        let _ = decide(rules.access(START), Dialect::Rfc9309, &tokens, "/");
+        let added = rules.heap_bytes() - before;
+        assert!(added > 10_000, "{added}");
+        assert_eq!([look_up().has_grown, look_up().has_grown], [true, false]);
+        assert_eq!(published.bytes(), resized.to as usize + added);
+
+        // The same file published again is counted as it is, and nothing stays when it goes.
+        assert_eq!(
+            published.publish(&origin, &rules).to as usize,
+            published.bytes()
+        );
+        published.withdraw(&origin);
+        assert_eq!(published.bytes(), 0);
     }
 }

@@ -22,14 +22,14 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use wayleave_policy::Origin;
 #[cfg(doc)]
 use wayleave_policy::lifecycle::Cache;
 use wayleave_policy::lifecycle::{Entry, Lifetimes, Snapshot, State};
+use wayleave_policy::{AccessResult, Origin};
 
 use crate::clock::Clock;
 use crate::metrics::{Lookup, Metrics};
@@ -94,6 +94,22 @@ impl fmt::Debug for Robots {
         f.debug_struct("Robots")
             .field("entries", &self.published.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// What is known of an origin, and the moment for which that was found good enough to go by.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What is known.
+    pub snapshot: Arc<Snapshot>,
+    /// The moment.
+    pub at: SystemTime,
+}
+
+impl Known {
+    /// What the origin's robots.txt says at that moment.
+    pub fn access(&self) -> &AccessResult {
+        self.snapshot.access(self.at)
     }
 }
 
@@ -175,19 +191,33 @@ impl Robots {
     /// # Errors
     ///
     /// If the fetch has not ended in time, as when too many are under way.
-    pub async fn find(&self, origin: &Origin) -> Result<Arc<Snapshot>, Pending> {
-        match self.at_hand(origin) {
-            Some(snapshot) => Ok(snapshot),
-            None => {
-                let wanted = |reply| Event::Wanted(origin.clone(), reply);
-                self.ask_in_time(wanted).await
-            }
+    pub async fn find(&self, origin: &Origin) -> Result<Known, Pending> {
+        self.find_by(origin, None).await
+    }
+
+    /// As [`find`](Self::find). If that causes a fetch, it is made by this `User-Agent`; what it brings is for all.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub async fn find_by(
+        &self,
+        origin: &Origin,
+        user_agent: Option<&Arc<str>>,
+    ) -> Result<Known, Pending> {
+        if let Some(known) = self.at_hand(origin) {
+            return Ok(known);
         }
+        let wanted = |reply| Event::Wanted(origin.clone(), user_agent.cloned(), reply);
+        let snapshot = self.ask_in_time(wanted).await?;
+        let at = self.clock.now();
+        Ok(Known { snapshot, at })
     }
 
     /// What is known of `origin`'s robots.txt, if that may be gone by now. Never waits.
-    pub fn at_hand(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
-        let found = self.published.at_hand(origin, self.clock.now())?;
+    pub fn at_hand(&self, origin: &Origin) -> Option<Known> {
+        let at = self.clock.now();
+        let found = self.published.at_hand(origin, at)?;
         if found.is_overdue
             && self
                 .events
@@ -196,8 +226,13 @@ impl Robots {
         {
             self.published.unreport(origin);
         }
+        if found.has_grown {
+            // If too many events wait, one of them brings the memory in order.
+            let _ = self.events.try_send(Event::Grown);
+        }
         self.metrics.robots_lookup(Lookup::Hit);
-        Some(found.snapshot)
+        let snapshot = found.snapshot;
+        Some(Known { snapshot, at })
     }
 
     /// Fetches `origin`'s robots.txt anew and returns what is known then.

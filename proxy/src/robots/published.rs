@@ -14,6 +14,8 @@ use wayleave_policy::lifecycle::{Snapshot, State, Use};
 /// What an origin costs beside a long host name and its rules: its place in the map, its snapshot, its reminder and its
 /// place in the order of eviction. Measured by the bench `robots`.
 const OVERHEAD_BYTES: usize = 240;
+/// The bytes of a slot that was taken off the map; none in it has so few.
+const GONE: u32 = 0;
 /// Uses are counted so far and no further: enough to tell the popular from the rest.
 const MOST_USES: u8 = 3;
 
@@ -40,6 +42,8 @@ pub(super) struct AtHand {
     pub(super) snapshot: Arc<Snapshot>,
     /// Another attempt to reach the origin is due, and this reader is the first to see it.
     pub(super) is_overdue: bool,
+    /// It holds more than when it was last counted, and this reader is the first to see it.
+    pub(super) has_grown: bool,
 }
 
 /// How the bytes of an origin changed.
@@ -62,6 +66,7 @@ impl Published {
     pub(super) fn at_hand(&self, origin: &Origin, now: SystemTime) -> Option<AtHand> {
         let slots = self.slots.pin();
         let slot = slots.get(origin)?;
+        let counted = slot.bytes.load(Ordering::Relaxed);
         let snapshot = slot.snapshot.load_full();
         let usable = snapshot.usable(now);
         if usable == Use::AfterRefetch {
@@ -70,9 +75,11 @@ impl Published {
         slot.note_use();
         let is_overdue =
             usable == Use::AtOnceAndRefetch && !slot.is_reported.swap(true, Ordering::Relaxed);
+        let has_grown = self.recount(slot, counted, size(origin, &snapshot));
         Some(AtHand {
             snapshot,
             is_overdue,
+            has_grown,
         })
     }
 
@@ -85,8 +92,7 @@ impl Published {
 
     /// Makes `snapshot` what readers find; whoever holds the one before keeps it.
     pub(super) fn publish(&self, origin: &Origin, snapshot: &Arc<Snapshot>) -> Resized {
-        let size = OVERHEAD_BYTES + origin.heap_bytes() + snapshot.heap_bytes();
-        let to = u32::try_from(size).unwrap_or(u32::MAX);
+        let to = size(origin, snapshot);
         let slots = self.slots.pin();
         let from = match slots.get(origin) {
             Some(slot) => {
@@ -115,15 +121,27 @@ impl Published {
     pub(super) fn withdraw(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
         let slots = self.slots.pin();
         let slot = slots.remove(origin)?;
-        self.resize(slot.bytes.load(Ordering::Relaxed), 0);
+        self.resize(slot.bytes.swap(GONE, Ordering::Relaxed), 0);
         Some(slot.snapshot.load_full())
     }
 
+    /// Counts what decisions added to an entry since it was counted: the indexes of large groups, which may take more than
+    /// the rules they are of. Whether there was any, and this reader was the first to count it.
+    fn recount(&self, slot: &Slot, from: u32, to: u32) -> bool {
+        let order = Ordering::Relaxed;
+        // It fails if the entry was published anew since, or withdrawn.
+        let is_counted = to > from
+            && from != GONE
+            && slot.bytes.compare_exchange(from, to, order, order).is_ok();
+        if is_counted {
+            self.resize(from, to);
+        }
+        is_counted
+    }
+
     fn resize(&self, from: u32, to: u32) {
-        // Only the refresh task publishes and withdraws.
-        let before = self.bytes.load(Ordering::Relaxed);
-        let after = before + to as usize - from as usize;
-        self.bytes.store(after, Ordering::Relaxed);
+        self.bytes.fetch_add(to as usize, Ordering::Relaxed);
+        self.bytes.fetch_sub(from as usize, Ordering::Relaxed);
     }
 
     /// What all entries cost.
@@ -149,12 +167,10 @@ impl Published {
         Some((slot.snapshot.load_full(), is_used))
     }
 
-    /// What `origin` costs and how often it was used lately.
-    pub(super) fn worth(&self, origin: &Origin) -> Option<(u32, u8)> {
+    /// How often `origin` was used lately.
+    pub(super) fn uses(&self, origin: &Origin) -> Option<u8> {
         let slots = self.slots.pin();
-        let slot = slots.get(origin)?;
-        let uses = slot.uses.load(Ordering::Relaxed);
-        Some((slot.bytes.load(Ordering::Relaxed), uses))
+        Some(slots.get(origin)?.uses.load(Ordering::Relaxed))
     }
 
     /// Sets how often `origin` counts as used lately.
@@ -188,6 +204,13 @@ impl Published {
         }
         counts
     }
+}
+
+/// What an entry costs.
+#[inline]
+fn size(origin: &Origin, snapshot: &Snapshot) -> u32 {
+    let bytes = OVERHEAD_BYTES + origin.heap_bytes() + snapshot.heap_bytes();
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 impl Slot {

@@ -2,6 +2,7 @@
 //! known ones wait behind them.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Entry;
@@ -32,6 +33,8 @@ impl Default for FetchBounds {
 pub(super) struct Job {
     pub(super) origin: Origin,
     pub(super) entry: Entry,
+    /// By which to fetch it, if not the usual one.
+    pub(super) user_agent: Option<Arc<str>>,
 }
 
 /// Fetches that wait for their turn, first come, first served.
@@ -135,6 +138,7 @@ mod tests {
         Job {
             origin: Origin::parse(uri).expect("an origin"),
             entry: Entry::default(),
+            user_agent: None,
         }
     }
 

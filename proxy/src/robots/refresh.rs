@@ -30,10 +30,12 @@ const RECALLED: usize = 64;
 
 /// What the handle asks of the task.
 pub(super) enum Event {
-    /// A request cannot go on without this origin's robots.txt.
-    Wanted(Origin, oneshot::Sender<Arc<Snapshot>>),
+    /// A request cannot go on without this origin's robots.txt; by which `User-Agent` to fetch it, if not the usual one.
+    Wanted(Origin, Option<Arc<str>>, oneshot::Sender<Arc<Snapshot>>),
     /// A request went on with what is known, but another attempt to reach the origin is due.
     Overdue(Origin),
+    /// What is known of an origin takes more memory than when it was published.
+    Grown,
     /// An operator wants it fetched anew.
     Refresh(Origin, oneshot::Sender<Arc<Snapshot>>),
     /// An operator wants it forgotten; whether it was in memory.
@@ -75,6 +77,8 @@ pub(super) struct Refresh<F> {
     waiting: HashMap<Origin, Vec<oneshot::Sender<Arc<Snapshot>>>>,
     /// Being recalled, and to be fetched even if what is recalled may be gone by.
     forced: HashSet<Origin>,
+    /// Being recalled, and to be fetched by another `User-Agent` than usual.
+    user_agents: HashMap<Origin, Arc<str>>,
 }
 
 impl<F: Fetch> Refresh<F> {
@@ -98,6 +102,7 @@ impl<F: Fetch> Refresh<F> {
             jobs: HashMap::new(),
             waiting: HashMap::new(),
             forced: HashSet::new(),
+            user_agents: HashMap::new(),
         }
     }
 
@@ -137,13 +142,14 @@ impl<F: Fetch> Refresh<F> {
 
     fn hear(&mut self, event: Event) {
         match event {
-            Event::Wanted(origin, reply) => self.wanted(origin, reply),
+            Event::Wanted(origin, user_agent, reply) => self.wanted(origin, user_agent, reply),
             Event::Overdue(origin) => {
                 let known = self.around.published.snapshot(&origin);
                 if self.cache.wanted(&origin, known.as_deref(), self.now()) {
                     self.recall(origin);
                 }
             }
+            Event::Grown => self.shrink(),
             Event::Refresh(origin, reply) => {
                 self.waiting.entry(origin.clone()).or_default().push(reply);
                 if self.cache.start(&origin) {
@@ -189,7 +195,12 @@ impl<F: Fetch> Refresh<F> {
             });
     }
 
-    fn wanted(&mut self, origin: Origin, reply: oneshot::Sender<Arc<Snapshot>>) {
+    fn wanted(
+        &mut self,
+        origin: Origin,
+        user_agent: Option<Arc<str>>,
+        reply: oneshot::Sender<Arc<Snapshot>>,
+    ) {
         let known = self.around.published.snapshot(&origin);
         let is_first = self.cache.wanted(&origin, known.as_deref(), self.now());
         let lookup = match (known, is_first, self.cache.is_under_way(&origin)) {
@@ -205,6 +216,9 @@ impl<F: Fetch> Refresh<F> {
         self.around.metrics.robots_lookup(lookup);
         self.waiting.entry(origin.clone()).or_default().push(reply);
         if is_first {
+            if let Some(user_agent) = user_agent {
+                self.user_agents.insert(origin.clone(), user_agent);
+            }
             self.recall(origin);
         }
     }
@@ -226,6 +240,7 @@ impl<F: Fetch> Refresh<F> {
 
     fn recalled(&mut self, origin: Origin, entry: Option<Entry>) {
         let is_forced = self.forced.remove(&origin);
+        let user_agent = self.user_agents.remove(&origin);
         let is_published = self.around.published.snapshot(&origin).is_some();
         if let (Some(entry), false) = (&entry, is_published) {
             let snapshot = Arc::new(self.cache.restored(&origin, entry));
@@ -244,16 +259,22 @@ impl<F: Fetch> Refresh<F> {
             false => Kind::Unknown,
         };
         let entry = entry.unwrap_or_default();
-        self.queue.push(Job { origin, entry }, kind);
+        let job = Job {
+            origin,
+            entry,
+            user_agent,
+        };
+        self.queue.push(job, kind);
     }
 
     fn start_fetches(&mut self) {
-        while let Some(job) = self.queue.start() {
+        while let Some(mut job) = self.queue.start() {
             let request = job.entry.request(&job.origin);
+            let user_agent = job.user_agent.take();
             let fetch = self.fetch.clone();
             let started = Instant::now();
             let task = self.fetching.spawn(async move {
-                let outcome = fetch.fetch(request).await;
+                let outcome = fetch.fetch(request, user_agent.as_deref()).await;
                 (outcome, started.elapsed())
             });
             self.jobs.insert(task.id(), job);
@@ -265,7 +286,7 @@ impl<F: Fetch> Refresh<F> {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        let Some(Job { origin, entry }) = self.jobs.remove(&id) else {
+        let Some(Job { origin, entry, .. }) = self.jobs.remove(&id) else {
             return;
         };
         self.queue.ended(&origin);

@@ -19,8 +19,9 @@ use pingora_core::connectors::http::v2::{self, H2HandshakeSettings};
 use pingora_core::protocols::http::v2::client::Http2Session;
 use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora_core::upstreams::peer::Peer;
+use quick_cache::sync::Cache;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, ClientConfig};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -35,7 +36,8 @@ use crate::fault::{Fault, describe};
 use crate::idle::{self, Idle};
 use crate::metrics::{Metrics, OpenConnection};
 use crate::proxy_status::ErrorType;
-use crate::stream::{Stream, Transport};
+use crate::stream::{Stream, to_origin};
+use crate::tls;
 
 /// Streams that one HTTP/2 connection to an origin carries at a time.
 const STREAMS_PER_CONNECTION: usize = 100;
@@ -46,6 +48,8 @@ const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
+/// How many origins are remembered not to agree on protocols; each saves a handshake per connection.
+const ORIGINS_WITHOUT_ALPN: usize = 10_000;
 
 /// What upstream needs to know; part of `[upstream]`.
 #[derive(Clone, Debug)]
@@ -107,6 +111,8 @@ pub(crate) struct Upstream {
     http2: TlsConnector,
     idle: Arc<Idle>,
     pool: v2::Connector,
+    /// Origins that agree on no protocol whatever they are offered: by what their connections are kept by.
+    without_alpn: Cache<u64, ()>,
     metrics: Arc<Metrics>,
 }
 
@@ -118,16 +124,12 @@ impl Upstream {
         tls: &ClientConfig,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let speaking = |protocols: &[&[u8]]| {
-            let mut config = tls.clone();
-            config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-            TlsConnector::from(Arc::new(config))
-        };
         Self {
-            http1: speaking(&[b"http/1.1"]),
-            http2: speaking(&[b"h2", b"http/1.1"]),
+            http1: tls::offering(tls, &[b"http/1.1"]),
+            http2: tls::offering(tls, &[b"h2", b"http/1.1"]),
             idle: idle::swept(options.idle_connections, IDLE_TIMEOUT),
             pool: v2::Connector::new(Some(ConnectorOptions::new(options.idle_connections))),
+            without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
             options,
             egress,
             metrics,
@@ -273,20 +275,25 @@ impl Upstream {
         let key = self.key(origin, preference);
         let tcp = tcp(origin, addresses).await?;
         if origin.scheme() == Scheme::Http {
-            return Ok((Connection::Http1(transport(tcp)), key));
+            return Ok((Connection::Http1(to_origin(tcp)), key));
         }
         let connector = match preference {
             Preference::OnlyHttp1 | Preference::Http1 => &self.http1,
             Preference::Http2 => &self.http2,
         };
         let name = server_name(origin)?;
-        let descriptor = tcp.as_raw_fd();
         let tls = connector
             .connect(name, tcp)
             .await
             .map_err(|error| Unopened::by_tls(origin, &error))?;
-        let speaks_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
-        let stream: Stream = Box::new(Transport::new(tls, descriptor).ungathered());
+        let protocol = tls.get_ref().1.alpn_protocol();
+        if protocol.is_none() && !self.speaks_http1(origin, preference) {
+            let details = format!("{origin} agrees on no protocol");
+            let fault = Fault::new(ErrorType::TlsProtocolError, details);
+            return Err(Unopened::WithoutHttp1(fault));
+        }
+        let speaks_http2 = protocol == Some(b"h2");
+        let stream = to_origin(tls);
         if !speaks_http2 {
             return Ok((Connection::Http1(stream), key));
         }
@@ -297,6 +304,20 @@ impl Upstream {
             )
         })?;
         Ok((connection, key))
+    }
+
+    /// Whether to speak HTTP/1.1 with an origin whose TLS agreed on no protocol after what `preference` offers: one that
+    /// speaks HTTP/2 alone should have refused, but not all do.
+    fn speaks_http1(&self, origin: &Origin, preference: Preference) -> bool {
+        let PoolKey(key) = self.key(origin, Preference::Http1);
+        match preference {
+            Preference::OnlyHttp1 => true,
+            Preference::Http1 => self.without_alpn.get(&key).is_some(),
+            Preference::Http2 => {
+                self.without_alpn.insert(key, ());
+                true
+            }
+        }
     }
 
     async fn open_http2(
@@ -328,11 +349,6 @@ impl fmt::Debug for Upstream {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-fn transport(tcp: TcpStream) -> Stream {
-    let descriptor = tcp.as_raw_fd();
-    Box::new(Transport::new(tcp, descriptor).ungathered())
 }
 
 fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
@@ -369,21 +385,17 @@ fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
 
 /// Why no connection was opened.
 enum Unopened {
-    /// The origin takes none of the protocols that it was offered (RFC 7301 section 3.2).
+    /// The origin takes none of the protocols that it was offered (RFC 7301 section 3.2), or does not say which it takes.
     WithoutHttp1(Fault),
     Failed(Fault),
 }
 
 impl Unopened {
     fn by_tls(origin: &Origin, error: &io::Error) -> Self {
-        let tls = error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        let fault = tls_fault(origin, error, tls);
-        match tls {
-            Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-                Self::WithoutHttp1(fault)
-            }
+        let cause = tls::cause(error);
+        let fault = tls_fault(origin, error, cause);
+        match cause {
+            Some(cause) if tls::refuses_protocols(cause) => Self::WithoutHttp1(fault),
             _ => Self::Failed(fault),
         }
     }

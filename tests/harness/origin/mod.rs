@@ -89,6 +89,8 @@ pub struct Site {
     pub certificate: Certificate,
     /// What TLS offers; everything if empty.
     pub protocols: &'static [&'static str],
+    /// Whether TLS goes on with a client that wants none of them, as if the client had not said what it wants.
+    pub ignores_alpn: bool,
 }
 
 impl Site {
@@ -387,5 +389,20 @@ impl SiteHandle<'_> {
     /// Offers nothing but HTTP/2.
     pub fn http2_only(self) -> Self {
         self.change(|site| site.protocols = &["h2"])
+    }
+
+    /// Offers nothing but HTTP/2, and speaks it without having agreed on it. RFC 7301 section 3.2 wants an alert there,
+    /// which many servers built on OpenSSL do not send.
+    pub fn http2_unasked(self) -> Self {
+        self.http2_only().change(|site| site.ignores_alpn = true)
+    }
+
+    /// Speaks HTTP/1.1, and agrees on nothing by ALPN.
+    pub fn without_alpn(self) -> Self {
+        self.change(|site| {
+            // Which no client offers.
+            site.protocols = &["http/0.9"];
+            site.ignores_alpn = true;
+        })
     }
 }

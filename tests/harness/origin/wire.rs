@@ -52,19 +52,18 @@ pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, share
     let _ended = match scheme {
         "http" => http1::serve(stream, &connection).await,
         _ => match accept_tls(stream, &mut connection).await {
-            Ok(tls) if tls.get_ref().1.alpn_protocol() == Some(b"h2") => {
-                http2::serve(tls, &connection).await
-            }
-            Ok(tls) => http1::serve(tls, &connection).await,
+            Ok((tls, "h2")) => http2::serve(tls, &connection).await,
+            Ok((tls, _)) => http1::serve(tls, &connection).await,
             Err(error) => Err(error),
         },
     };
 }
 
+/// TLS, and the protocol to speak inside.
 async fn accept_tls(
     mut stream: TcpStream,
     connection: &mut Connection,
-) -> io::Result<TlsStream<TcpStream>> {
+) -> io::Result<(TlsStream<TcpStream>, &'static str)> {
     let mut first = [0; 1];
     stream.peek(&mut first).await?;
     if first[0] != 22 {
@@ -90,17 +89,22 @@ async fn accept_tls(
         }
         _ => {}
     }
-    let protocols = match site.protocols {
+    let offered = match site.protocols {
         [] => &["h2", "http/1.1"],
         protocols => protocols,
     };
-    start
-        .into_stream(Arc::new(tls::server_config(
-            &host,
-            site.certificate,
-            protocols,
-        )))
-        .await
+    let hello = start.client_hello();
+    let wanted = |name: &str| {
+        hello
+            .alpn()
+            .is_none_or(|mut all| all.any(|one| one == name.as_bytes()))
+    };
+    let is_deaf = site.ignores_alpn && !offered.iter().any(|name| wanted(name));
+    let config = tls::server_config(&host, site.certificate, if is_deaf { &[] } else { offered });
+    let tls = start.into_stream(Arc::new(config)).await?;
+    let speaks_http2 =
+        is_deaf && offered == ["h2"] || tls.get_ref().1.alpn_protocol() == Some(b"h2");
+    Ok((tls, if speaks_http2 { "h2" } else { "http/1.1" }))
 }
 
 /// Answers the ClientHello with these bytes and closes: 21 is the record type alert, 40 is handshake_failure.

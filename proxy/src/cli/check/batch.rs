@@ -124,6 +124,11 @@ struct Batch {
 
 impl Batch {
     fn answer(&mut self, line: &[u8], output: &mut impl Write) -> io::Result<()> {
+        if !line.trim_ascii_start().starts_with(b"{") {
+            // serde would take an array for the members in their order.
+            let error = "this is no JSON object".to_owned();
+            return write(output, &Failure { id: None, error });
+        }
         let question: Question<'_> = match serde_json::from_slice(line) {
             Ok(question) => question,
             Err(error) => {
@@ -149,10 +154,7 @@ impl Batch {
         let path = path_to_judge(&url);
         let judge = if self.strict { decide_strictly } else { decide };
         let decision = judge(&file.access, dialect, &tokens, &path);
-        let crawl_delay = match file.has_directives {
-            true => file.robots.crawl_delay(dialect, &tokens),
-            false => None,
-        };
+        let crawl_delay = file.robots.crawl_delay(dialect, &tokens);
         let answer = Answer {
             id,
             verdict: decision.verdict().as_str(),

@@ -15,19 +15,15 @@ pub(super) struct File {
     pub(super) access: AccessResult,
     pub(super) robots: RobotsTxt,
     pub(super) sitemaps: Box<RawValue>,
-    /// Whether any group has directives; most files have none, and need not be asked.
-    pub(super) has_directives: bool,
 }
 
 impl File {
     fn new(body: &[u8]) -> Self {
         let robots = RobotsTxt::parse_with_limit(body, usize::MAX);
         let sitemaps: Vec<String> = robots.sitemaps().collect();
-        let has_directives = robots.directives().next().is_some();
         Self {
             access: AccessResult::Successful(robots.clone()),
             sitemaps: serde_json::value::to_raw_value(&sitemaps).expect("strings are JSON"),
-            has_directives,
             robots,
         }
     }

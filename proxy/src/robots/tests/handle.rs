@@ -24,6 +24,8 @@ struct ScriptedFetch {
 struct Script {
     answers: Mutex<HashMap<Origin, Answer>>,
     fetched: Mutex<Vec<FetchRequest>>,
+    /// By which they were.
+    user_agents: Mutex<Vec<Option<String>>>,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
     /// While set, every fetch waits here.
@@ -33,6 +35,7 @@ struct Script {
 #[derive(Clone)]
 enum Answer {
     Status(u16),
+    Says(String),
     Fails(FetchErrorKind),
     Panics,
 }
@@ -61,12 +64,14 @@ impl ScriptedFetch {
 }
 
 impl Fetch for ScriptedFetch {
-    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> FetchOutcome {
         let script = &self.script;
         let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         let origin = request.origin.clone();
         script.fetched.lock().unwrap().push(request);
+        let user_agent = user_agent.map(str::to_owned);
+        script.user_agents.lock().unwrap().push(user_agent);
         let gate = script.gate.lock().unwrap().clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -74,22 +79,24 @@ impl Fetch for ScriptedFetch {
         script.under_way.fetch_sub(1, Ordering::SeqCst);
         let answer = script.answers.lock().unwrap().get(&origin).cloned();
         let uri = origin.robots_txt_uri();
-        match answer.unwrap_or(Answer::Status(200)) {
+        let (status, bytes) = match answer.unwrap_or(Answer::Status(200)) {
             Answer::Panics => panic!("as scripted"),
-            Answer::Fails(kind) => FetchOutcome::failed(uri, kind, "as scripted"),
-            Answer::Status(status) => FetchOutcome {
-                redirects: Vec::new(),
-                uri,
-                ending: Ending::Response(Response {
-                    status,
-                    fields: Fields::default(),
-                    body: Body {
-                        bytes: super::http::RULES.into(),
-                        is_cut: false,
-                        digest: None,
-                    },
-                }),
-            },
+            Answer::Fails(kind) => return FetchOutcome::failed(uri, kind, "as scripted"),
+            Answer::Status(status) => (status, super::http::RULES.into()),
+            Answer::Says(text) => (200, text.into_bytes().into()),
+        };
+        FetchOutcome {
+            redirects: Vec::new(),
+            uri,
+            ending: Ending::Response(Response {
+                status,
+                fields: Fields::default(),
+                body: Body {
+                    bytes,
+                    is_cut: false,
+                    digest: None,
+                },
+            }),
         }
     }
 }
@@ -150,7 +157,7 @@ async fn what_was_fetched_is_at_hand_for_a_day() {
     let robots = started(&fetch);
     let shop = origin("shop");
     assert!(robots.at_hand(&shop).is_none());
-    let snapshot = robots.find(&shop).await.unwrap();
+    let snapshot = robots.find(&shop).await.unwrap().snapshot;
     assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
     tokio::time::advance(DAY - HOUR * 12).await;
     assert!(robots.at_hand(&shop).is_some());
@@ -169,6 +176,29 @@ async fn an_origin_in_use_is_fetched_again_before_anyone_waits() {
     }
     let fetches = fetch.fetches();
     assert!((31..=45).contains(&fetches), "{fetches} in 30 days");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_is_made_by_the_user_agent_of_who_first_waits_for_it() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    let find_by = async |name: &str| robots.find_by(&shop, Some(&name.into())).await.is_ok();
+    let both = tokio::join!(find_by("One/1"), find_by("Two/1"));
+    assert_eq!(both, (true, true));
+    for _ in 0..30 {
+        tokio::time::sleep(HOUR).await;
+        assert!(find_by("Two/1").await);
+    }
+    // Long unused, it has to be fetched for somebody.
+    tokio::time::sleep(2 * DAY).await;
+    assert!(find_by("Two/1").await);
+    robots.refresh(&shop).await.unwrap();
+    let mut user_agents = fetch.script.user_agents.lock().unwrap().clone();
+    // How often it was fetched in the background does not matter.
+    user_agents.dedup();
+    let user_agents: Vec<_> = user_agents.iter().map(Option::as_deref).collect();
+    assert_eq!(user_agents, [Some("One/1"), None, Some("Two/1"), None]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,7 +237,7 @@ async fn a_stale_copy_waits_for_a_fetch_and_decides_if_that_fails() {
     robots.find(&shop).await.unwrap();
     tokio::time::sleep(2 * DAY).await;
     fetch.answer(&shop, Answer::Fails(FetchErrorKind::Connect));
-    let snapshot = robots.find(&shop).await.unwrap();
+    let snapshot = robots.find(&shop).await.unwrap().snapshot;
     assert_eq!(fetch.fetches(), 2);
     assert_eq!(snapshot.state(robots.clock().now()), State::Stale);
     assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
@@ -225,7 +255,7 @@ async fn a_stale_copy_waits_for_a_fetch_and_decides_if_that_fails() {
     fetch.answer(&shop, Answer::Status(404));
     fetch.open_gate(&gate);
     settle().await;
-    let snapshot = robots.at_hand(&shop).expect("published");
+    let snapshot = robots.at_hand(&shop).expect("published").snapshot;
     assert_eq!(private(&robots, &snapshot), Verdict::Allow);
 }
 
@@ -236,7 +266,7 @@ async fn an_unreachable_origin_is_refused_and_tried_again_after_a_while() {
     let shop = origin("shop");
     fetch.answer(&shop, Answer::Status(503));
     for _ in 0..10 {
-        let snapshot = robots.find(&shop).await.unwrap();
+        let snapshot = robots.find(&shop).await.unwrap().snapshot;
         assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
         let retry_after = snapshot.retry_after(robots.clock().now()).unwrap();
         assert!(retry_after <= Duration::from_secs(66), "{retry_after:?}");
@@ -244,7 +274,7 @@ async fn an_unreachable_origin_is_refused_and_tried_again_after_a_while() {
     assert_eq!(fetch.fetches(), 1);
     fetch.answer(&shop, Answer::Status(200));
     tokio::time::sleep(Duration::from_secs(67)).await;
-    let snapshot = robots.find(&shop).await.unwrap();
+    let snapshot = robots.find(&shop).await.unwrap().snapshot;
     assert!(matches!(
         snapshot.access(robots.clock().now()),
         AccessResult::Successful(_)
@@ -310,7 +340,7 @@ async fn a_fetch_that_breaks_is_a_failure_of_its_origin_only() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     fetch.answer(&origin("bad"), Answer::Panics);
-    let snapshot = robots.find(&origin("bad")).await.unwrap();
+    let snapshot = robots.find(&origin("bad")).await.unwrap().snapshot;
     assert_eq!(snapshot.error_kind(), Some(FetchErrorKind::Internal));
     assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
     assert!(robots.find(&origin("good")).await.is_ok());
@@ -480,15 +510,15 @@ async fn a_restart_forgets_nothing() {
         robots.at_hand(&origin("shop")).is_none(),
         "read when wanted"
     );
-    let shop = robots.find(&origin("shop")).await.unwrap();
+    let shop = robots.find(&origin("shop")).await.unwrap().snapshot;
     assert_eq!(private(&robots, &shop), Verdict::Disallow);
-    let down = robots.find(&origin("down")).await.unwrap();
+    let down = robots.find(&origin("down")).await.unwrap().snapshot;
     assert_eq!(down.failures(), 1);
     assert_eq!(fetch.fetches(), 2, "what is fresh is not fetched again");
     end(robots).await;
 
     let robots = start_in(dir.path(), &fetch, 30 * DAY, memory);
-    let down = robots.find(&origin("down")).await.unwrap();
+    let down = robots.find(&origin("down")).await.unwrap().snapshot;
     assert_eq!(down.failures(), 2);
     let now = robots.clock().now();
     assert!(
@@ -496,7 +526,7 @@ async fn a_restart_forgets_nothing() {
         "first seen unreachable 30 days ago"
     );
     fetch.answer(&origin("shop"), Answer::Fails(FetchErrorKind::Connect));
-    let shop = robots.find(&origin("shop")).await.unwrap();
+    let shop = robots.find(&origin("shop")).await.unwrap().snapshot;
     assert_eq!(shop.failures(), 1);
     assert_eq!(private(&robots, &shop), Verdict::Disallow);
 }
@@ -517,7 +547,11 @@ async fn what_memory_cannot_hold_comes_back_from_the_store() {
     let in_memory = robots.list(&all).len();
     assert!((50..500).contains(&in_memory), "{in_memory}");
     for n in 0..1000 {
-        let snapshot = robots.find(&origin(&format!("host{n}"))).await.unwrap();
+        let snapshot = robots
+            .find(&origin(&format!("host{n}")))
+            .await
+            .unwrap()
+            .snapshot;
         assert_eq!(private(&robots, &snapshot), Verdict::Disallow);
     }
     assert_eq!(fetch.fetches(), 1000, "none was fetched twice");
@@ -542,4 +576,28 @@ async fn an_inspection_tells_the_past() {
     let digest = inspected.history[0].digest.unwrap();
     let body = robots.store().body(digest).await;
     assert_eq!(body.as_deref(), Some(super::http::RULES));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_decisions_make_too_large_for_the_memory_goes() {
+    const MEMORY: usize = 30_000;
+    let (dir, fetch, shop) = (
+        tempfile::tempdir().unwrap(),
+        ScriptedFetch::default(),
+        origin("shop"),
+    );
+    let rules = (0..1_000).map(|n| format!("Disallow: /{n}\n"));
+    let file = format!("User-agent: *\n{}", rules.collect::<String>());
+    fetch.answer(&shop, Answer::Says(file));
+    let robots = start_in(dir.path(), &fetch, Duration::ZERO, MEMORY);
+    let snapshot = robots.find(&shop).await.unwrap().snapshot;
+    assert!(robots.at_hand(&shop).is_some());
+    settle().await;
+    assert!(robots.memory_bytes() > 0, "it fits");
+    private(&robots, &snapshot);
+    assert!(robots.at_hand(&shop).is_some());
+    assert!(robots.memory_bytes() > MEMORY, "and has an index now");
+    settle().await;
+    assert_eq!(robots.memory_bytes(), 0);
+    assert!(robots.at_hand(&shop).is_none());
 }

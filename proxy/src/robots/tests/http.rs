@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ fn distrust() -> rustls::ClientConfig {
     trust(rustls::RootCertStore::empty())
 }
 
-fn trust(roots: rustls::RootCertStore) -> rustls::ClientConfig {
+pub(super) fn trust(roots: rustls::RootCertStore) -> rustls::ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -47,11 +48,19 @@ pub(super) fn fetcher(
     tls: &rustls::ClientConfig,
     options: FetchOptions,
 ) -> HttpFetch {
+    fetcher_at(server.address, tls, options)
+}
+
+pub(super) fn fetcher_at(
+    server: SocketAddr,
+    tls: &rustls::ClientConfig,
+    options: FetchOptions,
+) -> HttpFetch {
     let egress = Egress::new(egress::Options {
         allow_private: vec!["127.0.0.1/32".parse().unwrap()],
         servers: vec!["127.0.0.1:9".parse().unwrap()],
         overrides: vec![
-            Override::parse("*.test", &server.address.to_string()).unwrap(),
+            Override::parse("*.test", &server.to_string()).unwrap(),
             Override::parse("metadata.test", "169.254.169.254").unwrap(),
         ],
         own_listeners: Vec::new(),
@@ -64,25 +73,27 @@ async fn fetch_by(server: &Server, options: FetchOptions) -> FetchOutcome {
         origin: Origin::parse("http://shop.test:8000").unwrap(),
         validators: None,
     };
-    fetcher(server, &distrust(), options).fetch(request).await
+    fetcher(server, &distrust(), options)
+        .fetch(request, None)
+        .await
 }
 
 async fn fetch(server: &Server) -> FetchOutcome {
     fetch_by(server, FetchOptions::default()).await
 }
 
-fn hasty() -> FetchOptions {
+pub(super) fn hasty() -> FetchOptions {
     FetchOptions {
         timeout: Duration::from_millis(200),
         ..FetchOptions::default()
     }
 }
 
-fn kind(outcome: &FetchOutcome) -> Option<FetchErrorKind> {
+pub(super) fn kind(outcome: &FetchOutcome) -> Option<FetchErrorKind> {
     outcome.error().map(|error| error.kind)
 }
 
-fn body(outcome: &FetchOutcome) -> &[u8] {
+pub(super) fn body(outcome: &FetchOutcome) -> &[u8] {
     &outcome.body().expect("successful").bytes
 }
 
@@ -125,14 +136,14 @@ async fn a_copy_is_confirmed_by_its_validators() {
         origin: origin.clone(),
         validators: validators("http://shop.test/robots.txt"),
     };
-    let confirmed = fetcher.fetch(request).await;
+    let confirmed = fetcher.fetch(request, None).await;
     assert!(matches!(confirmed.ending, Ending::NotModified(_)));
     assert!(server.asked()[0].contains("if-modified-since: Sat, 21 Nov 2026 08:00:00 GMT"));
     let request = FetchRequest {
         origin,
         validators: validators("http://other.test/robots.txt"),
     };
-    let outcome = fetcher.fetch(request).await;
+    let outcome = fetcher.fetch(request, None).await;
     assert_eq!(
         body(&outcome),
         RULES,
@@ -255,7 +266,7 @@ async fn an_internal_origin_is_prohibited() {
         validators: None,
     };
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
-    let outcome = fetcher.fetch(request).await;
+    let outcome = fetcher.fetch(request, None).await;
     assert_eq!(kind(&outcome), Some(FetchErrorKind::Prohibited));
 }
 
@@ -311,13 +322,13 @@ async fn bodies_are_decoded_and_bombs_cut() {
     }
 }
 
-enum Coded {
+pub(super) enum Coded {
     Gzip,
     Brotli,
 }
 
 impl Coded {
-    async fn encode(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) async fn encode(&self, bytes: &[u8]) -> Vec<u8> {
         use async_compression::tokio::write::{BrotliEncoder, GzipEncoder};
         use tokio::io::AsyncWriteExt;
         match self {
@@ -432,6 +443,26 @@ async fn the_deadline_is_for_all_redirects_together() {
     assert_eq!(outcome.uri, "http://shop.test:8000/last");
 }
 
+#[tokio::test(start_paused = true)]
+async fn connecting_has_a_deadline_of_its_own() {
+    // Takes connections, and says nothing there.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = FetchOptions {
+        connect_timeout: Duration::from_secs(2),
+        ..FetchOptions::default()
+    };
+    let fetcher = fetcher_at(silent.local_addr().unwrap(), &distrust(), options);
+    let origin = Origin::parse("https://shop.test").unwrap();
+    let validators = None;
+    let started = tokio::time::Instant::now();
+    let outcome = fetcher
+        .fetch(FetchRequest { origin, validators }, None)
+        .await;
+    assert_eq!(kind(&outcome), Some(FetchErrorKind::ConnectTimeout));
+    let took = started.elapsed();
+    assert!((2..3).contains(&took.as_secs()), "{took:?}");
+}
+
 #[tokio::test]
 async fn connections_and_names_that_fail_are_told_apart() {
     let closed = Server::start(|_| ok(RULES)).await.address;
@@ -442,10 +473,13 @@ async fn connections_and_names_that_fail_are_told_apart() {
     .await;
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
     let fetch = |host: &str| {
-        fetcher.fetch(FetchRequest {
-            origin: Origin::parse(&format!("http://{host}.test")).unwrap(),
-            validators: None,
-        })
+        fetcher.fetch(
+            FetchRequest {
+                origin: Origin::parse(&format!("http://{host}.test")).unwrap(),
+                validators: None,
+            },
+            None,
+        )
     };
     let refused = fetch("refused").await;
     assert_eq!(kind(&refused), Some(FetchErrorKind::Connect), "{refused:?}");
@@ -453,7 +487,7 @@ async fn connections_and_names_that_fail_are_told_apart() {
     assert_eq!(kind(&unknown), Some(FetchErrorKind::Dns), "{unknown:?}");
 }
 
-fn identity(name: &str) -> (rustls::ServerConfig, rustls::RootCertStore) {
+pub(super) fn identity(name: &str) -> (rustls::ServerConfig, rustls::RootCertStore) {
     let key = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
     let certificate = key.cert.der().clone();
     let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
@@ -478,7 +512,9 @@ async fn https_origins_must_prove_who_they_are() {
         let origin = Origin::parse(&format!("https://{host}")).unwrap();
         async move {
             let validators = None;
-            fetcher.fetch(FetchRequest { origin, validators }).await
+            fetcher
+                .fetch(FetchRequest { origin, validators }, None)
+                .await
         }
     };
     let trusted = fetch("shop.test", &trust(roots.clone())).await;
@@ -503,7 +539,9 @@ async fn a_server_without_tls_is_no_https_origin() {
     let fetcher = fetcher(&server, &distrust(), hasty());
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    let outcome = fetcher.fetch(FetchRequest { origin, validators }).await;
+    let outcome = fetcher
+        .fetch(FetchRequest { origin, validators }, None)
+        .await;
     assert!(
         matches!(
             kind(&outcome),
@@ -556,7 +594,9 @@ async fn http2_is_spoken_where_nothing_else_is() {
     );
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
-    let outcome = fetcher.fetch(FetchRequest { origin, validators }).await;
+    let outcome = fetcher
+        .fetch(FetchRequest { origin, validators }, None)
+        .await;
     assert_eq!(body(&outcome), RULES, "{outcome:?}");
     served.await.unwrap();
 }
@@ -584,7 +624,9 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let origin = Origin::parse("http://shop.test").unwrap();
     let key = idle.key(&origin, false);
     let validators = None;
-    let outcome = fetcher.fetch(FetchRequest { origin, validators }).await;
+    let outcome = fetcher
+        .fetch(FetchRequest { origin, validators }, None)
+        .await;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();
     idle.take(key).is_some()
@@ -624,11 +666,8 @@ async fn two_thousand_first_requests_cost_one_fetch() {
         let (robots, origin) = (robots.clone(), origin.clone());
         requests.spawn(async move { robots.find(&origin).await.unwrap() });
     }
-    for snapshot in requests.join_all().await {
-        assert!(matches!(
-            snapshot.access(clock.now()),
-            AccessResult::Successful(_)
-        ));
+    for known in requests.join_all().await {
+        assert!(matches!(known.access(), AccessResult::Successful(_)));
     }
     assert_eq!(server.asked().len(), 1);
     drop(robots);

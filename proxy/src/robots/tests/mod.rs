@@ -1,3 +1,4 @@
 mod handle;
 mod http;
+mod http2;
 mod server;

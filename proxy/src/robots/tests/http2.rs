@@ -1,0 +1,175 @@
+//! Fetching over HTTP/2: what holds over HTTP/1.1 holds there, too.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::Response;
+use http::response::Builder;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest};
+
+use super::super::*;
+use super::http::{Coded, RULES, body, fetcher_at, hasty, identity, kind, trust};
+
+const LIMIT: usize = 500 * 1024;
+
+type Respond = SendResponse<Bytes>;
+
+/// What comes of a robots.txt whose server speaks HTTP/2 alone, and answers a path like this.
+async fn fetched<F>(
+    options: FetchOptions,
+    answer: impl Fn(String, Respond) -> F + Clone + Send + Sync + 'static,
+) -> FetchOutcome
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (mut config, roots) = identity("shop.test");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut serving = tokio::task::JoinSet::new();
+    serving.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // The first offers nothing but HTTP/1.1.
+            let Ok(stream) = acceptor.accept(stream).await else {
+                continue;
+            };
+            let answer = answer.clone();
+            let serving = async move {
+                let mut session = h2::server::handshake(stream).await.unwrap();
+                while let Some(Ok((request, respond))) = session.accept().await {
+                    let request: http::Request<RecvStream> = request;
+                    tokio::spawn(answer(request.uri().path().to_owned(), respond));
+                }
+            };
+            tokio::spawn(serving);
+        }
+    });
+    let fetcher = fetcher_at(address, &trust(roots), options);
+    let origin = Origin::parse("https://shop.test").unwrap();
+    let validators = None;
+    fetcher
+        .fetch(FetchRequest { origin, validators }, None)
+        .await
+}
+
+fn head(response: Builder) -> Response<()> {
+    response.body(()).unwrap()
+}
+
+fn whole(mut respond: Respond, response: Builder, bytes: &[u8]) {
+    let mut stream = respond.send_response(head(response), false).unwrap();
+    stream
+        .send_data(Bytes::copy_from_slice(bytes), true)
+        .unwrap();
+}
+
+/// Sends as fast as it is taken, until nobody takes more.
+async fn without_end(mut stream: SendStream<Bytes>) {
+    // Frames much smaller end the connection.
+    let line = Bytes::from(vec![b'#'; 4096]);
+    loop {
+        stream.reserve_capacity(line.len());
+        let granted = std::future::poll_fn(|context| stream.poll_capacity(context)).await;
+        if !matches!(granted, Some(Ok(_))) || stream.send_data(line.clone(), false).is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn redirects_interim_answers_and_codings_are_followed() {
+    let rules = Coded::Gzip.encode(RULES).await;
+    let outcome = fetched(FetchOptions::default(), move |path, mut respond| {
+        let response = Response::builder();
+        if path == "/robots.txt" {
+            whole(
+                respond,
+                response.status(301).header("location", "/rules"),
+                b"",
+            );
+        } else {
+            let early = Response::builder().status(103).header("link", "</a>");
+            respond.send_informational(head(early)).unwrap();
+            whole(respond, response.header("content-encoding", "gzip"), &rules);
+        }
+        std::future::ready(())
+    })
+    .await;
+    assert_eq!(body(&outcome), RULES, "{outcome:?}");
+    assert_eq!(outcome.redirects.len(), 1);
+    assert_eq!(outcome.uri, "https://shop.test/rules");
+}
+
+#[tokio::test]
+async fn no_more_of_a_body_is_read_than_wanted() {
+    let endless = fetched(FetchOptions::default(), |_, mut respond| async move {
+        let stream = respond.send_response(Response::new(()), false).unwrap();
+        without_end(stream).await;
+    });
+    let bomb = Coded::Gzip.encode(&vec![b'\n'; 64 << 20]).await;
+    let bomb = fetched(FetchOptions::default(), move |_, respond| {
+        let response = Response::builder().header("content-encoding", "gzip");
+        whole(respond, response, &bomb);
+        std::future::ready(())
+    });
+    for outcome in [bomb.await, endless.await] {
+        let body = outcome.body().expect("successful");
+        assert_eq!((body.bytes.len(), body.is_cut), (LIMIT, true));
+    }
+}
+
+#[tokio::test]
+async fn heads_without_measure_and_streams_that_break_off_are_no_answer() {
+    let long = fetched(FetchOptions::default(), |_, respond| {
+        let response = Response::builder().header("x", "x".repeat(100_000));
+        whole(respond, response, RULES);
+        std::future::ready(())
+    });
+    let many = fetched(FetchOptions::default(), |_, respond| {
+        let fields = (0..2_000).fold(Response::builder(), |head, _| head.header("x", "y"));
+        whole(respond, fields, RULES);
+        std::future::ready(())
+    });
+    let reset = fetched(FetchOptions::default(), |_, mut respond| {
+        respond.send_reset(h2::Reason::INTERNAL_ERROR);
+        std::future::ready(())
+    });
+    let short = fetched(FetchOptions::default(), |_, respond| {
+        let response = Response::builder().header("content-length", "1000");
+        whole(respond, response, RULES);
+        std::future::ready(())
+    });
+    let broken = [FetchErrorKind::Http, FetchErrorKind::Body].map(Some);
+    for outcome in [long.await, many.await, reset.await, short.await] {
+        assert!(broken.contains(&kind(&outcome)), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn servers_that_take_their_time_run_into_the_deadline() {
+    let silent = fetched(hasty(), |_, respond| async move {
+        let _open = respond;
+        std::future::pending::<()>().await;
+    });
+    let halfway = fetched(hasty(), |_, mut respond| async move {
+        let mut stream = respond.send_response(Response::new(()), false).unwrap();
+        stream.send_data(Bytes::from_static(RULES), false).unwrap();
+        std::future::pending::<()>().await;
+    });
+    let hinting = fetched(hasty(), |_, mut respond| async move {
+        let early = || head(Response::builder().status(103));
+        while respond.send_informational(early()).is_ok() {
+            tokio::task::yield_now().await;
+        }
+    });
+    for outcome in [silent.await, halfway.await, hinting.await] {
+        assert_eq!(kind(&outcome), Some(FetchErrorKind::Timeout), "{outcome:?}");
+    }
+}
