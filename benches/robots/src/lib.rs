@@ -56,7 +56,7 @@ impl ScriptedFetch {
 }
 
 impl Fetch for ScriptedFetch {
-    async fn fetch(&self, request: FetchRequest) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, _: Option<&str>) -> FetchOutcome {
         self.fetched.fetch_add(1, Ordering::Relaxed);
         answer(&request)
     }
