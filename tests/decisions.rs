@@ -95,7 +95,9 @@ fn the_answer_the_log_the_api_and_the_command_tell_one_story() {
     assert_eq!(file["sha256"], logged["robots_sha256"]);
     assert_eq!(file["status"], 200);
     let digest = logged["robots_sha256"].as_str().expect("a digest");
-    assert!(proxy.log().contains(&format!(" robots_sha256={digest} ")));
+    eventually("the log's event names it, too", || {
+        proxy.log().contains(&format!(" robots_sha256={digest} "))
+    });
     let told = command()
         .args(["decision", id, "--config"])
         .arg(config_for(&proxy))
@@ -352,7 +354,9 @@ fn all_are_accounted_for(proxy: &Wayleave, file: &str, asked: usize) -> usize {
     let file = proxy.dir.path().join("state").join(file);
     let written = || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
-        let lines = text.lines().map(serde_json::from_str::<Value>);
+        // The last may be written just now.
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        let lines = whole.lines().map(serde_json::from_str::<Value>);
         let lines: Vec<_> = lines.map(|line| line.expect("a whole line")).collect();
         lines.len()
     };
@@ -374,8 +378,14 @@ fn a_full_disk_leaves_whole_lines_and_an_exact_count() {
         assert_eq!(wire.response().status, 200);
     }
     let written = all_are_accounted_for(&proxy, "decisions.jsonl", urls.len());
-    assert!(written > 0 && written < urls.len(), "{written}");
-    assert!(proxy.log().contains("the decision log cannot be written"));
+    assert!(written < urls.len(), "{written}");
+    // What fits is there, however many lines were written together.
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let size = std::fs::metadata(log).expect("it is there").len();
+    assert!((63 * 1024..=64 * 1024).contains(&size), "{size}");
+    eventually("it is said", || {
+        proxy.log().contains("the decision log cannot be written")
+    });
 }
 
 #[test]

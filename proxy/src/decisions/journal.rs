@@ -39,6 +39,13 @@ pub(crate) struct Journal {
     open: Option<Open>,
 }
 
+/// Lines that could not be written, and why.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) lines: u64,
+    pub(super) error: anyhow::Error,
+}
+
 #[derive(Debug)]
 struct Open {
     file: File,
@@ -81,18 +88,26 @@ impl Journal {
         self.waiting.len() >= FULL_BYTES
     }
 
-    /// Writes the lines that wait, to a new file if it is time for one. What cannot be written is lost.
-    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+    /// Writes the lines that wait, to a new file if it is time for one.
+    ///
+    /// # Errors
+    ///
+    /// Returns those that could not be written, which are lost.
+    pub(super) fn flush(&mut self) -> Result<(), Lost> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         self.rotate();
-        let written = self.write();
+        let mut whole = 0;
+        let written = self.write(&mut whole).map_err(|error| Lost {
+            lines: memchr::memchr_iter(b'\n', &self.waiting[whole..]).count() as u64,
+            error: anyhow::Error::new(error).context(self.options.path.display().to_string()),
+        });
         self.waiting.clear();
         if written.is_err() {
             self.open = None;
         }
-        written.with_context(|| self.options.path.display().to_string())
+        written
     }
 
     /// Puts a file that is full or old aside. One that cannot be is gone on with: better too large than incomplete.
@@ -116,7 +131,8 @@ impl Journal {
         }
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    /// Writes the lines that wait. After an error `whole` octets of them, which end with a line, are in the file.
+    fn write(&mut self, whole: &mut usize) -> io::Result<()> {
         if self.open.as_ref().is_some_and(Open::is_removed) {
             self.open = None;
         }
@@ -130,8 +146,8 @@ impl Journal {
         let written = open.file.write_all(&self.waiting);
         match written {
             Ok(()) => open.size_bytes += self.waiting.len() as u64,
-            // What is counted as lost is not to be there in part. If that fails too, the piece is ended when it is opened anew.
-            Err(_) => drop(open.file.set_len(open.size_bytes)),
+            // A full disk takes a part.
+            Err(_) => *whole = open.keep_whole_lines(&self.waiting),
         }
         written
     }
@@ -181,6 +197,17 @@ impl Open {
         self.size_bytes = self.file.metadata()?.len();
         self.is_begun = true;
         Ok(())
+    }
+
+    /// Cuts off the line that is there in part, because it is counted as lost; how much of `lines` stays.
+    fn keep_whole_lines(&mut self, lines: &[u8]) -> usize {
+        let found = self.file.metadata().map_or(0, |found| found.len());
+        let arrived = usize::try_from(found.saturating_sub(self.size_bytes)).unwrap_or(0);
+        let arrived = &lines[..arrived.min(lines.len())];
+        let whole = memchr::memrchr(b'\n', arrived).map_or(0, |at| at + 1);
+        // If that fails too, the piece is ended when the file is opened anew.
+        let _ = self.file.set_len(self.size_bytes + whole as u64);
+        whole
     }
 
     /// Somebody deleted the file: what is written to it is seen by nobody.

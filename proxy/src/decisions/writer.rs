@@ -11,7 +11,7 @@ use anyhow::Context;
 
 use super::decision::Recorded;
 use super::event;
-use super::journal::Journal;
+use super::journal::{Journal, Lost};
 use crate::logging::Log;
 use crate::metrics::Metrics;
 
@@ -147,7 +147,6 @@ impl Desk {
 
     /// Writes `first` and all that waits; whether there was anything.
     fn write_all(&mut self, first: Option<Box<Recorded>>) -> bool {
-        let mut unwritten = 0;
         let mut had_work = false;
         let mut next = first.or_else(|| self.received.try_recv().ok());
         while let Some(recorded) = next {
@@ -155,19 +154,17 @@ impl Desk {
             event::announce(&self.log, &recorded.decision);
             if let Some(journal) = &mut self.journal {
                 journal.push(&recorded.line);
-                unwritten += 1;
                 if journal.is_full() {
-                    self.flush(unwritten);
-                    unwritten = 0;
+                    self.flush();
                 }
             }
             next = self.received.try_recv().ok();
         }
-        self.flush(unwritten);
+        self.flush();
         had_work
     }
 
-    fn flush(&mut self, unwritten: u64) {
+    fn flush(&mut self) {
         let Some(journal) = &mut self.journal else {
             return;
         };
@@ -177,8 +174,8 @@ impl Desk {
                 self.is_failing = false;
             }
             Ok(()) => {}
-            Err(error) => {
-                self.metrics.decisions_dropped(unwritten);
+            Err(Lost { lines, error }) => {
+                self.metrics.decisions_dropped(lines);
                 if !self.is_failing {
                     tracing::error!(
                         error = format!("{error:#}"),
