@@ -126,6 +126,9 @@ impl<'a> Compiled<'a> {
         search_rules(reader, (self.stream, agent.offset()), path, search, best)
     }
 
+    /// Few groups are large. Apart, so that the compiler puts the search of the others into their decisions: the median
+    /// takes 55 instead of 59 ns.
+    #[inline(never)]
     fn index(self, reader: Reader, agent: Agent, effort: &mut Effort) -> Option<&'a Index> {
         self.indexes.find_or_build(
             self.agents,
