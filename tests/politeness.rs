@@ -157,10 +157,10 @@ fn nobody_waits_longer_than_max_wait() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("politeness.crawl_delay", "\"wait\"")
-            .set("politeness.max_wait", "\"30m\"")
+            .set("politeness.max_wait", "\"4m\"")
     });
     assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
-    // At once, not after half an hour in vain.
+    // At once, not after minutes in vain.
     expect_429(
         &get(&proxy, "ImageBot/1", "http://slow.test/b"),
         "crawl-delay",

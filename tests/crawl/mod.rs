@@ -255,44 +255,32 @@ fn wget_obeys() {
     crawl.check_origin(&BTreeSet::new());
 }
 
-#[test]
-fn python_requests_obeys() {
+/// Checks what a client does whose `script` reads what to ask as JSON lines.
+#[track_caller]
+fn obeys(interpreter: impl AsRef<Path>, script: &str) {
     let crawl = Crawl::prepare();
-    let script = project().join("tests/clients/crawl_requests.py");
-    let output = output_of(
-        crawl.client(python()).arg(script),
-        crawl.asks_as_json().as_bytes(),
-        LIMIT,
-    );
+    let mut command = crawl.client(interpreter);
+    command
+        .arg(project().join("tests/clients").join(script))
+        .env("NODE_PATH", node_modules());
+    let output = output_of(&mut command, crawl.asks_as_json().as_bytes(), LIMIT);
     crawl.check_answers(&output);
     crawl.check_origin(&BTreeSet::new());
+}
+
+#[test]
+fn python_requests_obeys() {
+    obeys(python(), "crawl_requests.py");
 }
 
 #[test]
 fn scrapy_obeys_with_its_own_robots_middleware_off() {
-    let crawl = Crawl::prepare();
-    let script = project().join("tests/clients/crawl_scrapy.py");
-    let output = output_of(
-        crawl.client(python()).arg(script),
-        crawl.asks_as_json().as_bytes(),
-        LIMIT,
-    );
-    crawl.check_answers(&output);
-    crawl.check_origin(&BTreeSet::new());
+    obeys(python(), "crawl_scrapy.py");
 }
 
 #[test]
 fn node_fetch_obeys() {
-    let crawl = Crawl::prepare();
-    let script = project().join("tests/clients/crawl_node.cjs");
-    let mut command = crawl.client(program("node"));
-    let output = output_of(
-        command.arg(script).env("NODE_PATH", node_modules()),
-        crawl.asks_as_json().as_bytes(),
-        LIMIT,
-    );
-    crawl.check_answers(&output);
-    crawl.check_origin(&BTreeSet::new());
+    obeys(program("node"), "crawl_node.cjs");
 }
 
 #[test]
