@@ -50,11 +50,6 @@ pub(super) async fn refuse(
     refusal: &Refusal,
     is_head: bool,
 ) -> Result<(), Gone> {
-    let is_drained = client.body.is_done();
-    if refusal.closes || !is_drained && timeout(DRAINED, drain(&mut client.body)).await != Ok(true)
-    {
-        client.answer.close_afterwards();
-    }
     let body = Bytes::from(problem(id, refusal));
     let response = OnwardResponse {
         status: refusal.status,
@@ -69,8 +64,12 @@ pub(super) async fn refuse(
     client.answer.finish(&Trailers::new()).await
 }
 
-/// Reads the rest of a body, if that is short; whether it ended.
-async fn drain(body: &mut ClientBody) -> bool {
+/// Reads the rest of a body, if that is short and comes soon; whether it ended.
+pub(super) async fn drain(body: &mut ClientBody) -> bool {
+    body.is_done() || timeout(DRAINED, read(body)).await == Ok(true)
+}
+
+async fn read(body: &mut ClientBody) -> bool {
     let mut left = DRAINED_BYTES;
     while let Ok(Some(part)) = body.next().await {
         match left.checked_sub(part.len()) {

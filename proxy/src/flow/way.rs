@@ -210,8 +210,9 @@ async fn answer(
     client: &mut Client,
     refusal: &Refusal,
 ) -> Ending {
-    if received.expects_continue() {
-        // Its body comes only when it is asked for, which it is not.
+    // A body that waits to be asked for is not.
+    let is_withheld = received.expects_continue() && !client.body.is_done();
+    if refusal.closes || is_withheld || !refuse::drain(&mut client.body).await {
         client.answer.close_afterwards();
     }
     let is_head = received.method() == "HEAD";
@@ -258,4 +259,50 @@ async fn forward(
         answer(name, id, received, client, &refusal).await
     };
     (Outcome::Fail(refusal), ending)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+    use crate::http1::RequestHead;
+    use crate::stream::Transport;
+
+    /// What a client hears that is refused before it sent its body, and after how long.
+    async fn refused(fields: &str) -> (String, std::time::Duration) {
+        let head = format!("POST http://shop.test/ HTTP/1.1\r\nHost: shop.test\r\n{fields}\r\n");
+        let head = RequestHead::read(&mut head.as_bytes(), &mut BytesMut::new()).await;
+        let received = Received::Http1(head.unwrap());
+        let (near, mut far) = tokio::io::duplex(4096);
+        let patience = std::time::Duration::from_secs(60);
+        let mut client = Client::http1(
+            Box::new(Transport::new(near, 1)),
+            BytesMut::new(),
+            received.framing(),
+            true,
+            patience,
+        );
+        let started = tokio::time::Instant::now();
+        let id = DecisionId::new();
+        answer("wayleave", id, &received, &mut client, &client_closed()).await;
+        let took = started.elapsed();
+        drop(client);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        (text, took)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_waits_to_be_asked_for_is_not_waited_for() {
+        let (text, took) = refused("Expect: 100-continue\r\nContent-Length: 5\r\n").await;
+        assert!(text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(took.is_zero(), "{took:?}");
+        let (text, took) = refused("Content-Length: 5\r\n").await;
+        assert!(text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(!took.is_zero());
+        let (text, took) = refused("Expect: 100-continue\r\nContent-Length: 0\r\n").await;
+        assert!(!text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(took.is_zero(), "{took:?}");
+    }
 }
