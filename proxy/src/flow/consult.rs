@@ -33,19 +33,25 @@ pub(super) async fn consult(
     resolved: &Resolved,
 ) -> Consulted {
     let target = &resolved.target;
+    let origin = target.origin();
     let crawler = identity.crawler();
     let user_agent = crawler.and_then(|crawler| crawler.robots_user_agent.as_ref());
-    let known = match robots.find_by(target.origin(), user_agent).await {
-        Ok(known) => known,
+    match robots.find_by(origin, user_agent).await {
+        Ok(known) => robots.counting(origin, &known, || go_by(&known, identity, resolved)),
         Err(pending) => {
             let refusal = unreachable(target, &pending.to_string(), pending.retry_after);
-            return Consulted {
+            Consulted {
                 finding: None,
                 reason: Err(refusal),
                 delay: None,
-            };
+            }
         }
-    };
+    }
+}
+
+/// What is known says of a request.
+fn go_by(known: &Known, identity: &Identity, resolved: &Resolved) -> Consulted {
+    let target = &resolved.target;
     let access = known.access();
     let (dialect, tokens) = (identity.dialect(), identity.tokens());
     let decision = match resolved.scope {
@@ -64,7 +70,7 @@ pub(super) async fn consult(
         Verdict::Disallow => {
             let rule = line.zip(rule.clone());
             let rule = rule.map(|(line, text)| DecidingRule { line, text });
-            Err(refusal(resolved, &known, decision.reason(), rule))
+            Err(refusal(resolved, known, decision.reason(), rule))
         }
     };
     let finding = Finding {

@@ -155,7 +155,8 @@ impl Flow {
 
     /// What the target's robots.txt says in every dialect.
     async fn readings(&self, identity: &Identity, target: &Target) -> Vec<Reading> {
-        let Ok(known) = self.robots.find(target.origin()).await else {
+        let origin = target.origin();
+        let Ok(known) = self.robots.find(origin).await else {
             return Vec::new();
         };
         let reading = |dialect: Dialect| {
@@ -171,7 +172,8 @@ impl Flow {
                 group_lines: decision.group_lines(),
             }
         };
-        Dialect::ALL.map(reading).into()
+        let in_all = || Dialect::ALL.map(reading).into();
+        self.robots.counting(origin, &known, in_all)
     }
 }
 

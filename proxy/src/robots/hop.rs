@@ -10,26 +10,31 @@ use http::{Request, Response, Version, header};
 use http_body_util::Empty;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::rt::Executor;
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
 
+use super::allowance::{Allowance, Allowed};
 use super::fetch::HttpFetch;
 use crate::egress::{Egress, EgressError};
 use crate::stream::{Stream, to_origin};
 use crate::tls;
 
-/// The head of a response; interim responses and field sections beyond it end the fetch.
+/// The head of a response, with the interim responses before it; what is longer ends the fetch.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// What an HTTP/2 server may send ahead of our reading.
-const WINDOW_BYTES: u32 = 256 * 1024;
+/// What a server may send of a body ahead of our reading.
+const WINDOW_BYTES: usize = 64 * 1024;
+/// A body in small pieces takes so many times its octets: each octet may be a chunk of its own.
+const FRAMING: usize = 8;
 
 /// How long a connection whose response was read may take to come free.
 const HANDING_OVER: Duration = Duration::from_millis(50);
@@ -37,9 +42,16 @@ const HANDING_OVER: Duration = Duration::from_millis(50);
 /// A response whose body is still to be read.
 pub(super) struct Exchange {
     pub(super) response: Response<Incoming>,
-    /// Moves the connection's bytes; dropped, it closes the connection. What it ends with could serve
-    /// another request.
-    connection: JoinSet<Option<Stream>>,
+    connection: Connection,
+}
+
+/// What moves the bytes of an exchange. Dropped, it closes the connection.
+enum Connection {
+    /// Ends with the stream if that could serve another request.
+    Http1(JoinSet<Option<Stream>>),
+    Http2 {
+        _until: DropGuard,
+    },
 }
 
 impl Exchange {
@@ -51,12 +63,15 @@ impl Exchange {
             .iter()
             .flat_map(|options| options.as_bytes().split(|&byte| byte == b','))
             .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
-        let is_http1 = self.response.version() == Version::HTTP_11;
-        let may_follow = is_http1 && !closes && self.response.body().is_end_stream();
+        let Connection::Http1(connection) = &mut self.connection else {
+            return None;
+        };
+        let is_http11 = self.response.version() == Version::HTTP_11;
+        let may_follow = is_http11 && !closes && self.response.body().is_end_stream();
         if !may_follow {
             return None;
         }
-        let ended = timeout(HANDING_OVER, self.connection.join_next()).await;
+        let ended = timeout(HANDING_OVER, connection.join_next()).await;
         ended.ok()??.ok()?
     }
 }
@@ -72,10 +87,14 @@ impl HttpFetch {
     ) -> Result<Exchange, FetchError> {
         let (stream, version) = self.connect(url, is_redirected).await?;
         let request = request(url, validators, user_agent, version)?;
-        match version {
+        let allowance = Allowance::new(MAX_HEAD_BYTES + WINDOW_BYTES);
+        let stream = TokioIo::new(Allowed::new(stream, allowance.clone()));
+        let exchange = match version {
             Version::HTTP_2 => http2(stream, request).await,
             _ => http1(stream, request).await,
-        }
+        }?;
+        allowance.add(self.options.max_size.saturating_mul(FRAMING));
+        Ok(exchange)
     }
 
     /// Leaves the connection to the requests that wait for this robots.txt, or come soon.
@@ -206,19 +225,23 @@ fn host(url: &Url) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-async fn http1(stream: Stream, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError> {
+async fn http1(
+    stream: TokioIo<Allowed>,
+    request: Request<Empty<Bytes>>,
+) -> Result<Exchange, FetchError> {
     let mut builder = http1::Builder::new();
     builder
         .max_buf_size(MAX_HEAD_BYTES)
         .max_header_size(MAX_HEAD_BYTES);
-    let handshake = builder.handshake(TokioIo::new(stream)).await;
+    let handshake = builder.handshake(stream).await;
     let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
     let mut connecting = JoinSet::new();
     connecting.spawn(async move {
         // What goes wrong on the connection is told to whoever reads the response.
         let parts = connection.without_shutdown().await.ok()?;
         // Bytes behind a response are nobody's answer.
-        parts.read_buf.is_empty().then(|| parts.io.into_inner())
+        let is_clean = parts.read_buf.is_empty();
+        is_clean.then(|| parts.io.into_inner().into_inner())
     });
     let response = sender
         .send_request(request)
@@ -226,23 +249,27 @@ async fn http1(stream: Stream, request: Request<Empty<Bytes>>) -> Result<Exchang
         .map_err(|error| http_failure(&error))?;
     Ok(Exchange {
         response,
-        connection: connecting,
+        connection: Connection::Http1(connecting),
     })
 }
 
-async fn http2(stream: Stream, request: Request<Empty<Bytes>>) -> Result<Exchange, FetchError> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+async fn http2(
+    stream: TokioIo<Allowed>,
+    request: Request<Empty<Bytes>>,
+) -> Result<Exchange, FetchError> {
+    let over = CancellationToken::new();
+    let tasks = Tasks(over.clone());
+    let until = over.drop_guard();
+    let mut builder = http2::Builder::new(tasks.clone());
     builder
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES as u32)
+        .initial_connection_window_size(WINDOW_BYTES as u32)
         .max_header_list_size(MAX_HEAD_BYTES as u32);
-    let handshake = builder.handshake(TokioIo::new(stream)).await;
+    let handshake = builder.handshake(stream).await;
     let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
-    let mut connecting = JoinSet::new();
-    connecting.spawn(async move {
+    tasks.execute(async move {
         // As above.
         let _ = connection.await;
-        None
     });
     let response = sender
         .send_request(request)
@@ -250,8 +277,22 @@ async fn http2(stream: Stream, request: Request<Empty<Bytes>>) -> Result<Exchang
         .map_err(|error| http_failure(&error))?;
     Ok(Exchange {
         response,
-        connection: connecting,
+        connection: Connection::Http2 { _until: until },
     })
+}
+
+/// Runs what hyper makes of an HTTP/2 connection until that is over. By itself such a task takes leave of the server
+/// first, however long that reads nothing.
+#[derive(Clone)]
+struct Tasks(CancellationToken);
+
+impl<F> Executor<F> for Tasks
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        tokio::spawn(self.0.clone().run_until_cancelled_owned(task));
+    }
 }
 
 fn egress_failure(error: &EgressError, is_redirected: bool) -> FetchError {

@@ -6,6 +6,7 @@
 //! for it, and publishes what it brings. Facts go to the store on disk and come back from there when an origin that was
 //! let go of (`memory`), or known before a restart, is wanted again.
 
+mod allowance;
 mod body;
 mod fetch;
 mod fields;
@@ -226,13 +227,20 @@ impl Robots {
         {
             self.published.unreport(origin);
         }
-        if found.has_grown {
-            // If too many events wait, one of them brings the memory in order.
-            let _ = self.events.try_send(Event::Grown);
-        }
         self.metrics.robots_lookup(Lookup::Hit);
         let snapshot = found.snapshot;
         Some(Known { snapshot, at })
+    }
+
+    /// Decides by what is `known` of `origin`. What that adds to the file, indexes above all, counts for the memory's bound.
+    pub fn counting<T>(&self, origin: &Origin, known: &Known, decide: impl FnOnce() -> T) -> T {
+        let before = known.snapshot.heap_bytes();
+        let decided = decide();
+        if known.snapshot.heap_bytes() > before && self.published.recount(origin) {
+            // If too many events wait, one of them brings the memory in order.
+            let _ = self.events.try_send(Event::Grown);
+        }
+        decided
     }
 
     /// Fetches `origin`'s robots.txt anew and returns what is known then.

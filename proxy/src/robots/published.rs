@@ -42,8 +42,6 @@ pub(super) struct AtHand {
     pub(super) snapshot: Arc<Snapshot>,
     /// Another attempt to reach the origin is due, and this reader is the first to see it.
     pub(super) is_overdue: bool,
-    /// It holds more than when it was last counted, and this reader is the first to see it.
-    pub(super) has_grown: bool,
 }
 
 /// How the bytes of an origin changed.
@@ -66,7 +64,6 @@ impl Published {
     pub(super) fn at_hand(&self, origin: &Origin, now: SystemTime) -> Option<AtHand> {
         let slots = self.slots.pin();
         let slot = slots.get(origin)?;
-        let counted = slot.bytes.load(Ordering::Relaxed);
         let snapshot = slot.snapshot.load_full();
         let usable = snapshot.usable(now);
         if usable == Use::AfterRefetch {
@@ -75,11 +72,9 @@ impl Published {
         slot.note_use();
         let is_overdue =
             usable == Use::AtOnceAndRefetch && !slot.is_reported.swap(true, Ordering::Relaxed);
-        let has_grown = self.recount(slot, counted, size(origin, &snapshot));
         Some(AtHand {
             snapshot,
             is_overdue,
-            has_grown,
         })
     }
 
@@ -126,15 +121,24 @@ impl Published {
     }
 
     /// Counts what decisions added to an entry since it was counted: the indexes of large groups, which may take more than
-    /// the rules they are of. Whether there was any, and this reader was the first to count it.
-    fn recount(&self, slot: &Slot, from: u32, to: u32) -> bool {
+    /// the rules they are of. Whether there was any.
+    pub(super) fn recount(&self, origin: &Origin) -> bool {
+        let slots = self.slots.pin();
+        let Some(slot) = slots.get(origin) else {
+            return false;
+        };
         let order = Ordering::Relaxed;
-        // It fails if the entry was published anew since, or withdrawn.
-        let is_counted = to > from
-            && from != GONE
-            && slot.bytes.compare_exchange(from, to, order, order).is_ok();
-        if is_counted {
-            self.resize(from, to);
+        let from = slot.bytes.load(order);
+        let to = size(origin, &slot.snapshot.load());
+        if from == GONE || to <= from {
+            return false;
+        }
+        // Added first: whoever withdraws the entry once it says so takes as much off.
+        self.resize(from, to);
+        let is_counted = slot.bytes.compare_exchange(from, to, order, order).is_ok();
+        if !is_counted {
+            // It was published anew since, or withdrawn, or another reader was first.
+            self.resize(to, from);
         }
         is_counted
     }

@@ -590,12 +590,10 @@ async fn what_decisions_make_too_large_for_the_memory_goes() {
     let file = format!("User-agent: *\n{}", rules.collect::<String>());
     fetch.answer(&shop, Answer::Says(file));
     let robots = start_in(dir.path(), &fetch, Duration::ZERO, MEMORY);
-    let snapshot = robots.find(&shop).await.unwrap().snapshot;
-    assert!(robots.at_hand(&shop).is_some());
+    let known = robots.find(&shop).await.unwrap();
     settle().await;
     assert!(robots.memory_bytes() > 0, "it fits");
-    private(&robots, &snapshot);
-    assert!(robots.at_hand(&shop).is_some());
+    robots.counting(&shop, &known, || private(&robots, &known.snapshot));
     assert!(robots.memory_bytes() > MEMORY, "and has an index now");
     settle().await;
     assert_eq!(robots.memory_bytes(), 0);

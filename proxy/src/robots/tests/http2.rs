@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use http::Response;
 use http::response::Builder;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use wayleave_policy::Origin;
@@ -163,13 +165,51 @@ async fn servers_that_take_their_time_run_into_the_deadline() {
         stream.send_data(Bytes::from_static(RULES), false).unwrap();
         std::future::pending::<()>().await;
     });
-    let hinting = fetched(hasty(), |_, mut respond| async move {
-        let early = || head(Response::builder().status(103));
+    for outcome in [silent.await, halfway.await] {
+        assert_eq!(kind(&outcome), Some(FetchErrorKind::Timeout), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_only_ever_promises_is_heard_for_so_long() {
+    let outcome = fetched(FetchOptions::default(), |_, mut respond| async move {
+        let early = || head(Response::builder().status(103).header("x", "x".repeat(1_000)));
         while respond.send_informational(early()).is_ok() {
             tokio::task::yield_now().await;
         }
+    })
+    .await;
+    assert_eq!(kind(&outcome), Some(FetchErrorKind::Http), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_is_left_when_the_fetch_is_over() {
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let (mut config, roots) = identity("shop.test");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            // The first offers nothing but HTTP/1.1.
+            let Ok(mut stream) = acceptor.accept(stream).await else {
+                continue;
+            };
+            stream.write_all(&SETTINGS).await.unwrap();
+            // Each is to be answered.
+            while stream.write_all(&PING.repeat(100)).await.is_ok() {}
+            return;
+        }
     });
-    for outcome in [silent.await, halfway.await, hinting.await] {
-        assert_eq!(kind(&outcome), Some(FetchErrorKind::Timeout), "{outcome:?}");
-    }
+    let fetcher = fetcher_at(address, &trust(roots), hasty());
+    let origin = Origin::parse("https://shop.test").unwrap();
+    let validators = None;
+    let request = FetchRequest { origin, validators };
+    let outcome = fetcher.fetch(request, None).await;
+    assert!(kind(&outcome).is_some(), "{outcome:?}");
+    let left = tokio::time::timeout(Duration::from_secs(60), serving).await;
+    left.expect("its connection is closed").unwrap();
 }
