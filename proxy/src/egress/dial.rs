@@ -7,12 +7,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use super::Egress;
 
 /// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// How long a server may take nothing of what was sent to it; the connection breaks then (RFC 5482 section 3.3). Who writes
+/// is not always there to say so: HTTP/2 has answers of its own, to a ping say, that outlive the request.
+const UNREAD: Duration = Duration::from_secs(60);
 
 impl Egress {
     /// Opens a connection to one of `addresses`, which are those that [`Egress::addresses`] gave, in their order. The
@@ -22,7 +27,9 @@ impl Egress {
     ///
     /// The error of the address that failed last, if all did.
     pub async fn dial(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-        race(addresses, TcpStream::connect::<SocketAddr>).await
+        let stream = race(addresses, TcpStream::connect::<SocketAddr>).await?;
+        SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD))?;
+        Ok(stream)
     }
 }
 
@@ -113,5 +120,13 @@ mod tests {
         })
         .await;
         assert_eq!(reached.ok(), Some(1));
+    }
+
+    #[tokio::test]
+    async fn who_takes_nothing_is_left_by_the_system() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = Egress::dial(&[listener.local_addr().unwrap()]).await;
+        let timeout = SockRef::from(&stream.unwrap()).tcp_user_timeout();
+        assert_eq!(timeout.unwrap(), Some(UNREAD));
     }
 }
