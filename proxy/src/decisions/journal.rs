@@ -88,18 +88,18 @@ impl Journal {
         self.waiting.len() >= FULL_BYTES
     }
 
-    /// Writes the lines that wait, to a new file if it is time for one.
+    /// Writes the lines that wait, to a new file if it is time for one. Whether there were any.
     ///
     /// # Errors
     ///
     /// Returns those that could not be written, which are lost.
-    pub(super) fn flush(&mut self) -> Result<(), Lost> {
+    pub(super) fn flush(&mut self) -> Result<bool, Lost> {
         if self.waiting.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.rotate();
         let mut whole = 0;
-        let written = self.write(&mut whole).map_err(|error| Lost {
+        let written = self.write(&mut whole).map(|()| true).map_err(|error| Lost {
             lines: memchr::memchr_iter(b'\n', &self.waiting[whole..]).count() as u64,
             error: anyhow::Error::new(error).context(self.options.path.display().to_string()),
         });
@@ -133,9 +133,7 @@ impl Journal {
 
     /// Writes the lines that wait. After an error `whole` octets of them, which end with a line, are in the file.
     fn write(&mut self, whole: &mut usize) -> io::Result<()> {
-        if self.open.as_ref().is_some_and(Open::is_removed) {
-            self.open = None;
-        }
+        self.open.take_if(|open| !open.look());
         let open = match &mut self.open {
             Some(open) => open,
             none => none.insert(Open::new(&self.options.path)?),
@@ -206,13 +204,18 @@ impl Open {
         let arrived = &lines[..arrived.min(lines.len())];
         let whole = memchr::memrchr(b'\n', arrived).map_or(0, |at| at + 1);
         // If that fails too, the piece is ended when the file is opened anew.
-        let _ = self.file.set_len(self.size_bytes + whole as u64);
+        let _ = self.file.set_len(found.min(self.size_bytes + whole as u64));
         whole
     }
 
-    /// Somebody deleted the file: what is written to it is seen by nobody.
-    fn is_removed(&self) -> bool {
-        self.file.metadata().is_ok_and(|found| found.nlink() == 0)
+    /// Looks how the file is now, which somebody may have emptied. Whether it is still there: what is written to one that
+    /// somebody deleted is seen by nobody.
+    fn look(&mut self) -> bool {
+        let Ok(found) = self.file.metadata() else {
+            return true;
+        };
+        self.size_bytes = found.len();
+        found.nlink() > 0
     }
 
     fn is_due(&self, options: &JournalOptions) -> bool {
@@ -343,6 +346,25 @@ mod tests {
         push(&mut journal, decision());
         journal.flush().unwrap();
         assert_eq!(lines(journal.path()), 1);
+    }
+
+    #[test]
+    fn a_file_that_somebody_emptied_is_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        for _ in 0..2 {
+            push(&mut journal, decision());
+            journal.flush().unwrap();
+            let log = OpenOptions::new().write(true).open(journal.path());
+            log.unwrap().set_len(0).unwrap();
+        }
+        push(&mut journal, decision());
+        journal.flush().unwrap();
+        assert_eq!(lines(journal.path()), 1);
+        let open = journal.open.as_mut().unwrap();
+        let line = open.size_bytes;
+        open.keep_whole_lines(b"");
+        assert_eq!(open.file.metadata().unwrap().len(), line);
     }
 
     #[test]

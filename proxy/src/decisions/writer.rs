@@ -169,11 +169,11 @@ impl Desk {
             return;
         };
         match journal.flush() {
-            Ok(()) if self.is_failing => {
+            Ok(true) if self.is_failing => {
                 tracing::info!("the decision log can be written again");
                 self.is_failing = false;
             }
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Lost { lines, error }) => {
                 self.metrics.decisions_dropped(lines);
                 if !self.is_failing {
