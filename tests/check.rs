@@ -1,15 +1,16 @@
 //! `wayleave check` and `wayleave lint`: what they print and how they exit.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::sync::mpsc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::wayleave::command;
-use crate::harness::{Origin, Reply};
+use crate::harness::{DEADLINE, Origin, Reply};
 
 const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2\n\
                       Sitemap: https://www.example.com/s.xml\n";
@@ -183,7 +184,8 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
         json!({"id": 5, "robots": ROBOTS, "tokens": [""], "url": "/private"}).to_string(),
         json!([6, ROBOTS, null, "a", null, "/private", null]).to_string(),
     ];
-    let output = run(&["check", "--batch"], questions.join("\n").as_bytes());
+    let questions = format!("\u{feff}{}", questions.join("\n"));
+    let output = run(&["check", "--batch"], questions.as_bytes());
     assert_eq!(output.status.code(), Some(0));
     let answers = lines(&output);
     assert_eq!(
@@ -201,6 +203,45 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
     assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5, null]));
     assert_eq!(answers[4]["verdict"], "disallow");
     assert_eq!(answers[5]["reason"], "no-matching-group");
+}
+
+#[test]
+fn a_batch_answers_before_the_next_question_is_whole() {
+    let mut child = command()
+        .args(["check", "--batch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let question = json!({"id": 7, "robots": ROBOTS, "tokens": ["a"], "url": "/"});
+    write!(stdin, "{question}\n{{\"id\": 8, ").unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    let (sender, answered) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in stdout.lines() {
+            sender.send(line.unwrap()).unwrap();
+        }
+    });
+    let answer = answered.recv_timeout(DEADLINE);
+    drop(stdin);
+    let answer: Value = serde_json::from_str(&answer.expect("an answer")).unwrap();
+    assert_eq!(answer["id"], 7);
+    reader.join().unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_escaped() {
+    let body = "User-agent: *\nDisallow: /\u{1b}[31mred\n";
+    let output = run(
+        &["check", "--robots", "-", "--token", "a", "/%1B[31mred"],
+        body.as_bytes(),
+    );
+    assert_eq!(
+        stdout(&output),
+        "disallow /%1B[31mred: rule, line 2: Disallow: /\\u{1b}[31mred\n"
+    );
 }
 
 #[test]

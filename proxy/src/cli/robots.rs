@@ -1,6 +1,7 @@
 //! `wayleave robots`: what a running proxy knows of origins' robots.txt files.
 
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use wayleave_policy::Origin;
 
 use super::operator::ask;
 use super::source::load_config;
-use super::terminal::{print, unusable};
+use super::terminal::{harmless, print, unusable};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -122,9 +123,14 @@ fn show(arguments: &Show, admin: SocketAddr) -> Result<String, String> {
         return Ok(format!("{found:#}\n"));
     }
     if arguments.at.is_some() {
-        return Ok(found["body"].as_str().unwrap_or_default().to_owned());
+        let body = found["body"].as_str().unwrap_or_default();
+        // A file gets what the origin said.
+        return Ok(match io::stdout().is_terminal() {
+            true => harmless_lines(body),
+            false => body.to_owned(),
+        });
     }
-    Ok(describe(&found))
+    Ok(harmless_lines(&describe(&found)))
 }
 
 fn refresh(origin: &str, admin: SocketAddr) -> Result<String, String> {
@@ -134,6 +140,10 @@ fn refresh(origin: &str, admin: SocketAddr) -> Result<String, String> {
 
 fn forget(origin: &str, admin: SocketAddr) -> Result<String, String> {
     asked(admin, "DELETE", &path_of(origin)?).map(|_| String::new())
+}
+
+fn harmless_lines(text: &str) -> String {
+    text.lines().map(|line| harmless(line) + "\n").collect()
 }
 
 /// What is known, a line for each thing, then the body.

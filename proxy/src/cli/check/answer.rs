@@ -5,6 +5,8 @@ use wayleave_policy::{
     AccessResult, Dialect, Explanation, ProductToken, Reason, Verdict, decide, decide_strictly,
 };
 
+use crate::cli::terminal::harmless;
+
 /// The decision about one URL, with what the file says beside rules.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
@@ -75,7 +77,7 @@ impl<'a> Answer<'a> {
         if *dialect != Dialect::default() {
             text += &format!(" ({dialect})");
         }
-        text
+        harmless(&text)
     }
 
     pub(super) fn to_json(&self) -> String {

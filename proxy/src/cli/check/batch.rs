@@ -13,6 +13,8 @@ use super::seen::{File, Seen};
 
 /// A longer line is answered with an error. A file of 500 KiB fits even if every octet is escaped.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+/// What some programs begin a text with.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// What is read and written at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -73,6 +75,9 @@ pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<()> {
         strict,
     };
     let mut line = Vec::new();
+    if input.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+        input.consume(BYTE_ORDER_MARK.len());
+    }
     loop {
         line.clear();
         if input
@@ -91,7 +96,7 @@ pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<()> {
             batch.answer(&line, &mut output)?;
         }
         // Whoever waits for each answer before asking on gets it.
-        if input.buffer().is_empty() {
+        if memchr::memchr(b'\n', input.buffer()).is_none() {
             output.flush()?;
         }
     }

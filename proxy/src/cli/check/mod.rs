@@ -6,7 +6,7 @@ mod seen;
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -64,6 +64,8 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
     if arguments.batch {
         return match batch::run(dialect, arguments.strict) {
             Ok(()) => ExitCode::SUCCESS,
+            // Who reads the answers has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => unusable(&format!("standard input or output: {error}")),
         };
     }
