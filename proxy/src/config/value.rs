@@ -69,6 +69,8 @@ pub(super) fn text(node: &Node<'_>) -> Parsed<String> {
 /// What can be sent as `User-Agent`.
 pub(super) fn user_agent(node: &Node<'_>) -> Parsed<String> {
     let sendable = |text: &str| match HeaderValue::from_str(text) {
+        // HTTP/2 has no field values with blanks around them (RFC 9113 section 8.2.1).
+        _ if text.trim() != text => Err(format!("{text:?} begins or ends with a blank")),
         Ok(value) if value.to_str().is_ok() => Ok(()),
         _ => Err(format!(
             "{text:?} cannot be sent as User-Agent: only visible ASCII can"
