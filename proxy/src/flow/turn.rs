@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wayleave_policy::Reason;
+use wayleave_policy::{Origin, Reason};
 
 use super::exchange::{Facts, Identity, Refusal};
 use super::passage::Passage;
@@ -39,7 +39,7 @@ impl Flow {
         match self.politeness.turn(&options, origin, token, delay).await {
             Ok(turn) => passage.turn = Some(turn),
             Err(too_soon) => {
-                let tolerated = refusal(too_soon, facts.delay).tolerated(mode)?;
+                let tolerated = refusal(&too_soon, facts.delay, origin).tolerated(mode)?;
                 passage.observed.get_or_insert(tolerated);
             }
         }
@@ -51,7 +51,8 @@ impl Flow {
     }
 }
 
-fn refusal(too_soon: TooSoon, delay: Option<Duration>) -> Refusal {
+/// `delay`: what the origin's robots.txt asks for.
+fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
     let (reason, details) = match too_soon.cause {
         Cause::CrawlDelay => {
             let delay = delay.map_or(String::new(), |delay| {
@@ -71,8 +72,10 @@ fn refusal(too_soon: TooSoon, delay: Option<Duration>) -> Refusal {
             "politeness.max_concurrent_per_origin requests are under way to the origin".to_owned(),
         ),
     };
+    let is_by_robots_txt = matches!(too_soon.cause, Cause::CrawlDelay) && delay.is_some();
     Refusal {
         is_policy: true,
+        robots_url: is_by_robots_txt.then(|| origin.robots_txt_uri().into()),
         retry_after: Some(too_soon.retry_after),
         ..Refusal::new(
             429,
