@@ -93,7 +93,7 @@ fn the_connect_timeout_holds_for_robots_txt_and_follows_a_reload() {
         let settings = settings
             .resolve("mute.test", mute)
             .resolve("quiet.test", mute);
-        let settings = settings.set("robots.fetch_timeout", "\"1s\"");
+        let settings = settings.set("robots.fetch_timeout", "\"3s\"");
         base = Some(settings.clone());
         settings.set("upstream.connect_timeout", "\"1h\"")
     });
