@@ -173,7 +173,13 @@ async fn servers_that_take_their_time_run_into_the_deadline() {
 #[tokio::test]
 async fn a_server_that_only_ever_promises_is_heard_for_so_long() {
     let outcome = fetched(FetchOptions::default(), |_, mut respond| async move {
-        let early = || head(Response::builder().status(103).header("x", "x".repeat(1_000)));
+        let early = || {
+            head(
+                Response::builder()
+                    .status(103)
+                    .header("x", "x".repeat(1_000)),
+            )
+        };
         while respond.send_informational(early()).is_ok() {
             tokio::task::yield_now().await;
         }
