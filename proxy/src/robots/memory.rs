@@ -15,6 +15,8 @@ use super::published::{Published, Resized};
 
 /// The small queue's share of the memory, in percent.
 const SMALL_PERCENT: usize = 10;
+/// So many places of entries that are gone are left where they are.
+const SPARE_PLACES: usize = 1000;
 
 /// The order in which entries go when memory runs out.
 pub(super) struct Memory {
@@ -70,6 +72,9 @@ impl Memory {
         published: &Published,
         mut withdrawn: impl FnMut(&Origin, &Snapshot),
     ) {
+        if self.small.len() + self.main.len() > 2 * published.len() + SPARE_PLACES {
+            self.tidy(published);
+        }
         while published.bytes() > self.limit_bytes {
             let small_limit = self.limit_bytes / 100 * SMALL_PERCENT;
             let is_any = if self.small_bytes > small_limit || self.main.is_empty() {
@@ -81,6 +86,19 @@ impl Memory {
                 return;
             }
         }
+    }
+
+    /// Gives every entry one place: those that were forgotten left theirs behind, and got another if they came back.
+    fn tidy(&mut self, published: &Published) {
+        let mut placed = HashSet::new();
+        let mut keeps = |origin: &Origin| {
+            published.uses(origin).is_some() && placed.insert(self.hasher.hash_one(origin))
+        };
+        self.main.retain(&mut keeps);
+        let small = self.small.drain(..).zip(self.small_sizes.drain(..));
+        let small: Vec<_> = small.filter(|(origin, _)| keeps(origin)).collect();
+        self.small_bytes = small.iter().map(|(_, bytes)| *bytes as usize).sum();
+        (self.small, self.small_sizes) = small.into_iter().unzip();
     }
 
     /// Lets the oldest of the small queue go, or move up; whether there was one.
@@ -255,6 +273,23 @@ mod tests {
             hits += usize::from(world.visit(n % 50));
         }
         assert!(hits > 3900, "{hits} of 4000");
+    }
+
+    #[test]
+    fn what_is_forgotten_again_and_again_takes_no_more_room_each_time() {
+        let mut world = World::with_room_for(100);
+        for _ in 0..10 * SPARE_PLACES {
+            assert!(!world.visit(1));
+            world.visit(2);
+            world.published.withdraw(&origin(1));
+        }
+        let Memory { small, main, .. } = &world.memory;
+        assert!(small.len() + main.len() < 2 * SPARE_PLACES);
+        assert_eq!(world.memory.small.len(), world.memory.small_sizes.len());
+        let sizes = world.memory.small_sizes.iter();
+        let bytes: usize = sizes.map(|&bytes| bytes as usize).sum();
+        assert_eq!(world.memory.small_bytes, bytes);
+        assert!(world.visit(2));
     }
 
     #[test]
