@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Snapshot;
 
-use super::published::{Published, Resized};
+use super::published::Published;
 
 /// The small queue's share of the memory, in percent.
 const SMALL_PERCENT: usize = 10;
@@ -22,9 +22,6 @@ const SPARE_PLACES: usize = 1000;
 pub(super) struct Memory {
     limit_bytes: usize,
     small: VecDeque<Origin>,
-    /// What each was counted with; parallel to `small`.
-    small_sizes: VecDeque<u32>,
-    small_bytes: usize,
     main: VecDeque<Origin>,
     /// Hashes of origins that left the small queue unused: if they come back soon, that was wrong.
     ghosts: VecDeque<u32>,
@@ -37,8 +34,6 @@ impl Memory {
         Self {
             limit_bytes,
             small: VecDeque::new(),
-            small_sizes: VecDeque::new(),
-            small_bytes: 0,
             main: VecDeque::new(),
             ghosts: VecDeque::new(),
             ghost_set: HashSet::new(),
@@ -51,18 +46,14 @@ impl Memory {
         self.limit_bytes = limit_bytes;
     }
 
-    /// Takes note of what was published.
-    pub(super) fn note(&mut self, origin: &Origin, resized: Resized) {
-        if resized.from.is_some() {
-            return;
-        }
+    /// Takes in what was published for the first time.
+    pub(super) fn enter(&mut self, published: &Published, origin: &Origin) {
         let ghost = self.ghost(origin);
         if self.ghost_set.remove(&ghost) {
             self.main.push_back(origin.clone());
         } else {
             self.small.push_back(origin.clone());
-            self.small_sizes.push_back(resized.to);
-            self.small_bytes += resized.to as usize;
+            published.set_small(origin, true);
         }
     }
 
@@ -77,7 +68,7 @@ impl Memory {
         }
         while published.bytes() > self.limit_bytes {
             let small_limit = self.limit_bytes / 100 * SMALL_PERCENT;
-            let is_any = if self.small_bytes > small_limit || self.main.is_empty() {
+            let is_any = if published.small_bytes() > small_limit || self.main.is_empty() {
                 self.shrink_small(published, &mut withdrawn)
             } else {
                 self.shrink_main(published, &mut withdrawn)
@@ -94,11 +85,8 @@ impl Memory {
         let mut keeps = |origin: &Origin| {
             published.uses(origin).is_some() && placed.insert(self.hasher.hash_one(origin))
         };
+        self.small.retain(&mut keeps);
         self.main.retain(&mut keeps);
-        let small = self.small.drain(..).zip(self.small_sizes.drain(..));
-        let small: Vec<_> = small.filter(|(origin, _)| keeps(origin)).collect();
-        self.small_bytes = small.iter().map(|(_, bytes)| *bytes as usize).sum();
-        (self.small, self.small_sizes) = small.into_iter().unzip();
     }
 
     /// Lets the oldest of the small queue go, or move up; whether there was one.
@@ -107,16 +95,15 @@ impl Memory {
         published: &Published,
         withdrawn: &mut impl FnMut(&Origin, &Snapshot),
     ) -> bool {
-        let popped = self.small.pop_front().zip(self.small_sizes.pop_front());
-        let Some((origin, bytes)) = popped else {
+        let Some(origin) = self.small.pop_front() else {
             return !self.main.is_empty();
         };
-        self.small_bytes -= bytes as usize;
         let Some(uses) = published.uses(&origin) else {
             return true;
         };
         if uses > 1 {
             published.set_uses(&origin, 0);
+            published.set_small(&origin, false);
             self.main.push_back(origin);
         } else {
             if let Some(snapshot) = published.withdraw(&origin) {
@@ -228,11 +215,12 @@ mod tests {
         /// Room for about `entries`.
         fn with_room_for(entries: usize) -> Self {
             let published = Published::new();
-            let one = published.publish(&origin(0), &snapshot(&origin(0))).to;
+            published.publish(&origin(0), &snapshot(&origin(0)));
+            let one = published.bytes();
             published.withdraw(&origin(0));
             Self {
                 published,
-                memory: Memory::new(entries * one as usize),
+                memory: Memory::new(entries * one),
             }
         }
 
@@ -241,8 +229,8 @@ mod tests {
             let origin = origin(n);
             let is_there = self.published.at_hand(&origin, START).is_some();
             if !is_there {
-                let resized = self.published.publish(&origin, &snapshot(&origin));
-                self.memory.note(&origin, resized);
+                assert!(self.published.publish(&origin, &snapshot(&origin)));
+                self.memory.enter(&self.published, &origin);
                 self.memory.shrink(&self.published, |_, _| {});
             }
             is_there
@@ -285,10 +273,7 @@ mod tests {
         }
         let Memory { small, main, .. } = &world.memory;
         assert!(small.len() + main.len() < 2 * SPARE_PLACES);
-        assert_eq!(world.memory.small.len(), world.memory.small_sizes.len());
-        let sizes = world.memory.small_sizes.iter();
-        let bytes: usize = sizes.map(|&bytes| bytes as usize).sum();
-        assert_eq!(world.memory.small_bytes, bytes);
+        assert_eq!(world.published.small_bytes(), world.published.bytes());
         assert!(world.visit(2));
     }
 
@@ -306,9 +291,10 @@ mod tests {
     fn what_decisions_add_to_a_file_counts() {
         let (published, origin) = (Published::new(), origin(0));
         let rules = snapshot_of_rules(&origin, 1_000);
-        let resized = published.publish(&origin, &rules);
+        assert!(published.publish(&origin, &rules));
+        published.set_small(&origin, true);
         assert!(!published.recount(&origin));
-        assert_eq!(published.bytes(), resized.to as usize);
+        let counted = published.bytes();
 
         let before = rules.heap_bytes();
         let tokens = [ProductToken::new("ExampleBot").expect("a name")];
@@ -317,12 +303,16 @@ mod tests {
         assert!(added > 10_000, "{added}");
         let recount = || published.recount(&origin);
         assert_eq!([recount(), recount()], [true, false]);
-        assert_eq!(published.bytes(), resized.to as usize + added);
+        assert_eq!(published.bytes(), counted + added);
+        assert_eq!(published.small_bytes(), counted + added);
 
         // The same file published again is counted as it is, and nothing stays when it goes.
+        assert!(!published.publish(&origin, &rules));
+        assert_eq!(published.small_bytes(), counted + added);
+        published.set_small(&origin, false);
         assert_eq!(
-            published.publish(&origin, &rules).to as usize,
-            published.bytes()
+            (published.small_bytes(), published.bytes()),
+            (0, counted + added)
         );
         published.withdraw(&origin);
         assert_eq!(published.bytes(), 0);

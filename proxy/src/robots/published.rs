@@ -14,8 +14,6 @@ use wayleave_policy::lifecycle::{Snapshot, State, Use};
 /// What an origin costs beside a long host name and its rules: its place in the map, its snapshot, its reminder and its
 /// place in the order of eviction. Measured by the bench `robots`.
 const OVERHEAD_BYTES: usize = 240;
-/// The bytes of a slot that was taken off the map; none in it has so few.
-const GONE: u32 = 0;
 /// Uses are counted so far and no further: enough to tell the popular from the rest.
 const MOST_USES: u8 = 3;
 
@@ -23,12 +21,15 @@ const MOST_USES: u8 = 3;
 pub(super) struct Published {
     slots: papaya::HashMap<Origin, Slot, foldhash::fast::RandomState>,
     bytes: AtomicUsize,
+    /// Those of entries in the small queue of `memory`.
+    small_bytes: AtomicUsize,
 }
 
 /// One origin's place in the map.
 struct Slot {
     snapshot: ArcSwap<Snapshot>,
-    bytes: AtomicU32,
+    /// A [`Counted`].
+    counted: AtomicU32,
     /// How often it was gone by lately, see `memory`.
     uses: AtomicU8,
     /// Whether it was gone by since it was published.
@@ -44,12 +45,33 @@ pub(super) struct AtHand {
     pub(super) is_overdue: bool,
 }
 
-/// How the bytes of an origin changed.
+/// What an entry is counted with: its bytes, and in the top bit whether it is in the small queue of `memory`. Both in one
+/// word, so that whoever changes one knows what the other was then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Resized {
-    /// `None`: it was not there.
-    pub(super) from: Option<u32>,
-    pub(super) to: u32,
+struct Counted(u32);
+
+impl Counted {
+    const SMALL: u32 = 1 << 31;
+    /// Of a slot that was taken off the map; none in it has so few bytes.
+    const GONE: Self = Self(0);
+
+    fn bytes(self) -> usize {
+        (self.0 & !Self::SMALL) as usize
+    }
+
+    fn small_bytes(self) -> usize {
+        match self.0 & Self::SMALL {
+            0 => 0,
+            _ => self.bytes(),
+        }
+    }
+
+    /// With other bytes, as many as there is room for.
+    fn resized(self, bytes: usize) -> Self {
+        let most = Self::SMALL - 1;
+        let bytes = u32::try_from(bytes).map_or(most, |bytes| bytes.min(most));
+        Self(self.0 & Self::SMALL | bytes)
+    }
 }
 
 impl Published {
@@ -57,6 +79,7 @@ impl Published {
         Self {
             slots: papaya::HashMap::with_hasher(foldhash::fast::RandomState::default()),
             bytes: AtomicUsize::new(0),
+            small_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -85,24 +108,21 @@ impl Published {
         }
     }
 
-    /// Makes `snapshot` what readers find; whoever holds the one before keeps it.
-    pub(super) fn publish(&self, origin: &Origin, snapshot: &Arc<Snapshot>) -> Resized {
-        let to = size(origin, snapshot);
+    /// Makes `snapshot` what readers find; whoever holds the one before keeps it. Whether the origin is new.
+    pub(super) fn publish(&self, origin: &Origin, snapshot: &Arc<Snapshot>) -> bool {
+        let bytes = size(origin, snapshot);
         let slots = self.slots.pin();
-        let from = match slots.get(origin) {
-            Some(slot) => {
-                slot.snapshot.store(snapshot.clone());
-                slot.is_used.store(false, Ordering::Relaxed);
-                slot.is_reported.store(false, Ordering::Relaxed);
-                Some(slot.bytes.swap(to, Ordering::Relaxed))
-            }
-            None => {
-                slots.insert(origin.clone(), Slot::new(snapshot, to));
-                None
-            }
+        let Some(slot) = slots.get(origin) else {
+            let counted = Counted::GONE.resized(bytes);
+            slots.insert(origin.clone(), Slot::new(snapshot, counted));
+            self.recounted(Counted::GONE, counted);
+            return true;
         };
-        self.resize(from.unwrap_or(0), to);
-        Resized { from, to }
+        slot.snapshot.store(snapshot.clone());
+        slot.is_used.store(false, Ordering::Relaxed);
+        slot.is_reported.store(false, Ordering::Relaxed);
+        self.change(slot, |counted| counted.resized(bytes));
+        false
     }
 
     /// The same for what says nothing new: whether it was used and reported stays.
@@ -116,7 +136,7 @@ impl Published {
     pub(super) fn withdraw(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
         let slots = self.slots.pin();
         let slot = slots.remove(origin)?;
-        self.resize(slot.bytes.swap(GONE, Ordering::Relaxed), 0);
+        self.change(slot, |_| Counted::GONE);
         Some(slot.snapshot.load_full())
     }
 
@@ -128,24 +148,42 @@ impl Published {
             return false;
         };
         let order = Ordering::Relaxed;
-        let from = slot.bytes.load(order);
-        let to = size(origin, &slot.snapshot.load());
-        if from == GONE || to <= from {
+        let before = Counted(slot.counted.load(order));
+        let after = before.resized(size(origin, &slot.snapshot.load()));
+        if before == Counted::GONE || after.bytes() <= before.bytes() {
             return false;
         }
         // Added first: whoever withdraws the entry once it says so takes as much off.
-        self.resize(from, to);
-        let is_counted = slot.bytes.compare_exchange(from, to, order, order).is_ok();
-        if !is_counted {
+        self.recounted(before, after);
+        let counted = &slot.counted;
+        let is_counted = counted.compare_exchange(before.0, after.0, order, order);
+        if is_counted.is_err() {
             // It was published anew since, or withdrawn, or another reader was first.
-            self.resize(to, from);
+            self.recounted(after, before);
         }
-        is_counted
+        is_counted.is_ok()
     }
 
-    fn resize(&self, from: u32, to: u32) {
-        self.bytes.fetch_add(to as usize, Ordering::Relaxed);
-        self.bytes.fetch_sub(from as usize, Ordering::Relaxed);
+    fn change(&self, slot: &Slot, change: impl Fn(Counted) -> Counted) {
+        let order = Ordering::Relaxed;
+        let change_word = |word| change(Counted(word)).0;
+        let before = Counted(slot.counted.update(order, order, change_word));
+        self.recounted(before, change(before));
+    }
+
+    fn recounted(&self, before: Counted, after: Counted) {
+        for (sum, before, after) in [
+            (&self.bytes, before.bytes(), after.bytes()),
+            (&self.small_bytes, before.small_bytes(), after.small_bytes()),
+        ] {
+            sum.fetch_add(after, Ordering::Relaxed);
+            sum.fetch_sub(before, Ordering::Relaxed);
+        }
+    }
+
+    /// What the entries in the small queue cost.
+    pub(super) fn small_bytes(&self) -> usize {
+        self.small_bytes.load(Ordering::Relaxed)
     }
 
     /// What all entries cost.
@@ -184,6 +222,16 @@ impl Published {
         }
     }
 
+    /// Notes whether an origin is in the small queue.
+    pub(super) fn set_small(&self, origin: &Origin, is_small: bool) {
+        if let Some(slot) = self.slots.pin().get(origin) {
+            self.change(slot, |Counted(word)| match is_small {
+                true => Counted(word | Counted::SMALL),
+                false => Counted(word & !Counted::SMALL),
+            });
+        }
+    }
+
     /// The origins, with what is known of them, that `is_asked_for`; in no order.
     pub(super) fn select(
         &self,
@@ -212,16 +260,15 @@ impl Published {
 
 /// What an entry costs.
 #[inline]
-fn size(origin: &Origin, snapshot: &Snapshot) -> u32 {
-    let bytes = OVERHEAD_BYTES + origin.heap_bytes() + snapshot.heap_bytes();
-    u32::try_from(bytes).unwrap_or(u32::MAX)
+fn size(origin: &Origin, snapshot: &Snapshot) -> usize {
+    OVERHEAD_BYTES + origin.heap_bytes() + snapshot.heap_bytes()
 }
 
 impl Slot {
-    fn new(snapshot: &Arc<Snapshot>, bytes: u32) -> Self {
+    fn new(snapshot: &Arc<Snapshot>, counted: Counted) -> Self {
         Self {
             snapshot: ArcSwap::new(snapshot.clone()),
-            bytes: AtomicU32::new(bytes),
+            counted: AtomicU32::new(counted.0),
             uses: AtomicU8::new(0),
             is_used: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),

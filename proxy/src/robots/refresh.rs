@@ -320,9 +320,10 @@ impl<F: Fetch> Refresh<F> {
     }
 
     fn publish(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {
-        let resized = self.around.published.publish(origin, snapshot);
+        if self.around.published.publish(origin, snapshot) {
+            self.memory.enter(&self.around.published, origin);
+        }
         self.around.metrics.snapshot_swap();
-        self.memory.note(origin, resized);
         self.shrink();
     }
 
