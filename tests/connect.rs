@@ -229,6 +229,9 @@ fn tunnels_share_the_origins_connection() {
     let proxy = Wayleave::start(&origin);
     for _ in 0..4 {
         assert_eq!(proxy.get("https://shop.test/a").status, 200);
+        eventually("the origin's connection is free", || {
+            proxy.metric("wayleave_upstream_connections", &[]) == 0.0
+        });
     }
     let mut connections: Vec<_> = origin
         .requests()
