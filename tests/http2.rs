@@ -1,7 +1,7 @@
 //! HTTP/2 inside intercepted tunnels, to origins of either version.
 
 use crate::harness::origin::reply::{Framing, Step, pattern_byte};
-use crate::harness::{Ask, Origin, Reply, Response, Wayleave};
+use crate::harness::{Ask, Origin, Reply, Response, Wayleave, eventually};
 
 #[test]
 fn http_2_inside_is_judged_stream_by_stream() {
@@ -157,6 +157,47 @@ fn an_origin_that_agrees_on_no_protocol_is_asked_by_http_1_and_only_once_whether
     assert_eq!(opened[2..], [1, 1]);
     let requests = origin.requests();
     assert!(requests.iter().all(|request| request.version == "HTTP/1.1"));
+}
+
+#[test]
+fn an_empty_answer_arrives_though_the_origins_stream_stays_open() {
+    let origin = Origin::start();
+    let empty = Reply::new(200).step(Step::Hang);
+    origin
+        .site("shop.test")
+        .http2_only()
+        .page("/empty", empty.framing(Framing::Length));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("upstream.response_timeout", "\"1s\"")
+    });
+    let answer = proxy.get("https://shop.test/empty");
+    assert_eq!((answer.status, &*answer.text()), (200, ""));
+    let answer = proxy.http2("shop.test:443").get("/empty");
+    assert_eq!((answer.status, &*answer.text()), (200, ""));
+    eventually("nothing is under way any more", || {
+        proxy.metric("wayleave_upstream_connections", &[]) == 0.0
+    });
+}
+
+#[test]
+fn connections_of_streams_that_broke_off_are_not_kept_beside_the_others() {
+    let origin = Origin::start();
+    origin
+        .site("*")
+        .http2_only()
+        .page("/hang", Reply::raw("", Step::Hang));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("upstream.response_timeout", "\"1s\"")
+            .set("upstream.idle_connections", "1")
+    });
+    let open = || proxy.metric("process_open_fds", &[]);
+    let before = open();
+    for number in 0..6 {
+        let client = proxy.http2(&format!("h{number}.test:443"));
+        assert_eq!(client.get("/hang").status, 504);
+    }
+    eventually("all but one are closed", || open() <= before + 2.0);
 }
 
 #[test]

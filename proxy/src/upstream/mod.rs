@@ -5,20 +5,18 @@
 //! that sessions resume, and errors that say what failed. A connection belongs to an origin, not to
 //! an address: whoever asks for the same origin again needs no DNS.
 
+mod http2;
 mod session;
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
-use std::sync::{Arc, LazyLock};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pingora_core::connectors::ConnectorOptions;
 use pingora_core::connectors::http::v2::{self, H2HandshakeSettings};
 use pingora_core::protocols::http::v2::client::Http2Session;
-use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
-use pingora_core::upstreams::peer::Peer;
 use quick_cache::sync::Cache;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -27,6 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
+use self::http2::{Http2Stream, PoolKey};
 pub(crate) use self::session::{
     OriginHead, OriginReader, OriginWriter, header_map, pairs, start_http1, start_http2,
     trailers_of,
@@ -92,7 +91,7 @@ pub(crate) struct Session {
 /// A connection by what it speaks.
 pub(crate) enum Connection {
     Http1(Stream),
-    Http2(Box<Http2Session>),
+    Http2(Box<Http2Stream>),
 }
 
 /// What is known of a connection while it serves a request.
@@ -110,7 +109,7 @@ pub(crate) struct Upstream {
     http1: TlsConnector,
     http2: TlsConnector,
     idle: Arc<Idle>,
-    pool: v2::Connector,
+    pool: Arc<v2::Connector>,
     /// Origins that agree on no protocol whatever they are offered: by what their connections are kept by.
     without_alpn: Cache<u64, ()>,
     metrics: Arc<Metrics>,
@@ -128,7 +127,9 @@ impl Upstream {
             http1: tls::offering(tls, &[b"http/1.1"]),
             http2: tls::offering(tls, &[b"h2", b"http/1.1"]),
             idle: idle::swept(options.idle_connections, IDLE_TIMEOUT),
-            pool: v2::Connector::new(Some(ConnectorOptions::new(options.idle_connections))),
+            pool: Arc::new(v2::Connector::new(Some(ConnectorOptions::new(
+                options.idle_connections,
+            )))),
             without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
             options,
             egress,
@@ -163,8 +164,14 @@ impl Upstream {
     }
 
     async fn reuse_http2(&self, key: PoolKey) -> Option<Session> {
-        let stream = self.pool.reused_http_session(&key).await.ok().flatten()?;
-        Some(self.session(Connection::Http2(Box::new(stream)), key, true))
+        let session = self.pool.reused_http_session(&key).await.ok().flatten()?;
+        let stream = self.http2_stream(session, &key);
+        Some(self.session(stream, key, true))
+    }
+
+    fn http2_stream(&self, session: Http2Session, key: &PoolKey) -> Connection {
+        let stream = Http2Stream::new(session, &self.pool, key.clone(), IDLE_TIMEOUT);
+        Connection::Http2(Box::new(stream))
     }
 
     /// A new connection to `origin`.
@@ -224,29 +231,25 @@ impl Upstream {
         self.options.response_timeout
     }
 
-    /// Takes back a connection whose response was read to its end, so that it serves again if it can.
+    /// Takes back an HTTP/1 connection whose response was read to its end, so that it serves again if it can. A stream of
+    /// HTTP/2 gives itself back.
     pub(crate) fn release(&self, lease: &Lease, writer: OriginWriter, reader: OriginReader) {
-        match (writer, reader) {
-            (
-                OriginWriter::Http1 { stream: write, .. },
-                OriginReader::Http1 {
-                    stream,
-                    ahead,
-                    keeps_alive,
-                    ..
-                },
-            ) => {
-                // Bytes behind a response are nobody's answer.
-                if keeps_alive && ahead.is_empty() {
-                    let stream = stream.unsplit(write);
-                    self.idle.keep(lease.key.0, stream);
-                }
-            }
-            (_, OriginReader::Http2(session)) => {
-                self.pool
-                    .release_http_session(*session, &lease.key, Some(IDLE_TIMEOUT));
-            }
-            (OriginWriter::Http2(_), OriginReader::Http1 { .. }) => {}
+        let OriginWriter::Http1 { stream: write, .. } = writer else {
+            return;
+        };
+        let OriginReader::Http1 {
+            stream,
+            ahead,
+            keeps_alive,
+            ..
+        } = reader
+        else {
+            return;
+        };
+        // Bytes behind a response are nobody's answer.
+        if keeps_alive && ahead.is_empty() {
+            let stream = stream.unsplit(write);
+            self.idle.keep(lease.key.0, stream);
         }
     }
 
@@ -337,9 +340,9 @@ impl Upstream {
             )
         })?;
         if connection.more_streams_allowed() {
-            self.pool.in_use_pool().insert(key.reuse_hash(), connection);
+            self.pool.in_use_pool().insert(key.0, connection);
         }
-        Ok(Connection::Http2(Box::new(stream)))
+        Ok(self.http2_stream(stream, key))
     }
 }
 
@@ -423,41 +426,4 @@ fn tls_fault(origin: &Origin, error: &io::Error, tls: Option<&rustls::Error>) ->
         None => ErrorType::ConnectionTerminated,
     };
     Fault::new(kind, format!("TLS with {origin}: {error}"))
-}
-
-/// What pingora's pools know a connection by.
-#[derive(Clone, Debug)]
-struct PoolKey(u64);
-
-static NO_ADDRESS: LazyLock<PeerAddress> =
-    LazyLock::new(|| PeerAddress::Inet((Ipv4Addr::UNSPECIFIED, 0).into()));
-
-impl fmt::Display for PoolKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl Peer for PoolKey {
-    /// Never dialled: pingora only keeps what was dialled here.
-    fn address(&self) -> &PeerAddress {
-        &NO_ADDRESS
-    }
-
-    fn tls(&self) -> bool {
-        false
-    }
-
-    fn sni(&self) -> &'static str {
-        ""
-    }
-
-    fn reuse_hash(&self) -> u64 {
-        self.0
-    }
-
-    /// The key names the origin; which of its addresses answered does not matter.
-    fn matches_fd<V: AsRawFd>(&self, _descriptor: V) -> bool {
-        true
-    }
 }

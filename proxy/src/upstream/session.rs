@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use h2::SendStream;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use pingora_core::protocols::http::v2::client::Http2Session;
 use pingora_core::protocols::http::v2::write_body;
 use pingora_http::{RequestHeader, ResponseHeader};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 
+use super::http2::Http2Stream;
 use crate::fault::Fault;
 use crate::http1::{
     BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, is_never_a_trailer,
@@ -85,7 +85,7 @@ pub(crate) enum OriginReader {
         body: BodyReader,
         keeps_alive: bool,
     },
-    Http2(Box<Http2Session>),
+    Http2(Box<Http2Stream>),
 }
 
 /// A response's head, in the form of its HTTP version.
@@ -243,7 +243,7 @@ pub(crate) async fn start_http1(
 
 /// Sends a request's head over HTTP/2 and splits the stream.
 pub(crate) fn start_http2(
-    mut session: Box<Http2Session>,
+    mut session: Box<Http2Stream>,
     head: Box<RequestHeader>,
     framing: Framing,
 ) -> Result<(OriginWriter, OriginReader), Fault> {
