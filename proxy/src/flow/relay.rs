@@ -11,11 +11,11 @@ use super::client::{Client, ClientBody, Gone, Responder};
 use super::fields::{self, OnwardResponse};
 use super::request::{Received, Version};
 use crate::fault::Fault;
-use crate::http1::{BodyError, Framing};
+use crate::http1::{BodyError, Framing, Trailers};
 use crate::proxy_status::ErrorType;
 use crate::upstream::{OriginHead, OriginReader, OriginWriter};
 
-/// How long the origin of an upgraded connection may take nothing.
+/// How long the origin of an upgraded connection may take nothing, or say nothing once the client does not.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Interim responses before the final one; each makes the patience with the origin begin anew.
@@ -149,26 +149,39 @@ async fn both(
     }
 }
 
-/// Passes whatever comes, both ways, until the origin ends it or either side breaks.
+/// Passes whatever comes, both ways, until the origin ends it or either side breaks. To a client that says nothing more the
+/// origin may go on talking, but not be silent for long.
 async fn splice(client: &mut Client, writer: &mut OriginWriter, reader: &mut OriginReader) {
     client.body.becomes_raw();
     writer.becomes_raw();
     let (body, answer) = (&mut client.body, &mut client.answer);
+    let parts = AtomicUsize::new(0);
     let to_origin = async {
-        while let Ok(Some(part)) = body.next().await {
-            if writer.part(part, UPGRADED_PATIENCE).await.is_err() {
-                return;
+        loop {
+            match body.next().await {
+                Ok(Some(part)) => {
+                    if writer.part(part, UPGRADED_PATIENCE).await.is_err() {
+                        return;
+                    }
+                }
+                Err(BodyError::Io(_)) => return,
+                Ok(None) | Err(_) => break,
             }
         }
-        writer.close().await;
-        // The origin may have more to say to a client that says nothing more.
-        std::future::pending::<()>().await;
+        // If that takes longer, the origin's silence is noticed below.
+        let _ = timeout(UPGRADED_PATIENCE, writer.close()).await;
+        let mut heard = None;
+        while heard != Some(parts.load(Ordering::Relaxed)) {
+            heard = Some(parts.load(Ordering::Relaxed));
+            tokio::time::sleep(UPGRADED_PATIENCE).await;
+        }
     };
     let to_client = async {
         while let Ok(Some(part)) = reader.part().await {
             if answer.part(part, false).await.is_err() || answer.flush().await.is_err() {
                 return;
             }
+            parts.fetch_add(1, Ordering::Relaxed);
         }
     };
     tokio::select! {
@@ -250,14 +263,28 @@ impl Download<'_> {
         }
         if has_body {
             self.body(client).await?;
+        } else {
+            // The client has all then, whatever the origin does with its stream.
+            client.flush().await?;
         }
-        let trailers = self
-            .reader
-            .trailers()
-            .await
-            .map_err(|fault| self.progress.answered(fault))?;
+        let trailers = self.trailers(client).await?;
         client.finish(&trailers).await?;
         Ok(status)
+    }
+
+    /// What follows the body. An HTTP/2 stream may stay open behind its last octet.
+    async fn trailers(&mut self, client: &mut Responder) -> Result<Trailers, Broken> {
+        tokio::select! {
+            biased;
+            trailers = timeout(self.patience, self.reader.trailers()) => {
+                let trailers = trailers.unwrap_or_else(|_| {
+                    let details = "the origin does not end its response".to_owned();
+                    Err(Fault::new(ErrorType::HttpResponseTimeout, details))
+                });
+                trailers.map_err(|fault| self.progress.answered(fault))
+            }
+            () = client.given_up() => Err(Broken::Gone),
+        }
     }
 
     /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
@@ -339,5 +366,62 @@ impl Download<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::stream::{Stream, Transport};
+    use crate::upstream::start_http1;
+
+    const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
+
+    fn stream(near: DuplexStream) -> Stream {
+        Box::new(Transport::new(near, 1))
+    }
+
+    /// How long an upgraded connection lasts whose client ended its side, with an origin that says something so often.
+    async fn lasts(words: u32) -> Duration {
+        let patience = UPGRADED_PATIENCE;
+        let (near, mut far) = duplex(1024);
+        let framing = Framing::Length(0);
+        let mut client = Client::http1(stream(near), BytesMut::new(), framing, true, patience);
+        far.shutdown().await.unwrap();
+        let (near, mut origin) = duplex(1024);
+        let started = start_http1(stream(near), b"", framing, patience).await;
+        let (mut writer, mut reader) = started.unwrap();
+        origin.write_all(SWITCHING).await.unwrap();
+        assert_eq!(reader.head("GET").await.unwrap().status(), 101);
+        let switching = OnwardResponse {
+            status: 101,
+            reason: b"",
+            framing: Framing::UntilClose,
+            fields: Vec::new(),
+        };
+        client.answer.head(&switching).await.unwrap();
+        let talking = tokio::spawn(async move {
+            for _ in 0..words {
+                tokio::time::sleep(UPGRADED_PATIENCE / 2).await;
+                origin.write_all(b"word").await.unwrap();
+            }
+            std::future::pending::<()>().await;
+        });
+        let started = Instant::now();
+        splice(&mut client, &mut writer, &mut reader).await;
+        talking.abort();
+        started.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_origin_does_not_keep_an_upgraded_connection_whose_client_left() {
+        assert!(lasts(0).await <= 2 * UPGRADED_PATIENCE);
+        let talked = lasts(20).await;
+        assert!(talked >= 10 * UPGRADED_PATIENCE, "{talked:?}");
+        assert!(talked <= 13 * UPGRADED_PATIENCE, "{talked:?}");
     }
 }
