@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use h2::server::SendResponse;
 use pingora_core::protocols::http::v2::server as http2;
+use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,6 +41,11 @@ const MAX_REFUSED_STREAMS: usize = 1000;
 const LAST_CALL: Duration = Duration::from_millis(250);
 /// What is read of a request at first; most heads are shorter.
 const FIRST_READ: usize = 4096;
+/// How long a client may take nothing of what was sent to it, if it may not be idle for longer: who writes is not always
+/// there to say so.
+const UNREAD: Duration = Duration::from_secs(60);
+/// What an HTTP/2 stream's answer may take up on its way. A client chooses how many streams and how large their windows are.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Takes connections and serves each in a task of its own.
 #[derive(Debug)]
@@ -78,6 +84,8 @@ impl Listener {
         };
         // A client that left already is found out when it is read from.
         let _ = tcp.set_nodelay(true);
+        let unread = self.flow.settings().options.idle_timeout.max(UNREAD);
+        let _ = SockRef::from(&tcp).set_tcp_user_timeout(Some(unread));
         let descriptor = tcp.as_raw_fd();
         let stream: Stream = Box::new(Transport::new(tcp, descriptor));
         let flow = Arc::clone(&self.flow);
@@ -289,14 +297,15 @@ impl Serving {
     /// Serves HTTP/2's streams, each in a task of its own.
     async fn http2(&self, stream: Stream, connection: Connection) {
         let patience = self.flow.settings().options.header_timeout;
-        let mut http2 = match timeout(patience, http2::handshake(stream, None)).await {
-            Ok(Ok(http2)) => http2,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "no HTTP/2 inside the tunnel");
-                return;
-            }
-            Err(_) => return,
-        };
+        let mut http2 =
+            match timeout(patience, http2::handshake(stream, Some(http2_options()))).await {
+                Ok(Ok(http2)) => http2,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "no HTTP/2 inside the tunnel");
+                    return;
+                }
+                Err(_) => return,
+            };
         let connection = Arc::new(connection);
         let streams = Arc::new(Semaphore::new(MAX_EXCHANGES));
         let mut refused = 0;
@@ -355,4 +364,10 @@ impl Serving {
             drop(open);
         }));
     }
+}
+
+fn http2_options() -> http2::H2Options {
+    let mut options = http2::default_h2_options();
+    options.max_send_buffer_size(SEND_BUFFER_BYTES);
+    options
 }
