@@ -25,8 +25,10 @@ mod told;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use axum::{Json, Router, middleware, routing};
+use axum::{Router, middleware, routing};
+use bytes::Bytes;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -37,12 +39,15 @@ pub(crate) use self::parts::Admin;
 /// The routes of the operators' listener, for whom `guard` lets in.
 pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
     let (router, description) = described();
+    // As text once: each connection has the routes for itself, and what they hold.
+    let description = serde_json::to_vec(&description).expect("a description is JSON");
+    let description = Bytes::from(description);
     router
         .route("/", routing::get(page::index))
         .route("/assets/{name}", routing::get(page::asset))
         .route(
             "/v1/openapi.json",
-            routing::get(|| async { Json(description) }),
+            routing::get(|| async { ([(CONTENT_TYPE, "application/json")], description) }),
         )
         .fallback(|| async { answer::error(StatusCode::NOT_FOUND, "there is nothing here") })
         .method_not_allowed_fallback(not_allowed)
