@@ -11,7 +11,8 @@ mod tests;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
@@ -21,6 +22,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use ipnet::IpNet;
+use quick_cache::sync::Cache;
 
 use overrides::Overrides;
 pub use overrides::{InvalidOverride, Override};
@@ -30,8 +32,10 @@ const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long a name may take in all. Longer than three tries, so that a server which swallows the questions for one
 /// address family does not cost the answer for the other.
 const DNS_TIMEOUT: Duration = Duration::from_secs(6);
-/// Answers kept, per record type and name, for as long as their TTL says.
-const DNS_CACHE_ANSWERS: u64 = 65_536;
+/// Names kept with their addresses, for as long as the TTL says.
+const KEPT_NAMES: usize = 65_536;
+/// So many addresses of a name are enough. A name can have thousands, each of which would be kept.
+const MAX_ADDRESSES: usize = 32;
 /// Questions under way per DNS server before the resolver calls itself busy.
 const DNS_ACTIVE_QUERIES: usize = 4_096;
 
@@ -56,6 +60,15 @@ pub struct Egress {
     own_listeners: Vec<SocketAddr>,
     overrides: Overrides,
     resolver: TokioResolver,
+    /// The resolver's own cache is bounded by names only, whatever their answers hold.
+    known: Cache<Name, Arc<Known>>,
+}
+
+/// What DNS said of a name.
+#[derive(Debug)]
+struct Known {
+    addresses: Box<[IpAddr]>,
+    until: Instant,
 }
 
 /// Why there is no address to dial for a host.
@@ -116,13 +129,14 @@ impl Egress {
         // The first of two errors is the one reported; that of IPv4 says more.
         dns.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         dns.use_hosts_file = ResolveHosts::Always;
-        dns.cache_size = DNS_CACHE_ANSWERS;
+        dns.cache_size = 0;
         dns.max_active_requests = DNS_ACTIVE_QUERIES;
         Ok(Self {
             allow_private: options.allow_private,
             own_listeners: options.own_listeners,
             overrides: Overrides::new(options.overrides),
             resolver: builder.build()?,
+            known: Cache::new(KEPT_NAMES),
         })
     }
 
@@ -159,19 +173,30 @@ impl Egress {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         let name = absolute_name(host)?;
-        let lookup = tokio::time::timeout(DNS_TIMEOUT, self.resolver.lookup_ip(name))
+        let known = match self.known.get(&name) {
+            Some(known) if known.until > Instant::now() => known,
+            _ => self.look_up(name).await?,
+        };
+        let with_port = |address: &IpAddr| SocketAddr::new(*address, port);
+        Ok(known.addresses.iter().map(with_port).collect())
+    }
+
+    /// Asks DNS.
+    async fn look_up(&self, name: Name) -> Result<Arc<Known>, EgressError> {
+        let lookup = tokio::time::timeout(DNS_TIMEOUT, self.resolver.lookup_ip(name.clone()))
             .await
             .map_err(|_| EgressError::DnsTimeout)?
             .map_err(|error| dns_failure(&error))?;
-        let found: Vec<_> = lookup
-            .iter()
-            .map(|address| SocketAddr::new(address, port))
-            .collect();
-        if found.is_empty() {
+        let known = Arc::new(Known {
+            addresses: lookup.iter().take(MAX_ADDRESSES).collect(),
+            until: lookup.valid_until(),
+        });
+        if known.addresses.is_empty() {
             let rcode = "NOERROR".to_owned();
             return Err(EgressError::Dns { rcode });
         }
-        Ok(found)
+        self.known.insert(name, Arc::clone(&known));
+        Ok(known)
     }
 
     /// Lets `address` through, an IPv4-mapped one as the IPv4 address that it is on the wire.

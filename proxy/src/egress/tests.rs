@@ -339,8 +339,8 @@ fn families_take_turns_with_ipv6_first() {
     assert_eq!(interleave(given.to_vec()), ordered);
 }
 
-/// A DNS server on loopback that answers by the first label: `mixed` and `internal` have addresses, `fails` is
-/// SERVFAIL, `empty` has no addresses, everything else does not exist.
+/// A DNS server on loopback that answers by the first label: `mixed` and `internal` have addresses, `many` has 40, `brief`
+/// one that does not stay, `fails` is SERVFAIL, `empty` has no addresses, everything else does not exist.
 async fn dns_server() -> SocketAddr {
     use hickory_resolver::proto::op::{Message, ResponseCode};
     use hickory_resolver::proto::rr::{RData, Record};
@@ -351,9 +351,15 @@ async fn dns_server() -> SocketAddr {
         let query = Message::from_vec(query).unwrap();
         let asked = query.queries[0].clone();
         let mut response = query.into_response();
-        let addresses: &[&str] = match asked.name().to_ascii().split('.').next().unwrap() {
+        let name = asked.name().to_ascii();
+        let label = name.split('.').next().unwrap();
+        let many: Vec<_> = (0..40).map(|n| format!("8.8.4.{n}")).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        let addresses: &[&str] = match label {
             "mixed" => &["10.0.0.1", "8.8.8.8", "127.0.0.1", "2600::1", "fd00::1"],
             "internal" => &["10.0.0.1", "fd00::1"],
+            "many" => &many,
+            "brief" => &["8.8.8.8"],
             "empty" => &[],
             "fails" => {
                 response.metadata.response_code = ResponseCode::ServFail;
@@ -366,7 +372,8 @@ async fn dns_server() -> SocketAddr {
         };
         let records = addresses.iter().map(|address| RData::from(ip(address)));
         for data in records.filter(|data| data.record_type() == asked.query_type()) {
-            response.add_answer(Record::from_rdata(asked.name().clone(), 60, data));
+            let ttl = if label == "brief" { 0 } else { 60 };
+            response.add_answer(Record::from_rdata(asked.name().clone(), ttl, data));
         }
         response.to_vec().unwrap()
     };
@@ -412,6 +419,31 @@ async fn answers_of_dns_are_filtered_and_its_failures_named() {
             "{name}"
         );
     }
+}
+
+#[tokio::test]
+async fn addresses_are_kept_as_long_as_dns_says_and_only_so_many() {
+    let door = Egress::new(Options {
+        servers: vec![dns_server().await],
+        ..Options::default()
+    });
+    let door = door.unwrap();
+    let known = |host: &str| door.known.get(&absolute_name(host).unwrap());
+    for (host, count, is_kept) in [
+        ("many.example", MAX_ADDRESSES, true),
+        ("brief.example", 1, false),
+    ] {
+        assert_eq!(door.addresses(host, 80).await.unwrap().len(), count);
+        let before = known(host).unwrap();
+        assert_eq!(door.addresses(host, 80).await.unwrap().len(), count);
+        assert_eq!(
+            Arc::ptr_eq(&before, &known(host).unwrap()),
+            is_kept,
+            "{host}"
+        );
+    }
+    door.addresses("absent.example", 80).await.unwrap_err();
+    assert!(known("absent.example").is_none());
 }
 
 #[tokio::test(start_paused = true)]
