@@ -1,5 +1,6 @@
 //! Politeness: how often and how many at a time, over all connections and clients, measured at the origin.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::harness::origin::reply::Step;
@@ -165,6 +166,29 @@ fn nobody_waits_longer_than_max_wait() {
         &get(&proxy, "ImageBot/1", "http://slow.test/b"),
         "crawl-delay",
     );
+}
+
+#[test]
+fn who_resets_its_connection_waits_no_longer() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_wait", "\"1h\"")
+    });
+    assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
+    let url = "http://slow.test/b";
+    let mut waiting = std::net::TcpStream::connect(proxy.proxy).expect("it listens");
+    let ask = Ask::get(url).agent("ImageBot/1").bytes(url);
+    waiting.write_all(&ask).expect("it can be sent");
+    let open = || proxy.metric("wayleave_client_connections", &[]);
+    eventually("it waits", || open() == 1.0);
+    let linger = Some(Duration::ZERO);
+    let set = socket2::SockRef::from(&waiting).set_linger(linger);
+    set.expect("a reset instead of an end");
+    drop(waiting);
+    eventually("it is gone", || open() == 0.0);
+    assert_eq!(arrivals(&origin, "slow.test").len(), 1);
 }
 
 #[test]

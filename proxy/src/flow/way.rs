@@ -89,6 +89,7 @@ impl Flow {
             biased;
             (facts, judged) = deciding => (facts, Some(judged)),
             () = client.answer.given_up() => (Facts::default(), None),
+            () = client.body.gone() => (Facts::default(), None),
         };
         let record = |outcome| {
             self.record(Exchange {
