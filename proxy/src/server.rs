@@ -137,7 +137,7 @@ fn take_operators(
     let listener = listener.into_std()?;
     Ok(operators.spawn(async move {
         let listener = TcpListener::from_std(listener)?;
-        axum::serve(listener, routes).await
+        match admin::serve(listener, routes).await {}
     }))
 }
 

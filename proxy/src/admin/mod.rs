@@ -20,6 +20,7 @@ mod parts;
 mod preview;
 mod reload;
 mod robots;
+mod serve;
 mod told;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use utoipa_axum::routes;
 
 pub(crate) use self::guard::Guard;
 pub(crate) use self::parts::Admin;
+pub(crate) use self::serve::serve;
 
 /// The routes of the operators' listener, for whom `guard` lets in.
 pub(crate) fn router(admin: Admin, guard: Guard) -> Router {

@@ -1,0 +1,81 @@
+//! Serving operators: as axum does, but not whoever says nothing, or more of them than there is room for. They share the
+//! process's descriptors with the clients.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// So many connections at a time; further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 1024;
+/// How long a request's head may take, and how long a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an operator may take nothing of what was sent, a stream's events say.
+const UNREAD: Duration = Duration::from_secs(60);
+
+/// Serves whoever connects, for as long as the process runs.
+pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let routes = routes.clone();
+                tokio::spawn(async move {
+                    serve_one(stream, routes).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, mostly: accepting at once would fail again.
+                tracing::error!(%error, "an operator's connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn serve_one(stream: TcpStream, routes: Router) {
+    // Without either it is served all the same.
+    let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD));
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    if let Err(error) = serving.await {
+        tracing::debug!(%error, "an operator's connection broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_head_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(serve(listener, Router::new()));
+        let mut operator = TcpStream::connect(address).await.unwrap();
+        operator
+            .write_all(b"GET /livez HTTP/1.1\r\nHost:")
+            .await
+            .unwrap();
+        let started = Instant::now();
+        // Closed, with or without a word.
+        let _ = operator.read_to_end(&mut Vec::new()).await;
+        assert!(started.elapsed() <= 2 * HEAD_TIMEOUT);
+        serving.abort();
+    }
+}
