@@ -32,12 +32,11 @@ impl Widths {
             return true;
         };
         let stretches = self.stretches[index].get_or_insert_with(|| Stretches::of(path, index));
-        let [first, last] = ends(part, index);
-        stretches.may_hold(first)
-            && stretches.may_hold(last)
+        let ends = hashes(part, index);
+        ends.iter().all(|&hash| stretches.may_hold(hash))
             && !self
                 .misses
-                .get(slot(part, index))
+                .get(slot(part, ends))
                 .is_some_and(|miss| from >= miss.from && *miss.part == *part)
     }
 
@@ -45,7 +44,8 @@ impl Widths {
     pub(super) fn note_miss(&mut self, from: u32, part: &[u8]) {
         if let Some(index) = widest(part) {
             self.misses.resize(MISSES, Miss::default());
-            self.misses[slot(part, index)] = Miss {
+            let slot = slot(part, hashes(part, index));
+            self.misses[slot] = Miss {
                 part: part.into(),
                 from,
             };
@@ -58,15 +58,14 @@ fn widest(part: &[u8]) -> Option<usize> {
     WIDTHS.iter().rposition(|&width| width <= part.len())
 }
 
-/// The stretches of a width that a part begins and ends with.
-fn ends(part: &[u8], index: usize) -> [&[u8]; 2] {
+/// Numbers for the stretches of a width that a part begins and ends with.
+fn hashes(part: &[u8], index: usize) -> [u64; 2] {
     let width = WIDTHS[index];
-    [&part[..width], &part[part.len() - width..]]
+    [&part[..width], &part[part.len() - width..]].map(hash)
 }
 
 /// Where a part is remembered.
-fn slot(part: &[u8], index: usize) -> usize {
-    let [first, last] = ends(part, index).map(hash);
+fn slot(part: &[u8], [first, last]: [u64; 2]) -> usize {
     let hash = first.rotate_left(23) ^ last ^ part.len() as u64;
     (hash.wrapping_mul(SPREAD) >> 32) as usize % MISSES
 }
@@ -100,8 +99,9 @@ impl Stretches {
         }
     }
 
-    fn may_hold(&self, stretch: &[u8]) -> bool {
-        let (word, bits) = place(hash(stretch));
+    /// Whether there might be a stretch with such a number.
+    fn may_hold(&self, hash: u64) -> bool {
+        let (word, bits) = place(hash);
         self.0[word] & bits == bits
     }
 }
