@@ -24,6 +24,14 @@ fn start(origin: &Origin, crawl_delay: &str) -> Wayleave {
     })
 }
 
+fn start_waiting(origin: &Origin, max_wait: &str) -> Wayleave {
+    Wayleave::start_with(origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_wait", &format!("{max_wait:?}"))
+    })
+}
+
 fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
     proxy.exchange(&Ask::get(url).agent(agent))
 }
@@ -155,11 +163,7 @@ fn a_delay_can_be_ignored_and_a_crawler_can_have_one_of_its_own() {
 #[test]
 fn nobody_waits_longer_than_max_wait() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("politeness.crawl_delay", "\"wait\"")
-            .set("politeness.max_wait", "\"4m\"")
-    });
+    let proxy = start_waiting(&origin, "4m");
     assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
     // At once, not after minutes in vain.
     expect_429(
@@ -171,11 +175,7 @@ fn nobody_waits_longer_than_max_wait() {
 #[test]
 fn who_resets_its_connection_waits_no_longer() {
     let origin = sites();
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        settings
-            .set("politeness.crawl_delay", "\"wait\"")
-            .set("politeness.max_wait", "\"1h\"")
-    });
+    let proxy = start_waiting(&origin, "1h");
     assert_eq!(get(&proxy, "ImageBot/1", "http://slow.test/a").status, 200);
     let url = "http://slow.test/b";
     let mut waiting = std::net::TcpStream::connect(proxy.proxy).expect("it listens");

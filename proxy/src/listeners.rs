@@ -5,10 +5,11 @@
 //! the next starts, connections wait in its queue instead of being refused.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use listenfd::ListenFd;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 /// The sockets this process was started with.
 #[derive(Debug)]
@@ -78,5 +79,19 @@ impl Inherited {
             unused.join(", ")
         );
         Ok(())
+    }
+}
+
+/// The next connection. While none can be taken, that is said again and again. Giving up loses none.
+pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                // Out of descriptors, mostly: taking connections at once would fail again.
+                tracing::error!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
     }
 }

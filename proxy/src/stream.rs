@@ -15,13 +15,26 @@ use pingora_core::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
     TimingDigest, UniqueID, UniqueIDType,
 };
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
 
 /// A stream as pingora's sessions want it.
 pub(crate) type Stream = pingora_core::protocols::Stream;
 
 /// What is held back and sent in one go is at most this long: what a TLS record holds.
 const GATHER_BYTES: usize = 16 * 1024;
+
+/// How long a peer may take nothing of what was sent to it. Who writes is not always there to say so: HTTP/2 has answers
+/// of its own, to a ping say, that outlive the request.
+pub(crate) const UNREAD: Duration = Duration::from_secs(60);
+
+/// Has what is written to a socket leave at once, and the connection break when its peer takes nothing for so long
+/// (RFC 5482 section 3.3).
+pub(crate) fn tune(tcp: &TcpStream, unread: Duration) -> io::Result<()> {
+    tcp.set_nodelay(true)?;
+    SockRef::from(tcp).set_tcp_user_timeout(Some(unread))
+}
 
 /// Bytes to and from one peer. Holds the first small write after a flush, which is a head, until
 /// the next one, so that head and body leave in one system call (and, inside TLS, in one record);

@@ -9,43 +9,34 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+
+use crate::listeners;
+use crate::stream::{self, UNREAD};
 
 /// So many connections at a time; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 1024;
 /// How long a request's head may take, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long an operator may take nothing of what was sent, a stream's events say.
-const UNREAD: Duration = Duration::from_secs(60);
 
 /// Serves whoever connects, for as long as the process runs.
 pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let place = Arc::clone(&places).acquire_owned().await;
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let routes = routes.clone();
-                tokio::spawn(async move {
-                    serve_one(stream, routes).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                // Out of descriptors, mostly: accepting at once would fail again.
-                tracing::error!(%error, "an operator's connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
+        let (stream, _) = listeners::accept(&listener).await;
+        let routes = routes.clone();
+        tokio::spawn(async move {
+            serve_one(stream, routes).await;
+            drop(place);
+        });
     }
 }
 
 async fn serve_one(stream: TcpStream, routes: Router) {
-    // Without either it is served all the same.
-    let _ = stream.set_nodelay(true);
-    let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD));
+    // Who left already is found out when it is read from.
+    let _ = stream::tune(&stream, UNREAD);
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

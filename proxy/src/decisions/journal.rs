@@ -98,9 +98,8 @@ impl Journal {
             return Ok(false);
         }
         self.rotate();
-        let mut whole = 0;
-        let written = self.write(&mut whole).map(|()| true).map_err(|error| Lost {
-            lines: memchr::memchr_iter(b'\n', &self.waiting[whole..]).count() as u64,
+        let written = self.write().map(|()| true).map_err(|error| Lost {
+            lines: memchr::memchr_iter(b'\n', &self.waiting).count() as u64,
             error: anyhow::Error::new(error).context(self.options.path.display().to_string()),
         });
         self.waiting.clear();
@@ -131,8 +130,8 @@ impl Journal {
         }
     }
 
-    /// Writes the lines that wait. After an error `whole` octets of them, which end with a line, are in the file.
-    fn write(&mut self, whole: &mut usize) -> io::Result<()> {
+    /// Writes the lines that wait. After an error those still wait that are not in the file.
+    fn write(&mut self) -> io::Result<()> {
         self.open.take_if(|open| !open.look());
         let open = match &mut self.open {
             Some(open) => open,
@@ -145,7 +144,7 @@ impl Journal {
         match written {
             Ok(()) => open.size_bytes += self.waiting.len() as u64,
             // A full disk takes a part.
-            Err(_) => *whole = open.keep_whole_lines(&self.waiting),
+            Err(_) => drop(self.waiting.drain(..open.keep_whole_lines(&self.waiting))),
         }
         written
     }

@@ -7,17 +7,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use super::Egress;
+use crate::stream::{self, UNREAD};
 
 /// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-
-/// How long a server may take nothing of what was sent to it; the connection breaks then (RFC 5482 section 3.3). Who writes
-/// is not always there to say so: HTTP/2 has answers of its own, to a ping say, that outlive the request.
-const UNREAD: Duration = Duration::from_secs(60);
 
 impl Egress {
     /// Opens a connection to one of `addresses`, which are those that [`Egress::addresses`] gave, in their order. The
@@ -28,7 +24,7 @@ impl Egress {
     /// The error of the address that failed last, if all did.
     pub async fn dial(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         let stream = race(addresses, TcpStream::connect::<SocketAddr>).await?;
-        SockRef::from(&stream).set_tcp_user_timeout(Some(UNREAD))?;
+        stream::tune(&stream, UNREAD)?;
         Ok(stream)
     }
 }
@@ -126,7 +122,7 @@ mod tests {
     async fn who_takes_nothing_is_left_by_the_system() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = Egress::dial(&[listener.local_addr().unwrap()]).await;
-        let timeout = SockRef::from(&stream.unwrap()).tcp_user_timeout();
+        let timeout = socket2::SockRef::from(&stream.unwrap()).tcp_user_timeout();
         assert_eq!(timeout.unwrap(), Some(UNREAD));
     }
 }

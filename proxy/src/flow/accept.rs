@@ -11,7 +11,6 @@ use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use h2::server::SendResponse;
 use pingora_core::protocols::http::v2::server as http2;
-use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,8 +27,9 @@ use super::slots::{Full, Slots};
 use super::tunnel::Inside;
 use super::way::{Ending, Flow};
 use crate::http1::RequestHead;
+use crate::listeners;
 use crate::proxy_status::ErrorType;
-use crate::stream::{Stream, Transport};
+use crate::stream::{self, Stream, Transport, UNREAD};
 
 /// Exchanges of one HTTP/2 connection under way: twice the streams that it may have open. A stream that its client reset
 /// is open no more, but its exchange goes on for a moment (CVE-2023-44487).
@@ -41,9 +41,6 @@ const MAX_REFUSED_STREAMS: usize = 1000;
 const LAST_CALL: Duration = Duration::from_millis(250);
 /// What is read of a request at first; most heads are shorter.
 const FIRST_READ: usize = 4096;
-/// How long a client may take nothing of what was sent to it, if it may not be idle for longer: who writes is not always
-/// there to say so.
-const UNREAD: Duration = Duration::from_secs(60);
 /// What an HTTP/2 stream's answer may take up on its way. A client chooses how many streams and how large their windows are.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
@@ -60,17 +57,11 @@ impl Listener {
     /// Serves `listener`'s connections until `stopping`; those open by then go on in `tasks`.
     pub(crate) async fn run(&self, listener: TcpListener) {
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = self.stopping.cancelled() => return,
-            };
-            match accepted {
-                Ok((tcp, peer)) => self.admit(tcp, peer.ip().to_canonical()),
-                Err(error) => {
-                    // Out of descriptors, mostly: taking connections at once would fail again.
-                    tracing::error!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::select! {
+                (tcp, peer) = listeners::accept(&listener) => {
+                    self.admit(tcp, peer.ip().to_canonical());
                 }
+                () = self.stopping.cancelled() => return,
             }
         }
     }
@@ -83,9 +74,8 @@ impl Listener {
             tunnel: None,
         };
         // A client that left already is found out when it is read from.
-        let _ = tcp.set_nodelay(true);
-        let unread = self.flow.settings().options.idle_timeout.max(UNREAD);
-        let _ = SockRef::from(&tcp).set_tcp_user_timeout(Some(unread));
+        let idle_timeout = self.flow.settings().options.idle_timeout;
+        let _ = stream::tune(&tcp, idle_timeout.max(UNREAD));
         let descriptor = tcp.as_raw_fd();
         let stream: Stream = Box::new(Transport::new(tcp, descriptor));
         let flow = Arc::clone(&self.flow);

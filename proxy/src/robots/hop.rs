@@ -212,11 +212,8 @@ fn settles(agreed: &io::Result<TlsStream<TcpStream>>) -> bool {
 }
 
 async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, FetchError> {
-    let tcp = Egress::dial(addresses)
-        .await
-        .map_err(|error| failure(FetchErrorKind::Connect, &error))?;
-    let _ = tcp.set_nodelay(true);
-    Ok(tcp)
+    let dialled = Egress::dial(addresses).await;
+    dialled.map_err(|error| failure(FetchErrorKind::Connect, &error))
 }
 
 /// A URL's host as egress takes it.

@@ -13,6 +13,10 @@ use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora_core::upstreams::peer::Peer;
 use tokio::runtime::Handle;
 
+/// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
+/// first avoids the race of sending into a closing connection.
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
+
 /// A stream. Dropped, however the exchange ended, it gives its place back, and the connection is kept for others or
 /// closed: one that is not given back stays open for as long as the origin likes.
 pub(crate) struct Http2Stream {
@@ -20,21 +24,14 @@ pub(crate) struct Http2Stream {
     session: Option<Http2Session>,
     pool: Arc<v2::Connector>,
     key: PoolKey,
-    idle_timeout: Duration,
 }
 
 impl Http2Stream {
-    pub(super) fn new(
-        session: Http2Session,
-        pool: &Arc<v2::Connector>,
-        key: PoolKey,
-        idle_timeout: Duration,
-    ) -> Self {
+    pub(super) fn new(session: Http2Session, pool: &Arc<v2::Connector>, key: PoolKey) -> Self {
         Self {
             session: Some(session),
             pool: Arc::clone(pool),
             key,
-            idle_timeout,
         }
     }
 }
@@ -45,9 +42,8 @@ impl Drop for Http2Stream {
         if let Some(session) = self.session.take()
             && Handle::try_current().is_ok()
         {
-            let idle_timeout = Some(self.idle_timeout);
             self.pool
-                .release_http_session(session, &self.key, idle_timeout);
+                .release_http_session(session, &self.key, Some(IDLE_TIMEOUT));
         }
     }
 }

@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use wayleave_policy::{Origin, Scheme};
 
-use self::http2::{Http2Stream, PoolKey};
+use self::http2::{Http2Stream, IDLE_TIMEOUT, PoolKey};
 pub(crate) use self::session::{
     OriginHead, OriginReader, OriginWriter, header_map, pairs, start_http1, start_http2,
     trailers_of,
@@ -44,9 +44,6 @@ const STREAMS_PER_CONNECTION: usize = 100;
 /// for as long as the client reads nothing; pingora's own 8 MiB would let few clients hold much.
 const STREAM_WINDOW: u32 = 512 * 1024;
 const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
-/// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
-/// first avoids the race of sending into a closing connection.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 /// How many origins are remembered not to agree on protocols; each saves a handshake per connection.
 const ORIGINS_WITHOUT_ALPN: usize = 10_000;
 
@@ -170,7 +167,7 @@ impl Upstream {
     }
 
     fn http2_stream(&self, session: Http2Session, key: &PoolKey) -> Connection {
-        let stream = Http2Stream::new(session, &self.pool, key.clone(), IDLE_TIMEOUT);
+        let stream = Http2Stream::new(session, &self.pool, key.clone());
         Connection::Http2(Box::new(stream))
     }
 
@@ -363,10 +360,8 @@ fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
 }
 
 async fn tcp(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, Fault> {
-    let failed = |error| connect_fault(origin, &error);
-    let tcp = Egress::dial(addresses).await.map_err(failed)?;
-    tcp.set_nodelay(true).map_err(failed)?;
-    Ok(tcp)
+    let dialled = Egress::dial(addresses).await;
+    dialled.map_err(|error| connect_fault(origin, &error))
 }
 
 fn too_late(origin: &Origin) -> Fault {

@@ -10,8 +10,10 @@ use h2::{RecvStream, SendStream};
 use http::Response;
 use http::response::Builder;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest};
 
@@ -22,10 +24,10 @@ const LIMIT: usize = 500 * 1024;
 
 type Respond = SendResponse<Bytes>;
 
-/// What comes of a robots.txt whose server speaks HTTP/2 alone, and answers a path like this.
-async fn fetched<F>(
+/// What comes of a robots.txt whose server speaks HTTP/2 alone, and does this with a connection once TLS is agreed on.
+async fn fetched_from<F>(
     options: FetchOptions,
-    answer: impl Fn(String, Respond) -> F + Clone + Send + Sync + 'static,
+    serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
 ) -> FetchOutcome
 where
     F: Future<Output = ()> + Send + 'static,
@@ -39,18 +41,9 @@ where
     serving.spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             // The first offers nothing but HTTP/1.1.
-            let Ok(stream) = acceptor.accept(stream).await else {
-                continue;
-            };
-            let answer = answer.clone();
-            let serving = async move {
-                let mut session = h2::server::handshake(stream).await.unwrap();
-                while let Some(Ok((request, respond))) = session.accept().await {
-                    let request: http::Request<RecvStream> = request;
-                    tokio::spawn(answer(request.uri().path().to_owned(), respond));
-                }
-            };
-            tokio::spawn(serving);
+            if let Ok(stream) = acceptor.accept(stream).await {
+                tokio::spawn(serve(stream));
+            }
         }
     });
     let fetcher = fetcher_at(address, &trust(roots), options);
@@ -59,6 +52,27 @@ where
     fetcher
         .fetch(FetchRequest { origin, validators }, None)
         .await
+}
+
+/// The same, of a server that answers a path like this.
+async fn fetched<F>(
+    options: FetchOptions,
+    answer: impl Fn(String, Respond) -> F + Clone + Send + Sync + 'static,
+) -> FetchOutcome
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let serve = move |stream| {
+        let answer = answer.clone();
+        async move {
+            let mut session = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((request, respond))) = session.accept().await {
+                let request: http::Request<RecvStream> = request;
+                tokio::spawn(answer(request.uri().path().to_owned(), respond));
+            }
+        }
+    };
+    fetched_from(options, serve).await
 }
 
 fn head(response: Builder) -> Response<()> {
@@ -192,30 +206,18 @@ async fn a_server_that_only_ever_promises_is_heard_for_so_long() {
 async fn a_server_that_reads_nothing_is_left_when_the_fetch_is_over() {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-    let (mut config, roots) = identity("shop.test");
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            // The first offers nothing but HTTP/1.1.
-            let Ok(mut stream) = acceptor.accept(stream).await else {
-                continue;
-            };
+    let (sender, mut left) = mpsc::unbounded_channel();
+    let outcome = fetched_from(hasty(), move |mut stream| {
+        let sender = sender.clone();
+        async move {
             stream.write_all(&SETTINGS).await.unwrap();
             // Each is to be answered.
             while stream.write_all(&PING.repeat(100)).await.is_ok() {}
-            return;
+            sender.send(()).unwrap();
         }
-    });
-    let fetcher = fetcher_at(address, &trust(roots), hasty());
-    let origin = Origin::parse("https://shop.test").unwrap();
-    let validators = None;
-    let request = FetchRequest { origin, validators };
-    let outcome = fetcher.fetch(request, None).await;
+    })
+    .await;
     assert!(kind(&outcome).is_some(), "{outcome:?}");
-    let left = tokio::time::timeout(Duration::from_secs(60), serving).await;
-    left.expect("its connection is closed").unwrap();
+    let left = tokio::time::timeout(Duration::from_secs(60), left.recv()).await;
+    assert_eq!(left.expect("its connection is closed"), Some(()));
 }
