@@ -201,6 +201,36 @@ fn wildcards() -> Vec<Hostile> {
             format!("Allow:/*ab*ba*c{n}")
         }),
     ];
+    for (alphabet, length) in [("0123456789abcdef", 8), ("ab", 30)] {
+        let text = random.text(alphabet, PATH_BYTES - 1);
+        let (before, behind) = text.split_at(PATH_BYTES / 2);
+        shapes.push(hostile(
+            &format!("{length} octets, wrong order"),
+            format!("/{text}"),
+            |_| {
+                let mut part = |half: &str| {
+                    let start = random.below(half.len() - length);
+                    half[start..start + length].to_owned()
+                };
+                format!("Allow:/*{}*{}", part(behind), part(before))
+            },
+        ));
+    }
+    for length in [12, 20, 40] {
+        // As many as still get an index.
+        let most = 480_000 / (40 + (length + 2) * 5 / 2);
+        shapes.push(hostile(
+            &format!("{length} octets of two, indexed"),
+            binary.clone(),
+            |n| {
+                if n < most {
+                    format!("Allow:/*{}", random.text("ab", length))
+                } else {
+                    "a".repeat(FILE_BYTES)
+                }
+            },
+        ));
+    }
     for length in [9, 12, 14, 16, 20, 40] {
         shapes.push(hostile(
             &format!("{length} octets of two"),
@@ -261,6 +291,13 @@ fn groups() -> Vec<Hostile> {
         hostile("groups with stars", path.clone(), |n| {
             let rules = "Allow:/*ab*ba*c\n".repeat(3);
             format!("{agent}\n{rules}Allow:/*a{n}c")
+        }),
+        hostile("groups with stars, fewer", path.clone(), |n| {
+            let rules = "Allow:/*ab*ba*c\n".repeat(3);
+            match n {
+                ..=1_500 => format!("{agent}\n{rules}Allow:/*a{n}c"),
+                _ => "a".repeat(FILE_BYTES),
+            }
         }),
         hostile("groups of 40", path.clone(), |n| {
             if n % 40 == 0 {

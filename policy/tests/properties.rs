@@ -366,6 +366,32 @@ proptest! {
 }
 
 proptest! {
+    // A case takes the model a while.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn files_of_too_many_rules_are_judged_as_others(
+        rules in prop::collection::vec((select(vec!["Disallow", "Allow"]), pattern()), 40..60),
+        path in path(),
+        at in 0usize..40,
+    ) {
+        let lines: Vec<_> = rules.iter().map(|(field, value)| format!("{field}: {value}\n")).collect();
+        let filler: String = (0..15_000).map(|number| format!("Disallow: /z/{number}\n")).collect();
+        let (before, after) = lines.split_at(at);
+        let one_group = ["User-agent: foobot\n", &before.concat(), &filler, &after.concat()].concat();
+        let groups = lines.chunks(3).map(|rules| format!("User-agent: foobot\n{}", rules.concat()));
+        let many_groups = format!("{}User-agent: other\n{filler}", groups.collect::<String>());
+        for body in [one_group, many_groups] {
+            for dialect in DIALECTS {
+                let expected = model::judge(body.as_bytes(), dialect, &["foobot"], &path);
+                let found = judged(body.as_bytes(), dialect, &["foobot"], &path);
+                prop_assert_eq!(found, expected, "{}", dialect);
+            }
+        }
+    }
+}
+
+proptest! {
     // The model takes its time with long paths.
     #![proptest_config(ProptestConfig::with_cases(40))]
 

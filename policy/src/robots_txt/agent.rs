@@ -11,15 +11,17 @@ pub(crate) struct Agent(u32);
 impl Agent {
     const LARGE: u32 = 1 << 31;
     const GOES_ON: u32 = 1 << 30;
+    const HUGE: u32 = 1 << 29;
+    const FLAGS: u32 = Self::LARGE | Self::GOES_ON | Self::HUGE;
 
     /// `goes_on` says that no rule stands between this line and the one before.
     pub(crate) fn new(offset: usize, goes_on: bool) -> Self {
-        let offset = u32::try_from(offset).expect("the limit is below 1 GiB");
+        let offset = u32::try_from(offset).expect("the limit is below 512 MiB");
         Self(offset | if goes_on { Self::GOES_ON } else { 0 })
     }
 
     pub(crate) fn offset(self) -> usize {
-        (self.0 & !(Self::LARGE | Self::GOES_ON)) as usize
+        (self.0 & !Self::FLAGS) as usize
     }
 
     /// Whether the line belongs to the same run of the stream as the one before.
@@ -34,6 +36,15 @@ impl Agent {
 
     pub(crate) fn mark_large(&mut self) {
         self.0 |= Self::LARGE;
+    }
+
+    /// Whether the group has too many rules for an index.
+    pub(crate) fn is_huge(self) -> bool {
+        self.0 & Self::HUGE != 0
+    }
+
+    pub(crate) fn mark_huge(&mut self) {
+        self.0 |= Self::HUGE;
     }
 
     pub(super) fn to_bytes(self) -> [u8; Agents::BYTES] {
@@ -63,10 +74,13 @@ impl<'a> Agents<'a> {
 
     /// The last line whose event is not behind an offset.
     pub(super) fn last_until(self, offset: usize) -> Option<Agent> {
-        let after = self
-            .0
-            .partition_point(|&bytes| Self::read(bytes).offset() <= offset);
-        self.at(after.checked_sub(1)?)
+        self.at(self.before(offset + 1).checked_sub(1)?)
+    }
+
+    /// How many lines' events are before an offset.
+    pub(super) fn before(self, offset: usize) -> usize {
+        self.0
+            .partition_point(|&bytes| Self::read(bytes).offset() < offset)
     }
 
     fn read(bytes: [u8; Agents::BYTES]) -> Agent {

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use super::choose::Reader;
 use super::effort::{Effort, cost};
 use super::found::Match;
 use super::holds::Octets;
 use super::index::{Index, Prefix, Wild, common_octets, decides};
 use super::pattern::{Body, Pattern, Patterns, head};
+use super::reader::Reader;
 use super::stream::{ALLOW, Event, Events, PLAIN, WILD};
 use crate::Dialect;
 

@@ -1,42 +1,12 @@
 //! The groups for a crawler, as a dialect chooses them.
 
+use std::ops::Range;
+
 use super::agent::{self, Agent};
 use super::compiled::Compiled;
-use super::stream::{EXACT, Event, Events, GOOGLE, RECORD, RUN, events};
+use super::reader::Reader;
+use super::stream::{Event, Events, events};
 use crate::{Dialect, ProductToken, name_tag};
-
-/// How a dialect goes through a file.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader {
-    pub(super) dialect: Dialect,
-    /// The flag of the events it sees.
-    pub(super) sees: u8,
-    /// The flag of the runs at which a new group begins for it.
-    pub(super) ends: u8,
-    /// Whether the first rule that matches decides, in the one record that is for the crawler.
-    pub(super) takes_first: bool,
-}
-
-impl Reader {
-    pub(crate) fn new(dialect: Dialect) -> Self {
-        let (sees, ends, takes_first) = match dialect {
-            Dialect::Rfc9309 | Dialect::Strictest => (EXACT, EXACT, false),
-            Dialect::Google => (GOOGLE, GOOGLE, false),
-            Dialect::Koster1996 | Dialect::Selfhtml => (EXACT, RECORD, true),
-        };
-        Self {
-            dialect,
-            sees,
-            ends,
-            takes_first,
-        }
-    }
-
-    /// Whether an event begins a new group.
-    pub(super) fn ends_at(self, event: &Event<'_>) -> bool {
-        event.kind() == RUN && event.tag & self.ends != 0
-    }
-}
 
 /// Whose groups count.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +80,9 @@ impl<'a> Compiled<'a> {
         })
     }
 
-    /// The next user-agent line that names the crawler, where names are compared as a whole.
-    #[inline]
+    /// The next user-agent line that names the crawler, where names are compared as a whole. Most of the decisions on small
+    /// files, so it must not become a call for those who ask it rarely.
+    #[inline(always)]
     pub(super) fn next_agent(
         self,
         reader: Reader,
@@ -126,6 +97,22 @@ impl<'a> Compiled<'a> {
                 return Some(agent);
             }
         }
+    }
+
+    /// Whether a user-agent line in a stretch of the stream names the crawler, where names are compared as a whole.
+    pub(super) fn is_chosen(
+        self,
+        reader: Reader,
+        choice: Choice<'_>,
+        stretch: Range<usize>,
+    ) -> bool {
+        let mut next = self.agents.before(stretch.start);
+        let end = self.agents.before(stretch.end);
+        let within = Self {
+            tags: &self.tags[..end],
+            ..self
+        };
+        within.next_agent(reader, choice, &mut next).is_some()
     }
 
     /// The first of the user-agent lines that name the crawler best.

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::choose::{Choice, Reader};
+use super::choose::Choice;
 use super::compiled::Compiled;
 use super::found::{Found, Match};
 use super::pattern::{Body, Language, Patterns};
+use super::reader::Reader;
 use super::stream::{ALLOW, Event};
 use crate::{Dialect, ProductToken};
 
@@ -74,7 +75,7 @@ impl<'a> Compiled<'a> {
         rules.filter_map(move |event| {
             let (value, _) = event.rule();
             let body = Body::of(value, reader.dialect);
-            let pattern = patterns.take_apart(body, reader.dialect, |_| true)?;
+            let pattern = patterns.take_apart(body, reader.dialect, |_, _| true)?;
             let (octets, language) = (pattern.octets(body, reader.dialect), pattern.language());
             // An empty value is no rule, or to Google's parser one that decides nothing.
             let is_rule = !value.is_empty() && (octets > 0 || reader.dialect != Dialect::Google);

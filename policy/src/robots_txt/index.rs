@@ -109,7 +109,7 @@ impl Index {
                 break;
             }
             let pattern = wild.pattern(&self.literals, &self.stars);
-            if pattern.may_end(path.octets())
+            if pattern.may_fit(path.octets())
                 && holds.search(path, pattern.parts(), pattern.anchored)
             {
                 return Some(wild.rule);

@@ -1,4 +1,5 @@
-//! The indexes of a file: one for each large group and dialect, and the marks of its lines, made when first asked.
+//! The indexes of a file: one for each large group and dialect, and the marks of its lines, made when first asked; and its
+//! sieves.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,11 +9,16 @@ use triomphe::ThinArc;
 use super::agent::{Agent, Agents};
 use super::effort::Effort;
 use super::index::Index;
+use super::sieve::Sieves;
 use crate::Dialect;
 
-/// Beside the slots stands how many bytes what is in them takes.
 #[derive(Debug, Default)]
-pub(super) struct Indexes(OnceLock<ThinArc<AtomicUsize, Slots>>);
+pub(super) struct Indexes {
+    /// Of a file with more rules than one decision could read, made with it.
+    sieves: Option<Sieves>,
+    /// Beside the slots stands how many bytes what is in them takes.
+    slots: OnceLock<ThinArc<AtomicUsize, Slots>>,
+}
 
 /// An event in the midst of a group, and the number of the line before it.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +36,18 @@ struct Slots {
 }
 
 impl Indexes {
+    pub(super) fn new(sieves: Option<Sieves>) -> Self {
+        Self {
+            sieves,
+            slots: OnceLock::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn sieves(&self) -> Option<&Sieves> {
+        self.sieves.as_ref()
+    }
+
     /// The index of the large group that a user-agent line is in, built if it is affordable now.
     pub(super) fn find_or_build(
         &self,
@@ -72,14 +90,14 @@ impl Indexes {
 
     /// The lines of one group share the slots of the first.
     fn slots_of(&self, agents: Agents<'_>, agent: Agent) -> Option<&Slots> {
-        let slots = &self.0.get_or_init(|| slots(agents)).slice;
+        let slots = &self.slots.get_or_init(|| slots(agents)).slice;
         let after = slots.partition_point(|slots| slots.agent.offset() <= agent.offset());
         slots.get(after.checked_sub(1)?)
     }
 
     /// Notes that so many bytes were taken.
     fn note(&self, bytes: usize) {
-        if let Some(slots) = self.0.get() {
+        if let Some(slots) = self.slots.get() {
             slots.header.header.fetch_add(bytes, Ordering::Relaxed);
         }
     }
@@ -87,9 +105,10 @@ impl Indexes {
     /// Asked for often, so nothing is added up here.
     #[inline]
     pub(super) fn heap_bytes(&self) -> usize {
-        self.0.get().map_or(0, |slots| {
+        let slots = self.slots.get().map_or(0, |slots| {
             size_of_val(&**slots) + slots.header.header.load(Ordering::Relaxed)
-        })
+        });
+        slots + self.sieves.as_ref().map_or(0, Sieves::heap_bytes)
     }
 }
 
@@ -152,9 +171,9 @@ mod tests {
 
     #[test]
     fn what_one_decision_cannot_afford_is_left_to_later_ones() {
-        let group = format!("User-agent: a\n{}", rules(13_000));
+        let group = format!("User-agent: a\n{}", rules(6_000));
         let added = added(&group.repeat(2), &["a"; 3]);
-        assert!(added[0] > 13_000 && added[1] > 13_000, "{added:?}");
+        assert!(added[0] > 6_000 && added[1] > 6_000, "{added:?}");
         assert_eq!(added[2], 0);
     }
 }

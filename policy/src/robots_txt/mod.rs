@@ -13,12 +13,15 @@ mod holds;
 mod index;
 mod indexes;
 mod line;
+mod needs;
 mod numbers;
 mod parse;
 mod pattern;
+mod reader;
 mod rows;
 mod rules;
 mod seen;
+mod sieve;
 mod sight;
 mod skim;
 mod stream;
@@ -32,7 +35,6 @@ use std::time::Duration;
 use beside::Timing;
 pub(crate) use beside::seconds;
 pub use beside::{CleanParam, Directive, RequestRate, TimeOfDay, TimeSpan};
-pub(crate) use choose::Reader;
 use compiled::{Compiled, Kept};
 pub(crate) use found::{Found, Match};
 pub use line::lines as numbered_lines;
@@ -40,6 +42,7 @@ pub(crate) use line::{
     Field, GOOGLE_LINE_BYTES, Statement, google_statement, statement as exact_statement,
 };
 pub(crate) use pattern::Path;
+pub(crate) use reader::Reader;
 pub(crate) use rules::Search;
 
 use crate::{Dialect, Origin, ProductToken};

@@ -7,6 +7,7 @@ use super::beside::{Timing, Timings};
 use super::compiled::Kept;
 use super::effort::{Effort, cost};
 use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
+use super::sieve::Sieves;
 use super::skim::{Skimmed, skim};
 use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Writer};
 use super::usual;
@@ -74,6 +75,8 @@ struct Parser<'a, S: Simd> {
     group_wild_rules: u32,
     /// What an index of it costs.
     group_cost: usize,
+    /// What indexes of all groups before cost.
+    cost: usize,
 }
 
 impl<'a, S: Simd> Parser<'a, S> {
@@ -97,12 +100,15 @@ impl<'a, S: Simd> Parser<'a, S> {
             group_rules: 0,
             group_wild_rules: 0,
             group_cost: 0,
+            cost: 0,
         }
     }
 
     fn finish(mut self) -> Kept {
         self.end_group();
-        Kept::new(&self.agents, self.writer.finish(), self.timings)
+        let stream = self.writer.finish();
+        let sieves = (self.cost > Effort::MOST).then(|| Sieves::of(&stream));
+        Kept::new(&self.agents, stream, self.timings, sieves)
     }
 
     /// Reads on in a group as long as there are rules as nearly all are.
@@ -373,14 +379,19 @@ impl<'a, S: Simd> Parser<'a, S> {
         self.record_rules = false;
     }
 
-    /// Notes for the user-agent lines of the group just read whether it is large, but not too large.
+    /// Notes for the user-agent lines of the group just read whether it is large, or too large.
     fn end_group(&mut self) {
         let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
-        if many && self.group_cost <= Effort::MOST {
+        if many {
+            let is_huge = self.group_cost > Effort::MOST;
             for (agent, _) in &mut self.agents[self.group_agents..] {
-                agent.mark_large();
+                match is_huge {
+                    true => agent.mark_huge(),
+                    false => agent.mark_large(),
+                }
             }
         }
+        self.cost += self.group_cost;
         self.group_agents = self.agents.len();
         self.group_rules = 0;
         self.group_wild_rules = 0;

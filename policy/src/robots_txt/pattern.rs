@@ -146,10 +146,11 @@ impl<'a> Pattern<'a> {
         self.stars.is_empty() && !self.anchored
     }
 
-    /// Whether the path's end is the pattern's, if it has one: told before anything is searched.
-    pub(crate) fn may_end(self, path: &[u8]) -> bool {
+    /// Whether the path is long enough, and its end that of the pattern, if it has one: told before anything is searched.
+    pub(crate) fn may_fit(self, path: &[u8]) -> bool {
         let last = self.stars.last().map_or(0, |&start| start as usize);
-        !self.anchored || path.ends_with(&self.literals[last..])
+        self.literals.len() <= path.len()
+            && (!self.anchored || path.ends_with(&self.literals[last..]))
     }
 }
 
@@ -191,15 +192,16 @@ pub(crate) struct Patterns {
 impl Patterns {
     /// Takes a value apart behind all that were.
     pub(crate) fn push(&mut self, body: Body<'_>, dialect: Dialect) {
-        self.push_while(body, dialect, |_| true);
+        self.push_while(body, dialect, |_, _| true);
     }
 
-    /// Takes one value apart, and forgets what was before. Stops at the first part of which `goes_on` says so.
+    /// Takes one value apart, and forgets what was before. Stops at the first part of which `goes_on` says so, which is
+    /// told which is the last.
     pub(crate) fn take_apart(
         &mut self,
         body: Body<'_>,
         dialect: Dialect,
-        goes_on: impl FnMut(&[u8]) -> bool,
+        goes_on: impl FnMut(&[u8], bool) -> bool,
     ) -> Option<Pattern<'_>> {
         self.literals.clear();
         self.stars.clear();
@@ -216,18 +218,18 @@ impl Patterns {
         &mut self,
         Body { text, anchored }: Body<'_>,
         dialect: Dialect,
-        mut goes_on: impl FnMut(&[u8]) -> bool,
+        mut goes_on: impl FnMut(&[u8], bool) -> bool,
     ) -> bool {
         let form = form(dialect);
         if !has_stars(dialect) {
             let start = self.literals.len();
             form.push(&mut self.literals, text);
-            return goes_on(&self.literals[start..]);
+            return goes_on(&self.literals[start..], true);
         }
         form.push_pattern(&mut self.literals, text, !anchored, |part, star| {
             let end = star.map(|star| u32::try_from(star).expect("shorter than a file"));
             self.stars.extend(end);
-            goes_on(part)
+            goes_on(part, star.is_none())
         })
     }
 }
@@ -263,10 +265,12 @@ pub(crate) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Whether the end of a path is that of a body that is plain but for stars, if it has one.
-    pub(crate) fn may_end(self, path: &[u8]) -> bool {
+    /// Whether a path is long enough for a body that is plain but for stars, and its end that of the body, if it has one.
+    pub(crate) fn may_fit(self, path: &[u8]) -> bool {
+        let stars = || memchr::memchr_iter(b'*', self.text).count();
         let last = || memchr::memrchr(b'*', self.text).map_or(0, |star| star + 1);
-        !self.anchored || path.ends_with(&self.text[last()..])
+        (self.text.len() <= path.len() || self.text.len() - stars() <= path.len())
+            && (!self.anchored || path.ends_with(&self.text[last()..]))
     }
 
     pub(crate) fn of(value: &'a [u8], dialect: Dialect) -> Self {
@@ -330,7 +334,7 @@ pub(crate) fn matches<'a>(
 
 /// Where `part` first is. Preparing a proper searcher costs more than most searches here, and
 /// often the place is near.
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+pub(crate) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     const NEAR: usize = 4;
     const SHORT: usize = 256;
     let Some((&first, others)) = part.split_first() else {

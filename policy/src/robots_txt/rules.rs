@@ -4,16 +4,21 @@ use std::hint::black_box;
 
 use super::agent::Agent;
 use super::build::build;
-use super::choose::{Choice, Reader};
+use super::choose::Choice;
 use super::compiled::Compiled;
 use super::effort::Effort;
 use super::found::{Found, Match};
 use super::holds::Holds;
 use super::index::Index;
 use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, has_stars, wild_parts};
+use super::reader::Reader;
+use super::sieve::Sieve;
 use super::stream::{ALLOW, DISALLOW, Event, PLAIN, RUN, WILD, events};
 use crate::forms::MAX_WRITTEN;
 use crate::{Dialect, ProductToken};
+
+/// Of a file with a sieve, so many groups of a crawler are searched one by one.
+const FEW_GROUPS: usize = 8;
 
 /// What one decision has found out and spent so far, in all the dialects and spellings it asks for.
 #[derive(Debug, Default)]
@@ -75,12 +80,17 @@ impl<'a> Compiled<'a> {
         let Some(agent) = self.best_agent(reader, choice) else {
             return Found::NoGroup;
         };
-        let group = self.search_group(reader, agent, path, search, None);
-        group.best.map_or(Found::NoRule, Found::Rule)
+        let best = match self.indexes.sieves() {
+            Some(sieves) if agent.is_huge() => {
+                self.sift_group(sieves.by(reader), reader, agent, path, search)
+            }
+            _ => self.search_group(reader, agent, path, search, None).best,
+        };
+        best.map_or(Found::NoRule, Found::Rule)
     }
 
     /// What decides in all groups chosen. Inlined, since most of it falls away for either choice.
-    #[inline]
+    #[inline(always)]
     fn find_in_all(
         self,
         reader: Reader,
@@ -91,6 +101,12 @@ impl<'a> Compiled<'a> {
         let mut found = Found::NoGroup;
         let mut best = None;
         let mut next = 0;
+        if let Some(sieves) = self.indexes.sieves()
+            && self.pays_to_sift(sieves.by(reader), reader, choice)
+        {
+            let best = self.sift(sieves.by(reader), reader, choice, path, search);
+            return best.map_or(Found::NoRule, Found::Rule);
+        }
         while let Some(agent) = self.next_agent(reader, choice, &mut next) {
             found = Found::NoRule;
             let group = self.search_group(reader, agent, path, search, best);
@@ -105,8 +121,82 @@ impl<'a> Compiled<'a> {
         best.map_or(found, Found::Rule)
     }
 
+    /// Whether the groups chosen have more rules than are searched sooner one by one, or with one index.
+    #[cold]
+    fn pays_to_sift(self, sieve: &Sieve, reader: Reader, choice: Choice<'_>) -> bool {
+        let (mut next, mut end) = (0, 0);
+        let (mut groups, mut has_large) = (0, false);
+        while let Some(agent) = self.next_agent(reader, choice, &mut next) {
+            if agent.offset() < end {
+                continue;
+            }
+            end = sieve.group(agent.offset()).end;
+            groups += 1;
+            has_large |= agent.is_large();
+            if agent.is_huge() || groups > FEW_GROUPS || has_large && groups > 1 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What decides among the rules of all groups chosen, found through a sieve.
+    #[cold]
+    fn sift(
+        self,
+        sieve: &Sieve,
+        reader: Reader,
+        choice: Choice<'_>,
+        path: &Path<'_>,
+        search: &mut Search,
+    ) -> Option<Match> {
+        let mut are_chosen = vec![None; sieve.groups()];
+        sieve.find(path.octets(), |offset, best| {
+            let group = sieve.group(offset);
+            let is_chosen = are_chosen[group.number]
+                .get_or_insert_with(|| self.is_chosen(reader, choice, group.start..group.end));
+            if !*is_chosen {
+                return None;
+            }
+            self.judge(offset, reader, path, search, best)
+        })
+    }
+
+    /// What decides among the rules of the group of a user-agent line, found through a sieve.
+    #[cold]
+    fn sift_group(
+        self,
+        sieve: &Sieve,
+        reader: Reader,
+        agent: Agent,
+        path: &Path<'_>,
+        search: &mut Search,
+    ) -> Option<Match> {
+        let group = sieve.group(agent.offset());
+        sieve.find_first(path.octets(), group, |offset| {
+            self.judge(offset, reader, path, search, None)
+        })
+    }
+
+    /// The rule at an offset, if it matches and decides before `best`.
+    fn judge(
+        self,
+        offset: usize,
+        reader: Reader,
+        path: &Path<'_>,
+        search: &mut Search,
+        best: Option<Match>,
+    ) -> Option<Match> {
+        let events = events(self.stream, offset);
+        let event = { events }.next()?;
+        if !events.may_match(&event, path.head()) {
+            return None;
+        }
+        match_rule(&event, reader, path, search, best)
+    }
+
     /// What decides among `best` and the rules of the group of a user-agent line.
-    #[inline]
+    #[inline(always)]
     fn search_group(
         self,
         reader: Reader,
@@ -163,7 +253,7 @@ fn search_rules(
                 if !is_alike && !events.may_match(&event, path.head()) {
                     continue;
                 }
-                let rule = match_rule(stream, &event, reader, path, search, best);
+                let rule = match_rule(&event, reader, path, search, best);
                 best = best.max(rule);
                 if reader.takes_first && rule.is_some() {
                     break;
@@ -182,7 +272,6 @@ fn search_rules(
 /// The rule, if it matches and decides before `best`.
 #[inline]
 fn match_rule(
-    stream: &[u8],
     event: &Event<'_>,
     reader: Reader,
     path: &Path<'_>,
@@ -200,25 +289,21 @@ fn match_rule(
         PLAIN if value.len() <= HEAD_OCTETS => rule > best && path.octets().len() >= value.len(),
         PLAIN => rule > best && path.octets().starts_with(value),
         WILD if !has_stars(dialect) => path.octets().starts_with(value),
-        WILD => rule > best && match_wild(stream, event, path, search),
-        _ => return match_special(stream, event, reader, path, search, best),
+        WILD => rule > best && match_wild(event, path, search),
+        _ => return match_special(event, reader, path, search, best),
     };
     rule.filter(|_| matches)
 }
 
-fn match_wild(stream: &[u8], event: &Event<'_>, path: &Path<'_>, search: &mut Search) -> bool {
+fn match_wild(event: &Event<'_>, path: &Path<'_>, search: &mut Search) -> bool {
     let body = Body::of(event.rule().0, Dialect::Rfc9309);
-    let holds = &mut search.holds;
-    !holds.lacks_an_end_of(body, path)
-        && body.may_end(path.octets())
-        && !holds.is_again(stream, event)
-        && holds.search(path, wild_parts(body.text), body.anchored)
+    let parts = wild_parts(body.text);
+    body.may_fit(path.octets()) && search.holds.search(path, parts, body.anchored)
 }
 
 /// A rule that the dialects read differently, if it matches and decides before `best`.
 #[cold]
 fn match_special(
-    stream: &[u8],
     event: &Event<'_>,
     reader: Reader,
     path: &Path<'_>,
@@ -235,32 +320,28 @@ fn match_special(
     let Search {
         holds, patterns, ..
     } = search;
-    if holds.is_again(stream, event) {
-        return None;
-    }
     let mut match_body = |body: Body<'_>| {
         if !pattern::form(dialect).may_begin(path.octets(), body.text, has_stars(dialect)) {
             return None;
         }
         holds.spend(path);
-        if holds.lacks_an_end_of(body, path) {
-            return None;
-        }
-        // Each part is written when those before it may be held, since most rules fail early.
-        let mut from = None;
-        let may_hold = |part: &[u8]| match &mut from {
-            Some(from) => holds.may_hold(from, part),
-            None => {
-                from = Some(part.len());
-                path.octets().starts_with(part)
-            }
+        // Each part is looked for as soon as it is written, since most rules fail early.
+        let mut end = None;
+        let matches = |part: &[u8], is_last: bool| {
+            let text = path.octets();
+            end = match end {
+                None if is_last && body.anchored => (text == part).then_some(text.len()),
+                None => text.starts_with(part).then_some(part.len()),
+                Some(from) if is_last && body.anchored => {
+                    text[from..].ends_with(part).then_some(text.len())
+                }
+                Some(from) => holds.find(path, from, part).map(|at| at + part.len()),
+            };
+            end.is_some()
         };
         let patterns = patterns.get_or_insert_default();
-        let pattern = patterns.take_apart(body, dialect, may_hold)?;
-        let rule = rule(pattern.octets(body, dialect))?;
-        let matches = pattern.may_end(path.octets())
-            && holds.matches(path, pattern.parts(), pattern.anchored);
-        matches.then_some(rule)
+        let pattern = patterns.take_apart(body, dialect, matches)?;
+        rule(pattern.octets(body, dialect))
     };
     let rule = match_body(Body::of(value, dialect));
     if rule.is_some() || dialect != Dialect::Google || !allow {
@@ -268,4 +349,106 @@ fn match_special(
     }
     // The directory is less specific than the file in it.
     match_body(Body::of_directory(value)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::robots_txt::parse::parse;
+    use crate::robots_txt::sieve::Sieves;
+
+    const DIALECTS: [Dialect; 4] = [
+        Dialect::Rfc9309,
+        Dialect::Google,
+        Dialect::Koster1996,
+        Dialect::Selfhtml,
+    ];
+
+    /// What decides as found by a search rule by rule, and through a sieve.
+    fn searched_and_sifted(
+        compiled: Compiled<'_>,
+        sieves: &Sieves,
+        dialect: Dialect,
+        choice: Choice<'_>,
+        path: &str,
+    ) -> [Found; 2] {
+        let reader = Reader::new(dialect);
+        let sieve = sieves.by(reader);
+        let path = Path::new(path, dialect);
+        let mut search = Search::default();
+        search.holds.turn_to(&path);
+        if !reader.takes_first {
+            let searched = compiled.find_in_all(reader, choice, &path, &mut search);
+            let sifted = compiled.sift(sieve, reader, choice, &path, &mut Search::default());
+            let is_any = compiled.next_agent(reader, choice, &mut 0).is_some();
+            let none = if is_any {
+                Found::NoRule
+            } else {
+                Found::NoGroup
+            };
+            return [searched, sifted.map_or(none, Found::Rule)];
+        }
+        let searched = compiled.find_in_best(reader, choice, &path, &mut search);
+        let agent = compiled.best_agent(reader, choice);
+        let sifted = agent
+            .map(|agent| compiled.sift_group(sieve, reader, agent, &path, &mut Search::default()));
+        let sifted = sifted.map_or(Found::NoGroup, |rule| {
+            rule.map_or(Found::NoRule, Found::Rule)
+        });
+        [searched, sifted]
+    }
+
+    /// Of these, paths and rules are made so that many match, and of what is read in several ways.
+    const PIECES: &str = "abcdefghijkl|mnop|\u{e9}/|%2Fq|[ab]{40}";
+    const ODD: &str = "[ab%*$\u{e9}/?~4 ]|%2[fFaA4]|%61|%C3%A9|/index\\.htm|[ab]{9,70}";
+
+    fn text(pattern: &str) -> impl Strategy<Value = String> + use<> {
+        proptest::string::string_regex(pattern).expect("a regular expression")
+    }
+
+    fn lines() -> impl Strategy<Value = String> {
+        let rule = format!("(Disallow|Allow): ?/?(\\*?({PIECES})){{0,3}}\\$?");
+        let odd_rule = format!("(Disallow|Allow): ?/?({ODD}){{0,7}}");
+        let line = prop_oneof![
+            3 => "[Uu]ser-agent: ?(\\*|foobot|FooBot/2|foo|x|useragent)",
+            6 => text(&rule),
+            6 => text(&odd_rule),
+            1 => "|#|Disalow: /a|Allow /ab|Crawl-delay: 1|useragent: foobot",
+        ];
+        let lines = prop::collection::vec(line, 0..40);
+        (lines, "\n{1,2}").prop_map(|(lines, end)| {
+            let lines = lines.iter().map(|line| format!("{line}{end}"));
+            lines.collect()
+        })
+    }
+
+    fn path() -> impl Strategy<Value = String> {
+        prop_oneof![
+            text(&format!("/({PIECES}){{0,4}}")),
+            text(&format!("/({ODD}){{0,9}}")),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn a_sieve_finds_what_a_search_finds(
+            body in lines(),
+            path in path(),
+        ) {
+            let token = ProductToken::new("foobot").unwrap();
+            let kept = parse(body.as_bytes());
+            let compiled = kept.compiled();
+            let sieves = Sieves::of(compiled.stream);
+            for dialect in DIALECTS {
+                for choice in [Choice::Named(&token), Choice::Everyone] {
+                    let [searched, sifted] = searched_and_sifted(compiled, &sieves, dialect, choice, &path);
+                    prop_assert_eq!(searched, sifted, "{} {:?}", dialect, choice);
+                }
+            }
+        }
+    }
 }

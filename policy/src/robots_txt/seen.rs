@@ -1,51 +1,36 @@
-//! Seen: rules that say again what was judged before in the same decision.
+//! Seen: where the rules of a file are, to know those that say again what an earlier one did.
 //!
-//! Whether an earlier rule of the same words and kind matched or not, this one decides nothing. Files made to be slow are
-//! full of such rules, for only so many short ones can be made.
+//! Whether that matched or not, the later one decides nothing. Files made to be slow are full of such rules, for only so
+//! many short ones can be made.
 
 use super::stream::{Event, events};
 
 /// So many rules are remembered, each where its hash says.
-const SLOTS: usize = 1 << 10;
-/// After so many rules it is known whether it pays to look.
-const MANY: u32 = 512;
+const SLOTS: usize = 1 << 15;
 
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Where the last rule of each hash is in the stream, counted from 1; zero for none.
-    offsets: Vec<u32>,
-    asked: u32,
-    again: u32,
-}
+/// Where the last rule of each hash is in the stream, counted from 1; zero for none.
+#[derive(Debug)]
+pub(super) struct Seen(Vec<u32>);
 
 impl Seen {
-    /// Forgets all rules: for another path, or another dialect.
-    #[inline]
-    pub(super) fn clear(&mut self) {
-        if !self.offsets.is_empty() {
-            *self = Self::default();
-        }
+    pub(super) fn new() -> Self {
+        Self(vec![0; SLOTS])
     }
 
-    /// Whether an event says what one remembered does, and remembers it.
-    pub(super) fn is_again(&mut self, stream: &[u8], event: &Event<'_>) -> bool {
-        if self.asked >= MANY && self.again < self.asked / 4 {
-            return false;
-        }
-        self.asked += 1;
-        self.offsets.resize(SLOTS, 0);
-        let slot = &mut self.offsets[slot(event)];
-        let before = events(stream, slot.wrapping_sub(1) as usize).next();
-        let says_the_same =
-            |other: &Event<'_>| other.tag == event.tag && other.payload == event.payload;
-        let again = *slot != 0 && before.is_some_and(|other| says_the_same(&other));
-        self.again += u32::from(again);
+    /// Where the last rule is that says what an event does, as far as is remembered; remembers the event.
+    pub(super) fn before(&mut self, stream: &[u8], event: &Event<'_>) -> Option<usize> {
+        let slot = &mut self.0[hash(event) % SLOTS];
+        let last = slot.checked_sub(1).map(|offset| offset as usize);
         *slot = event.offset as u32 + 1;
-        again
+        let says_the_same = |offset: &usize| {
+            let other = events(stream, *offset).next();
+            other.is_some_and(|other| (other.tag, other.payload) == (event.tag, event.payload))
+        };
+        last.filter(says_the_same)
     }
 }
 
-fn slot(event: &Event<'_>) -> usize {
+fn hash(event: &Event<'_>) -> usize {
     const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
     let payload = event.payload;
     let hash = match (payload.first_chunk(), payload.last_chunk()) {
@@ -59,5 +44,5 @@ fn slot(event: &Event<'_>) -> usize {
     };
     // Only the upper bits of a product depend on all bits.
     let hash = (hash ^ u64::from(event.tag) << 56).wrapping_mul(SPREAD);
-    (hash >> 48) as usize % SLOTS
+    (hash >> 48) as usize
 }

@@ -3,11 +3,11 @@
 use super::effort::search_cost;
 use super::grams::Grams;
 use super::rows::Rows;
-use super::seen::Seen;
 use super::widths::Widths;
 
-/// What is spent on searches in vain before whole parts are looked up.
-const FEW_MISSES: usize = 32 * 1024;
+/// What is spent on searches beyond what is near before short pieces of parts are looked up, and before whole parts are.
+const LITTLE: usize = 64 * 1024;
+const MUCH: usize = 256 * 1024;
 
 /// More parts of a pattern are not looked up before they are searched.
 const MANY_PARTS: usize = 32;
@@ -16,9 +16,8 @@ const MANY_PARTS: usize = 32;
 pub(super) struct Sight {
     path: Box<[u8]>,
     rows: Rows,
-    grams: Grams,
+    grams: Option<Grams>,
     widths: Widths,
-    pub(super) seen: Seen,
     spent: usize,
 }
 
@@ -27,23 +26,15 @@ impl Sight {
         Self {
             path: path.into(),
             rows: Rows::of(path),
-            grams: Grams::new(path),
+            grams: None,
             widths: Widths::default(),
-            seen: Seen::default(),
             spent: 0,
         }
     }
 
-    /// Turns to a path, perhaps for another dialect, and says whether it is the one that all this is known of.
-    pub(super) fn turn_to(&mut self, path: &[u8]) -> bool {
-        self.seen.clear();
+    /// Whether all this is known of a path.
+    pub(super) fn is_of(&self, path: &[u8]) -> bool {
         *self.path == *path
-    }
-
-    /// Whether an octet is nowhere in the path.
-    #[inline]
-    pub(super) fn lacks(&self, octet: u8) -> bool {
-        self.rows.lacks(octet)
     }
 
     /// Whether the parts match the path, the first one at its start.
@@ -74,39 +65,47 @@ impl Sight {
         }
     }
 
-    fn find(&mut self, from: usize, part: &[u8]) -> Option<usize> {
+    /// Where in the path a part first is, from a place on.
+    pub(super) fn find(&mut self, from: usize, part: &[u8]) -> Option<usize> {
         if let [octet] = part
             && self.path.get(from) == Some(octet)
         {
             return Some(from);
         }
-        let found = self.rows.find(&self.path, from, part);
-        if found.is_none() {
-            self.spent += search_cost(&self.path);
-            if self.spent > FEW_MISSES {
-                self.widths.note_miss(from as u32, part);
-            }
+        if self.spent > MUCH && part.len() >= Widths::NARROWEST {
+            return self.widths.find(&self.path, from, part);
         }
-        found
+        let near = self.rows.find_near(&self.path, from, part);
+        let mut end = from;
+        if near.is_some() || !self.may_hold(&mut end, part) {
+            return near;
+        }
+        self.spent += search_cost(&self.path);
+        // Its pieces are nowhere before this.
+        let from = end - part.len();
+        self.rows.find(&self.path, from, part)
     }
 
     /// Whether the parts behind the first might be in the path, each behind the one before.
     pub(super) fn may_hold_all<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
         let mut from = parts.next().unwrap_or_default().len();
-        parts
-            .take(MANY_PARTS)
-            .all(|part| self.may_hold(&mut from, part))
+        self.spent > MUCH
+            || parts
+                .take(MANY_PARTS)
+                .all(|part| self.may_hold(&mut from, part))
     }
 
     /// Whether a part might be in the path, at a place or behind it, as far as is known of its pieces. Goes on to where it
     /// ends at the soonest.
     #[inline]
-    pub(super) fn may_hold(&mut self, from: &mut usize, part: &[u8]) -> bool {
+    fn may_hold(&mut self, from: &mut usize, part: &[u8]) -> bool {
         let start = *from as u32;
-        if self.spent > FEW_MISSES && !self.widths.may_hold(&self.path, start, part) {
-            return false;
+        if self.spent <= LITTLE {
+            *from += part.len();
+            return true;
         }
-        let Some(places) = self.grams.places_of(part) else {
+        let grams = self.grams.get_or_insert_with(|| Grams::new(&self.path));
+        let Some(places) = grams.places_of(part) else {
             return false;
         };
         *from = start.max(places.first) as usize + part.len();
@@ -148,7 +147,7 @@ mod tests {
                 assert!(sight.matches(parts.into_iter(), false), "{width} of {seed}");
                 let missing = [&path[..1], &[&path[1..=width], &b"~"[..]].concat()];
                 assert!(!sight.matches(missing.into_iter(), false));
-                sight.spent += FEW_MISSES / 4;
+                sight.spent += LITTLE / 4;
             }
         }
     }
