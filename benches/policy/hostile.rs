@@ -201,6 +201,10 @@ fn wildcards() -> Vec<Hostile> {
             format!("Allow:/*ab*ba*c{n}")
         }),
     ];
+    shapes.push(hostile("runs", format!("{}ez", long("z")), |n| {
+        let [before, behind] = [64 + n % 60, 64 + n / 60].map(|count| "z".repeat(count));
+        format!("Allow:/*{before}e{behind}")
+    }));
     for (alphabet, length) in [("0123456789abcdef", 8), ("ab", 30)] {
         let text = random.text(alphabet, PATH_BYTES - 1);
         let (before, behind) = text.split_at(PATH_BYTES / 2);

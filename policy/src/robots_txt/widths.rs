@@ -3,8 +3,12 @@
 //! Paths can be made in which all short pieces of a part are everywhere, but not the part, or not behind the one before; to
 //! search for each of thousands of such parts takes longer than to note the path's stretches of as many octets once.
 
+use memchr::memmem;
+
 /// Parts are looked up by the widest stretches of these that they begin and end with.
 const WIDTHS: [usize; 5] = [4, 8, 16, 32, 64];
+/// So many stretches of a part are looked up, and so many places tried.
+const MANY: usize = 16;
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[derive(Debug, Default)]
@@ -70,21 +74,24 @@ impl Stretches {
         &self.places[self.starts[slot] as usize..self.starts[slot + 1] as usize]
     }
 
-    /// Where a part first is, from a place on, told by the rarer of its ends.
+    /// Where a part first is, from a place on, told by the rarest of some stretches in it.
     fn find(&self, path: &[u8], from: usize, part: &[u8]) -> Option<usize> {
         let last = part.len() - self.width;
-        let (mut places, mut offset) = (self.places(&part[..self.width]), 0);
-        if last > 0 {
-            let by_last = self.places(&part[last..]);
-            if by_last.len() < places.len() {
-                (places, offset) = (by_last, last);
-            }
-        }
+        let offsets = (0..last).step_by(self.width / 2).take(MANY).chain([last]);
+        let stretches = offsets.map(|offset| (self.places(&part[offset..][..self.width]), offset));
+        let (places, offset) = stretches.min_by_key(|(places, _)| places.len())?;
         let before = places.partition_point(|&place| (place as usize) < from + offset);
         let mut places = places[before..]
             .iter()
             .map(|&place| place as usize - offset);
-        places.find(|&place| path[place..].starts_with(part))
+        for place in places.by_ref().take(MANY) {
+            if path[place..].starts_with(part) {
+                return Some(place);
+            }
+        }
+        // To try each place takes longer than to search where there are many.
+        let from = places.next()?;
+        memmem::find(&path[from..], part).map(|at| from + at)
     }
 }
 
@@ -104,8 +111,6 @@ fn hash(stretch: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use memchr::memmem;
-
     use super::*;
 
     #[test]
@@ -126,6 +131,28 @@ mod tests {
                         assert_eq!(widths.find(&path, from, &part), expected, "{part:?} {from}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_found_whose_stretches_are_at_many_places() {
+        let path = [&[b'a'; 300][..], b"b", &[b'a'; 200], b"c", &[b'a'; 50]].concat();
+        let mut widths = Widths::default();
+        for (before, middle, after) in [
+            (70, b'b', 70),
+            (250, b'b', 150),
+            (90, b'c', 40),
+            (90, b'c', 60),
+        ] {
+            let part = [&vec![b'a'; before][..], &[middle], &vec![b'a'; after]].concat();
+            for from in [0, 20, 220, 400] {
+                let expected = memmem::find(&path[from..], &part).map(|at| from + at);
+                assert_eq!(
+                    widths.find(&path, from, &part),
+                    expected,
+                    "{before} {after} {from}"
+                );
             }
         }
     }
