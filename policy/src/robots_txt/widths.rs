@@ -7,8 +7,10 @@ use memchr::memmem;
 
 /// Parts are looked up by the widest stretches of these that they begin and end with.
 const WIDTHS: [usize; 5] = [4, 8, 16, 32, 64];
-/// So many stretches of a part are looked up, and so many places tried.
-const MANY: usize = 16;
+/// So many stretches of a part are looked up.
+const MANY_STRETCHES: usize = 16;
+/// So many places are tried before it is searched for.
+const MANY_PLACES: usize = 1 << 10;
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[derive(Debug, Default)]
@@ -77,22 +79,35 @@ impl Stretches {
     /// Where a part first is, from a place on, told by the rarest of some stretches in it.
     fn find(&self, path: &[u8], from: usize, part: &[u8]) -> Option<usize> {
         let last = part.len() - self.width;
-        let offsets = (0..last).step_by(self.width / 2).take(MANY).chain([last]);
-        let stretches = offsets.map(|offset| (self.places(&part[offset..][..self.width]), offset));
-        let (places, offset) = stretches.min_by_key(|(places, _)| places.len())?;
+        let mut places = self.places(&part[..self.width]);
+        let mut offset = 0;
+        if last > 0 {
+            let offsets = (self.width..last).step_by(self.width);
+            for other in offsets.take(MANY_STRETCHES).chain([last]) {
+                let others = self.places(&part[other..][..self.width]);
+                if others.len() < places.len() {
+                    (places, offset) = (others, other);
+                }
+            }
+        }
         let before = places.partition_point(|&place| (place as usize) < from + offset);
         let mut places = places[before..]
             .iter()
             .map(|&place| place as usize - offset);
-        for place in places.by_ref().take(MANY) {
+        for place in places.by_ref().take(MANY_PLACES) {
             if path[place..].starts_with(part) {
                 return Some(place);
             }
         }
         // To try each place takes longer than to search where there are many.
-        let from = places.next()?;
-        memmem::find(&path[from..], part).map(|at| from + at)
+        search(path, places.next()?, part)
     }
+}
+
+/// Apart, since few come here.
+#[cold]
+fn search(path: &[u8], from: usize, part: &[u8]) -> Option<usize> {
+    memmem::find(&path[from..], part).map(|at| from + at)
 }
 
 /// A number for a stretch of one of the widths.
@@ -137,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_part_is_found_whose_stretches_are_at_many_places() {
-        let path = [&[b'a'; 300][..], b"b", &[b'a'; 200], b"c", &[b'a'; 50]].concat();
+        let path = [&[b'a'; 2_000][..], b"b", &[b'a'; 200], b"c", &[b'a'; 50]].concat();
         let mut widths = Widths::default();
         for (before, middle, after) in [
             (70, b'b', 70),
@@ -146,7 +161,7 @@ mod tests {
             (90, b'c', 60),
         ] {
             let part = [&vec![b'a'; before][..], &[middle], &vec![b'a'; after]].concat();
-            for from in [0, 20, 220, 400] {
+            for from in [0, 20, 1_920, 2_100] {
                 let expected = memmem::find(&path[from..], &part).map(|at| from + at);
                 assert_eq!(
                     widths.find(&path, from, &part),
