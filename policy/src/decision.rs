@@ -271,12 +271,7 @@ fn in_all<'a>(mut decide: impl FnMut(Dialect) -> Decision<'a>) -> Decision<'a> {
 /// The dialects that a dialect asks: itself, or of `strictest` all four.
 fn each(dialect: &Dialect) -> &[Dialect] {
     match dialect {
-        Dialect::Strictest => &[
-            Dialect::Rfc9309,
-            Dialect::Google,
-            Dialect::Koster1996,
-            Dialect::Selfhtml,
-        ],
+        Dialect::Strictest => &Dialect::EACH,
         one => slice::from_ref(one),
     }
 }

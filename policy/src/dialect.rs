@@ -31,6 +31,14 @@ impl Dialect {
         Self::Strictest,
     ];
 
+    /// The four ways of reading, all of which `strictest` asks.
+    pub(crate) const EACH: [Self; 4] = [
+        Self::Rfc9309,
+        Self::Google,
+        Self::Koster1996,
+        Self::Selfhtml,
+    ];
+
     /// The spelling used in configuration and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

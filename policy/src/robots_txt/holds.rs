@@ -37,16 +37,9 @@ impl Holds {
         anchored: bool,
     ) -> bool {
         let may_hold = |sight: &mut Box<Sight>| sight.may_hold_all(parts.clone());
-        self.sight.as_mut().is_none_or(may_hold) && self.matches(path, parts, anchored)
-    }
-
-    /// The same, if it was asked before what the path holds.
-    pub(super) fn matches<'a>(
-        &mut self,
-        path: &Path<'_>,
-        parts: impl Iterator<Item = &'a [u8]>,
-        anchored: bool,
-    ) -> bool {
+        if !self.sight.as_mut().is_none_or(may_hold) {
+            return false;
+        }
         if self.spend(path) {
             return matches(parts, anchored, path.octets());
         }

@@ -9,7 +9,8 @@ use triomphe::ThinArc;
 use super::agent::{Agent, Agents};
 use super::effort::Effort;
 use super::index::Index;
-use super::sieve::Sieves;
+use super::reader::Reader;
+use super::sieve::{Sieve, Sieves};
 use crate::Dialect;
 
 #[derive(Debug, Default)]
@@ -43,9 +44,10 @@ impl Indexes {
         }
     }
 
+    /// The sieve for a way of reading, if the file has any.
     #[inline]
-    pub(super) fn sieves(&self) -> Option<&Sieves> {
-        self.sieves.as_ref()
+    pub(super) fn sieve(&self, reader: Reader) -> Option<&Sieve> {
+        self.sieves.as_ref().map(|sieves| sieves.by(reader))
     }
 
     /// The index of the large group that a user-agent line is in, built if it is affordable now.

@@ -24,6 +24,7 @@ mod seen;
 mod sieve;
 mod sight;
 mod skim;
+mod spread;
 mod stream;
 mod usual;
 mod widths;

@@ -1,11 +1,11 @@
 //! Needs: what a path has if a pattern matches it, as numbers, and the set of all that it has.
 
+use super::spread::spread;
+use crate::blocks::padded;
+
 /// The stretches that are told apart have one of these widths.
 const WIDTHS: [usize; 7] = [2, 3, 4, WORD, 16, 32, 64];
 const WORD: usize = size_of::<u64>();
-
-/// A factor that spreads a number over the upper bits of a product.
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What a path has if a pattern matches it: octets, and two stretches of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,21 +87,19 @@ impl Need {
     }
 }
 
-#[inline]
-fn spread(number: u64) -> u32 {
-    // Only a product's upper bits depend on all bits of its factors.
-    (number.wrapping_mul(SPREAD) >> 32) as u32
-}
-
 /// A number for a stretch: from eight octets on, that of its halves, joined.
 fn number(stretch: &[u8]) -> u32 {
     if stretch.len() > WORD {
         let (one, other) = stretch.split_at(stretch.len() / 2);
         return joined(number(one), number(other));
     }
-    let mut word = [0; WORD];
-    word[..stretch.len()].copy_from_slice(stretch);
-    spread(u64::from_le_bytes(word))
+    narrow(stretch)
+}
+
+/// The same for at most a word.
+#[inline]
+fn narrow(stretch: &[u8]) -> u32 {
+    spread(u64::from_le_bytes(padded(stretch)))
 }
 
 #[inline]
@@ -206,15 +204,7 @@ impl Has {
         if !widths.has_from(WORD) {
             return;
         }
-        let word = |stretch: &[u8]| {
-            stretch
-                .first_chunk()
-                .map_or(0, |word| u64::from_le_bytes(*word))
-        };
-        let mut numbers: Vec<u32> = path
-            .windows(WORD)
-            .map(|stretch| spread(word(stretch)))
-            .collect();
+        let mut numbers: Vec<u32> = path.windows(WORD).map(narrow).collect();
         let mut width = WORD;
         while widths.has_from(width) {
             if widths.has(width) {

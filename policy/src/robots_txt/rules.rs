@@ -80,10 +80,8 @@ impl<'a> Compiled<'a> {
         let Some(agent) = self.best_agent(reader, choice) else {
             return Found::NoGroup;
         };
-        let best = match self.indexes.sieves() {
-            Some(sieves) if agent.is_huge() => {
-                self.sift_group(sieves.by(reader), reader, agent, path, search)
-            }
+        let best = match self.indexes.sieve(reader) {
+            Some(sieve) if agent.is_huge() => self.sift_group(sieve, reader, agent, path, search),
             _ => self.search_group(reader, agent, path, search, None).best,
         };
         best.map_or(Found::NoRule, Found::Rule)
@@ -98,15 +96,15 @@ impl<'a> Compiled<'a> {
         path: &Path<'_>,
         search: &mut Search,
     ) -> Found {
+        if let Some(sieve) = self.indexes.sieve(reader)
+            && self.pays_to_sift(sieve, reader, choice)
+        {
+            let best = self.sift(sieve, reader, choice, path, search);
+            return best.map_or(Found::NoRule, Found::Rule);
+        }
         let mut found = Found::NoGroup;
         let mut best = None;
         let mut next = 0;
-        if let Some(sieves) = self.indexes.sieves()
-            && self.pays_to_sift(sieves.by(reader), reader, choice)
-        {
-            let best = self.sift(sieves.by(reader), reader, choice, path, search);
-            return best.map_or(Found::NoRule, Found::Rule);
-        }
         while let Some(agent) = self.next_agent(reader, choice, &mut next) {
             found = Found::NoRule;
             let group = self.search_group(reader, agent, path, search, best);
@@ -124,9 +122,8 @@ impl<'a> Compiled<'a> {
     /// Whether the groups chosen have more rules than are searched sooner one by one, or with one index.
     #[cold]
     fn pays_to_sift(self, sieve: &Sieve, reader: Reader, choice: Choice<'_>) -> bool {
-        let (mut next, mut end) = (0, 0);
-        let (mut groups, mut has_large) = (0, false);
-        while let Some(agent) = self.next_agent(reader, choice, &mut next) {
+        let (mut groups, mut end, mut has_large) = (0, 0, false);
+        for agent in self.chosen_agents(reader, choice) {
             if agent.offset() < end {
                 continue;
             }
@@ -359,13 +356,6 @@ mod tests {
     use crate::robots_txt::parse::parse;
     use crate::robots_txt::sieve::Sieves;
 
-    const DIALECTS: [Dialect; 4] = [
-        Dialect::Rfc9309,
-        Dialect::Google,
-        Dialect::Koster1996,
-        Dialect::Selfhtml,
-    ];
-
     /// What decides as found by a search rule by rule, and through a sieve.
     fn searched_and_sifted(
         compiled: Compiled<'_>,
@@ -443,7 +433,7 @@ mod tests {
             let kept = parse(body.as_bytes());
             let compiled = kept.compiled();
             let sieves = Sieves::of(compiled.stream);
-            for dialect in DIALECTS {
+            for dialect in Dialect::EACH {
                 for choice in [Choice::Named(&token), Choice::Everyone] {
                     let [searched, sifted] = searched_and_sifted(compiled, &sieves, dialect, choice, &path);
                     prop_assert_eq!(searched, sifted, "{} {:?}", dialect, choice);

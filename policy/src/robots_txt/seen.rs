@@ -3,6 +3,7 @@
 //! Whether that matched or not, the later one decides nothing. Files made to be slow are full of such rules, for only so
 //! many short ones can be made.
 
+use super::spread::{SPREAD, spread};
 use super::stream::{Event, events};
 
 /// So many rules are remembered, each where its hash says.
@@ -31,7 +32,6 @@ impl Seen {
 }
 
 fn hash(event: &Event<'_>) -> usize {
-    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
     let payload = event.payload;
     let hash = match (payload.first_chunk(), payload.last_chunk()) {
         (Some(&first), Some(&last)) => {
@@ -42,7 +42,5 @@ fn hash(event: &Event<'_>) -> usize {
             .iter()
             .fold(0, |hash, &octet| hash << 8 | u64::from(octet)),
     };
-    // Only the upper bits of a product depend on all bits.
-    let hash = (hash ^ u64::from(event.tag) << 56).wrapping_mul(SPREAD);
-    (hash >> 48) as usize
+    (spread(hash ^ u64::from(event.tag) << 56) >> 16) as usize
 }

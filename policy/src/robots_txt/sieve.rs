@@ -16,18 +16,11 @@ use crate::Dialect;
 
 /// The sieves of a file, one for each way of reading it.
 #[derive(Debug)]
-pub(super) struct Sieves(Box<[Sieve; 4]>);
+pub(super) struct Sieves(Box<[Sieve; Dialect::EACH.len()]>);
 
 impl Sieves {
-    const DIALECTS: [Dialect; 4] = [
-        Dialect::Rfc9309,
-        Dialect::Google,
-        Dialect::Koster1996,
-        Dialect::Selfhtml,
-    ];
-
     pub(super) fn of(stream: &[u8]) -> Self {
-        let mut builders = Self::DIALECTS.map(Builder::new);
+        let mut builders = Dialect::EACH.map(Builder::new);
         let mut seen = Seen::new();
         for event in events(stream, 0) {
             let before = event.is_rule().then(|| seen.before(stream, &event));
@@ -43,15 +36,13 @@ impl Sieves {
     pub(super) fn by(&self, reader: Reader) -> &Sieve {
         let is_by = |dialect: &Dialect| *dialect == reader.dialect;
         // `strictest` by itself reads as the first.
-        let index = Self::DIALECTS.iter().position(is_by).unwrap_or_default();
+        let index = Dialect::EACH.iter().position(is_by).unwrap_or_default();
         &self.0[index]
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
         let of_one = |sieve: &Sieve| {
-            size_of_val(&*sieve.groups)
-                + size_of_val(&*sieve.entries)
-                + size_of_val(&*sieve.weights)
+            size_of_val(&*sieve.groups) + size_of_val(&*sieve.entries) + size_of_val(&*sieve.runs)
         };
         size_of_val(&*self.0) + self.0.iter().map(of_one).sum::<usize>()
     }
@@ -63,8 +54,8 @@ pub(super) struct Sieve {
     groups: Box<[u32]>,
     /// In the order in which they would decide.
     entries: Box<[Entry]>,
-    /// How much the entries weigh, and where those end that weigh the same.
-    weights: Box<[(Weight, u32)]>,
+    /// The entries that are alike specific and of one kind.
+    runs: Box<[Run]>,
     widths: Widths,
 }
 
@@ -75,18 +66,14 @@ struct Entry {
     offset: u32,
 }
 
-/// The octets of a pattern, and whether it allows; zero where order decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Weight(u32);
-
-impl Weight {
-    fn new(octets: usize, allow: bool) -> Self {
-        Self(small(octets) << 1 | u32::from(allow))
-    }
-
-    fn of(rule: Match) -> Self {
-        Self::new(rule.octets() as usize, rule.is_allow())
-    }
+/// Entries that are told apart only by where they are.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The octets of their patterns, zero where order decides.
+    octets: u32,
+    allow: bool,
+    /// Where they end.
+    end: u32,
 }
 
 impl Sieve {
@@ -118,18 +105,19 @@ impl Sieve {
     ) -> Option<Match> {
         let has = Has::of(path, self.widths);
         let (mut best, mut start) = (None, 0);
-        for &(weight, end) in &self.weights {
-            for entry in &self.entries[start..end as usize] {
+        for run in &self.runs {
+            let end = run.end as usize;
+            for entry in &self.entries[start..end] {
                 let offset = entry.offset as usize;
-                // What is left decides after it.
-                if best.is_some_and(|best| is_before(best, weight, offset)) {
+                // What is left decides no sooner.
+                if best >= Some(Match::new(run.octets as usize, run.allow, offset)) {
                     return best;
                 }
                 if has.meets(&entry.needs) {
                     best = best.max(judge(offset, best));
                 }
             }
-            start = end as usize;
+            start = end;
         }
         best
     }
@@ -154,11 +142,6 @@ impl Sieve {
     }
 }
 
-/// Whether a match decides before every rule that weighs so much and stands at an offset or behind.
-fn is_before(rule: Match, weight: Weight, offset: usize) -> bool {
-    (Weight::of(rule), Reverse(rule.offset())) >= (weight, Reverse(offset))
-}
-
 /// A stretch of the stream that is one group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
@@ -171,7 +154,7 @@ pub(super) struct Group {
 struct Builder {
     reader: Reader,
     groups: Vec<u32>,
-    entries: Vec<(Weight, Entry)>,
+    entries: Vec<(Match, Entry)>,
     widths: Widths,
     patterns: Patterns,
 }
@@ -246,30 +229,34 @@ impl Builder {
 
     fn push_entry(&mut self, event: &Event<'_>, (needs, widths): (Needs, Widths), octets: usize) {
         self.widths.add(widths);
-        let weight = match self.reader.takes_first {
-            true => Weight(0),
-            false => Weight::new(octets, event.kind() == ALLOW),
-        };
+        let octets = if self.reader.takes_first { 0 } else { octets };
+        let rule = Match::new(octets, event.kind() == ALLOW, event.offset);
         let offset = small(event.offset);
-        self.entries.push((weight, Entry { needs, offset }));
+        self.entries.push((rule, Entry { needs, offset }));
     }
 
     fn finish(mut self) -> Sieve {
         if !self.reader.takes_first {
-            self.entries.sort_by_key(|(weight, _)| Reverse(*weight));
+            self.entries.sort_by_key(|(rule, _)| Reverse(*rule));
         }
-        let alike = self.entries.chunk_by(|(one, _), (other, _)| one == other);
-        let weights = alike.scan(0, |end, alike| {
+        let kind = |rule: Match| (rule.octets(), rule.is_allow());
+        let alike = self
+            .entries
+            .chunk_by(|(one, _), (other, _)| kind(*one) == kind(*other));
+        let runs = alike.scan(0, |end, alike| {
+            let (octets, allow) = kind(alike[0].0);
             *end += alike.len();
-            Some((alike[0].0, small(*end)))
+            Some(Run {
+                octets: small(octets as usize),
+                allow,
+                end: small(*end),
+            })
         });
-        let weights = weights.collect();
-        let entries = self.entries.into_iter().map(|(_, entry)| entry).collect();
         Sieve {
             groups: self.groups.into(),
+            runs: runs.collect(),
+            entries: self.entries.into_iter().map(|(_, entry)| entry).collect(),
             widths: self.widths,
-            entries,
-            weights,
         }
     }
 }

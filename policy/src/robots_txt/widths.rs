@@ -5,13 +5,14 @@
 
 use memchr::memmem;
 
+use super::spread::SPREAD;
+
 /// Parts are looked up by the widest stretches of these that they begin and end with.
 const WIDTHS: [usize; 5] = [4, 8, 16, 32, 64];
 /// So many stretches of a part are looked up.
 const MANY_STRETCHES: usize = 16;
 /// So many places are tried before it is searched for.
 const MANY_PLACES: usize = 1 << 10;
-const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 #[derive(Debug, Default)]
 pub(super) struct Widths([Option<Stretches>; WIDTHS.len()]);
@@ -120,7 +121,6 @@ fn hash(stretch: &[u8]) -> u32 {
     let hash = words.iter().fold(start, |hash: u64, word| {
         (hash.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD)
     });
-    // Only a product's upper bits depend on all bits of its factors.
     (hash >> 32) as u32
 }
 
