@@ -115,6 +115,26 @@ fn who_comes_too_soon_hears_when_to_come_again() {
 }
 
 #[test]
+fn a_delay_without_end_is_the_longest_there_is() {
+    let origin = Origin::start();
+    for (host, value) in [
+        ("a.test", "inf"),
+        ("b.test", "1e308"),
+        ("c.test", "18446744073709551616"),
+    ] {
+        let robots = format!("User-agent: *\nDisallow:\nCrawl-delay: {value}\n");
+        origin.site(host).robots(&robots);
+    }
+    let proxy = start(&origin, "reject");
+    for host in ["a.test", "b.test", "c.test"] {
+        let url = format!("http://{host}/page");
+        assert_eq!(get(&proxy, "ImageBot/1", &url).status, 200);
+        let retry_after = expect_429(&get(&proxy, "ImageBot/1", &url), "crawl-delay");
+        assert!((200..=300).contains(&retry_after), "{retry_after} {host}");
+    }
+}
+
+#[test]
 fn robots_txt_itself_takes_no_turn() {
     let origin = sites();
     let proxy = start(&origin, "reject");

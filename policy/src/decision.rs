@@ -333,8 +333,11 @@ fn decide_in_one<'a>(
     let koster = dialect == Dialect::Koster1996;
     match access {
         AccessResult::Successful(robots) => {
-            let path = Path::new(path, dialect);
-            let found = robots.find(Reader::new(dialect), tokens, &path, search);
+            let mut find =
+                |path: &Path<'_>| robots.find(Reader::new(dialect), tokens, path, search);
+            let found = find(&Path::new(path, dialect));
+            let other = Path::with_cut_escapes(path, dialect).map(|path| find(&path));
+            let found = other.map_or(found, |other| found.max(other));
             by_what_was_found(found, robots, dialect, tokens)
         }
         AccessResult::Unavailable { status } => simply(

@@ -164,6 +164,30 @@ impl Form {
     }
 }
 
+/// A text in [`LITERAL`], but with the `%` of each cut escape, one that has only one of its two digits, as it is; `None`
+/// if there are none.
+pub(crate) fn literal_with_cut_escapes(text: &[u8]) -> Option<Vec<u8>> {
+    let is_cut = |at: &usize| match &text[at + 1..] {
+        // A second digit that is escaped itself would read as the end of this escape.
+        [digit, b'%', after @ ..] => {
+            digit.is_ascii_hexdigit() && !hex_pair(after).is_some_and(|it| it.is_ascii_hexdigit())
+        }
+        [digit, after, ..] => digit.is_ascii_hexdigit() && !after.is_ascii_hexdigit(),
+        [digit] => digit.is_ascii_hexdigit(),
+        [] => false,
+    };
+    let mut cuts = memchr::memchr_iter(b'%', text).filter(is_cut).peekable();
+    cuts.peek()?;
+    let (mut form, mut start) = (Vec::new(), 0);
+    for cut in cuts {
+        LITERAL.push(&mut form, &text[start..cut]);
+        form.push(b'%');
+        start = cut + 1;
+    }
+    LITERAL.push(&mut form, &text[start..]);
+    Some(form)
+}
+
 /// Whether what follows a lone `%` in a pattern leaves it the start of an escape.
 fn is_begun_escape(rest: &[u8], is_open: bool) -> bool {
     let ends = |rest: &[u8]| rest.first().map_or(is_open, |&byte| byte == b'*');

@@ -334,7 +334,14 @@ proptest! {
 
     #[test]
     fn the_limit_cuts_like_a_shorter_file(body in file(0..16), limit in 0usize..400, path in path()) {
-        let cut = &body[..limit.min(body.len())];
+        let (mut cut, rest) = body.split_at(limit.min(body.len()));
+        let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        if !rest.first().is_none_or(is_end) {
+            let last = cut.iter().rposition(is_end).map_or(0, |end| end + 1);
+            if !model::disallows(&cut[last..]) {
+                cut = &cut[..last];
+            }
+        }
         let limited = RobotsTxt::parse_with_limit(&body, limit);
         let limited = AccessResult::Successful(limited);
         let tokens = tokens(&["foobot"]);

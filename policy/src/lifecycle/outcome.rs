@@ -81,6 +81,17 @@ pub struct Body {
     pub digest: Option<Arc<[u8; 32]>>,
 }
 
+impl Body {
+    /// The robots.txt that it is, or the beginning of.
+    #[must_use]
+    pub fn parse(&self) -> RobotsTxt {
+        if self.is_cut {
+            return RobotsTxt::parse_beginning(&self.bytes);
+        }
+        RobotsTxt::parse_with_limit(&self.bytes, self.bytes.len())
+    }
+}
+
 /// The response fields that matter here, each as received, several lines joined by a comma.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
@@ -323,10 +334,7 @@ impl Facts {
             self.outcome.body(),
             self.outcome.status(),
         ) {
-            (FetchResult::Successful, Some(body), _) => {
-                let robots = RobotsTxt::parse_with_limit(&body.bytes, body.bytes.len());
-                AccessResult::Successful(robots)
-            }
+            (FetchResult::Successful, Some(body), _) => AccessResult::Successful(body.parse()),
             (FetchResult::Unavailable, _, Some(status)) => AccessResult::Unavailable { status },
             (FetchResult::RedirectLost, ..) => AccessResult::RedirectLost,
             _ => AccessResult::Unreachable,

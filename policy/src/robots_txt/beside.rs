@@ -124,11 +124,11 @@ impl RequestRate {
             "d" => 86_400,
             _ => return None,
         };
-        let seconds = digits.parse::<u64>().ok()?.checked_mul(unit)?;
-        let requests = requests.parse().ok()?;
+        let seconds = saturating(digits)?.saturating_mul(unit);
+        let requests = saturating(requests)?.try_into().unwrap_or(u32::MAX);
         (seconds > 0).then_some(Self {
             requests,
-            within: Duration::from_secs(seconds),
+            within: Duration::from_secs(seconds).min(LONGEST),
             at,
         })
     }
@@ -174,13 +174,21 @@ impl TimeOfDay {
     }
 }
 
-/// A number of seconds, whole or decimal. Negative, infinite or over 136 years is no delay.
+/// The longest time that is told apart from longer ones: 136 years.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// A number of seconds, whole or decimal, with an exponent or infinite; from 136 years on it counts as so many. A negative
+/// number states none.
 pub(crate) fn seconds(value: &str) -> Option<Duration> {
-    let number = value
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds: f64 = value.parse().ok().filter(|_| number)?;
-    (seconds <= f64::from(u32::MAX)).then(|| Duration::from_secs_f64(seconds))
+    let seconds: f64 = value.parse().ok()?;
+    let is_time = !value.starts_with('-') && !seconds.is_nan();
+    is_time.then(|| Duration::from_secs_f64(seconds.min(LONGEST.as_secs_f64())))
+}
+
+/// Digits as a number; one that is too large as the largest.
+fn saturating(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 /// Whether a value could be a host name with an optional port, as Yandex asks.

@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU64;
 
-/// What a file says about a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a file says about a path; of two that are said of one path, the greater counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Found {
     NoGroup,
     NoRule,

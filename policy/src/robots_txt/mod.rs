@@ -48,6 +48,7 @@ pub(crate) use rules::Search;
 
 use crate::{Dialect, Origin, ProductToken};
 use agent::Agent;
+use memchr::memrchr2;
 use numbers::numbered;
 use stream::{AGENT, ALLOW, EXACT, Event, OTHER, RECORD, events};
 
@@ -74,13 +75,28 @@ impl RobotsTxt {
         Self::parse_with_limit(body, DEFAULT_LIMIT_BYTES)
     }
 
-    /// Reads a file's first `limit_bytes`, at most 256 MiB; a line cut by the limit counts as far
-    /// as it goes.
+    /// Reads a file's first `limit_bytes`, at most 256 MiB. A line cut by the limit counts as in
+    /// [`parse_beginning`](Self::parse_beginning).
     #[must_use]
     pub fn parse_with_limit(body: &[u8], limit_bytes: usize) -> Self {
-        Self(parse::parse(
-            &body[..body.len().min(limit_bytes).min(MAX_LIMIT_BYTES)],
-        ))
+        match body.split_at_checked(limit_bytes.min(MAX_LIMIT_BYTES)) {
+            Some((whole, [] | [b'\n' | b'\r', ..])) => Self(parse::parse(whole)),
+            Some((beginning, _)) => Self::parse_beginning(beginning),
+            None => Self(parse::parse(body)),
+        }
+    }
+
+    /// Reads the beginning of a file whose rest was not received. The last line, if no line end
+    /// follows it, is taken for a part of one: it counts only if it disallows, since a part of a
+    /// rule matches more than the rule.
+    #[must_use]
+    pub fn parse_beginning(beginning: &[u8]) -> Self {
+        let last = memrchr2(b'\n', b'\r', beginning).map_or(0, |end| end + 1);
+        let (lines, part) = beginning.split_at(last);
+        let statements = [exact_statement(part), google_statement(part)];
+        let disallows = |it: Statement<'_>| it.field == Field::Disallow;
+        let counts = statements.into_iter().flatten().any(disallows);
+        Self(parse::parse(if counts { beginning } else { lines }))
     }
 
     /// Whether two handles are to one file, not only to equal ones.

@@ -36,6 +36,19 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// In RFC 9309's dialect, the path with its cut escapes as they are written, if it has any: a rule that ends in one
+    /// means them, and the escapes that begin so.
+    pub(crate) fn with_cut_escapes(path: &'a str, dialect: Dialect) -> Option<Self> {
+        if dialect != Dialect::Rfc9309 || spelling::all_plain(path.as_bytes()) {
+            return None;
+        }
+        let octets = forms::literal_with_cut_escapes(path.as_bytes())?;
+        Some(Self {
+            head: head(&octets),
+            octets: Cow::Owned(octets),
+        })
+    }
+
     /// Whether a dialect reads two spellings as one path.
     pub(crate) fn are_alike(one: &str, other: &str, dialect: Dialect) -> bool {
         Path::new(one, dialect).octets == Path::new(other, dialect).octets

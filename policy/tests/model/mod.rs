@@ -38,28 +38,37 @@ pub fn judge(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdi
         return (true, None);
     };
     let rules = chosen.into_iter().flat_map(|group| &group.rules);
-    let path = path_form(path, dialect);
+    let paths = path_forms(path, dialect);
     match dialect {
         Dialect::Koster1996 | Dialect::Selfhtml => {
             let mut matching = rules.filter(|rule| !rule.value.is_empty());
-            let first = matching.find(|rule| length(rule, dialect, &path).is_some());
+            let first = matching.find(|rule| length(rule, dialect, &paths).is_some());
             first.map_or((true, None), |rule| (rule.allow, Some(rule.line)))
         }
-        _ => most_specific(rules, dialect, &path),
+        _ => most_specific(rules, dialect, &paths),
     }
+}
+
+/// Whether any reader takes a line for a rule that disallows.
+#[allow(dead_code, reason = "not all who share this ask")]
+pub fn disallows(line: &[u8]) -> bool {
+    let mut read = [Dialect::Rfc9309, Dialect::Google]
+        .map(|it| statement(line, it))
+        .into_iter();
+    read.any(|it| it.is_some_and(|(field, _)| field == Field::Disallow))
 }
 
 fn most_specific<'a>(
     rules: impl Iterator<Item = &'a Rule>,
     dialect: Dialect,
-    path: &[u8],
+    paths: &[Vec<u8>],
 ) -> Verdict {
     let mut best: Option<(usize, &Rule)> = None;
     for rule in rules {
         if rule.value.is_empty() && dialect != Dialect::Google {
             continue;
         }
-        let Some(length) = length(rule, dialect, path) else {
+        let Some(length) = length(rule, dialect, paths) else {
             continue;
         };
         let beats = best.is_none_or(|(longest, other)| {
@@ -261,17 +270,18 @@ fn rank(value: &[u8], name: &str, dialect: Dialect) -> Option<usize> {
     }
 }
 
-/// A rule's length in its dialect if it matches.
-fn length(rule: &Rule, dialect: Dialect, path: &[u8]) -> Option<usize> {
+/// A rule's length in its dialect if it matches the path in any of its forms.
+fn length(rule: &Rule, dialect: Dialect, paths: &[Vec<u8>]) -> Option<usize> {
     let value = &rule.value;
-    if matches(value, dialect, path) {
+    let matches = |value: &[u8]| paths.iter().any(|path| matches(value, dialect, path));
+    if matches(value) {
         return Some(form_length(value, dialect));
     }
     let slash = value.iter().rposition(|&byte| byte == b'/')?;
     let names_index = value[slash..].starts_with(b"/index.htm");
     if dialect == Dialect::Google && rule.allow && names_index {
         let directory = [&value[..=slash], b"$"].concat();
-        return matches(&directory, dialect, path).then(|| form_length(&directory, dialect));
+        return matches(&directory).then(|| form_length(&directory, dialect));
     }
     None
 }
@@ -331,13 +341,36 @@ fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
     !anchored || ends[path.len()]
 }
 
-fn path_form(path: &str, dialect: Dialect) -> Vec<u8> {
+/// The forms in which a path is compared. RFC 9309 has two for a path with an escape that has one digit only: a rule that
+/// ends in such a one means itself, and the escapes that begin so.
+fn path_forms(path: &str, dialect: Dialect) -> Vec<Vec<u8>> {
+    let octets = path.as_bytes();
     match dialect {
-        Dialect::Google => path.as_bytes().to_vec(),
-        Dialect::Koster1996 => decoded(path.split('?').next().unwrap().as_bytes()),
-        Dialect::Selfhtml => decoded(path.as_bytes()),
-        _ => normal_form(path.as_bytes(), true, false),
+        Dialect::Google => vec![octets.to_vec()],
+        Dialect::Koster1996 => vec![decoded(path.split('?').next().unwrap().as_bytes())],
+        Dialect::Selfhtml => vec![decoded(octets)],
+        _ => vec![normal_form(octets, true, false), with_cut_escapes(octets)],
     }
+}
+
+fn with_cut_escapes(path: &[u8]) -> Vec<u8> {
+    let octets = octets(path);
+    let is_digit = |at: usize| octets.get(at).is_some_and(|it| it.0.is_ascii_hexdigit());
+    let mut form = Vec::new();
+    for (index, &(byte, escaped)) in octets.iter().enumerate() {
+        let has_digit = is_digit(index + 1) && !octets[index + 1].1;
+        if (byte, escaped) == (b'%', false) && has_digit && !is_digit(index + 2) {
+            form.push(byte);
+            continue;
+        }
+        let as_written = match escaped {
+            true => escape(byte),
+            false => vec![byte],
+        };
+        // One octet at a time, a lone `%` is no escape whatever follows.
+        form.extend(normal_form(&as_written, true, false));
+    }
+    form
 }
 
 /// The octets of a text: value, and whether it was escaped.

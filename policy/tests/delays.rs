@@ -1,0 +1,71 @@
+//! What `Crawl-delay` and `Request-rate` ask for, however large the number.
+
+use std::time::Duration;
+
+use wayleave_policy::{Dialect, RobotsTxt};
+
+fn delay(value: &str) -> Option<Duration> {
+    let robots = RobotsTxt::parse(format!("User-agent: *\nCrawl-delay: {value}\n").as_bytes());
+    robots.crawl_delay(Dialect::Rfc9309, &[])
+}
+
+fn rate(value: &str) -> Option<(u32, Duration)> {
+    let robots = RobotsTxt::parse(format!("User-agent: *\nRequest-rate: {value}\n").as_bytes());
+    let rates = robots.request_rates(Dialect::Rfc9309, &[]);
+    rates.first().map(|rate| (rate.requests, rate.within))
+}
+
+/// 136 years: whoever waits has a limit far below.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+
+#[test]
+fn a_delay_too_long_to_count_is_the_longest() {
+    for value in [
+        "inf",
+        "Infinity",
+        "+inf",
+        "1e308",
+        "1e999",
+        "4294967296",
+        "18446744073709551615",
+        "99999999999999999999999999999999999",
+    ] {
+        assert_eq!(delay(value), Some(LONGEST), "{value}");
+    }
+}
+
+#[test]
+fn a_delay_is_a_number_of_seconds() {
+    for (value, millis) in [
+        ("0", 0),
+        ("1.5", 1500),
+        (".5", 500),
+        ("1e1", 10_000),
+        ("+2", 2_000),
+    ] {
+        assert_eq!(delay(value), Some(Duration::from_millis(millis)), "{value}");
+    }
+    for value in [
+        "", "-1", "-0", "-inf", "nan", "-nan", "1,5", "10s", "ten", "0x10", "1e",
+    ] {
+        assert_eq!(delay(value), None, "{value}");
+    }
+}
+
+#[test]
+fn a_rate_too_slow_to_count_is_the_slowest() {
+    for value in [
+        "1/4294967296",
+        "1/18446744073709551616",
+        "1/18446744073709551615d",
+        "1/99999999999999999999999h",
+    ] {
+        assert_eq!(rate(value), Some((1, LONGEST)), "{value}");
+    }
+    let second = Duration::from_secs(1);
+    assert_eq!(rate("99999999999/1"), Some((u32::MAX, second)));
+    assert_eq!(rate("0/1"), Some((0, second)));
+    for value in ["1/", "/1", "1/0", "-1/1", "1/-1", "+1/1", "1/1w"] {
+        assert_eq!(rate(value), None, "{value}");
+    }
+}
