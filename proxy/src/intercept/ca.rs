@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, bail, ensure};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SerialNumber,
 };
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
@@ -141,6 +141,7 @@ impl CertificateAuthority {
         }
         params.not_before = OffsetDateTime::from(now - BACKDATED);
         params.not_after = OffsetDateTime::from(now + LEAF_LIFETIME);
+        params.serial_number = Some(serial_number());
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -158,6 +159,15 @@ impl std::fmt::Debug for CertificateAuthority {
             .field("path", &self.path)
             .finish_non_exhaustive()
     }
+}
+
+/// A number that no other certificate of the CA has: Firefox refuses a second one with the same (RFC 5280 section 4.1.2.2).
+/// 128 random bits meet by chance no sooner than keys do, and leave room for the sign in the 20 bytes that it may have.
+fn serial_number() -> SerialNumber {
+    let random: ring::rand::Random<[u8; 16]> =
+        ring::rand::generate(&ring::rand::SystemRandom::new())
+            .expect("the system has random numbers");
+    SerialNumber::from_slice(&random.expose())
 }
 
 /// Whether clients that trust the certificate will trust what it signs, today.
@@ -200,6 +210,7 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
     params
         .distinguished_name
         .push(DnType::OrganizationName, "wayleave");
+    params.serial_number = Some(serial_number());
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let now = SystemTime::now();
@@ -295,6 +306,25 @@ mod tests {
             fs::write(dir.path().join(CERTIFICATE_FILE), made.pem()).unwrap();
             let error = format!("{:#}", CertificateAuthority::load(dir.path()).unwrap_err());
             assert!(error.contains(expected), "{expected}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_certificate_has_a_serial_number_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let ca = CertificateAuthority::load_or_create(dir.path()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut seen = std::collections::HashSet::new();
+        let minted = (0..300).map(|_| ca.mint("shop.test", &key, SystemTime::now()).unwrap());
+        for certificate in minted
+            .flat_map(|chain| chain.into_iter().take(1))
+            .chain(ca.chain.clone())
+        {
+            let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
+            let raw = parsed.raw_serial();
+            assert!(raw.len() <= 20, "{raw:02x?}");
+            assert_eq!(raw[0] & 0x80, 0, "negative: {raw:02x?}");
+            assert!(seen.insert(raw.to_owned()), "twice: {raw:02x?}");
         }
     }
 
