@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::decision::{Decision, DecisionId, Recorded};
 
-/// Decisions kept; some 700 bytes for nearly each.
+/// Decisions kept, if they are not too long; some 700 bytes for nearly each.
 const KEPT: usize = 8192;
+/// What their lines may take in memory: 2 KiB for each. A URL may be as long as a request's head, 64 KiB.
+const MAX_BYTES: usize = KEPT * LARGE;
 /// A place that a long URL made larger than this does not stay so.
 const LARGE: usize = 2048;
 
@@ -14,6 +16,10 @@ const LARGE: usize = 2048;
 pub(super) struct Recent {
     places: Box<[Mutex<Option<Kept>>]>,
     next: AtomicUsize,
+    max_bytes: usize,
+    bytes: AtomicUsize,
+    /// The number of the oldest that was not dropped to keep to `max_bytes`.
+    oldest: AtomicUsize,
 }
 
 /// A decision as its line of the log, and its number, counted from the start.
@@ -48,30 +54,60 @@ impl Run {
 
 impl Recent {
     pub(super) fn new() -> Self {
-        Self::with_room_for(KEPT)
+        Self::with_room_for(KEPT, MAX_BYTES)
     }
 
-    fn with_room_for(kept: usize) -> Self {
+    fn with_room_for(kept: usize, max_bytes: usize) -> Self {
         Self {
             places: (0..kept).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
+            max_bytes,
+            bytes: AtomicUsize::new(0),
+            oldest: AtomicUsize::new(0),
         }
     }
 
-    /// Keeps a decision in the place of the oldest.
+    /// Keeps a decision in the place of the oldest; longer ones in the place of several.
     pub(super) fn push(&self, recorded: &Recorded) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.put(number, recorded);
+        self.oldest.fetch_max(
+            (number + 1).saturating_sub(self.places.len()),
+            Ordering::Relaxed,
+        );
+        while self.bytes.load(Ordering::Relaxed) > self.max_bytes && self.drop_oldest(number) {}
+    }
+
+    fn put(&self, number: usize, recorded: &Recorded) {
         let mut place = self.place(number);
-        let oldest = place.take().map(|oldest| oldest.line);
-        let reused = oldest.filter(|line| line.capacity() <= LARGE);
-        let mut line = reused.unwrap_or_default();
+        let mut line = place.take().map(|oldest| oldest.line).unwrap_or_default();
+        self.bytes.fetch_sub(line.capacity(), Ordering::Relaxed);
+        if line.capacity() > LARGE {
+            line = Vec::new();
+        }
         line.clear();
         line.extend_from_slice(&recorded.line);
+        self.bytes.fetch_add(line.capacity(), Ordering::Relaxed);
         *place = Some(Kept {
             number,
             id: recorded.decision.id,
             line,
         });
+    }
+
+    /// Makes room; `false` if there is none older than the one numbered `newest`.
+    fn drop_oldest(&self, newest: usize) -> bool {
+        let next = |oldest| (oldest < newest).then_some(oldest + 1);
+        let dropped = (self.oldest).fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        let Ok(number) = dropped else {
+            return false;
+        };
+        let mut place = self.place(number);
+        if let Some(oldest) = place.take_if(|kept| kept.number == number) {
+            self.bytes
+                .fetch_sub(oldest.line.capacity(), Ordering::Relaxed);
+        }
+        true
     }
 
     fn place(&self, number: usize) -> MutexGuard<'_, Option<Kept>> {
@@ -87,8 +123,9 @@ impl Recent {
     /// The decisions from the one numbered `from` on, as far as they are kept still and there already.
     pub(super) fn since(&self, from: usize) -> Run {
         let next = self.next();
+        let oldest = self.oldest.load(Ordering::Relaxed);
         let mut run = Run {
-            first: from.max(next.saturating_sub(self.places.len())),
+            first: from.max(next.saturating_sub(self.places.len())).max(oldest),
             decisions: Vec::new(),
         };
         for number in run.first..next {
@@ -101,6 +138,11 @@ impl Recent {
                     run.first = number + 1;
                     run.decisions.clear();
                 }
+                // Dropped since to make room: the same.
+                _ if number < self.oldest.load(Ordering::Relaxed) => {
+                    run.first = number + 1;
+                    run.decisions.clear();
+                }
                 // Its writer has the number and is about to come.
                 _ => break,
             }
@@ -108,12 +150,14 @@ impl Recent {
         run
     }
 
-    /// The kept decisions, the newest first.
+    /// The kept decisions, the newest first; none that comes while one looks.
     pub(super) fn iter(&self) -> impl Iterator<Item = Arc<Decision>> {
         let next = self.next();
-        (1..=self.places.len()).filter_map(move |back| {
-            let kept = self.place(next.wrapping_sub(back));
-            kept.as_ref().map(Kept::decision)
+        let first = next.saturating_sub(self.places.len());
+        (first..next).rev().filter_map(|number| {
+            let place = self.place(number);
+            let kept = place.as_ref().filter(|kept| kept.number == number);
+            kept.map(Kept::decision)
         })
     }
 
@@ -142,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room() {
-        let recent = Recent::with_room_for(4);
+        let recent = Recent::with_room_for(4, MAX_BYTES);
         let pushed: Vec<_> = (0..6).map(|_| Recorded::new(decision())).collect();
         for decision in &pushed {
             recent.push(decision);
@@ -155,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_came_since_is_told_once_and_in_order() {
-        let recent = Recent::with_room_for(4);
+        let recent = Recent::with_room_for(4, MAX_BYTES);
         let pushed: Vec<_> = (0..7).map(|_| Recorded::new(decision())).collect();
         for decision in &pushed[..2] {
             recent.push(decision);
@@ -172,8 +216,59 @@ mod tests {
     }
 
     #[test]
+    fn long_ones_take_the_place_of_several() {
+        let recent = Recent::with_room_for(4, 8000);
+        let long = |length: usize| {
+            let mut decision = decision();
+            decision.url = format!("http://shop.test/{}", "a".repeat(length));
+            Recorded::new(decision)
+        };
+        let pushed: Vec<_> = (0..9).map(|_| long(3000)).collect();
+        for decision in &pushed {
+            recent.push(decision);
+            assert!(recent.bytes.load(Ordering::Relaxed) <= 8000);
+        }
+        assert_eq!(ids(recent.iter()), pushed_ids(pushed[7..].iter().rev()));
+        let run = recent.since(3);
+        assert_eq!(
+            (run.first, run.end()),
+            (7, 9),
+            "the dropped ones are lost, not waited for"
+        );
+        let huge = long(9000);
+        recent.push(&huge);
+        assert_eq!(
+            ids(recent.iter()),
+            pushed_ids([&huge]),
+            "the newest is kept whatever its length"
+        );
+        let short: Vec<_> = (0..4).map(|_| long(1)).collect();
+        for decision in &short {
+            recent.push(decision);
+        }
+        assert_eq!(ids(recent.iter()), pushed_ids(short.iter().rev()));
+        let held = short.iter().map(|decision| decision.line.len()).sum();
+        let counted = recent.bytes.load(Ordering::Relaxed);
+        assert!((held..2 * held).contains(&counted), "{counted} for {held}");
+    }
+
+    #[test]
+    fn none_that_comes_meanwhile_is_listed_as_an_old_one() {
+        let recent = Recent::with_room_for(4, MAX_BYTES);
+        let pushed: Vec<_> = (0..4).map(|_| Recorded::new(decision())).collect();
+        for decision in &pushed {
+            recent.push(decision);
+        }
+        let mut listed = recent.iter();
+        let first = listed.next().unwrap();
+        recent.push(&Recorded::new(decision()));
+        let all = std::iter::once(first).chain(listed);
+        assert_eq!(ids(all), pushed_ids(pushed[1..].iter().rev()));
+    }
+
+    #[test]
     fn a_decision_on_its_way_is_waited_for() {
-        let recent = Recent::with_room_for(4);
+        let recent = Recent::with_room_for(4, MAX_BYTES);
         recent.push(&Recorded::new(decision()));
         recent.next.fetch_add(1, Ordering::Relaxed);
         recent.push(&Recorded::new(decision()));
