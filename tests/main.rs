@@ -21,6 +21,7 @@ mod crawl;
 mod dashboards;
 mod decisions;
 mod faults;
+mod foreign_text;
 mod forward;
 mod hosts;
 mod http2;

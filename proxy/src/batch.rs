@@ -3,7 +3,7 @@
 //! A thread writes what gathered; it sleeps while there is nothing. Under load it is woken some
 //! dozen times a second, whatever the number of lines.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -73,18 +73,6 @@ impl Lines {
     }
 }
 
-/// For tracing: each call is one event's lines.
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.append(|buffer| buffer.extend_from_slice(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // A panic inside `append` leaves at worst a piece of a line.
@@ -140,6 +128,7 @@ impl Drop for Writing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
     use std::sync::mpsc;
 
     /// Hands on what is written, batch by batch.

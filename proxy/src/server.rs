@@ -21,6 +21,7 @@ use crate::assemble;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decisions::Decisions;
+use crate::environment::{GENERAL, fill};
 use crate::flow::{Flow, Listener, Slots};
 use crate::intercept::{CertificateAuthority, Interceptor};
 use crate::listeners::Inherited;
@@ -108,7 +109,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         stopping: stopping.clone(),
     };
     let mut admin = take_operators(config, admin_listener, admin, operators)?;
-    take_clients(config, listeners, &flow, &tasks, &stopping);
+    let taking = take_clients(config, listeners, &flow, &tasks, &stopping);
     notify(&[sd_notify::NotifyState::Ready]);
 
     let ended = tokio::select! {
@@ -118,6 +119,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     };
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
+    taking.wait().await;
     drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
     close(&flow).await;
     ended
@@ -141,13 +143,14 @@ fn take_operators(
     }))
 }
 
+/// Serves clients in `tasks` until `stopping`. Returns those who take connections, for the proxy to wait for.
 fn take_clients(
     config: &Config,
     listeners: Vec<TcpListener>,
     flow: &Arc<Flow>,
     tasks: &TaskTracker,
     stopping: &CancellationToken,
-) {
+) -> TaskTracker {
     let listener = Arc::new(Listener {
         flow: Arc::clone(flow),
         slots: Slots::new(
@@ -157,10 +160,13 @@ fn take_clients(
         tasks: tasks.clone(),
         stopping: stopping.clone(),
     });
+    let taking = TaskTracker::new();
     for bound in listeners {
         let listener = Arc::clone(&listener);
-        tasks.spawn(async move { listener.run(bound).await });
+        taking.spawn(async move { listener.run(bound).await });
     }
+    taking.close();
+    taking
 }
 
 /// Starts what operators watch: decisions and traffic as they come.
@@ -270,7 +276,7 @@ fn announce(
     authority: &CertificateAuthority,
 ) -> anyhow::Result<()> {
     let certificate = std::path::absolute(authority.certificate_path())?;
-    let certificate = certificate.display();
+    let certificate = certificate.display().to_string();
     let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
     for listener in listeners {
         writeln!(text, "  proxy    http://{}", listener.local_addr()?)?;
@@ -283,17 +289,12 @@ fn announce(
     )?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
-    let proxy = format!("http://{}", dialable(listeners[0].local_addr()?));
+    let proxy = dialable(listeners[0].local_addr()?);
     writeln!(text, "\nPaste into the shell of a crawler:")?;
-    writeln!(
-        text,
-        "  export http_proxy={proxy} https_proxy={proxy} HTTP_PROXY={proxy} HTTPS_PROXY={proxy}"
-    )?;
-    writeln!(
-        text,
-        "  export SSL_CERT_FILE={certificate} CURL_CA_BUNDLE={certificate} \
-         REQUESTS_CA_BUNDLE={certificate} NODE_EXTRA_CA_CERTS={certificate}"
-    )?;
+    let lines = fill(GENERAL, proxy, &certificate);
+    for line in lines.lines().filter(|line| !line.starts_with('#')) {
+        writeln!(text, "  {line}")?;
+    }
     writeln!(text, "  curl -i https://www.example.com/")?;
     // Nobody may be reading, and the proxy serves all the same.
     let mut output = std::io::stdout().lock();

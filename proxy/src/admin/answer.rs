@@ -1,15 +1,29 @@
 //! How the operators' listener hears what is asked, and says that it cannot be answered.
 
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 use wayleave_policy::Origin;
+
+use crate::harmless::harmless_json;
+
+/// An answer as JSON, in which no terminal finds anything to obey.
+#[derive(Debug)]
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        let json = serde_json::to_vec(&self.0).expect("strings and numbers serialise");
+        let kind = [(CONTENT_TYPE, "application/json")];
+        (kind, harmless_json(json)).into_response()
+    }
+}
 
 /// Why something was not answered.
 #[derive(Debug, Serialize, ToSchema)]
@@ -40,7 +54,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> 
         match Query::from_request_parts(parts, state).await {
             Ok(Query(parameters)) => Ok(Self(parameters)),
             Err(QueryRejection::FailedToDeserializeQueryString(mistake)) => {
-                Err(wrong(mistake.body_text()))
+                // It begins with what the parser was at, which whoever asked knows.
+                let text = mistake.body_text();
+                let (_, about) = text.split_once("query string: ").unwrap_or(("", &text));
+                Err(wrong(about))
             }
             Err(mistake) => Err(wrong(mistake.to_string())),
         }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Mistake, Parameters, error, limit, wrong};
+use super::answer::{Json, Mistake, Parameters, error, limit, wrong};
 use super::parts::Admin;
 use super::robots::decided_by;
 use super::told::DecidedBy;

@@ -1,6 +1,5 @@
 //! The robots.txt that a decision rests on, as it was then.
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -8,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Target, decide_strictly};
 
-use super::answer::{Mistake, error, wrong};
+use super::answer::{Json, Mistake, error, wrong};
 use super::parts::Admin;
 use super::robots::decided_by;
 use super::told::DecidedBy;

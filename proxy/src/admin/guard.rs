@@ -60,6 +60,7 @@ enum Objection {
     ForeignSite,
     ForeignName,
     NoToken,
+    WrongToken,
 }
 
 impl Objection {
@@ -74,13 +75,26 @@ impl Objection {
                 StatusCode::UNAUTHORIZED,
                 "this needs the token of [admin]: Authorization: Bearer TOKEN",
             ),
+            Self::WrongToken => (
+                StatusCode::UNAUTHORIZED,
+                "this is not the token of [admin]: its SHA-256 is not admin.token_sha256",
+            ),
         };
         let mut response = error(status, message);
-        if self == Self::NoToken {
-            let challenge = HeaderValue::from_static("Bearer realm=\"wayleave\"");
+        if let Some(challenge) = self.challenge() {
+            let challenge = HeaderValue::from_static(challenge);
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         response
+    }
+
+    /// What RFC 6750 section 3 has a client learn.
+    fn challenge(self) -> Option<&'static str> {
+        match self {
+            Self::NoToken => Some("Bearer realm=\"wayleave\""),
+            Self::WrongToken => Some("Bearer realm=\"wayleave\", error=\"invalid_token\""),
+            Self::ForeignSite | Self::ForeignName => None,
+        }
     }
 }
 
@@ -92,9 +106,11 @@ impl Guard {
             Some(expected) => {
                 let path = request.uri().path();
                 let is_open = FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/");
-                match is_open || is_token(fields, &expected) {
-                    true => Ok(()),
-                    false => Err(Objection::NoToken),
+                match token(fields) {
+                    _ if is_open => Ok(()),
+                    Some(token) if is_right(token, &expected) => Ok(()),
+                    Some(_) => Err(Objection::WrongToken),
+                    None => Err(Objection::NoToken),
                 }
             }
             None => check_name(fields),
@@ -102,14 +118,15 @@ impl Guard {
     }
 }
 
-/// Whether the request shows the token. Digests are compared: how long that takes tells nothing about the token.
-fn is_token(fields: &HeaderMap, expected: &[u8; 32]) -> bool {
-    let shown = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    let token = shown.and_then(|shown| {
-        let (scheme, token) = shown.split_at_checked(7)?;
-        scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
-    });
-    token.is_some_and(|token| digest::digest(&digest::SHA256, token).as_ref() == expected)
+/// The token that the request shows, whether or not it is the right one.
+fn token(fields: &HeaderMap) -> Option<&[u8]> {
+    let (scheme, token) = fields.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+}
+
+/// Digests are compared: how long that takes tells nothing about the token.
+fn is_right(token: &[u8], expected: &[u8; 32]) -> bool {
+    digest::digest(&digest::SHA256, token).as_ref() == expected
 }
 
 /// Refuses what a browser sends on behalf of another site. Another port of this host is one.
@@ -290,6 +307,16 @@ mod tests {
                 assert_eq!(status(&guard, path, &fields), expected, "{path} {shown}");
             }
         }
+        let objection = |shown: &str| {
+            let request = Request::builder()
+                .uri("/metrics")
+                .header(AUTHORIZATION, shown);
+            guard
+                .check(&request.body(Body::empty()).unwrap())
+                .unwrap_err()
+        };
+        assert_eq!(objection("Bearer secre"), Objection::WrongToken);
+        assert_eq!(objection("Basic secret"), Objection::NoToken);
         for path in ["/", "/livez", "/readyz", "/ca.pem", "/assets/page.js"] {
             assert_eq!(status(&guard, path, &[]), 200, "{path}");
         }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Mistake, Parameters, limit, wrong};
+use super::answer::{Json, Mistake, Parameters, limit, wrong};
 use super::counted::Entries;
 use super::parts::Admin;
 use super::told::instant;

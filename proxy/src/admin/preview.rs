@@ -1,12 +1,11 @@
 //! What would be decided, in every dialect.
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::{Mistake, Parameters, wrong};
+use super::answer::{Json, Mistake, Parameters, wrong};
 use super::parts::Admin;
 use crate::decisions::{Finding, Policy, Word};
 use crate::flow::{Previewed, Question, Reading};

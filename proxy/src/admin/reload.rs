@@ -1,12 +1,12 @@
 //! Reads the configuration again.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::answer::Json;
 use super::parts::Admin;
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -12,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::State as EntryState;
 
-use super::answer::{Mistake, Named, Parameters, error, limit, wrong};
+use super::answer::{Json, Mistake, Named, Parameters, error, limit, wrong};
 use super::parts::Admin;
 use super::told::{DecidedBy, Said, Summary, Text, Version, Whole};
 use crate::decisions::Decision;
@@ -148,11 +147,13 @@ pub(super) async fn show(
                 let whole = Whole::new(&origin, &inspection, now);
                 Json(Told::Whole(Box::new(whole))).into_response()
             }
-            None => error(StatusCode::NOT_FOUND, "nothing is known of this origin"),
+            None => unknown(&origin),
         };
     };
     let Ok(time) = humantime::parse_rfc3339_weak(&at) else {
-        return wrong("at is no time such as 2026-11-21T08:00:00Z");
+        return wrong(format!(
+            "at: {at:?} is not a time; write 2026-11-22T08:00:00Z"
+        ));
     };
     match said_at(robots.store(), &origin, time).await {
         Some(said) => Json(Told::Said(Box::new(said))).into_response(),
@@ -242,6 +243,11 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
 pub(super) async fn forget(State(admin): State<Admin>, Named(origin): Named) -> Response {
     match admin.flow.robots.forget(&origin).await {
         true => StatusCode::NO_CONTENT.into_response(),
-        false => error(StatusCode::NOT_FOUND, "nothing is known of this origin"),
+        false => unknown(&origin),
     }
+}
+
+fn unknown(origin: &Origin) -> Response {
+    let message = format!("nothing is known of {origin}");
+    error(StatusCode::NOT_FOUND, message)
 }

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::expired;
 use super::source::load_config;
-use super::terminal::print;
-use crate::config::DEFAULT_FILE;
+use super::terminal::{complain, print};
+use crate::clock::Clock;
+use crate::config::{Config, DEFAULT_FILE};
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum Command {
@@ -25,9 +27,20 @@ pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
 }
 
 fn check(file: Option<&Path>) -> ExitCode {
-    match load_config(file) {
+    let loaded = load_config(file);
+    if let Ok((config, _)) = &loaded {
+        warn_of_expired(config);
+    }
+    match loaded {
         Ok((config, Some(file))) => print(&format!("# from {}\n{config}", file.display())),
         Ok((config, None)) => print(&format!("# built-in defaults\n{config}")),
         Err(status) => status,
+    }
+}
+
+/// Such a file can be used, and says what no longer holds.
+fn warn_of_expired(config: &Config) {
+    for rule in expired::rules(config, Clock::start().now()) {
+        complain(&format!("wayleave: warning: {rule}\n"));
     }
 }

@@ -11,7 +11,8 @@ use wayleave_policy::numbered_lines;
 
 use super::operator::ask;
 use super::source::load_config;
-use super::terminal::{harmless, print, unusable};
+use super::terminal::{pretty, print, unusable};
+use crate::harmless::harmless;
 
 /// Lines of a long robots.txt that are shown before and after the one that decided.
 const AROUND: usize = 20;
@@ -43,7 +44,7 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         Err(error) => return unusable(&format!("decision {}: {error:#}", arguments.id)),
     };
     if arguments.json {
-        return print(&format!("{decision:#}\n"));
+        return print(&pretty(&decision));
     }
     let around = if arguments.whole { usize::MAX } else { AROUND };
     print(&(describe(&decision) + &robots_txt(&decision, around)))
@@ -73,7 +74,8 @@ fn robots_txt(decision: &Value, around: usize) -> String {
                 } else {
                     " "
                 };
-                let text = harmless(&String::from_utf8_lossy(line));
+                let text = String::from_utf8_lossy(line);
+                let text = harmless(&text);
                 lines += format!("{mark} {number:>5}  {text}").trim_end();
                 lines += "\n";
             }

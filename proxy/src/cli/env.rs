@@ -13,9 +13,7 @@ use clap::{Args, ValueEnum};
 use super::source::load_config;
 use super::terminal::{absolute, complain, print, unusable};
 use crate::config::Config;
-
-/// What is never asked of the proxy: it refuses internal addresses, and its own admin listener is one.
-const NO_PROXY: &str = "localhost,127.0.0.1,::1";
+use crate::environment::{GENERAL, fill};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -90,24 +88,8 @@ fn address_to_dial(config: &Config) -> Option<SocketAddr> {
 
 /// The lines for `client` (or for most, without one), one proxy and one CA certificate.
 fn lines(client: Option<Client>, proxy: SocketAddr, certificate: &str) -> String {
-    let template = client.map_or(include_str!("clients/general.sh"), Client::template);
-    // The certificate last: its path is the only value that could hold what looks like a place to fill.
-    template
-        .replace("@URL@", &quoted(&format!("http://{proxy}")))
-        .replace("@HOST@", &proxy.ip().to_string())
-        .replace("@PORT@", &proxy.port().to_string())
-        .replace("@NO_PROXY@", NO_PROXY)
-        .replace("@CERTIFICATE@", &quoted(certificate))
-}
-
-/// One word of a POSIX shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,=@%+".contains(&byte);
-    if text.bytes().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
+    let template = client.map_or(GENERAL, Client::template);
+    fill(template, proxy, certificate)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use wayleave_policy::{Target, lint};
 use super::fetched;
 use super::source::load_config;
 use super::terminal::{print, unusable};
+use crate::harmless::harmless;
 
 /// What is read of a file on the way to find out how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -31,7 +32,8 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
             Err(status) => return status,
         };
         for finding in lint(&body) {
-            text += &format!("{source}:{finding}\n");
+            text += &harmless(&format!("{source}:{finding}"));
+            text += "\n";
         }
     }
     match print(&text) {

@@ -52,7 +52,15 @@ pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     let asking = async { tokio::time::timeout(PATIENCE, exchange(admin, method, path)).await };
     match runtime.block_on(asking) {
         Ok(Ok(answer)) if answer.status == http::StatusCode::UNAUTHORIZED => {
-            bail!("the proxy at http://{admin} wants its token in the variable {TOKEN}")
+            match std::env::var_os(TOKEN) {
+                None => {
+                    bail!("the proxy at http://{admin} wants its token in the variable {TOKEN}")
+                }
+                Some(_) => bail!(
+                    "the variable {TOKEN} does not hold the token of the proxy at http://{admin}: \
+                     its SHA-256 is not admin.token_sha256"
+                ),
+            }
         }
         Ok(answer) => answer
             .with_context(|| {

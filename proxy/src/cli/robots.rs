@@ -10,9 +10,12 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_policy::Origin;
 
+use super::moment::Moment;
 use super::operator::ask;
 use super::source::load_config;
-use super::terminal::{harmless, print, unusable};
+use super::terminal::{pretty, print, unusable};
+use crate::clock::Clock;
+use crate::harmless::harmless_lines;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -32,7 +35,7 @@ pub(super) struct List {
     #[arg(conflicts_with = "query")]
     origin: Option<String>,
     /// Only these: fresh, stale, unavailable or unreachable
-    #[arg(long)]
+    #[arg(long, value_parser = ["fresh", "stale", "unavailable", "unreachable"], hide_possible_values = true)]
     state: Option<String>,
     /// The same
     #[arg(long, value_name = "TEXT")]
@@ -52,9 +55,9 @@ pub(super) struct List {
 pub(super) struct Show {
     /// Such as https://example.com; https:// may be left out
     origin: String,
-    /// What it said then, such as 2026-11-21T08:00:00Z
+    /// What it said then: 2026-11-21T08:00:00Z, 2026-11-21 or 3d (that long ago)
     #[arg(long, value_name = "TIME")]
-    at: Option<String>,
+    at: Option<Moment>,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
@@ -97,10 +100,10 @@ fn list(arguments: &List, admin: SocketAddr) -> Result<String, String> {
     }
     let found = asked(admin, "GET", &path)?;
     if arguments.json {
-        return Ok(format!("{found:#}\n"));
+        return Ok(pretty(&found));
     }
     let robots = found["robots"].as_array().into_iter().flatten();
-    Ok(robots.map(line).collect())
+    Ok(harmless_lines(&robots.map(line).collect::<String>()))
 }
 
 /// One origin: its state, since when or until when, and its name.
@@ -115,12 +118,13 @@ fn line(robots: &Value) -> String {
 
 fn show(arguments: &Show, admin: SocketAddr) -> Result<String, String> {
     let mut path = path_of(&arguments.origin)?;
-    if let Some(at) = &arguments.at {
-        path += &format!("?at={}", encoded(at));
+    if let Some(at) = arguments.at {
+        let at = humantime::format_rfc3339_nanos(at.seen_from(Clock::start().now()));
+        path += &format!("?at={}", encoded(&at.to_string()));
     }
     let found = asked(admin, "GET", &path)?;
     if arguments.json {
-        return Ok(format!("{found:#}\n"));
+        return Ok(pretty(&found));
     }
     if arguments.at.is_some() {
         let body = found["body"].as_str().unwrap_or_default();
@@ -135,15 +139,11 @@ fn show(arguments: &Show, admin: SocketAddr) -> Result<String, String> {
 
 fn refresh(origin: &str, admin: SocketAddr) -> Result<String, String> {
     let path = path_of(origin)? + "/refresh";
-    asked(admin, "POST", &path).map(|robots| line(&robots))
+    asked(admin, "POST", &path).map(|robots| harmless_lines(&line(&robots)))
 }
 
 fn forget(origin: &str, admin: SocketAddr) -> Result<String, String> {
     asked(admin, "DELETE", &path_of(origin)?).map(|_| String::new())
-}
-
-fn harmless_lines(text: &str) -> String {
-    text.lines().map(|line| harmless(line) + "\n").collect()
 }
 
 /// What is known, a line for each thing, then the body.

@@ -4,6 +4,10 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde::Serialize;
+
+use crate::harmless::{harmless_json, harmless_lines};
+
 /// The exit status for input that cannot be used.
 pub(super) const UNUSABLE: u8 = 2;
 
@@ -26,16 +30,11 @@ pub(super) fn print(text: &str) -> ExitCode {
     }
 }
 
-/// What somebody else wrote, without what a terminal would obey.
-pub(super) fn harmless(text: &str) -> String {
-    let escape = |c: char| {
-        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        let is_control = reorders || (c.is_control() && c != '\t');
-        let kept = (!is_control).then_some(c);
-        let escaped = is_control.then(|| c.escape_default());
-        kept.into_iter().chain(escaped.into_iter().flatten())
-    };
-    text.chars().flat_map(escape).collect()
+/// `value` as JSON that people can read, in which a terminal finds nothing to obey.
+pub(super) fn pretty(value: &impl Serialize) -> String {
+    let json = serde_json::to_vec_pretty(value).expect("strings and numbers serialise");
+    let json = String::from_utf8(harmless_json(json)).expect("JSON is UTF-8");
+    json + "\n"
 }
 
 /// Says why the command cannot be done and returns the exit status.
@@ -44,7 +43,8 @@ pub(super) fn unusable(message: &str) -> ExitCode {
     ExitCode::from(UNUSABLE)
 }
 
+/// Writes lines to standard error; what strangers wrote may be in them.
 pub(super) fn complain(lines: &str) {
     // Without standard error there is nobody left to tell; the exit status remains.
-    let _ = io::stderr().write_all(lines.as_bytes());
+    let _ = io::stderr().write_all(harmless_lines(lines).as_bytes());
 }

@@ -12,7 +12,7 @@ use super::crawlers::{crawlers, others};
 use super::mistake::Mistake;
 use super::reader::{Reader, Section};
 use super::rules::rules;
-use super::sections::{Admin, Config, Dns, Https, Log, LogFormat, Proxy, Robots, State, Upstream};
+use super::sections::{Admin, Config, Dns, Https, Log, Proxy, Robots, State, Upstream};
 use super::value::{
     Node, Parsed, address, checked, dialect, dns_server, duration, filled_list, integer, list,
     network, number, one_of, path, pem_file, positive_duration, size, string, text, tried,
@@ -21,6 +21,7 @@ use super::value::{
 use crate::digest::Digest;
 use crate::egress::Override;
 use crate::https::{self, Mode};
+use crate::logging::Format;
 use crate::politeness::{self, CrawlDelay};
 use crate::rules::HostPattern;
 use crate::traces;
@@ -339,7 +340,7 @@ fn polite(section: &mut Section<'_>) -> politeness::Options {
 }
 
 fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
-    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let formats = [("text", Format::Text), ("json", Format::Json)];
     let default = Log::default();
     let at_least = |size: &ByteSize| match *size < ByteSize::kib(64) {
         true => Err("is less than 64KiB".to_owned()),

@@ -45,7 +45,7 @@ impl Mistake {
         self.line
     }
 
-    /// The key with its section, such as `robots.max_age` or `crawler[0].match.addresses[1]`.
+    /// The key with its section, such as `robots.max_age` or `[[crawler]] 1.match.addresses[0]`: tables count from 1, as they do in refusals and logs.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

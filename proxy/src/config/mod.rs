@@ -26,9 +26,7 @@ mod tests;
 mod value;
 
 pub use mistake::Mistake;
-pub use sections::{
-    Admin, Config, Dns, Https, Log, LogFormat, PemFile, Proxy, Robots, State, Upstream,
-};
+pub use sections::{Admin, Config, Dns, Https, Log, PemFile, Proxy, Robots, State, Upstream};
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.
 pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");

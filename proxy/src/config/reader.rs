@@ -249,7 +249,7 @@ impl<'t> Section<'t> {
             return Vec::new();
         };
         let read_one = |(index, node): (usize, &'t Node<'t>)| {
-            let path = format!("{}[{index}]", self.full_key(key));
+            let path = format!("[[{}]] {}", self.full_key(key), index + 1);
             let table = node.get_ref().as_table();
             if table.is_none() {
                 let message = format!("expected a table, found {}", kind(node));

@@ -11,6 +11,7 @@ use wayleave_policy::Dialect;
 use crate::crawlers;
 use crate::egress::Override;
 use crate::https;
+use crate::logging::Format;
 use crate::politeness;
 use crate::rules::Rule;
 use crate::traces;
@@ -225,7 +226,7 @@ impl Default for State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     /// For people or for programs.
-    pub format: LogFormat,
+    pub format: Format,
     /// The decision log's file, already joined to [`State::dir`]; none: decisions are only events.
     pub decisions: Option<PathBuf>,
     /// A file of decisions this large is rotated away, in bytes.
@@ -239,23 +240,13 @@ pub struct Log {
 impl Default for Log {
     fn default() -> Self {
         Self {
-            format: LogFormat::default(),
+            format: Format::default(),
             decisions: Some(State::default().dir.join("decisions.jsonl")),
             decisions_max_size: 100 << 20,
             decisions_max_age: Duration::from_hours(24),
             decisions_keep: Duration::from_hours(30 * 24),
         }
     }
-}
-
-/// The form of a log event.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// One readable line.
-    #[default]
-    Text,
-    /// One JSON object on one line.
-    Json,
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::sections::{Config, Log, LogFormat, Robots};
+use super::sections::{Config, Log, Robots};
 use crate::crawlers::Crawler;
 use crate::digest::Digest;
+use crate::logging::Format;
 use crate::politeness;
 use crate::rules::{Action, Rule};
 use crate::traces;
@@ -177,8 +178,8 @@ fn show_politeness(f: &mut fmt::Formatter<'_>, politeness: &politeness::Options)
 
 fn show_log(f: &mut fmt::Formatter<'_>, log: &Log) -> fmt::Result {
     let format = match log.format {
-        LogFormat::Text => "text",
-        LogFormat::Json => "json",
+        Format::Text => "text",
+        Format::Json => "json",
     };
     writeln!(f, "\n[log]\nformat = \"{format}\"")?;
     let decisions = log.decisions.as_deref().map_or(text(""), path);

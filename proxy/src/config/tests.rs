@@ -5,9 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 use wayleave_policy::{Dialect, ProductToken};
 
-use super::{Config, DEFAULT_FILE, LogFormat, Mistake};
+use super::{Config, DEFAULT_FILE, Mistake};
 use crate::crawlers::{Account, Crawler, Mode};
 use crate::https;
+use crate::logging::Format;
 use crate::politeness::{self, CrawlDelay};
 use crate::rules::{Action, HostPattern};
 
@@ -244,7 +245,7 @@ fn robots_and_log_are_read() {
         max_concurrent_per_origin: 3,
     };
     assert_eq!(config.politeness, politeness);
-    assert_eq!(config.log.format, LogFormat::Json);
+    assert_eq!(config.log.format, Format::Json);
     let decisions = Path::new("/var/lib/wayleave/audit/d.jsonl");
     assert_eq!(config.log.decisions.as_deref(), Some(decisions));
     assert_eq!(config.log.decisions_max_size, 1 << 20);
@@ -347,8 +348,8 @@ tokens = [
             "t.toml:8: robots.max_age: is over 24h, the longest that RFC 9309 section 2.4",
             "t.toml:9: robots.max_size: \"500\" is not a size with a unit",
             "t.toml:10: robots.memory: is less than 1MiB",
-            "t.toml:12: crawler[0].name: is missing",
-            "t.toml:15: crawler[0].tokens[1]: ",
+            "t.toml:12: [[crawler]] 1.name: is missing",
+            "t.toml:15: [[crawler]] 1.tokens[1]: ",
             "t.toml:18: colour: unknown key; there are proxy, admin,",
         ],
     );

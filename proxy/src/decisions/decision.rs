@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::instant;
 use crate::digest::Digest;
+use crate::harmless::harmless_json;
 
 /// A word of ours, or one that was read back from the log.
 pub(crate) type Word = Cow<'static, str>;
@@ -128,7 +129,8 @@ pub(super) struct Recorded {
 
 impl Recorded {
     pub(super) fn new(decision: Decision) -> Self {
-        let mut line = serde_json::to_vec(&decision).expect("strings and numbers serialise");
+        let line = serde_json::to_vec(&decision).expect("strings and numbers serialise");
+        let mut line = harmless_json(line);
         line.push(b'\n');
         Self { decision, line }
     }

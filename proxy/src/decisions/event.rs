@@ -8,26 +8,22 @@ use serde::Serialize;
 
 use super::decision::{Decision, DecisionId};
 use crate::digest::Digest;
+use crate::harmless::harmless_json;
 use crate::logging::{Format, Log};
 
 /// What these events are known by, also to `RUST_LOG`.
 const TARGET: &str = "wayleave::decision";
+
+/// The bytes of most lines; a longer one grows.
+const USUAL_LINE: usize = 768;
 
 /// Logs `decision`, unless `RUST_LOG` does not want to know.
 pub(super) fn announce(log: &Log, decision: &Decision) {
     if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return;
     }
-    let event = Event::new(decision);
-    log.lines.append(|buffer| {
-        // Writing to memory does not fail, and every field can be written.
-        let _ = match log.format() {
-            Format::Text => event.write_text(buffer),
-            Format::Json => serde_json::to_writer(&mut *buffer, &event)
-                .map_err(Into::into)
-                .and_then(|()| writeln!(buffer)),
-        };
-    });
+    let line = Event::new(decision).line(log.format());
+    log.lines.append(|buffer| buffer.extend_from_slice(&line));
 }
 
 #[derive(Serialize)]
@@ -94,7 +90,19 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// As tracing writes text: words as they are, what others chose in quotes.
+    fn line(&self, format: Format) -> Vec<u8> {
+        let mut line = Vec::with_capacity(USUAL_LINE);
+        let written = match format {
+            Format::Text => self.write_text(&mut line),
+            Format::Json => serde_json::to_writer(&mut line, self)
+                .map_err(Into::into)
+                .and_then(|()| writeln!(line)),
+        };
+        written.expect("writing to memory does not fail, and every field can be written");
+        harmless_json(line)
+    }
+
+    /// As tracing writes text: words as they are, what others chose in quotes, as JSON.
     fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
         to.extend_from_slice(self.timestamp.as_bytes());
         to.extend_from_slice(b"  INFO wayleave::decision:");
@@ -142,6 +150,7 @@ fn quoted(to: &mut Vec<u8>, key: &str, value: Option<&str>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decision::Recorded;
     use super::super::tests::decision;
     use super::*;
 
@@ -149,8 +158,7 @@ mod tests {
     fn text_is_one_line_whatever_is_in_it() {
         let mut decision = decision();
         decision.url = "http://shop.test/a\n\"b\"".to_owned();
-        let mut line = Vec::new();
-        Event::new(&decision).write_text(&mut line).unwrap();
+        let line = Event::new(&decision).line(Format::Text);
         let line = String::from_utf8(line).unwrap();
         assert_eq!(line.matches('\n').count(), 1, "{line}");
         for expected in [
@@ -162,6 +170,23 @@ mod tests {
         ] {
             assert!(line.contains(expected), "{expected} in {line}");
         }
+    }
+
+    #[test]
+    fn no_reader_obeys_what_others_chose() {
+        let mut decision = decision();
+        let rule = "Disallow: /\u{9b}31m\u{202e}\u{2028}\u{1b}";
+        decision.finding.as_mut().unwrap().rule = Some(rule.to_owned());
+        for format in [Format::Text, Format::Json] {
+            let line = String::from_utf8(Event::new(&decision).line(format)).unwrap();
+            let expected = "Disallow: /\\u009b31m\\u202e\\u2028\\u001b";
+            assert!(line.contains(expected), "{line}");
+            assert!(line.trim_end().is_ascii(), "{line}");
+        }
+        let recorded = Recorded::new(decision);
+        assert!(recorded.line.is_ascii());
+        let read: Decision = serde_json::from_slice(&recorded.line).unwrap();
+        assert_eq!(read.finding.unwrap().rule.unwrap(), rule);
     }
 
     #[test]

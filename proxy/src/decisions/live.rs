@@ -14,6 +14,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::decision::Decision;
 use super::recent::Recent;
+use crate::harmless::harmless_json;
 
 const PAUSE: Duration = Duration::from_millis(250);
 /// Batches that a watcher may lag behind until it misses some.
@@ -42,9 +43,10 @@ impl Announced {
     pub(crate) fn event(&self) -> &Bytes {
         self.event.get_or_init(|| {
             let id = self.decision.id;
-            let data = serde_json::to_string(&*self.decision);
-            let data = data.expect("strings and numbers serialise");
-            format!("event: decision\nid: {id}\ndata: {data}\n\n").into()
+            let data = serde_json::to_vec(&*self.decision);
+            let data = harmless_json(data.expect("strings and numbers serialise"));
+            let head = format!("event: decision\nid: {id}\ndata: ");
+            [head.as_bytes(), &data, b"\n\n"].concat().into()
         })
     }
 }

@@ -12,6 +12,7 @@ use super::client::{Client, ClientBody, Gone};
 use super::exchange::Refusal;
 use super::fields::{Field, OnwardResponse};
 use crate::decisions::DecisionId;
+use crate::harmless::harmless_json;
 use crate::http1::{Framing, Trailers};
 use crate::proxy_status;
 use crate::stream::Stream;
@@ -139,7 +140,8 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
         rule: rule.map(|rule| &*rule.text),
         retry_after: refusal.retry_after.map(whole_seconds),
     };
-    let mut body = serde_json::to_vec(&problem).expect("strings and numbers serialise");
+    let body = serde_json::to_vec(&problem).expect("strings and numbers serialise");
+    let mut body = harmless_json(body);
     body.push(b'\n');
     body
 }

@@ -5,7 +5,7 @@ use wayleave_policy::{
     AccessResult, Dialect, Explanation, ProductToken, Reason, Verdict, decide, decide_strictly,
 };
 
-use crate::cli::terminal::harmless;
+use crate::harmless::{harmless, harmless_json};
 
 /// The decision about one URL, with what the file says beside rules.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl<'a> Answer<'a> {
         if *dialect != Dialect::default() {
             text += &format!(" ({dialect})");
         }
-        harmless(&text)
+        harmless(&text).into_owned()
     }
 
     pub(super) fn to_json(&self) -> String {
@@ -100,7 +100,8 @@ impl<'a> Answer<'a> {
             crawl_delay: self.crawl_delay,
             sitemaps: &self.sitemaps,
         };
-        serde_json::to_string(&json).expect("strings and numbers are JSON")
+        let json = serde_json::to_vec(&json).expect("strings and numbers are JSON");
+        String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
     }
 }
 

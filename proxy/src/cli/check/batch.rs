@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use wayleave_policy::{Dialect, ProductToken, decide, decide_strictly, path_to_judge};
 
 use super::seen::{File, Seen};
+use crate::harmless::harmless_json;
 
 /// A longer line is answered with an error. A file of 500 KiB fits even if every octet is escaped.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
@@ -117,7 +118,7 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
 }
 
 fn write(output: &mut impl Write, answer: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, answer)?;
+    output.write_all(&harmless_json(serde_json::to_vec(answer)?))?;
     output.write_all(b"\n")
 }
 

@@ -1,6 +1,7 @@
 //! The rows as CSV (RFC 4180).
 
 use crate::decisions::Row;
+use crate::harmless::harmless;
 
 pub(super) fn rows(rows: &[Row]) -> String {
     let mut text =
@@ -25,15 +26,21 @@ pub(super) fn rows(rows: &[Row]) -> String {
     text
 }
 
-/// Quoted where it must be. What a spreadsheet would take for a formula is quoted for that, too: hosts and rules are
-/// written by strangers.
+/// What a spreadsheet takes for the beginning of a formula, also in the wide forms that it turns into these.
+const FORMULA: [char; 8] = [
+    '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
+];
+
+/// Quoted where it must be, also for readers that end fields at semicolons or tabs. What a spreadsheet would take for a
+/// formula is guarded: hosts and rules are written by strangers.
 fn field(text: &str) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = harmless(text);
+    let is_formula = text.trim_start().starts_with(FORMULA);
     let guard = if is_formula { "'" } else { "" };
-    if is_formula || text.contains([',', '"', '\r', '\n']) {
+    if is_formula || text.contains([',', ';', '\t', '"']) {
         format!("\"{guard}{}\"", text.replace('"', "\"\""))
     } else {
-        text.to_owned()
+        text.into_owned()
     }
 }
 
@@ -44,7 +51,31 @@ mod tests {
     #[test]
     fn fields_are_quoted_where_they_must_be() {
         assert_eq!(field("Disallow: /a"), "Disallow: /a");
-        assert_eq!(field("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
-        assert_eq!(field("=1+1"), "\"'=1+1\"");
+        assert_eq!(field("a,\"b\"\n"), "\"a,\"\"b\"\"\\n\"");
+        assert_eq!(field("a;=1+1"), "\"a;=1+1\"");
+        assert_eq!(field("a\t=1+1"), "\"a\t=1+1\"");
+    }
+
+    #[test]
+    fn no_field_is_a_formula() {
+        for text in [
+            "=1+1",
+            "+1",
+            "-1",
+            "@SUM(A1)",
+            "\t=1",
+            " =1",
+            "\u{ff1d}1",
+            "\u{3000}+1",
+        ] {
+            assert_eq!(field(text), format!("\"'{text}\""));
+        }
+        assert_eq!(field("\r=1"), "\\r=1");
+        assert_eq!(field("Disallow: /=1"), "Disallow: /=1");
+    }
+
+    #[test]
+    fn no_terminal_obeys_a_field() {
+        assert_eq!(field("/\u{1b}[2J\u{202e}"), "/\\u{1b}[2J\\u{202e}");
     }
 }

@@ -1,31 +1,30 @@
 //! `wayleave report`: what was refused and what enforcement would refuse, from the decision log alone.
 
 mod csv;
-mod expired;
 mod table;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use serde::Serialize;
 
-use self::expired::Expired;
+use super::expired::{self, Expired};
+use super::moment::Moment;
 use super::source::load_config;
-use super::terminal::{complain, print, unusable};
+use super::terminal::{complain, pretty, print, unusable};
 use crate::clock::Clock;
 use crate::decisions::Report;
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Reads log.decisions of the configuration and the files rotated away from it; needs no running proxy.\n\
-                  Exit status: 0 reported, 2 usage error or no log to read."
+                  Exit status: 0 reported, 2 usage error, no log, or a file of it that cannot be read."
 )]
 pub(super) struct Arguments {
-    /// How far to look back
-    #[arg(long, value_name = "SPAN", default_value = "7d", value_parser = humantime::parse_duration)]
-    since: Duration,
+    /// From when on: how far to look back, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
+    #[arg(long, value_name = "SPAN", default_value = "7d")]
+    since: Moment,
     /// One JSON object with everything
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -53,10 +52,12 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         return unusable("log.decisions is empty: there is no decision log");
     };
     let now = Clock::start().now();
-    let since = now.checked_sub(arguments.since);
-    let report = Report::read(log, since.unwrap_or(SystemTime::UNIX_EPOCH), now);
+    let report = Report::read(log, arguments.since.seen_from(now), now);
     if report.files.is_empty() && report.older_files == 0 {
-        return unusable(&format!("there is no decision log {}", log.display()));
+        return unusable(&match &report.failures[..] {
+            [] => format!("there is no decision log {}", log.display()),
+            failures => format!("the decision log cannot be read: {}", failures.join("; ")),
+        });
     }
     let expired = expired::rules(&config, now);
     if arguments.json {
@@ -64,16 +65,26 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
             report: &report,
             expired_rules: &expired,
         };
-        let json = serde_json::to_string_pretty(&whole).expect("strings and numbers serialise");
-        return print(&(json + "\n"));
+        return finish(print(&pretty(&whole)), &report);
     }
     if arguments.csv {
         complain(&table::read(&report));
-        return print(&csv::rows(&report.rows));
+        return finish(print(&csv::rows(&report.rows)), &report);
     }
     let limit = match arguments.limit {
         0 => usize::MAX,
         limit => limit,
     };
-    print(&table::whole(&report, &expired, limit))
+    finish(print(&table::whole(&report, &expired, limit)), &report)
+}
+
+/// The exit status: a report that leaves out what could not be read is not one to rely on.
+fn finish(printed: ExitCode, report: &Report) -> ExitCode {
+    match &report.failures[..] {
+        [] => printed,
+        failures => unusable(&format!(
+            "the report is not complete: {}",
+            failures.join("; ")
+        )),
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::expired::Expired;
-use crate::cli::terminal::harmless;
+use crate::cli::expired::Expired;
 use crate::decisions::{Report, Row};
+use crate::harmless::harmless;
 
 /// What was read, then what was found.
 pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> String {

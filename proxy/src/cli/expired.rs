@@ -1,5 +1,6 @@
 //! Rules that have expired.
 
+use std::fmt;
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -17,6 +18,18 @@ pub(super) struct Expired {
     pub(super) owner: Option<String>,
     pub(super) reason: Option<String>,
     pub(super) expired_at: String,
+}
+
+impl fmt::Display for Expired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (number, action, at) = (self.number, self.action, &self.expired_at);
+        let reason = self.reason.as_deref().unwrap_or("no reason");
+        let owner = self.owner.as_deref().unwrap_or("nobody");
+        write!(
+            f,
+            "[[rule]] {number} ({action}) has not counted since {at}, when it expired: {reason} (owner {owner})"
+        )
+    }
 }
 
 /// The configuration's rules that have expired by `now`.

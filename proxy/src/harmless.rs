@@ -1,0 +1,128 @@
+//! Text by strangers, made safe to show. Control characters move a terminal's cursor or end a line of a log early; format
+//! characters (Unicode's category Cf) reorder what a reader sees, or hide in it. All of them are shown as what they are.
+
+use std::borrow::Cow;
+
+/// `text` on one line: whatever a terminal, a log's reader or a browser would obey instead of show is written as `\n` or
+/// `\u{202e}`. A tab stays.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    escape(text, |c| c == '\t', |c, to| to.extend(c.escape_default()))
+}
+
+/// The same for text of several lines, whose ends stay.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    text.split_inclusive('\n')
+        .map(|line| match line.strip_suffix('\n') {
+            Some(line) => harmless(line.strip_suffix('\r').unwrap_or(line)) + "\n",
+            None => harmless(line),
+        })
+        .collect()
+}
+
+/// The same for JSON, which goes on to mean what it meant: what is escaped here stands in strings only.
+pub(crate) fn harmless_json(json: Vec<u8>) -> Vec<u8> {
+    let text = match str::from_utf8(&json) {
+        Ok(text) => escape(text, |c| matches!(c, '\t' | '\n' | '\r'), escape_for_json),
+        // Whoever wrote it wrote no JSON.
+        Err(_) => return json,
+    };
+    match text {
+        Cow::Borrowed(_) => json,
+        Cow::Owned(text) => text.into_bytes(),
+    }
+}
+
+fn escape_for_json(c: char, to: &mut String) {
+    for unit in c.encode_utf16(&mut [0; 2]) {
+        to.push_str(&format!("\\u{unit:04x}"));
+    }
+}
+
+fn escape(text: &str, stays: fn(char) -> bool, spell: fn(char, &mut String)) -> Cow<'_, str> {
+    // Nearly all text is plain ASCII, which a look at its bytes tells.
+    if text
+        .bytes()
+        .all(|byte| matches!(byte, b' '..=b'~') || stays(char::from(byte)))
+    {
+        return Cow::Borrowed(text);
+    }
+    let is_obeyed = |c: char| is_obeyed(c) && !stays(c);
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_obeyed(c) {
+            true => spell(c, &mut escaped),
+            false => escaped.push(c),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Unicode's categories Cc, Cf, Zl and Zp as of version 17.
+fn is_obeyed(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+            | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}'
+            | '\u{e0020}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of each kind: C0, DEL, C1, bidirectional overrides and isolates, separators, zero width, tags.
+    const OBEYED: &str = "\u{1b}\u{7f}\u{85}\u{9b}\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{feff}\u{e0041}";
+
+    #[test]
+    fn what_would_be_obeyed_is_spelled_out() {
+        assert_eq!(
+            harmless("a\u{9b}31m\u{202e}b\u{2028}c\nd\re\tf\u{1b}[2J"),
+            "a\\u{9b}31m\\u{202e}b\\u{2028}c\\nd\\re\tf\\u{1b}[2J"
+        );
+        for c in OBEYED.chars() {
+            assert!(harmless(&c.to_string()).starts_with('\\'), "{c:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_read_stays() {
+        for text in [
+            "/a?b=c",
+            "b\u{fc}cher",
+            "\u{5d0}\u{5d1}",
+            "e\u{301}",
+            "\u{1f577}",
+            "\\u{202e}",
+        ] {
+            assert!(matches!(harmless(text), Cow::Borrowed(_)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        assert_eq!(harmless_lines("a\r\nb\u{85}\rc\n\n"), "a\nb\\u{85}\\rc\n\n");
+        assert_eq!(harmless_lines("no end"), "no end");
+    }
+
+    #[test]
+    fn json_means_what_it_meant() {
+        let value = serde_json::json!({ "url": OBEYED, "\u{202e}": ["\u{e9}", "\\u202e"] });
+        for json in [
+            serde_json::to_vec(&value),
+            serde_json::to_vec_pretty(&value),
+        ] {
+            let safe = harmless_json(json.unwrap());
+            let text = str::from_utf8(&safe).unwrap();
+            assert!(text.chars().all(|c| c == '\n' || !is_obeyed(c)), "{text}");
+            assert_eq!(
+                serde_json::from_slice::<serde_json::Value>(&safe).unwrap(),
+                value
+            );
+        }
+    }
+}
