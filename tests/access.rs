@@ -110,7 +110,23 @@ fn the_commands_show_the_token() {
             status == Some(2) && said.contains("WAYLEAVE_ADMIN_TOKEN"),
             "{said}"
         );
+        let is_called_wrong = said.contains("does not hold the token");
+        assert_eq!(is_called_wrong, wrong.is_some(), "{said}");
     }
+    let host = ("Host", "wayleave.test");
+    let missing = ask(&proxy, "GET", "/metrics", &[host]);
+    assert_eq!(
+        missing.header("www-authenticate"),
+        Some("Bearer realm=\"wayleave\"")
+    );
+    let guess = ("Authorization", "Bearer guess");
+    let wrong = ask(&proxy, "GET", "/metrics", &[host, guess]);
+    let challenge = "Bearer realm=\"wayleave\", error=\"invalid_token\"";
+    assert_eq!(
+        (wrong.status, wrong.header("www-authenticate")),
+        (401, Some(challenge))
+    );
+    assert_ne!(wrong.text(), missing.text());
 }
 
 #[test]

@@ -184,3 +184,89 @@ fn start_says_where_everything_is_and_what_to_paste() {
         assert!(log.contains(&words), "{words} is missing: {log}");
     }
 }
+
+#[test]
+fn what_is_printed_at_the_start_is_what_env_prints() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let file = proxy.dir.path().join("ports.toml");
+    let (listen, state) = (proxy.proxy.to_string(), proxy.dir.path().join("state"));
+    std::fs::write(
+        &file,
+        format!("proxy.listen = [{listen:?}]\nstate.dir = {state:?}\n"),
+    )
+    .expect("writable");
+    let file = file.to_str().expect("text");
+    let printed = text(&run(proxy.dir.path(), &["env", "--config", file]).stdout);
+    let exports = |text: &str| {
+        let lines = text.lines().map(str::trim);
+        let exports: Vec<_> = lines
+            .filter(|line| line.starts_with("export "))
+            .map(str::to_owned)
+            .collect();
+        exports
+    };
+    let started = exports(&proxy.log());
+    assert_eq!(started, exports(&printed));
+    assert!(
+        started
+            .iter()
+            .any(|line| line.contains("no_proxy=localhost,127.0.0.1,::1")),
+        "{started:?}"
+    );
+}
+
+#[test]
+fn a_wrong_argument_is_answered_in_words() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    proxy.get("http://shop.test/");
+    let file = proxy.dir.path().join("ports.toml");
+    std::fs::write(&file, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
+    let file = file.to_str().expect("text");
+    for (arguments, expected) in [
+        (
+            &["robots", "show", "http://shop.test", "--at", "yesterday"][..],
+            "\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d",
+        ),
+        (
+            &["robots", "list", "--state", "dead"],
+            "[possible values: fresh, stale, unavailable, unreachable]",
+        ),
+        (
+            &["robots", "show", "shop.test"],
+            "nothing is known of https://shop.test",
+        ),
+    ] {
+        let output = run(proxy.dir.path(), &[arguments, &["--config", file]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{expected} in {said}");
+    }
+    for at in ["2999-01-01", "0s"] {
+        let output = run(
+            proxy.dir.path(),
+            &[
+                "robots",
+                "show",
+                "http://shop.test",
+                "--at",
+                at,
+                "--config",
+                file,
+            ],
+        );
+        assert_eq!(output.status.code(), Some(0), "{at}: {output:?}");
+    }
+    for (path, expected) in [
+        ("/v1/robots?state=dead", "state: unknown variant `dead`"),
+        (
+            "/v1/robots/http%3A%2F%2Fshop.test?at=yesterday",
+            "at: \"yesterday\" is not a time; write 2026-11-22T08:00:00Z",
+        ),
+    ] {
+        let answer = proxy.admin_get(path).json();
+        let said = answer["error"].as_str().expect("a string");
+        assert!(said.starts_with(expected), "{said}");
+    }
+}

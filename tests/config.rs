@@ -133,3 +133,36 @@ fn a_file_that_is_no_toml_or_not_there_is_said() {
     assert_eq!(missing.status.code(), Some(2));
     assert!(complaints(&missing)[0].contains("my.toml"), "{missing:?}");
 }
+
+#[test]
+fn tables_are_counted_as_refusals_and_logs_count_them() {
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\n";
+    let crawler = "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { user_agent = \"A\" }\n";
+    let text = format!("{rule}{rule}nonsense = 1\n{crawler}mode = \"obey\"\n");
+    let output = check(&text, &["config", "check"]);
+    let said = complaints(&output);
+    assert!(
+        said[0].starts_with("my.toml:7: [[rule]] 2.nonsense: "),
+        "{said:?}"
+    );
+    assert!(
+        said[1].starts_with("my.toml:12: [[crawler]] 1.mode: "),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn an_expired_exception_is_warned_of() {
+    let exception = |expires: &str| {
+        format!(
+            "[[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\nowner = \"data@example.com\"\n\
+             reason = \"pilot\"\nexpires = \"{expires}\"\n"
+        )
+    };
+    let text = exception("2999-01-01") + &exception("2020-01-01");
+    let output = check(&text, &["config", "check"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let expected = "wayleave: warning: [[rule]] 2 (allow) has not counted since 2020-01-01T00:00:00Z, when it expired: \
+                    pilot (owner data@example.com)";
+    assert_eq!(complaints(&output), [expected]);
+}

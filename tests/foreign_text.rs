@@ -25,9 +25,7 @@ fn assert_harmless(what: &str, text: &str) {
 
 fn shop() -> Origin {
     let origin = Origin::start();
-    origin
-        .site("shop.test")
-        .robots(&format!("{ROBOTS}{RULE}\n"));
+    origin.site("shop.test").robots(format!("{ROBOTS}{RULE}\n"));
     origin
 }
 

@@ -165,3 +165,52 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     assert!(String::from_utf8_lossy(&none.stderr).contains("there is no decision log"));
 }
+
+#[test]
+fn a_log_that_cannot_be_read_is_an_error_not_an_empty_report() {
+    let dir = run();
+    let state = dir.path().join("state");
+    let log = state.join("decisions.jsonl");
+    let rotated = state.join("decisions.20261121T083000.123Z.jsonl");
+    std::fs::rename(&log, &rotated).expect("it can be renamed");
+    // As unreadable as a file of somebody else, and to root too.
+    std::fs::create_dir(&log).expect("it can be made");
+    for form in [&[][..], &["--json"], &["--csv"]] {
+        let incomplete = report(&dir, form);
+        assert_eq!(incomplete.status.code(), Some(2), "{incomplete:?}");
+        let said = String::from_utf8_lossy(&incomplete.stderr).into_owned();
+        assert!(said.contains("the report is not complete: "), "{said}");
+        assert!(said.contains("decisions.jsonl: "), "{said}");
+        assert!(!incomplete.stdout.is_empty(), "what could be read is told");
+    }
+    std::fs::remove_file(rotated).expect("it can be removed");
+    let none = report(&dir, &[]);
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(said.contains("the decision log cannot be read: "), "{said}");
+    assert!(
+        none.stdout.is_empty(),
+        "nothing was refused, as far as is known: {none:?}"
+    );
+    std::fs::remove_dir_all(&state).expect("it can be removed");
+    std::fs::write(&state, "a file in the directory's place").expect("it can be written");
+    let none = report(&dir, &[]);
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+}
+
+#[test]
+fn the_span_is_also_a_day_or_a_time() {
+    let dir = run();
+    for since in ["2026-01-01", "2026-01-01T00:00:00Z", "9000d"] {
+        let told = as_json(&dir, &["--since", since]);
+        assert_eq!(told["rows"].as_array().map(Vec::len), Some(4), "{since}");
+    }
+    assert_eq!(as_json(&dir, &["--since", "2999-01-01"])["rows"], json!([]));
+    let wrong = report(&dir, &["--since", "yesterday"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(
+        said.contains("\"yesterday\" is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d"),
+        "{said}"
+    );
+}

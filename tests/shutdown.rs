@@ -154,3 +154,26 @@ fn the_ca_outlives_the_process_and_its_key_is_private() {
     assert_eq!(second.ca_pem(), pem);
     assert_eq!(second.get("https://shop.test/a").status, 200);
 }
+
+#[test]
+fn only_connections_of_clients_are_under_way() {
+    let origin = Origin::start();
+    let mut idle = Wayleave::start(&origin);
+    idle.signal("TERM");
+    assert_eq!(idle.wait().code(), Some(0));
+    assert!(
+        idle.log().contains("stopping under_way=0 "),
+        "{}",
+        idle.log()
+    );
+    let gate = Gate::closed();
+    let origin = slow_origin(&gate);
+    let mut busy = Wayleave::start(&origin);
+    let mut wire = busy.connect();
+    wire.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    wire.response_head();
+    busy.signal("TERM");
+    eventually("it stops", || busy.log().contains("stopping under_way=1 "));
+    gate.open();
+    assert_eq!(busy.wait().code(), Some(0));
+}

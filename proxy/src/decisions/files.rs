@@ -37,12 +37,20 @@ fn rotated(path: &Path, now: SystemTime) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The files beside `path` that were rotated away from it, in no order.
-pub(super) fn rotated_files(path: &Path) -> Vec<PathBuf> {
-    let dir = match path.parent() {
+/// Where the log at `path` and the files rotated away from it are.
+pub(super) fn dir_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// The files beside `path` that were rotated away from it, in no order.
+///
+/// # Errors
+///
+/// Returns an error if their directory is there and cannot be listed.
+pub(super) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let is_rotated = |file: &PathBuf| {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -54,14 +62,15 @@ pub(super) fn rotated_files(path: &Path) -> Vec<PathBuf> {
                 time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit())
             })
     };
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(is_rotated)
-        .collect()
+    let entries = match fs::read_dir(dir_of(path)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())),
+    };
+    let is_wanted = |file: &io::Result<PathBuf>| file.as_ref().map_or(true, is_rotated);
+    entries.filter(is_wanted).collect()
 }
 
-/// The log's files that there are, the oldest first and the one being written last, open or with why they are not.
+/// The log's files that can be found, the oldest first and the one being written last, open or with why they are not.
 pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
     // First, because it may be rotated away meanwhile: then it is met again under its other name.
     let written = File::open(path);
@@ -70,7 +79,7 @@ pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
         (Ok(file), Ok(written)) => identity(file) == identity(written),
         _ => false,
     };
-    let mut rotated = rotated_files(path);
+    let mut rotated = rotated_files(path).unwrap_or_default();
     rotated.sort();
     let rotated = rotated.into_iter().map(|name| {
         let file = File::open(&name);

@@ -152,7 +152,7 @@ impl Journal {
     /// Deletes what was rotated away too long ago.
     fn tidy(&mut self) {
         let now = SystemTime::now();
-        for old in rotated_files(&self.options.path) {
+        for old in rotated_files(&self.options.path).unwrap_or_default() {
             let written_at = fs::metadata(&old).and_then(|metadata| metadata.modified());
             let age = written_at.ok().and_then(|at| now.duration_since(at).ok());
             if age.is_some_and(|age| age > self.options.keep)

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::decision::host;
-use super::files::{Line, files, find_line};
+use super::files::{Line, dir_of, files, find_line, rotated_files};
 use super::instant;
 
 /// Lines that cannot be read are named up to this number, and counted beyond.
@@ -24,7 +24,7 @@ pub(crate) struct Report {
     /// When the log was read.
     #[serde(serialize_with = "instant::serialize")]
     pub(crate) until: SystemTime,
-    /// The log's files that were read, the oldest first.
+    /// The log's files that were read to their end, the oldest first.
     pub(crate) files: Vec<ReadFile>,
     /// Files that were not read because they were last written before `since`.
     pub(crate) older_files: usize,
@@ -34,6 +34,9 @@ pub(crate) struct Report {
     pub(crate) unreadable: u64,
     /// The first of them.
     pub(crate) unreadable_lines: Vec<Unreadable>,
+    /// Why files of the log, or its directory, could not be read.
+    #[serde(skip)]
+    pub(crate) failures: Vec<String>,
     /// When the first decision of the span was made.
     #[serde(serialize_with = "instant::serialize_some")]
     pub(crate) first_at: Option<SystemTime>,
@@ -153,12 +156,16 @@ impl Report {
             lines_before: 0,
             unreadable: 0,
             unreadable_lines: Vec::new(),
+            failures: Vec::new(),
             first_at: None,
             last_at: None,
             outcomes: BTreeMap::new(),
             rows: Vec::new(),
         };
         let mut rows = HashMap::new();
+        if let Err(error) = rotated_files(path) {
+            report.note_failure(dir_of(path), &error);
+        }
         for (name, file) in files(path) {
             report.read_file(name, file, &mut rows);
         }
@@ -188,10 +195,15 @@ impl Report {
                 None::<()>
             })
         });
-        if let Err(error) = read {
-            self.note_unreadable(&name, 0, error.to_string());
+        match read {
+            Ok(_) => self.files.push(ReadFile { path: name, lines }),
+            Err(error) => self.note_failure(&name, &error),
         }
-        self.files.push(ReadFile { path: name, lines });
+    }
+
+    fn note_failure(&mut self, path: &Path, error: &io::Error) {
+        self.failures.push(format!("{}: {error}", path.display()));
+        self.note_unreadable(path, 0, error.to_string());
     }
 
     fn note_unreadable(&mut self, path: &Path, line: u64, error: String) {
