@@ -129,12 +129,74 @@ fn rules_are_observed_too() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings.set("proxy.mode", "\"observe\"").table(TABLES)
     });
-    assert_eq!(
-        ask(&proxy, "Other/1", "GET", "http://gone-7.test/").status,
-        200
-    );
+    let url = "http://www.shop.test/carts/1";
+    assert_eq!(ask(&proxy, "Other/1", "POST", url).status, 200);
     eventually("it is counted", || {
         let observed = [("outcome", "observed"), ("reason", "policy-rule")];
         proxy.metric("wayleave_requests_total", &observed) == 1.0
     });
+}
+
+#[test]
+fn the_law_holds_where_others_are_only_observed() {
+    let origin = sites();
+    origin
+        .site("both.test")
+        .robots("User-agent: *\nDisallow: /\n");
+    let both = r#"
+[[rule]]
+action = "refuse"
+hosts = ["both.test"]
+[[rule]]
+action = "refuse"
+legal = true
+owner = "legal@example.com"
+hosts = ["both.test"]
+paths = ["/gone"]
+[[rule]]
+action = "refuse"
+legal = true
+owner = "legal@example.com"
+hosts = ["both.test"]
+crawlers = ["images"]
+"#;
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.mode", "\"observe\"")
+            .set("https.bypass", "[\"gone-8.test\", \"both.test\"]")
+            .table(TABLES)
+            .table(both)
+    });
+    for (agent, url, status) in [
+        ("Other/1", "http://gone-7.test/", 451),
+        ("NewsBot/1", "https://gone-7.test/a", 451),
+        // Whose name this is stands against it, too, but only that is observed.
+        ("Googlebot/2.1", "http://gone-7.test/", 451),
+        // The first rule that matches would refuse it anyway; that it is only observed lifts no other.
+        ("Other/1", "http://both.test/gone", 451),
+        ("Other/1", "http://both.test/a", 200),
+        ("ImageBot/1", "http://both.test/a", 451),
+    ] {
+        assert_eq!(
+            ask(&proxy, agent, "GET", url).status,
+            status,
+            "{agent} {url}"
+        );
+    }
+    let tunnel = proxy.connect().connect_tunnel("gone-8.test:443");
+    assert_eq!(tunnel.status, 451);
+    let pages = origin.seen();
+    let pages: Vec<_> = pages
+        .iter()
+        .filter(|seen| !seen.ends_with("/robots.txt"))
+        .collect();
+    assert_eq!(pages, ["GET http://both.test/a"]);
+    let told = proxy
+        .admin_get("/v1/decision?url=http://gone-7.test/")
+        .json();
+    assert_eq!(
+        [&told["outcome"], &told["status"]],
+        [&"refused".into(), &serde_json::json!(451)],
+        "{told}"
+    );
 }

@@ -15,7 +15,7 @@ use super::way::Flow;
 use super::{connect, consult, rule};
 use crate::crawlers;
 use crate::https::Mode;
-use crate::rules::{Action, Asked};
+use crate::rules::{Action, Asked, Match, Rules};
 
 /// Why a tunnel opens that robots.txt was not asked about.
 const BYPASS: &str = "bypass";
@@ -144,6 +144,12 @@ impl Flow {
                 return Ok(rule::EXCEPTION);
             }
             rule::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;
+            if let Some(law) = behind(&settings.rules, asked, resolved.scope) {
+                let refusal =
+                    rule::refusal(&law).map_or(Ok(()), |refusal| objections.raise(refusal));
+                facts.rule = Some(law);
+                refusal?;
+            }
         }
         if resolved.scope == Scope::Bypass {
             return Ok(BYPASS);
@@ -159,6 +165,18 @@ impl Flow {
             }
         }
     }
+}
+
+/// The rule of the law behind one that is only observed, which lifts no other.
+fn behind(rules: &Rules, asked: Asked<'_>, scope: Scope) -> Option<Match> {
+    let found = rules.find_beyond_refusals(asked, |found| match scope {
+        Scope::Path | Scope::Server => rules.is_met(found, asked),
+        Scope::EveryPath => {
+            found.rule.action == Action::RefuseLegally || found.rule.is_for_every_request()
+        }
+        Scope::Bypass => found.rule.is_for_every_request(),
+    });
+    found.filter(|found| found.rule.action == Action::RefuseLegally)
 }
 
 fn is_https(resolved: &Resolved) -> bool {

@@ -17,7 +17,8 @@ pub(super) fn refusal(found: &Match) -> Option<Refusal> {
     let is_legal = found.rule.action == Action::RefuseLegally;
     let owner = found.rule.owner.as_deref().filter(|_| is_legal);
     Some(Refusal {
-        is_policy: true,
+        // The law asks nobody whether he only looks on.
+        is_policy: !is_legal,
         blocked_by: owner.and_then(blocked_by).map(Into::into),
         ..Refusal::new(
             status,

@@ -69,7 +69,7 @@ impl Rule {
     }
 
     /// Whether no request to its hosts is left out.
-    fn is_for_every_request(&self) -> bool {
+    pub(crate) fn is_for_every_request(&self) -> bool {
         let is_every_path = |path: &String| matches!(path.as_str(), "/" | "/*" | "*");
         self.methods.is_empty() && (self.paths.is_empty() || self.paths.iter().any(is_every_path))
     }
@@ -228,6 +228,22 @@ impl Rules {
     pub(crate) fn find_for_host(&self, asked: Asked<'_>) -> Option<Match> {
         let mut rules = self.rules_for_host(asked);
         rules.find(|found| found.rule.is_for_every_request())
+    }
+
+    /// The rule that holds where our own refusals are only observed: the first that is not one of them, and that `meets` what
+    /// is asked.
+    pub(crate) fn find_beyond_refusals(
+        &self,
+        asked: Asked<'_>,
+        meets: impl Fn(&Match) -> bool,
+    ) -> Option<Match> {
+        let mut rules = self.rules_for_host(asked);
+        rules.find(|found| found.rule.action != Action::Refuse && meets(found))
+    }
+
+    /// Whether a rule matches a request.
+    pub(crate) fn is_met(&self, found: &Match, asked: Asked<'_>) -> bool {
+        self.rules[found.number - 1].matches(asked)
     }
 
     /// The rules for a host and crawler in their order, whatever their paths and methods.
