@@ -4,6 +4,7 @@ mod framing;
 mod hidden;
 mod http2;
 mod internal;
+mod names;
 mod targets;
 mod tunnels;
 
@@ -96,6 +97,7 @@ fn there_are_at_least_150_cases_each_with_a_name_of_its_own() {
         ("tunnels", tunnels::names()),
         ("http2", http2::names()),
         ("internal", internal::names()),
+        ("names", names::names()),
     ];
     for (table, names) in &tables {
         println!("{table}: {} cases", names.len());

@@ -14,6 +14,7 @@ use wayleave_policy::{Dialect, ProductToken};
 
 use self::passwords::Passwords;
 pub(crate) use self::passwords::check_hash;
+use self::well_known::WellKnown;
 
 /// `User-Agent` values whose name is remembered, and the longest that are.
 const REMEMBERED_CLAIMS: usize = 4096;
@@ -105,9 +106,9 @@ impl Crawler {
         tokens.any(|token| contains_ignoring_case(user_agent, token.as_str().as_bytes()))
     }
 
-    fn owns(&self, name: &ProductToken) -> bool {
+    fn owns(&self, name: &str) -> bool {
         let mut tokens = self.tokens.iter();
-        tokens.any(|token| token.as_str().eq_ignore_ascii_case(name.as_str()))
+        tokens.any(|token| token.as_str().eq_ignore_ascii_case(name))
     }
 }
 
@@ -118,32 +119,29 @@ fn contains_ignoring_case(text: &[u8], wanted: &[u8]) -> bool {
             .any(|part| part.eq_ignore_ascii_case(wanted))
 }
 
-/// The name that a `User-Agent` gives.
+/// The names that a `User-Agent` gives.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
     /// The product token; none if no product is named.
     pub(crate) tokens: Vec<ProductToken>,
-    /// Whose crawler that is, if it is a well-known one.
-    owner: Option<&'static str>,
+    /// The well-known crawlers that are named anywhere.
+    well_known: Vec<WellKnown>,
 }
 
 impl Claim {
     fn of(user_agent: &[u8]) -> Self {
         let token = ProductToken::from_user_agent(user_agent);
-        let owner = token
-            .as_ref()
-            .and_then(|token| well_known::owner(token.as_str()));
         Self {
             tokens: token.into_iter().collect(),
-            owner,
+            well_known: well_known::named_in(user_agent),
         }
     }
 
-    /// Whose name this is, if it is a well-known crawler's and not `crawler`'s own.
+    /// Whose name is given besides `crawler`'s own, if it is a well-known crawler's.
     pub(crate) fn foreign_owner(&self, crawler: Option<&Crawler>) -> Option<&'static str> {
-        let owner = self.owner?;
-        let is_own = |crawler: &Crawler| self.tokens.iter().any(|token| crawler.owns(token));
-        (!crawler.is_some_and(is_own)).then_some(owner)
+        let is_own = |named: &WellKnown| crawler.is_some_and(|crawler| crawler.owns(&named.token));
+        let foreign = self.well_known.iter().find(|named| !is_own(named));
+        foreign.map(|named| named.owner)
     }
 }
 

@@ -13,9 +13,44 @@ static OWNERS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Whose crawler `token` names, if it is a well-known one. Ignores ASCII case.
-pub(super) fn owner(token: &str) -> Option<&'static str> {
-    OWNERS.get(&token.to_ascii_lowercase()).copied()
+/// Longer words are no names of the list, whatever hangs on to them.
+const LONGEST_WORD: usize = 256;
+
+/// A well-known crawler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WellKnown {
+    /// Its token in lower case.
+    pub(super) token: String,
+    pub(super) owner: &'static str,
+}
+
+/// The well-known crawlers that `user_agent` names as words, in a product or a comment. Ignores ASCII case, as RFC 9309
+/// section 2.2.1 does.
+///
+/// A word is of the letters of a product token, `_` and `-` among them, and digits, so that a longer name is another one:
+/// `Googlebot-News` does not name `Googlebot`. What hangs on to a name but cannot be meant as part of it, such as a version
+/// without its slash, hides none.
+pub(super) fn named_in(user_agent: &[u8]) -> Vec<WellKnown> {
+    let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let words = user_agent.split(|byte| !is_of_word(byte));
+    words.filter_map(named_by).collect()
+}
+
+/// The well-known crawler that a word names.
+fn named_by(word: &[u8]) -> Option<WellKnown> {
+    let word = str::from_utf8(word).ok()?.trim_matches(['-', '_']);
+    if word.len() > LONGEST_WORD {
+        return None;
+    }
+    let token = word.to_ascii_lowercase();
+    let without_version = token.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
+    [token.as_str(), without_version]
+        .into_iter()
+        .find_map(|token| {
+            let owner = OWNERS.get(token)?;
+            let token = token.to_owned();
+            Some(WellKnown { token, owner })
+        })
 }
 
 #[cfg(test)]
@@ -32,7 +67,35 @@ mod tests {
         for token in OWNERS.keys() {
             assert!(ProductToken::new(token).is_ok(), "{token}");
         }
-        assert_eq!(owner("googlebot"), Some("Google"));
-        assert_eq!(owner("ExampleBot"), None);
+    }
+
+    fn tokens(user_agent: &str) -> Vec<String> {
+        let named = named_in(user_agent.as_bytes());
+        named.into_iter().map(|named| named.token).collect()
+    }
+
+    #[test]
+    fn every_token_of_the_list_is_found_as_a_word() {
+        for token in OWNERS.keys() {
+            for text in [
+                token.to_ascii_uppercase(),
+                format!("x/1 (compatible; {token}/2.1)"),
+                format!("x\t{token}\u{e9}"),
+                format!("x \"{token}3\""),
+            ] {
+                assert_eq!(tokens(&text), std::slice::from_ref(token), "{text}");
+            }
+            for text in [
+                format!("x{token}/1"),
+                format!("{token}-of-ours"),
+                format!("{token}s"),
+            ] {
+                assert_eq!(tokens(&text), [""; 0], "{text}");
+            }
+        }
+        assert_eq!(
+            tokens("Googlebot-News Googlebot"),
+            ["googlebot-news", "googlebot"]
+        );
     }
 }
