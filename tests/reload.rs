@@ -1,5 +1,6 @@
 //! Reading the configuration again, while requests are under way.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
@@ -54,6 +55,11 @@ fn post(proxy: &Wayleave, path: &str) -> Response {
     wire.response()
 }
 
+/// How often the log says something.
+fn times_said(proxy: &Wayleave, text: &str) -> usize {
+    proxy.log().matches(text).count()
+}
+
 fn refused_by(proxy: &Wayleave) -> String {
     let answer = proxy.exchange(&Ask::get("http://one.test/rule").agent("NewsBot/1"));
     let problem = answer.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
@@ -80,6 +86,119 @@ fn a_changed_file_a_signal_and_an_operator_reload() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.json()["needs_restart"], serde_json::json!([]));
     assert_eq!(refused_by(&proxy), "[[rule]] 1: d");
+}
+
+#[test]
+fn a_file_is_not_read_while_it_is_being_written() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    let file = proxy.dir.path().join("config.toml");
+    let successes = || times_said(&proxy, "the configuration was read again");
+    let before = successes();
+    let whole = base.clone().table(&tables("b")).to_toml();
+    let (begin, end) = whole.split_at(whole.find("[[rule]]").expect("it has one"));
+    let mut writing = std::fs::File::create(&file).expect("it can be written");
+    writing
+        .write_all(begin.as_bytes())
+        .expect("it can be written");
+    // Another file is written beside it, which is not what we wait for.
+    let beside = proxy.dir.path().join("beside.toml");
+    std::fs::write(&beside, "x").expect("the directory can be written");
+    std::fs::rename(&beside, proxy.dir.path().join("moved.toml")).expect("it can be renamed");
+    // Together longer than a change takes to settle.
+    for _ in 0..300 {
+        assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
+    }
+    writing
+        .write_all(end.as_bytes())
+        .expect("it can be written");
+    drop(writing);
+    eventually("the whole file is read", || {
+        refused_by(&proxy) == "[[rule]] 1: b"
+    });
+    eventually("and read once", || successes() == before + 1);
+}
+
+#[test]
+fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    let refusals = || times_said(&proxy, "the configuration stays as it was");
+    let all = tables("b");
+    let (crawlers, rules) = all.split_at(all.find("[[rule]]").expect("it has one"));
+    for (text, said) in [
+        (String::new(), "the file is empty"),
+        ("# nothing yet\n\n".to_owned(), "the file is empty"),
+        (base.clone().table(crawlers).to_toml(), "no [[rule]]"),
+        (base.clone().table(rules).to_toml(), "no [[crawler]]"),
+    ] {
+        let before = refusals();
+        write(&proxy, &text);
+        eventually("it is refused", || refusals() == before + 1);
+        assert!(proxy.log().contains(said), "{said}");
+        assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
+    }
+    write(&proxy, &base.clone().table(crawlers).to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    let answer = proxy.exchange(&Ask::get("http://one.test/rule").agent("NewsBot/1"));
+    assert_eq!(answer.status, 200, "an operator says that it is meant");
+    write(&proxy, &base.to_toml());
+    eventually("it is refused", || refusals() == 5);
+    proxy.signal("HUP");
+    let asserted = [("crawler", "asserted"), ("outcome", "forwarded")];
+    eventually("so does a signal", || {
+        let ask = Ask::get("http://one.test/").agent("NewsBot/1");
+        assert_eq!(proxy.exchange(&ask).status, 200);
+        proxy.metric("wayleave_requests_total", &asserted) > 0.0
+    });
+}
+
+#[test]
+fn a_file_behind_links_is_read_when_a_link_is_swapped() {
+    let origin = sites();
+    let mut base = None;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mount = dir.path().join("mount");
+    std::fs::create_dir(&mount).expect("a directory");
+    // As Kubernetes mounts a ConfigMap: config.toml -> ..data/config.toml, ..data -> a directory, swapped by a rename.
+    let (proxy, _) = {
+        let started = Wayleave::start_with(&origin, |settings| {
+            base = Some(settings.clone());
+            settings
+        });
+        (started, ())
+    };
+    let base = base.expect("it was started with settings");
+    let (old_dir, _) = proxy.stop();
+    let publish = |version: &str, word: &str| {
+        let data = mount.join(version);
+        std::fs::create_dir(&data).expect("a directory");
+        let text = base.clone().table(&tables(word)).to_toml();
+        std::fs::write(data.join("config.toml"), text).expect("a file");
+        let link = mount.join("..data_tmp");
+        std::os::unix::fs::symlink(version, &link).expect("a link");
+        std::fs::rename(link, mount.join("..data")).expect("it can be renamed");
+    };
+    publish("..1", "a");
+    let file = mount.join("config.toml");
+    std::os::unix::fs::symlink("..data/config.toml", &file).expect("a link");
+    let proxy = Wayleave::start_by(&file, old_dir, base.clone());
+    assert_eq!(refused_by(&proxy), "[[rule]] 1: a");
+    publish("..2", "b");
+    eventually("the swap is noticed", || {
+        refused_by(&proxy) == "[[rule]] 1: b"
+    });
+    // A link of its own in the file's place.
+    std::fs::write(
+        dir.path().join("own.toml"),
+        base.table(&tables("c")).to_toml(),
+    )
+    .expect("a file");
+    std::fs::remove_file(&file).expect("it can be removed");
+    std::os::unix::fs::symlink(dir.path().join("own.toml"), &file).expect("a link");
+    eventually("the new link is noticed", || {
+        refused_by(&proxy) == "[[rule]] 1: c"
+    });
 }
 
 #[test]

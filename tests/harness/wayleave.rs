@@ -128,6 +128,17 @@ impl Wayleave {
         Self::spawn(Self::serve(command(), &dir, &settings), dir, settings)
     }
 
+    /// Starts with a configuration file of the test's own making, which says what `settings` say and more.
+    #[track_caller]
+    pub fn start_by(file: &Path, dir: TempDir, settings: Settings) -> Self {
+        let mut command = command();
+        command
+            .args(["serve", "--config"])
+            .arg(file)
+            .current_dir(dir.path());
+        Self::spawn(command, dir, settings)
+    }
+
     /// Starts with no file allowed to grow past `kibibytes`, as if the disk were full from there.
     #[track_caller]
     pub fn start_on_full_disk(origin: &Origin, kibibytes: usize) -> Self {

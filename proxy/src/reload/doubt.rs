@@ -1,0 +1,51 @@
+//! Whether a file that changed looks as if it were meant: it says something, and has not lost all of its rules or crawlers.
+
+use crate::config::Config;
+
+/// What to do about a doubt.
+const ASSURE: &str = "if that is meant, say so by SIGHUP or POST /v1/reload";
+
+/// What speaks against taking a file for meant because it changed. `text` is all of it.
+pub(super) fn doubt(text: &[u8], running: &Config, read: &Config) -> Option<String> {
+    let lost = |what: &str, before: usize| {
+        format!("the file has no {what} any more, where {before} held: {ASSURE}")
+    };
+    let (rules, crawlers) = (&running.rules, &running.crawlers.crawlers);
+    if is_empty(text) {
+        Some(format!("the file is empty: {ASSURE}"))
+    } else if read.rules.is_empty() && !rules.is_empty() {
+        Some(lost("[[rule]]", rules.len()))
+    } else if read.crawlers.crawlers.is_empty() && !crawlers.is_empty() {
+        Some(lost("[[crawler]]", crawlers.len()))
+    } else {
+        None
+    }
+}
+
+/// Whether a file says nothing: it has comments at most.
+fn is_empty(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    lines.all(|line| line.is_empty() || line.starts_with(b"#"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: &str = "[[rule]]\naction = \"refuse\"\nhosts = [\"*\"]\n";
+    const CRAWLER: &str =
+        "[[crawler]]\nname = \"a\"\ntokens = [\"A\"]\nmatch = { user_agent = \"A\" }\n";
+
+    #[test]
+    fn what_was_never_there_is_not_missed() {
+        let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
+        let doubted = |before: &str, after: &str| {
+            doubt(after.as_bytes(), &config(before), &config(after)).is_some()
+        };
+        let both = format!("{CRAWLER}{RULE}");
+        assert!(!doubted("", "log.format = \"json\""));
+        assert!(!doubted(CRAWLER, CRAWLER) && !doubted(RULE, RULE) && !doubted("", &both));
+        assert!(doubted(&both, CRAWLER) && doubted(&both, RULE));
+        assert!(doubted("", "") && doubted("", " \n# all is as it comes\n"));
+    }
+}

@@ -1,0 +1,79 @@
+//! Watches the configuration file: when it is written or put in place, and that it is not read before.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+
+/// What was seen of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Whoever wrote it has closed it, or another one is in its place.
+    InPlace,
+    /// Somebody is writing it: it is not whole before it is closed.
+    Writing,
+}
+
+/// Reports what is seen of `file` for as long as the watcher lives. Watches its directory, since editors and orchestrators put
+/// a new file in the old one's place.
+///
+/// # Errors
+///
+/// Returns an error if the directory cannot be watched.
+pub(super) fn watch(
+    file: &Path,
+    report: impl Fn(Seen) + Send + 'static,
+) -> anyhow::Result<RecommendedWatcher> {
+    let file = std::path::absolute(file)?;
+    let dir = file.parent().context("the file is in no directory")?;
+    let mut watched = Watched::new(file.clone());
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        if let Some(seen) = event.ok().and_then(|event| watched.see(&event)) {
+            report(seen);
+        }
+    })?;
+    watcher.watch(dir, RecursiveMode::NonRecursive)?;
+    Ok(watcher)
+}
+
+/// The file, and where links lead from it.
+struct Watched {
+    file: PathBuf,
+    leads_to: Option<PathBuf>,
+}
+
+impl Watched {
+    fn new(file: PathBuf) -> Self {
+        let leads_to = file.canonicalize().ok();
+        Self { file, leads_to }
+    }
+
+    fn see(&mut self, event: &Event) -> Option<Seen> {
+        let is_put_in_place = is_put_in_place(event.kind);
+        if event.paths.contains(&self.file) {
+            match event.kind {
+                EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Seen::InPlace),
+                EventKind::Modify(ModifyKind::Data(_)) => Some(Seen::Writing),
+                // A new file is empty and written next; a link leads to one that is there.
+                EventKind::Create(_) => self.file.is_symlink().then_some(Seen::InPlace),
+                _ => is_put_in_place.then_some(Seen::InPlace),
+            }
+        } else {
+            // Perhaps a link on the way to the file, as Kubernetes swaps them for a ConfigMap.
+            (is_put_in_place && self.leads_elsewhere()).then_some(Seen::InPlace)
+        }
+    }
+
+    fn leads_elsewhere(&mut self) -> bool {
+        let leads_to = self.file.canonicalize().ok();
+        let differs = leads_to != self.leads_to;
+        self.leads_to = leads_to;
+        differs
+    }
+}
+
+/// Whether something is in a place where something else may have been.
+const fn is_put_in_place(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Modify(ModifyKind::Name(RenameMode::To)))
+}
