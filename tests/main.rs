@@ -43,6 +43,7 @@ mod security;
 mod selftest;
 mod shutdown;
 mod soak;
+mod spellings;
 mod systemd;
 mod traces;
 mod tunnel;

@@ -276,9 +276,10 @@ fn each(dialect: &Dialect) -> &[Dialect] {
     }
 }
 
-/// Judges a path as a proxy must: disallowed if any equivalent spelling of it is, namely as
-/// received, without dot segments, in normal percent-encoding, or both. `/robots.txt` is always
-/// allowed.
+/// Judges a path as a proxy must, which cannot know how the origin's server reads it: disallowed if any spelling is that
+/// some server takes for the same. These are the path as received; in normal percent-encoding; with `/` for `%2F`, `\` and
+/// `%5C`; without `;parameters`, empty segments, dot segments; and any of these together (`docs/spellings.md`). So a path
+/// is allowed only if all its spellings are. `/robots.txt` is always allowed.
 #[must_use]
 pub fn decide_strictly<'a>(
     access: &'a AccessResult,
@@ -294,22 +295,11 @@ pub fn decide_strictly<'a>(
     if received.verdict == Verdict::Disallow {
         return received;
     }
-    let normalised = spelling::normalised(path);
-    let undotted = spelling::without_dot_segments(path);
-    let both = spelling::without_dot_segments(&normalised);
-    let spellings = [path, &*undotted, &*normalised, &*both];
-    for index in 1..spellings.len() {
-        let (judged, spelling) = (&spellings[..index], spellings[index]);
-        if judged.contains(&spelling) {
-            continue;
-        }
-        // What a dialect reads as one that was judged is allowed as that was.
-        let is_new = |dialect: &&Dialect| {
-            let mut judged = judged.iter();
-            !judged.any(|judged| Path::are_alike(judged, spelling, **dialect))
-        };
+    for spelling in spelling::others(path) {
+        // What a dialect reads as the path received is allowed as that was.
+        let is_new = |dialect: &&Dialect| !Path::are_alike(path, &spelling, **dialect);
         let decide =
-            |dialect: &Dialect| decide_in_one(access, *dialect, tokens, spelling, &mut search);
+            |dialect: &Dialect| decide_in_one(access, *dialect, tokens, &spelling, &mut search);
         let mut decisions = each(&dialect).iter().filter(is_new).map(decide);
         if let Some(other) = decisions.find(|other| other.verdict == Verdict::Disallow) {
             return other;

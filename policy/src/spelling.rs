@@ -1,10 +1,10 @@
 //! The spellings one path can have.
 //!
-//! RFC 3986 §6.2.2 names two rewritings that leave a URI the same: percent-encoding in one form,
-//! and dot segments removed. Dialects compare paths in one of the forms below; the proxy judges
-//! all of them.
+//! RFC 3986 §6.2.2 names two rewritings that leave a URI the same: percent-encoding in one form, and dot segments removed.
+//! Servers go further: to many of them `//a`, `/%2Fa`, `/\a` or `/;x/a` is `/a`. Dialects compare the path that they are
+//! given; the proxy, which cannot know the server, judges every spelling.
 
-use std::borrow::Cow;
+use std::iter;
 
 use fearless_simd::Simd;
 
@@ -80,53 +80,119 @@ fn first_unusual<S: Simd>(simd: S, text: &[u8], is: impl Fn(u8) -> bool) -> usiz
     )
 }
 
-/// The path in the one percent-encoding of RFC 9309; borrowed if it is so spelt already.
-pub(crate) fn normalised(path: &str) -> Cow<'_, str> {
-    let stays = |byte| is_plain(byte) || matches!(byte, b'*' | b'$');
-    if all_plain(path.as_bytes()) || path.bytes().all(stays) {
-        return Cow::Borrowed(path);
+/// Turns a path into another spelling of it; `None` if it is spelt so already.
+type Rewriting = fn(&str) -> Option<String>;
+
+/// What servers do to a path before they look for what it names, in their order. None of them does all of it: which do
+/// what is in `docs/spellings.md`.
+const REWRITINGS: [Rewriting; 5] = [
+    normalised,
+    with_plain_separators,
+    without_parameters,
+    without_empty_segments,
+    without_dot_segments,
+];
+
+/// Every other spelling of a path that a server may take for the same: each choice of [`REWRITINGS`], made in order.
+/// Most paths have none.
+#[inline]
+pub(crate) fn others(path: &str) -> Vec<String> {
+    if may_have_others(path.as_bytes()) {
+        rewritten(path)
+    } else {
+        Vec::new()
+    }
+}
+
+#[cold]
+fn rewritten(path: &str) -> Vec<String> {
+    let mut others: Vec<String> = Vec::new();
+    for rewrite in REWRITINGS {
+        let spellings = iter::once(path).chain(others.iter().map(String::as_str));
+        let new: Vec<_> = spellings.filter_map(rewrite).collect();
+        for spelling in new {
+            if spelling != path && !others.contains(&spelling) {
+                others.push(spelling);
+            }
+        }
+    }
+    others
+}
+
+/// Whether a path holds anything that is rewritten: every decision of the proxy asks.
+#[inline]
+fn may_have_others(path: &[u8]) -> bool {
+    let is_begun = |(&slash, &next): (&u8, &u8)| {
+        u8::from((slash == b'/') & ((next == b'/') | (next == b'.'))) | u8::from(next == b';')
+    };
+    let pairs = path.iter().zip(path.get(1..).unwrap_or_default());
+    pairs.fold(0, |found, pair| found | is_begun(pair)) != 0 || !all_plain(path)
+}
+
+/// In the one percent-encoding of RFC 9309.
+fn normalised(path: &str) -> Option<String> {
+    if all_plain(path.as_bytes()) {
+        return None;
     }
     let mut form = Vec::new();
     forms::NORMALISED.push(&mut form, path.as_bytes());
     let form = String::from_utf8(form).expect("the normal form is ASCII");
-    if form == path {
-        Cow::Borrowed(path)
-    } else {
-        Cow::Owned(form)
-    }
+    (form != path).then_some(form)
 }
 
-/// Whether `/.` stands anywhere, the query included: few paths have it, and all are asked.
-fn begins_a_segment_with_a_dot(path: &[u8]) -> bool {
-    let Some(rest) = path.get(1..) else {
-        return false;
-    };
-    let pairs = path.iter().zip(rest);
-    pairs.fold(0, |found, (&slash, &dot)| {
-        found | u8::from((slash == b'/') & (dot == b'.'))
-    }) != 0
+/// With `/` for `%2F`, and as Windows has it for `\` and `%5C`.
+fn with_plain_separators(path: &str) -> Option<String> {
+    const SEPARATORS: [&str; 5] = ["\\", "%2F", "%2f", "%5C", "%5c"];
+    let (segments, query) = split_query(path);
+    if !segments.contains(['\\', '%']) {
+        return None;
+    }
+    let replace = |form: String, separator: &&str| form.replace(separator, "/");
+    let form = SEPARATORS.iter().fold(segments.to_owned(), replace);
+    (form != segments).then(|| form + query)
 }
 
-/// The path without dot segments (RFC 3986 §5.2.4), its query untouched; borrowed if it has none.
-pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
-    if !begins_a_segment_with_a_dot(path.as_bytes()) {
-        return Cow::Borrowed(path);
+/// With segments cut at `;`, as servers written in Java do (RFC 3986 §3.3).
+fn without_parameters(path: &str) -> Option<String> {
+    let (segments, query) = split_query(path);
+    if !segments.contains(';') {
+        return None;
     }
-    let end = path.find('?').unwrap_or(path.len());
-    let (segments, query) = path.split_at(end);
-    let is_dots = |segment: &str| matches!(segment, "." | "..");
-    if !segments.split('/').any(is_dots) {
-        return Cow::Borrowed(path);
+    let segments = segments.split('/');
+    let kept = segments.map(|segment| segment.split(';').next().unwrap_or_default());
+    Some(kept.collect::<Vec<_>>().join("/") + query)
+}
+
+/// With one `/` for several.
+fn without_empty_segments(path: &str) -> Option<String> {
+    let (segments, query) = split_query(path);
+    if !segments.contains("//") {
+        return None;
+    }
+    let mut form = String::with_capacity(path.len());
+    for c in segments.chars() {
+        if c != '/' || !form.ends_with('/') {
+            form.push(c);
+        }
+    }
+    Some(form + query)
+}
+
+/// Without dot segments (RFC 3986 §5.2.4), whose dots may be percent-encoded.
+fn without_dot_segments(path: &str) -> Option<String> {
+    let (segments, query) = split_query(path);
+    if !segments.split('/').any(|segment| dots(segment) > 0) {
+        return None;
     }
     let mut kept: Vec<&str> = Vec::new();
     let mut last = "";
     for segment in segments.split('/').skip(1) {
-        match segment {
-            "." => {}
-            ".." => {
+        match dots(segment) {
+            0 => kept.push(segment),
+            1 => {}
+            _ => {
                 kept.pop();
             }
-            _ => kept.push(segment),
         }
         last = segment;
     }
@@ -135,11 +201,31 @@ pub(crate) fn without_dot_segments(path: &str) -> Cow<'_, str> {
         form.push('/');
         form.push_str(segment);
     }
-    if is_dots(last) || kept.is_empty() {
+    if dots(last) > 0 || kept.is_empty() {
         form.push('/');
     }
-    form.push_str(query);
-    Cow::Owned(form)
+    Some(form + query)
+}
+
+/// 1 for a segment that means the one it is in, 2 for the one above, 0 for others.
+fn dots(segment: &str) -> usize {
+    let mut rest = segment;
+    for count in 0..=2 {
+        if rest.is_empty() {
+            return count;
+        }
+        let mut dots = [".", "%2e", "%2E"].iter();
+        let Some(after) = dots.find_map(|dot| rest.strip_prefix(dot)) else {
+            return 0;
+        };
+        rest = after;
+    }
+    0
+}
+
+/// The path, and the query with its `?`, which no server rewrites.
+fn split_query(path: &str) -> (&str, &str) {
+    path.split_at(path.find('?').unwrap_or(path.len()))
 }
 
 #[cfg(test)]
@@ -175,16 +261,80 @@ mod tests {
             ("/a/b?c/../d", "/a/b?c/../d"),
             ("/...", "/..."),
             ("/.a/..b/c..", "/.a/..b/c.."),
+            ("/a/%2e%2E/b/.%2e/c/%2e", "/c/"),
+            ("/a/%2e%2e%2e", "/a/%2e%2e%2e"),
         ] {
-            assert_eq!(without_dot_segments(path), expected, "{path}");
+            let without = without_dot_segments(path);
+            assert_eq!(without.as_deref().unwrap_or(path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn each_rewriting_leaves_the_query_alone() {
+        let query = "?u=http://a//b/../c;d%2f\\";
+        for (rewrite, path, expected) in [
+            (
+                with_plain_separators as Rewriting,
+                "/a%2fb%2F%5c%5C\\c",
+                "/a/b////c",
+            ),
+            (without_parameters, "/;x/a;y=1/b;", "//a/b"),
+            (without_empty_segments, "//a///b//", "/a/b/"),
+            (without_dot_segments, "/a/../b/.", "/b/"),
+        ] {
+            let whole = rewrite(&format!("{path}{query}"));
+            assert_eq!(whole, Some(format!("{expected}{query}")), "{path}");
+            assert_eq!(rewrite(&format!("{expected}{query}")), None, "{expected}");
+        }
+    }
+
+    #[test]
+    fn an_ordinary_path_has_one_spelling() {
+        for path in [
+            "/",
+            "/a/b.html",
+            "/a-b_c~d/e,f/(g)/h!i",
+            "/%E3%83%84/a%20b",
+            "/.well-known/x",
+            "/a?b=c&d=%2F",
+            "/a?u=http://b/../c;d",
+            "/@a/b:c=d+e$*",
+        ] {
+            assert_eq!(others(path), [""; 0], "{path}");
+        }
+    }
+
+    #[test]
+    fn every_choice_of_rewritings_is_a_spelling() {
+        let found = others("/x;y//..%2f%61");
+        for expected in [
+            "/x;y//..%2Fa",
+            "/x;y//../%61",
+            "/x//..%2f%61",
+            "/x;y/..%2f%61",
+            "/x//..%2Fa",
+            "/x;y/%61",
+            "/x;y/a",
+            "/x/%61",
+            "/%61",
+            "/a",
+        ] {
+            let is_found = found.iter().any(|it| it == expected);
+            assert!(is_found, "{expected} in {found:?}");
+        }
+        assert!(found.len() < 1 << REWRITINGS.len(), "{}", found.len());
     }
 
     proptest! {
         #[test]
         fn removing_dot_segments_twice_changes_nothing(path in "(/[.a]{0,3}){1,6}[?]?[./]{0,3}") {
-            let once = without_dot_segments(&path).into_owned();
-            prop_assert_eq!(without_dot_segments(&once), once.as_str());
+            let once = without_dot_segments(&path).unwrap_or(path);
+            prop_assert_eq!(without_dot_segments(&once).unwrap_or(once.clone()), once);
+        }
+
+        #[test]
+        fn what_is_passed_over_has_no_other_spelling(path in "/([a-c;%.?/ 25fF\u{e9}]|\\\\){0,12}") {
+            prop_assert!(may_have_others(path.as_bytes()) || rewritten(&path).is_empty());
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, lint, path_to_judge,
+    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly, lint,
+    path_to_judge,
 };
 
 #[derive(Deserialize)]
@@ -55,8 +56,8 @@ fn read(file: &str) -> Vec<u8> {
     std::fs::read(dir().join(file)).unwrap()
 }
 
-/// Judges every question in a dialect: (the question's place, allow, deciding line or 0).
-fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -> usize {
+/// Asks every question: of what its file says, for which crawler, at which place.
+fn ask_all(mut ask: impl FnMut(&Query, &AccessResult, &[ProductToken], &str)) -> usize {
     let mut files = HashMap::new();
     let mut count = 0;
     for Questions {
@@ -68,18 +69,24 @@ fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -
         let access = files
             .entry(file.clone())
             .or_insert_with_key(|file| AccessResult::Successful(RobotsTxt::parse(&read(file))));
-        let token = ProductToken::new(&agent).unwrap_or_else(|_| ProductToken::anonymous());
+        let tokens = [ProductToken::new(&agent).unwrap_or_else(|_| ProductToken::anonymous())];
         for query in &queries {
-            let tokens = [token.clone()];
-            let path = path_to_judge(query.url());
-            let decision = decide(access, dialect, &tokens, &path);
-            let allow = decision.verdict() == Verdict::Allow;
-            let place = format!("{file} {agent} {}: {decision:?}", query.url());
-            check(query, place, allow, decision.line().unwrap_or(0));
+            let place = format!("{file} {agent} {}", query.url());
+            ask(query, access, &tokens, &place);
             count += 1;
         }
     }
     count
+}
+
+/// Judges every question in a dialect: (the question's place, allow, deciding line or 0).
+fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -> usize {
+    ask_all(|query, access, tokens, place| {
+        let decision = decide(access, dialect, tokens, &path_to_judge(query.url()));
+        let allow = decision.verdict() == Verdict::Allow;
+        let place = format!("{place}: {decision:?}");
+        check(query, place, allow, decision.line().unwrap_or(0));
+    })
 }
 
 #[test]
@@ -126,4 +133,21 @@ fn lint_has_an_answer_for_every_file() {
             assert!((1..=lines).contains(&(finding.line as usize)), "{finding}");
         }
     }
+}
+
+#[test]
+fn judging_every_spelling_refuses_no_ordinary_path() {
+    let mut refused = Vec::new();
+    ask_all(|query, access, tokens, _| {
+        let path = path_to_judge(query.url());
+        let plainly = decide(access, Dialect::Rfc9309, tokens, &path).verdict();
+        let strictly = decide_strictly(access, Dialect::Rfc9309, tokens, &path).verdict();
+        if plainly != strictly {
+            refused.push(path.into_owned());
+        }
+    });
+    // All of these questions were made up: no page of these sites links to such a path.
+    let made_up = ["/%2F", "/%2f", "%2F", "//", "/./", ";p=1"];
+    refused.retain(|path| !made_up.iter().any(|part| path.contains(part)));
+    assert_eq!(refused, [""; 0]);
 }

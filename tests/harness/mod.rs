@@ -9,6 +9,7 @@ pub mod origin;
 pub mod prometheus;
 pub mod refusal;
 pub mod response;
+pub mod servers;
 pub mod tls;
 pub mod tools;
 pub mod wayleave;

@@ -3,6 +3,8 @@
 //! It takes nothing from the engine but the names of the dialects, so that the two can be compared
 //! on files that nobody wrote.
 
+mod spellings;
+
 use wayleave_policy::Dialect;
 
 /// What the model says: whether the path is allowed, and the line that decides, if any.
@@ -47,6 +49,20 @@ pub fn judge(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdi
         }
         _ => most_specific(rules, dialect, &paths),
     }
+}
+
+/// Whether a path is allowed in all spellings that it has, by each of some dialects.
+#[allow(dead_code, reason = "not all who share this ask")]
+pub fn allows_all_spellings(body: &[u8], dialects: &[Dialect], names: &[&str], path: &str) -> bool {
+    let normalised = |path: &str| {
+        let form = normal_form(path.as_bytes(), false, false);
+        String::from_utf8(form).expect("the normal form is ASCII")
+    };
+    path == "/robots.txt"
+        || spellings::of(path, normalised).iter().all(|spelling| {
+            let allows = |dialect: &Dialect| judge(body, *dialect, names, spelling).0;
+            dialects.iter().all(allows)
+        })
 }
 
 /// Whether any reader takes a line for a rule that disallows.

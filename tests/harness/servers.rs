@@ -1,0 +1,210 @@
+//! Real servers of static files, each as it comes, over one document root.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::eventually;
+use super::tools::{clean, node_modules, program, project, python, run};
+use crate::clients::build_go;
+
+/// A server that listens; its process is killed when the last of those in it is dropped.
+pub struct Server {
+    /// Program and version, and what was set otherwise than it comes.
+    pub name: String,
+    pub address: SocketAddr,
+}
+
+/// Servers, and what they need to run.
+pub struct Servers {
+    pub servers: Vec<Server>,
+    children: Vec<Child>,
+    /// Configurations and logs.
+    scratch: PathBuf,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _gone_already = child.kill();
+            let _gone_already = child.wait();
+        }
+    }
+}
+
+impl Servers {
+    /// Starts all of them over `root`; what else they write goes to `scratch`. Both can be read by everyone.
+    pub fn start(root: &Path, scratch: &Path) -> Self {
+        let mut servers = Self {
+            servers: Vec::new(),
+            children: Vec::new(),
+            scratch: scratch.to_owned(),
+        };
+        servers.nginx(root);
+        servers.apache(root);
+        servers.lighttpd(root);
+        servers.python(root);
+        servers.node(root);
+        servers.go(root);
+        for server in &servers.servers {
+            let listens = || TcpStream::connect(server.address).is_ok();
+            eventually(&server.name, listens);
+        }
+        servers
+    }
+
+    fn nginx(&mut self, root: &Path) {
+        let (stock, unmerged) = (free(), free());
+        let scratch = self.scratch.join("nginx");
+        std::fs::create_dir(&scratch).expect("it can be made");
+        let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+        let places: String = kinds
+            .map(|kind| format!("{kind}_temp_path {kind};\n"))
+            .concat();
+        let root = root.display();
+        let config = scratch.join("nginx.conf");
+        let text = format!(
+            "daemon off; master_process off; pid pid; events {{}}\nhttp {{ access_log off;\n{places}\
+             server {{ listen {stock}; root {root}; }}\n\
+             server {{ listen {unmerged}; root {root}; merge_slashes off; }} }}\n"
+        );
+        std::fs::write(&config, text).expect("it can be written");
+        let nginx = sbin("nginx");
+        let version = said_by(clean(&nginx).arg("-v"), "nginx/");
+        let name = format!("nginx {version}");
+        self.add(name.clone(), stock);
+        self.add(format!("{name}, `merge_slashes off`"), unmerged);
+        let mut command = clean(&nginx);
+        command.arg("-e").arg(scratch.join("log"));
+        command.arg("-p").arg(&scratch).arg("-c").arg(&config);
+        self.run(command);
+    }
+
+    fn apache(&mut self, root: &Path) {
+        let (stock, slashes) = (free(), free());
+        let (root, scratch) = (root.display(), self.scratch.display());
+        let modules = ["mpm_event", "authz_core", "dir", "mime"].map(|name| {
+            format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")
+        });
+        let config = self.scratch.join("apache.conf");
+        let text = format!(
+            "{}ServerRoot {scratch}\nDefaultRuntimeDir {scratch}\nServerName localhost\n\
+             PidFile apache.pid\nErrorLog apache.log\nTypesConfig /dev/null\nThreadsPerChild 4\nThreadLimit 4\nMaxRequestWorkers 4\n\
+             Listen {stock}\nListen {slashes}\n<Directory {root}>\nRequire all granted\n</Directory>\n\
+             <VirtualHost {stock}>\nDocumentRoot {root}\n</VirtualHost>\n\
+             <VirtualHost {slashes}>\nDocumentRoot {root}\nAllowEncodedSlashes On\n</VirtualHost>\n",
+            modules.concat()
+        );
+        std::fs::write(&config, text).expect("it can be written");
+        let apache = sbin("apache2");
+        let name = format!("Apache {}", said_by(clean(&apache).arg("-v"), "Apache/"));
+        self.add(name.clone(), stock);
+        self.add(format!("{name}, `AllowEncodedSlashes On`"), slashes);
+        let mut command = clean(&apache);
+        command.arg("-X").arg("-f").arg(&config);
+        self.run(command);
+    }
+
+    /// With the options that Debian's configuration has.
+    fn lighttpd(&mut self, root: &Path) {
+        let address = free();
+        let config = self.scratch.join("lighttpd.conf");
+        let enabled = [
+            "url-normalize-unreserved",
+            "url-normalize-required",
+            "url-ctrls-reject",
+            "url-path-2f-decode",
+            "url-path-dotseg-remove",
+        ];
+        let options = enabled.map(|option| format!("\"{option}\" => \"enable\","));
+        let text = format!(
+            "server.document-root = {root:?}\nserver.bind = \"{}\"\nserver.port = {}\nserver.http-parseopts = ({})\n",
+            address.ip(),
+            address.port(),
+            options.concat()
+        );
+        std::fs::write(&config, text).expect("it can be written");
+        let lighttpd = sbin("lighttpd");
+        let version = said_by(clean(&lighttpd).arg("-v"), "lighttpd/");
+        self.add(format!("lighttpd {version}"), address);
+        let mut command = clean(&lighttpd);
+        command.arg("-D").arg("-f").arg(&config);
+        self.run(command);
+    }
+
+    fn python(&mut self, root: &Path) {
+        let address = free();
+        let version = said_by(clean(python()).arg("-V"), "Python ");
+        self.add(format!("Python {version} `http.server`"), address);
+        let mut command = clean(python());
+        command.args(["-m", "http.server", "--bind"]);
+        command.arg(address.ip().to_string());
+        command.arg(address.port().to_string());
+        command.arg("--directory").arg(root);
+        self.run(command);
+    }
+
+    fn node(&mut self, root: &Path) {
+        let version = said_by(clean(program("node")).arg("-v"), "v");
+        for module in ["serve-static", "serve-handler"] {
+            let address = free();
+            self.add(format!("Node {version} `{module}`"), address);
+            let mut command = clean(program("node"));
+            command.arg(project().join("tests/clients/static.cjs"));
+            command.arg(module).arg(root);
+            command.arg(address.port().to_string());
+            command.env("NODE_PATH", node_modules());
+            self.run(command);
+        }
+    }
+
+    fn go(&mut self, root: &Path) {
+        let address = free();
+        let version = said_by(clean(program("go")).arg("version"), "version go");
+        self.add(format!("Go {version} `http.FileServer`"), address);
+        let mut command = clean(build_go(&project().join("tests/clients/static.go")));
+        command.arg(root).arg(address.to_string());
+        self.run(command);
+    }
+
+    fn add(&mut self, name: String, address: SocketAddr) {
+        self.servers.push(Server { name, address });
+    }
+
+    fn run(&mut self, mut command: Command) {
+        let log = self.scratch.join(format!("{}.out", self.children.len()));
+        let log = std::fs::File::create(log).expect("it can be written");
+        let both = log.try_clone().expect("a file can be opened twice");
+        command.stdin(Stdio::null()).stdout(log).stderr(both);
+        let child = command.spawn();
+        self.children
+            .push(child.unwrap_or_else(|error| panic!("{command:?}: {error}")));
+    }
+}
+
+/// An address on loopback where nobody listens.
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+    listener.local_addr().expect("it is bound")
+}
+
+/// A program that may stand where only root looks for it.
+fn sbin(name: &str) -> PathBuf {
+    let path = Path::new("/usr/sbin").join(name);
+    if path.exists() { path } else { program(name) }
+}
+
+/// The word after `before` in what a command prints.
+fn said_by(command: &mut Command, before: &str) -> String {
+    let output = run(command, b"", Duration::from_secs(60));
+    // Some say it as if it were an error.
+    let both = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&both);
+    let (_, after) = text
+        .split_once(before)
+        .unwrap_or_else(|| panic!("no {before:?} in {text}"));
+    let is_version = |c: char| c.is_ascii_digit() || c == '.';
+    let end = after.find(|c: char| !is_version(c)).unwrap_or(after.len());
+    after[..end].to_owned()
+}

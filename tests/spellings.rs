@@ -1,0 +1,251 @@
+//! Other spellings of a path: whatever a real server serves from a folder, however it is spelt, is refused where the folder is.
+
+use std::path::Path;
+
+use crate::harness::servers::{Server, Servers};
+use crate::harness::tools::project;
+use crate::harness::{Origin, Response, Wayleave, Wire};
+
+const SECRET: &str = "what nobody may fetch";
+
+/// What stands before `private/page.txt`.
+#[rustfmt::skip]
+const BEFORE: &[&str] = &[
+    "/", "//", "///", "/./", "/.//", "//./", "/x/../", "/x//../", "/x/..//", "/x/.././", "/x/y/../../", "/../", "/../../", "/..//",
+    "/x/../../", "/x/./../", "/x///..///",
+    "/%2f", "/%2F", "/%2f%2f", "//%2f", "/%2e/", "/%2E/", "/%2e%2f", "/%2e%2e/", "/%2e%2e%2f", "/x/%2e%2e/", "/x/.%2e/", "/x/%2e./",
+    "/x/..%2f", "/x%2f..%2f", "/x%2f../", "/x/%2e%2e%2f", "/x%2f%2e%2e%2f", "/x%2f%2f..%2f", "/x/%2f../", "/x/%2f..%2f", "/%2f../",
+    "/x/.%2f../", "/x%2f.%2f../",
+    "/\\", "/%5c", "/x\\..\\", "/x/..\\", "/x%5c..%5c", "/x/..%5c", "/.\\", "/%2e%5c", "/x%5c../", "\\",
+    "/;/", "/;x/", "/;x=1/", "/.;/", "/.;x/", "/x/..;/", "/x/..;x=1/", "/x;y/../", "/x/;y/../", "/;x/../", "/x/%2e%2e;/", "/..;/",
+    "/x/..%3b/", "/;x%2f", "//;x/",
+    "/%252f", "/%252e/", "/x/%252e%252e/", "/x/..%252f", "/x/%252e%252e%252f", "/%25%32%66", "/x/%%32%65%%32%65/",
+    "/x/%25%32%65%25%32%65/",
+    "/%c0%af", "/%c0%ae/", "/x/%c0%ae%c0%ae/", "/x/..%c0%af", "/%e0%80%af", "/%c1%1c", "/x/%uff0e%uff0e/", "/%u2215", "/%ef%bc%8f",
+    "/x/%ef%bc%8e%ef%bc%8e/",
+    "/ /", "/%20/", "/%20", "/\t", "/%09/", "/%0a/", "/%0d/", "/%00/", "/.%00/", "/.%20/", "/x/..%00/", "/x/..%20/", "/x/.. /",
+    "/x/..%09/", "/%a0", "/%e2%80%8b", "/+/",
+    "/.../", "/x/.../", "/x/..../", "/./.../../",
+    "/?/../", "/x?/../", "/%3f/../", "/x%3f/../", "/x%3fy/../", "/#/../", "/x#/../", "/%23/../", "/x%23/../", "/x&/../", "/x=/../",
+    "/@/../", "/:/../", "/~/../", "/*/../", "/%2a/../", "/'/../", "/\"/../", "/[/../", "/|/../", "/^/../", "/{/../", "/</../",
+    "/%/../", "/%4/../", "/%zz/../",
+    "/http:/", "/http://", "/http://a.test/../../../", "//a.test/../", "///a.test/../../", "/C:/", "/C:/../",
+];
+
+/// What stands for `private` in `/private/page.txt`.
+#[rustfmt::skip]
+const FOLDERS: &[&str] = &[
+    "%70rivate", "privat%65", "%70%72%69%76%61%74%65", "PRIVATE", "Private", "privat%45", "private.", "private..", "private%2e",
+    "private%20", "private ", "private%09", "private%00", "private;", "private;x", "private;x=1", "private%3b", "private\\",
+    "private%5c", "private+", "+private", "%20private", "%09private", "%00private", "private~1", "PRIVAT~1", "private::$DATA",
+    "pri%00vate", "pri%0avate", "pri%5cvate", "%u0070rivate", "%2570rivate", "p%2572ivate", "%ef%bd%90rivate", "%c1%b0rivate",
+    "private/.", "private//", "private/x/..", "private%2f", "private/%2e", "./private", "private/../private",
+];
+
+/// Spellings of `/deep/page.txt`, of which nothing but that page is disallowed.
+#[rustfmt::skip]
+const PAGES: &[&str] = &[
+    "/deep/page.txt", "/deep//page.txt", "/deep///page.txt", "/deep/./page.txt", "/deep/.//page.txt", "/deep/x/../page.txt",
+    "/deep/x//../page.txt", "/deep/%2e/page.txt", "/deep/x/%2e%2e/page.txt", "/deep%2fpage.txt", "/deep%2Fpage.txt",
+    "/deep/%2fpage.txt", "/deep%2f/page.txt", "/deep/x%2f..%2fpage.txt", "/deep%5cpage.txt", "/deep\\page.txt", "/deep/%5cpage.txt",
+    "/deep;/page.txt", "/deep;x/page.txt", "/deep;x=1/page.txt", "/deep;x//page.txt", "/deep/;x/page.txt", "/deep/.;/page.txt",
+    "/deep/x/..;/page.txt", "/deep./page.txt", "/deep%20/page.txt", "/deep%00/page.txt", "/deep/pag%65.txt", "/deep/page%2etxt",
+    "/%64eep//page.txt", "//deep/page.txt", "//deep//page.txt", "/x/../deep//page.txt", "/x/..%2fdeep%2fpage.txt",
+    "/x/..;/deep;y/page.txt", "/./deep/./page.txt", "/deep/page.txt/", "/deep/page.txt//", "/deep/page.txt/.", "/deep/page.txt/x",
+    "/deep/page.txt/x/..", "/deep/page.txt%2f", "/deep/page.txt%2f.", "/deep/page.txt;x", "/deep/page.txt%3bx", "/deep/page.txt%00",
+    "/deep/page.txt%20", "/deep/page.txt.", "/deep/page.txt?x", "/deep/page.txt#x", "/deep/page.txt%3fx", "/deep/page.txt%23",
+    "/deep/page.txt\\", "/deep/page.txt%5c", "/deep/page.txt::$DATA", "/deep%252fpage.txt", "/deep/page%252etxt", "/Deep/page.txt",
+    "/deep/PAGE.TXT",
+];
+
+/// Spellings of `/private/`, of which there is an index.
+#[rustfmt::skip]
+const INDEXES: &[&str] = &[
+    "/private", "/private/", "//private", "//private/", "/private//", "/x/../private/", "/x/..%2fprivate/", "/x/..%2fprivate",
+    "/%2fprivate/", "/;x/private/", "/./private/.", "/.//private/.", "//private/x/..", "//private/index.html", "/private/index.html/",
+];
+
+fn spellings() -> Vec<String> {
+    let before = BEFORE.iter().map(|it| format!("{it}private/page.txt"));
+    let folders = FOLDERS.iter().map(|it| format!("/{it}/page.txt"));
+    let whole = PAGES.iter().chain(INDEXES).map(|&it| it.to_owned());
+    before.chain(folders).chain(whole).collect()
+}
+
+fn write(root: &Path, name: &str, text: &str) {
+    let file = root.join(name);
+    let folder = file.parent().expect("a file is in a folder");
+    std::fs::create_dir_all(folder).expect("it can be made");
+    std::fs::write(file, text).expect("it can be written");
+}
+
+const ROBOTS: &str = "User-agent: *\nDisallow: /private\nDisallow: /deep/page.txt\n";
+
+/// What wayleave is told instead of what robots.txt says.
+const RULE: &str = r#"
+[[rule]]
+action = "refuse"
+hosts = ["*"]
+paths = ["/private", "/deep/page.txt"]
+"#;
+
+fn document_root(root: &Path) {
+    write(root, "robots.txt", ROBOTS);
+    write(root, "index.html", "home");
+    write(root, "x/y/index.html", "not much");
+    write(root, "deep/x/index.html", "not much");
+    for name in [
+        "private/page.txt",
+        "private/index.html",
+        "private/x/index.html",
+        "deep/page.txt",
+    ] {
+        write(root, name, SECRET);
+    }
+}
+
+/// What a server, or the proxy, answers to a target that is sent as it stands, if anything.
+fn answer(mut wire: Wire, host: &str, target: &str) -> Option<Response> {
+    let request = format!(
+        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: ExampleBot/1.0\r\nConnection: close\r\n\r\n"
+    );
+    wire.try_send(request).ok()?;
+    wire.try_response(false).ok()?
+}
+
+fn holds_secret(answer: Option<&Response>) -> bool {
+    answer.is_some_and(|answer| answer.text().contains(SECRET))
+}
+
+fn host(index: usize) -> String {
+    format!("server{index}.test")
+}
+
+/// A proxy that knows each server by a name.
+fn proxy(servers: &[Server], tables: &str) -> Wayleave {
+    Wayleave::start_with(&Origin::start(), |settings| {
+        let settings = settings.table(tables);
+        servers
+            .iter()
+            .enumerate()
+            .fold(settings, |settings, (index, server)| {
+                settings.resolve(&format!("{}:80", host(index)), server.address)
+            })
+    })
+}
+
+/// Fails if a spelling that a server serves is not refused, or is for another reason.
+fn check(
+    proxy: &Wayleave,
+    reason: &str,
+    index: usize,
+    spelling: &str,
+    is_served: bool,
+    missed: &mut Vec<String>,
+) {
+    let host = host(index);
+    let target = format!("http://{host}{spelling}");
+    let through = answer(proxy.connect(), &host, &target).expect("the proxy answers");
+    // A fragment is never sent, so what is asked for is another page.
+    let is_refused = match through.status {
+        // The server itself may answer so.
+        403 if through.header("proxy-status").is_some() => through.json()["reason"] == reason,
+        status => status == 400 || spelling.contains('#'),
+    };
+    if holds_secret(Some(&through)) || is_served && !is_refused {
+        missed.push(format!(
+            "{host} {spelling:?}: {} for {reason}",
+            through.status
+        ));
+    }
+}
+
+#[test]
+fn what_real_servers_serve_is_refused_however_it_is_spelt() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (root, scratch) = (
+        directory.path().join("root"),
+        directory.path().join("scratch"),
+    );
+    std::fs::create_dir(&scratch).expect("it can be made");
+    document_root(&root);
+    readable(directory.path());
+    let servers = Servers::start(&root, &scratch);
+    let (by_robots, by_rule) = (proxy(&servers.servers, ""), proxy(&servers.servers, RULE));
+    let (mut missed, mut rows) = (Vec::new(), Vec::new());
+    let spellings = spellings();
+    assert!(spellings.len() >= 200, "{}", spellings.len());
+    for spelling in spellings {
+        let mut served = Vec::new();
+        for (index, server) in servers.servers.iter().enumerate() {
+            let direct = answer(Wire::connect(server.address), "localhost", &spelling);
+            let is_served = holds_secret(direct.as_ref());
+            check(&by_robots, "rule", index, &spelling, is_served, &mut missed);
+            check(
+                &by_rule,
+                "policy-rule",
+                index,
+                &spelling,
+                is_served,
+                &mut missed,
+            );
+            served.push(is_served);
+        }
+        rows.push((spelling, served));
+    }
+    let names: Vec<_> = servers.servers.iter().map(|server| &*server.name).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+    compare(&table(&names, &rows));
+}
+
+/// Lets servers that give up being root read what is here.
+fn readable(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let everyone = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory, everyone).expect("it is ours");
+}
+
+/// The servers, and the table of what each serves.
+fn table(names: &[&str], rows: &[(String, Vec<bool>)]) -> String {
+    let list = ('A'..)
+        .zip(names)
+        .map(|(letter, name)| format!("- {letter}: {name}\n"));
+    let letters: Vec<_> = ('A'..).take(names.len()).map(String::from).collect();
+    let head = format!(
+        "\n| spelling | {} |\n|---|{}\n",
+        letters.join(" | "),
+        "---|".repeat(names.len())
+    );
+    let rows = rows.iter().map(|(spelling, served)| {
+        let cells = served
+            .iter()
+            .map(|&is_served| if is_served { " x |" } else { " |" });
+        let spelling = spelling.replace('\t', "\\t").replace('|', "\\|");
+        format!("| `` {spelling} `` |{}\n", cells.collect::<String>())
+    });
+    list.chain([head]).chain(rows).collect()
+}
+
+/// Where the part of the document begins that this test writes.
+const HEADING: &str = "## What which server serves\n\n";
+
+/// Holds the document to what was found, but for the versions of the servers.
+#[track_caller]
+fn compare(found: &str) {
+    let path = project().join("policy/docs/spellings.md");
+    let written = std::fs::read_to_string(&path).expect("it is there");
+    let (text, table) = written.split_once(HEADING).expect("it has a table");
+    if std::env::var_os("WAYLEAVE_WRITE_DOCS").is_some() {
+        let new = format!("{text}{HEADING}{found}");
+        return std::fs::write(&path, new).expect("it can be written");
+    }
+    let rows = |text: &str| -> Vec<String> {
+        let rows = text.lines().filter(|line| line.starts_with('|'));
+        rows.map(str::to_owned).collect()
+    };
+    let is_true = rows(table) == rows(found);
+    assert!(
+        is_true,
+        "spellings.md is not true: run this test with WAYLEAVE_WRITE_DOCS=1\n{found}"
+    );
+}
