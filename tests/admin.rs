@@ -1,9 +1,10 @@
 //! The operators' side: health, metrics, and one log event per decision.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, eventually};
 
 fn small_crawl(
     settings: impl FnOnce(crate::harness::wayleave::Settings) -> crate::harness::wayleave::Settings,
@@ -226,4 +227,47 @@ fn no_log_event_can_be_forged() {
         !proxy.log().contains('\u{1b}'),
         "an escape sequence reached the log"
     );
+}
+
+/// How long a prober waits for an answer: less than a silent connection may stay, which is 30 s.
+const PROBE: Duration = Duration::from_secs(20);
+
+#[test]
+fn health_and_metrics_answer_however_many_connections_are_idle() {
+    // This process holds the other ends.
+    rlimit::increase_nofile_limit(4096).expect("the limit can be raised");
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let mut operator = Wire::connect(proxy.admin);
+    operator.send(format!(
+        "GET /v1/decisions/stream HTTP/1.1\r\nHost: {}\r\n\r\n",
+        proxy.admin
+    ));
+    assert_eq!(operator.response_head().status, 200);
+    let idle: Vec<_> = (0..1100)
+        .map(|number| {
+            let mut wire = Wire::connect(proxy.admin);
+            if number % 3 == 0 {
+                // Whoever was evicted meanwhile takes nothing any more.
+                let _ = wire.try_send("GET /livez HTTP/1.1\r\nHo");
+            }
+            wire
+        })
+        .collect();
+    for path in ["/livez", "/metrics"] {
+        let mut probe = Wire::connect(proxy.admin);
+        probe.tcp.set_read_timeout(Some(PROBE)).expect("not zero");
+        probe.send(Ask::get(&format!("http://{}{path}", proxy.admin)).bytes(path));
+        let answer = probe.try_response(false);
+        let answer = answer
+            .expect("it comes before those who idle are given up")
+            .expect("one");
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    proxy.get("http://shop.test/seen-by-the-operator");
+    let mut seen = Vec::new();
+    while !seen.windows(20).any(|part| part == b"seen-by-the-operator") {
+        seen.extend(operator.bytes(1));
+    }
+    drop(idle);
 }

@@ -18,6 +18,7 @@ use axum::response::Response;
 use ring::digest;
 
 use super::answer::error;
+use super::places::Seat;
 
 /// What needs no token: it is for load balancers and for clients, or holds no data.
 const FOR_EVERYBODY: [&str; 6] = [
@@ -47,7 +48,14 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let mut response = match guard.check(&request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            if let Some(seat) = request.extensions().get::<Arc<Seat>>()
+                && !is_for_everybody(&request)
+            {
+                seat.let_in();
+            }
+            next.run(request).await
+        }
         Err(objection) => objection.answer(),
     };
     harden(response.headers_mut());
@@ -103,19 +111,20 @@ impl Guard {
         let fields = request.headers();
         check_site(request)?;
         match self.token_sha256 {
-            Some(expected) => {
-                let path = request.uri().path();
-                let is_open = FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/");
-                match token(fields) {
-                    _ if is_open => Ok(()),
-                    Some(token) if is_right(token, &expected) => Ok(()),
-                    Some(_) => Err(Objection::WrongToken),
-                    None => Err(Objection::NoToken),
-                }
-            }
+            Some(expected) => match token(fields) {
+                _ if is_for_everybody(request) => Ok(()),
+                Some(token) if is_right(token, &expected) => Ok(()),
+                Some(_) => Err(Objection::WrongToken),
+                None => Err(Objection::NoToken),
+            },
             None => check_name(fields),
         }
     }
+}
+
+fn is_for_everybody(request: &Request) -> bool {
+    let path = request.uri().path();
+    FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/")
 }
 
 /// The token that the request shows, whether or not it is the right one.

@@ -17,6 +17,7 @@ mod live;
 mod overview;
 mod page;
 mod parts;
+mod places;
 mod preview;
 mod reload;
 mod robots;

@@ -6,41 +6,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
+use super::places::{Place, Places};
 use crate::listeners;
 use crate::stream::{self, UNREAD};
 
-/// So many connections at a time; further ones wait to be accepted.
-const MAX_CONNECTIONS: usize = 1024;
 /// How long a request's head may take, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Serves whoever connects, for as long as the process runs.
 pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Arc::new(Places::default());
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
-        let (stream, _) = listeners::accept(&listener).await;
+        let (stream, peer) = listeners::accept(&listener).await;
+        let place = places.take(peer.ip().to_canonical());
         let routes = routes.clone();
         tokio::spawn(async move {
-            serve_one(stream, routes).await;
-            drop(place);
+            tokio::select! {
+                () = serve_one(stream, routes, &place) => {}
+                () = place.evicted() => {}
+            }
         });
     }
 }
 
-async fn serve_one(stream: TcpStream, routes: Router) {
+async fn serve_one(stream: TcpStream, routes: Router, place: &Place) {
     // Who left already is found out when it is read from.
     let _ = stream::tune(&stream, UNREAD);
+    let routes = TowerToHyperService::new(routes);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        place.asks();
+        request.extensions_mut().insert(Arc::clone(&place.seat));
+        routes.call(request)
+    });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = serving.await {
         tracing::debug!(%error, "an operator's connection broke");
     }
