@@ -79,3 +79,58 @@ fn a_new_process_takes_over_the_socket_and_no_connection_is_refused() {
     let fetched = seen.iter().filter(|line| line.ends_with("/robots.txt"));
     assert_eq!(fetched.count(), 1);
 }
+
+#[test]
+fn the_operators_address_is_taken_over_with_the_socket() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    origin
+        .site("shop.test")
+        .page("/slow", Reply::in_halves(&gate));
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("a bound socket has an address");
+    let admin = {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        free.local_addr().expect("a bound socket has an address")
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut old, settings) =
+        Wayleave::start_inheriting(inheriting(&socket), &origin, &dir, |settings| {
+            settings
+                .set("proxy.listen", &format!("[\"{address}\"]"))
+                .set("admin.listen", &format!("\"{admin}\""))
+        });
+    let mut download = Wire::connect(address);
+    download.send(Ask::get("http://shop.test/slow").bytes("http://shop.test/slow"));
+    download.response_head();
+    std::thread::scope(|scope| {
+        let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
+        old.signal("TERM");
+        crate::harness::eventually("the old one tells operators that it stops", || {
+            old.admin_get("/readyz").status == 503
+        });
+        gate.open();
+        assert_eq!(download.bytes(22), b"first half,second half");
+        assert_eq!(old.wait().code(), Some(0));
+        let new = new.join().expect("the new one starts");
+        assert_eq!(new.admin, admin);
+        assert_eq!(new.admin_get("/livez").status, 200);
+        assert_eq!(new.get("http://shop.test/a").status, 200);
+    });
+}
+
+#[test]
+fn an_address_that_others_have_is_not_waited_for_at_an_ordinary_start() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let admin = taken.local_addr().expect("a bound socket has an address");
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = format!("proxy.listen = [\"127.0.0.1:0\"]\nadmin.listen = \"{admin}\"\n");
+    std::fs::write(dir.path().join("config.toml"), text).expect("writable");
+    let output = crate::harness::wayleave::command()
+        .current_dir(dir.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("listening on {admin}")), "{said}");
+}

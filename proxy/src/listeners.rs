@@ -4,12 +4,17 @@
 //! A socket that systemd holds (systemd.socket(5)) outlives the process: while one wayleave ends and
 //! the next starts, connections wait in its queue instead of being refused.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+/// How often an address that somebody has is tried for: what a client may wait once it is free.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
 /// The sockets this process was started with.
 #[derive(Debug)]
@@ -48,17 +53,26 @@ impl Inherited {
     ///
     /// Returns an error if the address cannot be bound.
     pub(crate) async fn listen(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
-        let inherited = self.sockets.iter().position(|(own, _)| *own == address);
-        let listener = match inherited {
-            Some(index) => {
-                let (_, socket) = self.sockets.swap_remove(index);
-                socket
-                    .set_nonblocking(true)
-                    .and_then(|()| TcpListener::from_std(socket))
-            }
+        let listener = match self.remove(address) {
+            Some(socket) => serve_on(socket),
             None => TcpListener::bind(address).await,
         };
         listener.with_context(|| format!("listening on {address}"))
+    }
+
+    /// The inherited listener for `address`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be served on.
+    pub(crate) fn inherit(&mut self, address: SocketAddr) -> anyhow::Result<Option<TcpListener>> {
+        let listener = self.remove(address).map(serve_on).transpose();
+        listener.with_context(|| format!("listening on {address}"))
+    }
+
+    fn remove(&mut self, address: SocketAddr) -> Option<std::net::TcpListener> {
+        let index = self.sockets.iter().position(|(own, _)| *own == address)?;
+        Some(self.sockets.swap_remove(index).1)
     }
 
     /// Whether every inherited socket serves now.
@@ -79,6 +93,31 @@ impl Inherited {
             unused.join(", ")
         );
         Ok(())
+    }
+}
+
+fn serve_on(socket: std::net::TcpListener) -> io::Result<TcpListener> {
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket)
+}
+
+/// A new listener on `address`, for which whoever has the address may take `patience` to end.
+///
+/// # Errors
+///
+/// Returns an error if the address cannot be bound, also after that time.
+pub(crate) async fn listen_when_free(
+    address: SocketAddr,
+    patience: Duration,
+) -> anyhow::Result<TcpListener> {
+    let until = Instant::now() + patience;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+            }
+            bound => return bound.with_context(|| format!("listening on {address}")),
+        }
     }
 }
 

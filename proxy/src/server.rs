@@ -24,7 +24,7 @@ use crate::decisions::Decisions;
 use crate::environment::{GENERAL, fill};
 use crate::flow::{Flow, Listener, Slots};
 use crate::intercept::{CertificateAuthority, Interceptor};
-use crate::listeners::Inherited;
+use crate::listeners::{Inherited, listen_when_free};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::politeness::Politeness;
@@ -69,11 +69,11 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.
     let mut stop = Stop::new()?;
-    let (listeners, admin_listener, are_inherited) = listen(config).await?;
+    let (listeners, operators_listener, patience) = listen(config).await?;
     let clock = Clock::start();
     // Before the decision log: who has the store has the directory.
-    let store = tokio::select! {
-        opened = open_store(config, clock, &metrics, are_inherited) => opened?,
+    let (admin_listener, store) = tokio::select! {
+        taken_over = take_over(config, clock, &metrics, operators_listener, patience) => taken_over?,
         () = stop.wait() => return Ok(()),
     };
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
@@ -244,17 +244,25 @@ fn build(
     Ok((flow, fetch, refresh))
 }
 
-/// The listeners for clients and the one for operators, and whether any of them was inherited.
-async fn listen(config: &Config) -> anyhow::Result<(Vec<TcpListener>, TcpListener, bool)> {
+/// The listeners for clients; the one for operators, if it was inherited; and how long others may have what is left to take.
+///
+/// Who inherits a listener may be there to replace a process that still ends its exchanges, and has the store and the
+/// operators' address until then; clients wait in the listener's queue meanwhile.
+async fn listen(
+    config: &Config,
+) -> anyhow::Result<(Vec<TcpListener>, Option<TcpListener>, Duration)> {
     let mut inherited = Inherited::take()?;
-    let are_inherited = !inherited.is_empty();
-    let mut listeners = Vec::with_capacity(config.proxy.listen.len());
+    let patience = match inherited.is_empty() {
+        true => Duration::ZERO,
+        false => config.proxy.shutdown_grace + TAKEOVER_MARGIN,
+    };
+    let mut clients = Vec::with_capacity(config.proxy.listen.len());
     for address in &config.proxy.listen {
-        listeners.push(inherited.listen(*address).await?);
+        clients.push(inherited.listen(*address).await?);
     }
-    let admin = inherited.listen(config.admin.listen).await?;
+    let operators = inherited.inherit(config.admin.listen)?;
     inherited.all_used()?;
-    Ok((listeners, admin, are_inherited))
+    Ok((clients, operators, patience))
 }
 
 fn own_addresses(
@@ -364,19 +372,19 @@ impl Stop {
     }
 }
 
-/// Opens the store. Who inherits a listener may be there to replace a process that still ends its exchanges; clients
-/// wait in the listener's queue meanwhile.
-async fn open_store(
+/// The operators' listener and the store, when nobody else has them.
+async fn take_over(
     config: &Config,
     clock: Clock,
     metrics: &Arc<Metrics>,
-    may_wait: bool,
-) -> anyhow::Result<Store> {
-    let patience = if may_wait {
-        config.proxy.shutdown_grace + TAKEOVER_MARGIN
-    } else {
-        Duration::ZERO
+    operators: Option<TcpListener>,
+    patience: Duration,
+) -> anyhow::Result<(TcpListener, Store)> {
+    let operators = match operators {
+        Some(listener) => listener,
+        None => listen_when_free(config.admin.listen, patience).await?,
     };
     let (dir, options) = (&config.state.dir, StoreOptions::default());
-    Ok(Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience).await?)
+    let opening = Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience);
+    Ok((operators, opening.await?))
 }
