@@ -23,6 +23,12 @@ fn sites() -> Origin {
     origin
         .site("museum.test")
         .robots("User-agent: *\nDisallow: /halls\nAllow: /halls/west\n");
+    let section = |line: u32| format!("Disallow: /section-{line}/\n");
+    let sections: String = (2..=200).map(section).collect();
+    let spoofed = "Disallow: /spoofed\u{202e}gnp.exe\n";
+    origin
+        .site("long.test")
+        .robots(format!("User-agent: *\n{sections}{spoofed}"));
     origin.site("down.test").robots_reply(Reply::new(503));
     origin.site("gone.test").robots_reply(Reply::new(404));
     origin
@@ -37,8 +43,14 @@ fn day(days: u64) -> String {
 /// Two crawlers, one of them observed and one with a password; a refusal, and exceptions that expire soon, late and long ago.
 fn tables() -> String {
     let (soon, late) = (day(9), day(300));
+    let team = |number: u32| {
+        format!(
+            "[[crawler]]\nname = \"team-{number}\"\ntokens = [\"Team\"]\nmatch = {{ user_agent = \"Team{number}Bot\" }}\n"
+        )
+    };
+    let teams: String = (1..=20).map(team).collect();
     format!(
-        "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\n\
+        "{teams}[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\n\
          [[crawler]]\nname = \"images\"\ntokens = [\"ImageBot\"]\nmatch = {{ user_agent = \"ImageBot\" }}\nmode = \"observe\"\n\
          [[crawler]]\nname = \"guest\"\ntokens = [\"GuestBot\"]\nmatch = {{ username = \"guest\" }}\n\
          password_hash = \"$argon2id$v=19$m=19456,t=2,p=1$c29tZSBzYWx0IGhlcmU$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY\"\n\
@@ -73,7 +85,7 @@ fn every_function_of_the_page_works() {
     let output = output_of(&mut command, b"", LIMIT);
     let done: Vec<_> = output.lines().collect();
     assert_eq!(done.last(), Some(&"noComplaints"), "{output}");
-    assert_eq!(done.len(), 14, "{output}");
+    assert_eq!(done.len(), 18, "{output}");
 }
 
 #[test]

@@ -114,6 +114,78 @@ async function decisionsAreFilteredAndSearched(page) {
   await page.getByText("No recent decision is like that.").waitFor();
 }
 
+/** Whether a person sees the element: within its scrolling box, and within the window. */
+const isInView = (locator) => locator.evaluate((element) => {
+  const box = element.closest(".robots").getBoundingClientRect();
+  const { top, bottom, height } = element.getBoundingClientRect();
+  return height > 0 && top >= box.top && bottom <= box.bottom;
+});
+
+async function theDecidingLineIsInView(page) {
+  for (const line of [3, 44, 64, 180]) {
+    const path = `/section-${line}/a`;
+    assert.equal(await crawl(`http://long.test${path}`), 403);
+    await visit(page, `decisions?q=${encodeURIComponent(path)}`);
+    await page.locator(".stream .url a", { hasText: path }).first().click();
+    const marked = page.locator(".robots .decides", { hasText: `/section-${line}/` });
+    await marked.waitFor();
+    await page.waitForFunction((wanted) => {
+      const list = document.querySelector("ol.robots");
+      return list && (wanted < 30 || list.scrollTop > 0);
+    }, line);
+    assert.ok(await isInView(marked), `line ${line} of a decision is out of view`);
+    await visit(page, `try?url=${encodeURIComponent(`http://long.test${path}`)}&user_agent=a`);
+    await marked.waitFor();
+    await page.waitForFunction((wanted) => wanted < 30 || document.querySelector("ol.robots").scrollTop > 0, line);
+    assert.ok(await isInView(marked), `line ${line} of a trial is out of view`);
+  }
+}
+
+async function everyCrawlerIsCounted(page) {
+  for (let number = 1; number <= 20; number += 1) await crawl("http://news.test/", `Team${number}Bot/1`);
+  await visit(page, "overview");
+  await page.waitForFunction(() => /11 others/.test(document.querySelector('[aria-label="Requests by crawler"]')?.textContent ?? ""));
+  const { rows, counted, told } = await page.evaluate(() => {
+    const rows = [...document.querySelectorAll('[aria-label="Requests by crawler"] tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent));
+    const tile = [...document.querySelectorAll(".tile")].find((one) => one.textContent.startsWith("Refused"));
+    return { rows: rows.map((row) => row[0]), counted: rows.reduce((sum, row) => sum + Number(row[2].replace(",", "")), 0), told: tile.querySelector("small").textContent };
+  });
+  assert.equal(rows.length, 13);
+  // 20 teams, news, images and asserted.
+  assert.equal(rows.at(-1), "11 others");
+  assert.ok(told.includes(` of ${counted.toLocaleString("en")} in `), `${counted} in ${told}`);
+}
+
+async function theValueUnderThePointerStays(page) {
+  await visit(page, "overview");
+  const plot = page.locator(".canvas .u-over");
+  await plot.waitFor();
+  const { x, y, width, height } = await plot.boundingBox();
+  await page.mouse.move(x + width - 6, y + height / 2);
+  const value = page.locator(".key [data-value]").first();
+  await page.waitForFunction(() => /\/s/.test(document.querySelector(".key [data-value]").textContent));
+  // As long as the pointer rests, the value is there, whatever chart is drawn in the place of another.
+  await page.evaluate(() => {
+    window.seen = [];
+    new MutationObserver(() => requestAnimationFrame(() => window.seen.push(document.querySelector(".key [data-value]")?.textContent ?? "")))
+      .observe(document.querySelector("figure.chart"), { childList: true });
+  });
+  await page.waitForFunction(() => window.seen.length >= 3);
+  assert.ok((await page.evaluate(() => window.seen)).every((text) => /\/s/.test(text)), JSON.stringify(await page.evaluate(() => window.seen)));
+  await page.mouse.move(2, 2);
+  await page.waitForFunction(() => document.querySelector(".key [data-value]").textContent === "");
+  assert.equal(await value.innerText(), "");
+}
+
+async function nothingForeignIsObeyed(page) {
+  assert.equal(await crawl("http://long.test/spoofed%E2%80%AEgnp.exe"), 403);
+  await visit(page, "decisions?q=spoofed");
+  await page.locator("td.why", { hasText: "\\u{202e}gnp.exe" }).first().waitFor();
+  await page.locator(".stream .url a").first().click();
+  await page.locator(".robots .decides", { hasText: "\\u{202e}gnp.exe" }).waitFor();
+  assert.doesNotMatch(await page.evaluate(() => document.body.textContent), /\u202e/);
+}
+
 async function decisionsStream(page) {
   await visit(page, "decisions");
   await rows(page).first().waitFor();
@@ -268,7 +340,8 @@ async function aTokenIsAskedFor(page) {
   await page.locator("dialog#token[open]").waitFor();
   await page.locator("dialog#token input").fill("wrong");
   await page.getByRole("button", { name: "Go on" }).click();
-  await page.waitForFunction(() => document.querySelector("dialog#token[open] input")?.value === "");
+  await page.locator("dialog#token[open]", { hasText: "That was not the token." }).waitFor();
+  assert.equal(await page.locator("dialog#token input").inputValue(), "");
   await page.locator("dialog#token input").fill(TOKEN);
   await page.getByRole("button", { name: "Go on" }).click();
   await page.locator("#health.live").waitFor();
@@ -331,7 +404,7 @@ async function picturesAndAccessibility(browser) {
   const steps = [
     overview, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupStaysText, aDecisionIsExplained,
     aDecisionThatIsGoneIsSaid, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReadAgain,
-    theKeyboardIsEnough, aTokenIsAskedFor,
+    theKeyboardIsEnough, aTokenIsAskedFor, theDecidingLineIsInView, everyCrawlerIsCounted, theValueUnderThePointerStays, nothingForeignIsObeyed,
   ];
   for (const step of steps) {
     const page = await open(browser);

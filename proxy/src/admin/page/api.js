@@ -13,10 +13,11 @@ export class Refusal extends Error {
 
 let asking = null;
 
-/** Asks for the token, once however many calls want it. */
-function wantToken() {
+/** Asks for the token, once however many calls want it; says so if the one given was wrong. */
+function wantToken(wasWrong) {
   asking ??= new Promise((resolve) => {
     const dialog = document.getElementById("token");
+    dialog.querySelector("[role=alert]").textContent = wasWrong ? "That was not the token." : "";
     const input = dialog.querySelector("input");
     input.value = "";
     dialog.addEventListener("close", () => {
@@ -43,7 +44,7 @@ async function send(method, path, signal) {
     if (response.status !== 401) return response;
     // Another call may have been given the token meanwhile.
     if (sessionStorage.getItem(KEY) !== token) continue;
-    if (!(await wantToken())) throw new Refusal(401, { error: "Without its token the proxy tells nothing." });
+    if (!(await wantToken(Boolean(token)))) throw new Refusal(401, { error: "Without its token the proxy tells nothing." });
   }
 }
 

@@ -6,9 +6,9 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 
 /**
  * Draws `layers` ({label, colour, values}) upon each other over `times` (seconds since 1970), of which the last `seconds` show.
- * Returns the chart, which `destroy` ends.
+ * Returns the chart, which `destroy` ends; `pointer` says where the pointer is, for the chart that comes in its place.
  */
-export function draw(into, times, layers, seconds) {
+export function draw(into, times, layers, { seconds, pointer }) {
   const sums = times.map(() => 0);
   const stacked = layers.map((layer) => layer.values.map((value, at) => (sums[at] += value)));
   // The highest is drawn first, so that the lower ones stand before it.
@@ -39,12 +39,17 @@ export function draw(into, times, layers, seconds) {
       { ...axis, size: 28, space: 70, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1000)).slice(0, tick % 60 ? 8 : 5)) },
       { ...axis, size: 46, space: 40 },
     ],
-    hooks: { setCursor: [(chart) => tell(chart, times, layers)] },
+    hooks: {
+      // A pointer that rests moves into no new chart by itself.
+      ready: [(chart) => pointer && chart.setCursor(pointer)],
+      setCursor: [(chart) => tell(chart, times, layers)],
+    },
   };
   const chart = new uPlot(options, [times, ...series.map(({ data }) => data)], into);
   const sized = new ResizeObserver(() => chart.setSize({ width: Math.max(into.clientWidth, 240), height: 220 }));
   sized.observe(into);
-  return { destroy: () => (sized.disconnect(), chart.destroy()) };
+  const place = () => (chart.cursor.left >= 0 ? { left: chart.cursor.left, top: chart.cursor.top } : null);
+  return { destroy: () => (sized.disconnect(), chart.destroy()), pointer: place };
 }
 
 /** What stands under the pointer, said in the legend. */

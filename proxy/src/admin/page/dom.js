@@ -1,4 +1,7 @@
-// Elements, and how values are written. Text is only ever set as text.
+// Elements, and how values are written. Text is only ever set as text, and what it is made of is seen.
+
+/** What strangers wrote, without what a browser would obey: characters of control and of format are spelled out. */
+const harmless = (text) => text.replace(/(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
 /** An element; attributes that are null or false are left out, functions become listeners. */
 export function h(name, attributes = {}, ...children) {
@@ -9,7 +12,8 @@ export function h(name, attributes = {}, ...children) {
     else if (key === "value") element.value = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+  element.append(...shown.map((child) => (typeof child === "string" ? harmless(child) : child)));
   return element;
 }
 
@@ -78,7 +82,7 @@ export function panel(title, ...children) {
 export function complain(message) {
   const alert = document.getElementById("alert");
   alert.hidden = !message;
-  alert.querySelector("span").textContent = message ?? "";
+  alert.querySelector("span").textContent = harmless(message ?? "");
 }
 
 let underWay = 0;

@@ -7,6 +7,9 @@ import { draw } from "./chart.js";
 const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"]];
 const SHADES = ["--shade-1", "--shade-2", "--shade-3", "--shade-4", "--shade-5", "--shade-6"];
 const REFRESH = 15_000;
+/** Rows of a table; what comes after them is summed up in one. */
+const SHOWN = 12;
+const EXCEPTIONS = 20;
 
 /** What the view shows; kept while others are shown, so that it comes back as it was left. */
 const kept = { minutes: 5, split: "outcome", by: "host" };
@@ -30,8 +33,9 @@ export function overview(live) {
   const show = () => {
     const points = within(live.points, kept.minutes);
     fill(tiles, points, live.points, status);
+    const pointer = chart?.pointer();
     chart?.destroy();
-    chart = plot(figure, points, live.step);
+    chart = plot(figure, points, live.step, pointer);
     tables.replaceChildren(
       panel("By crawler", ranking("Requests by crawler", points, "crawler")),
       panel("By reason", ranking("Requests by reason", points, "reason")),
@@ -41,7 +45,7 @@ export function overview(live) {
     const [now, ranked, rules] = await Promise.all([
       get("/v1/status"),
       get(`/v1/top${query({ by: kept.by, outcome: "refused", limit: 10 })}`),
-      get("/v1/rules?action=allow&expires_within_days=30&limit=20"),
+      get("/v1/rules?action=allow&expires_within_days=30&limit=10000"),
     ]);
     status = now;
     top.replaceChildren(mostRefused(ranked.top));
@@ -89,7 +93,7 @@ function fill(tiles, points, all, status) {
       robots ? `${count(robots.stale)} stale, ${count(robots.unreachable)} unreachable, ${bytes(robots.bytes)}` : "")));
 }
 
-function plot(figure, points, step) {
+function plot(figure, points, step, pointer) {
   const times = points.map((point) => point.at_ms / 1000);
   const layers = layersOf(points, step);
   const key = h("ul", { class: "key" }, layers.map((layer) => h("li", {},
@@ -102,7 +106,8 @@ function plot(figure, points, step) {
     canvas.replaceChildren(h("p", { class: "empty" }, "The first points come in a few seconds."));
     return null;
   }
-  return draw(canvas, times, layers.length ? layers : [{ label: "", colour: "--forwarded", values: times.map(() => 0) }], kept.minutes * 60);
+  const drawn = layers.length ? layers : [{ label: "", colour: "--forwarded", values: times.map(() => 0) }];
+  return draw(canvas, times, drawn, { seconds: kept.minutes * 60, pointer });
 }
 
 function layersOf(points, step) {
@@ -130,13 +135,18 @@ function ranking(caption, points, label) {
   const counts = points.flatMap((point) => point.counts);
   const [all, refused] = [sums(counts, label), sums(counts.filter(isRefused), label)];
   const most = Math.max(...all.values(), 1);
-  const rows = [...all].sort((one, other) => (refused.get(other[0]) ?? 0) - (refused.get(one[0]) ?? 0) || other[1] - one[1]).slice(0, 12).map(([name, requests]) => {
+  const names = [...all.keys()].sort((one, other) => (refused.get(other) ?? 0) - (refused.get(one) ?? 0) || all.get(other) - all.get(one));
+  const row = (name, requests, refusals) => {
     const bar = h("span", { class: "amount", "aria-hidden": "true" }, h("span", { class: "part" }));
     bar.style.setProperty("--all", `${(100 * requests) / most}%`);
-    bar.firstChild.style.setProperty("--part", `${(100 * (refused.get(name) ?? 0)) / requests}%`);
+    bar.firstChild.style.setProperty("--part", `${(100 * refusals) / requests}%`);
     return h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "wide" }, bar),
-      h("td", { class: "number" }, count(requests)), h("td", { class: "number" }, count(refused.get(name) ?? 0)), h("td", { class: "number" }, share(refused.get(name) ?? 0, requests)));
-  });
+      h("td", { class: "number" }, count(requests)), h("td", { class: "number" }, count(refusals)), h("td", { class: "number" }, share(refusals, requests)));
+  };
+  const rows = names.slice(0, SHOWN).map((name) => row(name, all.get(name), refused.get(name) ?? 0));
+  const others = names.slice(SHOWN);
+  const sum = (of) => others.reduce((sum, name) => sum + (of.get(name) ?? 0), 0);
+  if (others.length) rows.push(row(`${count(others.length)} others`, sum(all), sum(refused)));
   return table(caption, [label === "crawler" ? "Crawler" : "Reason", "", "#Requests", "#Refused", "#Share"], rows, `No requests in the last ${kept.minutes} minutes.`);
 }
 
@@ -148,10 +158,13 @@ function mostRefused(ranked) {
 }
 
 function exceptions(rules) {
-  const rows = rules.map((rule) => h("tr", {},
+  const rows = rules.slice(0, EXCEPTIONS).map((rule) => h("tr", {},
     h("td", { class: "number" }, rule.number),
     h("td", {}, `${rule.hosts.join(", ")} ${rule.paths.join(", ")}`),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
     h("td", { class: rule.has_expired ? "bad" : "warn" }, day(rule.expires_at))));
-  return table("Exceptions that expire within 30 days", ["#Rule", "For", "Owner", "Expires"], rows, "No exception expires within 30 days.");
+  const more = rules.length - rows.length;
+  return h("div", {},
+    table("Exceptions that expire within 30 days", ["#Rule", "For", "Owner", "Expires"], rows, "No exception expires within 30 days."),
+    more > 0 && h("p", { class: "note" }, `${count(more)} more expire within 30 days.`));
 }

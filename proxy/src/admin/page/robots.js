@@ -23,7 +23,7 @@ export function listing(body, { line = null, group = [], verdict = "" } = {}) {
   });
   const list = h("ol", { class: "robots", tabindex: "0", "aria-label": "robots.txt, line by line" }, items);
   const marked = list.querySelector(".decides");
-  if (marked) requestAnimationFrame(() => (list.scrollTop = marked.offsetTop - list.offsetTop - list.clientHeight / 3));
+  if (marked) requestAnimationFrame(() => (list.scrollTop = marked.offsetTop - list.clientHeight / 3));
   const left = lines.length - shown.length;
   return h("div", {}, list, left > 0 && h("p", { class: "note" }, `${left} more lines are not shown.`));
 }
