@@ -279,7 +279,7 @@ fn each(dialect: &Dialect) -> &[Dialect] {
 /// Judges a path as a proxy must, which cannot know how the origin's server reads it: disallowed if any spelling is that
 /// some server takes for the same. These are the path as received; in normal percent-encoding; with `/` for `%2F`, `\` and
 /// `%5C`; without `;parameters`, empty segments, dot segments; and any of these together (`docs/spellings.md`). So a path
-/// is allowed only if all its spellings are. `/robots.txt` is always allowed.
+/// is allowed only if all its spellings are. `/robots.txt` is always allowed: this is for requests that read.
 #[must_use]
 pub fn decide_strictly<'a>(
     access: &'a AccessResult,
@@ -290,16 +290,54 @@ pub fn decide_strictly<'a>(
     if path == "/robots.txt" {
         return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
     }
+    in_every_spelling(dialect, path, |dialect, path, search| {
+        decide_in_one(access, dialect, tokens, path, search)
+    })
+}
+
+/// As [`decide_strictly`], for requests that do more than read, such as `POST`: to them `/robots.txt` is a path like any other.
+///
+/// # Examples
+///
+/// ```
+/// use wayleave_policy::{
+///     AccessResult, Dialect, RobotsTxt, Verdict, decide_any_path_strictly, decide_strictly,
+/// };
+///
+/// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /\n");
+/// let access = AccessResult::Successful(robots);
+/// let read = decide_strictly(&access, Dialect::Rfc9309, &[], "/robots.txt");
+/// assert_eq!(read.verdict(), Verdict::Allow);
+/// let post = decide_any_path_strictly(&access, Dialect::Rfc9309, &[], "/robots.txt");
+/// assert_eq!(post.verdict(), Verdict::Disallow);
+/// ```
+#[must_use]
+pub fn decide_any_path_strictly<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &str,
+) -> Decision<'a> {
+    in_every_spelling(dialect, path, |dialect, path, search| {
+        judge_in_one(access, dialect, tokens, path, search)
+    })
+}
+
+#[inline]
+fn in_every_spelling<'a>(
+    dialect: Dialect,
+    path: &str,
+    decide: impl Fn(Dialect, &str, &mut Search) -> Decision<'a>,
+) -> Decision<'a> {
     let mut search = Search::default();
-    let received = decide_within(access, dialect, tokens, path, &mut search);
+    let received = in_each(dialect, |dialect| decide(dialect, path, &mut search));
     if received.verdict == Verdict::Disallow {
         return received;
     }
     for spelling in spelling::others(path) {
         // What a dialect reads as the path received is allowed as that was.
         let is_new = |dialect: &&Dialect| !Path::are_alike(path, &spelling, **dialect);
-        let decide =
-            |dialect: &Dialect| decide_in_one(access, *dialect, tokens, &spelling, &mut search);
+        let decide = |dialect: &Dialect| decide(*dialect, &spelling, &mut search);
         let mut decisions = each(&dialect).iter().filter(is_new).map(decide);
         if let Some(other) = decisions.find(|other| other.verdict == Verdict::Disallow) {
             return other;
@@ -315,11 +353,21 @@ fn decide_in_one<'a>(
     path: &str,
     search: &mut Search,
 ) -> Decision<'a> {
-    let simply = |verdict, reason| without_rule(verdict, reason, dialect, tokens);
     // Google's parser knows no exception for its own file; the texts of the others do.
     if path == "/robots.txt" && dialect != Dialect::Google {
-        return simply(Verdict::Allow, Reason::RobotsTxtItself);
+        return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
     }
+    judge_in_one(access, dialect, tokens, path, search)
+}
+
+fn judge_in_one<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &str,
+    search: &mut Search,
+) -> Decision<'a> {
+    let simply = |verdict, reason| without_rule(verdict, reason, dialect, tokens);
     let koster = dialect == Dialect::Koster1996;
     match access {
         AccessResult::Successful(robots) => {

@@ -23,7 +23,8 @@
 //! - [`ProductToken`]: who? The name a crawler has in robots.txt.
 //! - [`RobotsTxt`]: the file, parsed once for every [`Dialect`].
 //! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
-//!   spelling of it, as a proxy must; [`decide_every_path`] judges all of an origin's paths at once.
+//!   spelling of it, as a proxy must, and [`decide_any_path_strictly`] makes no exception of
+//!   `/robots.txt`; [`decide_every_path`] judges all of an origin's paths at once.
 //! - [`lint`] says what is wrong with a file, or read differently by different dialects.
 
 #![warn(missing_docs)]
@@ -44,8 +45,8 @@ mod target;
 mod user_agent;
 
 pub use decision::{
-    AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_every_path,
-    decide_strictly,
+    AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_any_path_strictly,
+    decide_every_path, decide_strictly,
 };
 pub use dialect::{Dialect, UnknownDialect};
 pub use lint::{Finding, lint};

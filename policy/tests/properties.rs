@@ -9,8 +9,8 @@ mod model;
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_every_path,
-    decide_strictly,
+    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_any_path_strictly,
+    decide_every_path, decide_strictly,
 };
 
 const DIALECTS: [Dialect; 4] = [
@@ -265,7 +265,13 @@ proptest! {
             let plain = decide(&access, dialect, &tokens, &path).verdict();
             let strict = decide_strictly(&access, dialect, &tokens, &path).verdict();
             prop_assert!(path == "/robots.txt" || strict == plain || strict == Verdict::Disallow);
+            let any = decide_any_path_strictly(&access, dialect, &tokens, &path).verdict();
+            prop_assert!(any == strict || any == Verdict::Disallow);
         }
+        // Google's parser is the one that makes no exception of it either.
+        let google = decide(&access, Dialect::Google, &tokens, "/robots.txt").verdict();
+        let any = decide_any_path_strictly(&access, Dialect::Google, &tokens, "/robots.txt");
+        prop_assert_eq!(any.verdict(), google);
     }
 
     #[test]
