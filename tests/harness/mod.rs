@@ -6,6 +6,7 @@ pub mod dns;
 pub mod h2_client;
 pub mod h2_frames;
 pub mod origin;
+pub mod program;
 pub mod prometheus;
 pub mod refusal;
 pub mod response;
@@ -21,8 +22,8 @@ use tokio::runtime::Runtime;
 
 pub use client::{Ask, Wire};
 pub use h2_client::H2Client;
-pub use origin::Origin;
 pub use origin::reply::{Gate, Reply};
+pub use origin::{Manners, Origin};
 pub use response::Response;
 pub use tls::Certificate;
 pub use wayleave::Wayleave;

@@ -52,6 +52,20 @@ const FIELDS: &[(&str, &str)] = &[
     ("no colon", "X"),
     ("a name outside ASCII", "X\u{e4}: y"),
     ("a space before the first name", " X: y"),
+    ("Connection takes the length away", "Connection: content-length\r\nContent-Length: 5"),
+    ("Connection takes the coding away", "Connection: Transfer-Encoding\r\nTransfer-Encoding: chunked"),
+    ("Connection takes Host away", "Connection: host\r\nContent-Length: 5"),
+    ("Connection takes User-Agent away", "Connection: user-agent\r\nUser-Agent: ExampleBot/1.0\r\nContent-Length: 5"),
+    ("Connection takes User-Agent away, in capitals", "Connection: USER-AGENT\r\nUser-Agent: ExampleBot/1.0\r\nContent-Length: 5"),
+    ("Connection takes User-Agent away, behind others", "Connection: keep-alive ,\tX, ,user-agent\t,close\r\nUser-Agent: ExampleBot/1.0\r\nContent-Length: 5"),
+    ("Connection takes User-Agent away, in a second field", "Connection: close\r\nConnection: user-agent\r\nUser-Agent: ExampleBot/1.0\r\nContent-Length: 5"),
+    ("Connection takes a User-Agent away that is not there", "Connection: user-agent\r\nContent-Length: 5"),
+    ("Connection takes Via away", "Connection: via\r\nVia: 1.1 wayleave\r\nContent-Length: 5"),
+    ("Connection takes Cookie away", "Connection: cookie\r\nCookie: a=b\r\nContent-Length: 5"),
+    ("Connection takes Authorization away", "Connection: authorization\r\nAuthorization: NTLM x\r\nContent-Length: 5"),
+    ("Connection takes Expect away", "Connection: expect\r\nExpect: 100-continue\r\nContent-Length: 5"),
+    ("Connection takes Max-Forwards away", "Connection: max-forwards\r\nMax-Forwards: 0\r\nContent-Length: 5"),
+    ("Connection takes a WebSocket's key away", "Connection: upgrade, sec-websocket-key\r\nUpgrade: websocket\r\nContent-Length: 5"),
 ];
 
 #[rustfmt::skip]

@@ -157,6 +157,12 @@ const CASES: &[Case] = &[
     Case {
         name: "behind a request whose Connection lists what frames it",
         bytes: "POST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nConnection: content-length, host\r\nContent-Length: 5\r\n\r\nhelloGET http://shop.test/private HTTP/1.1\r\nHost: shop.test\r\n\r\n",
+        statuses: &[400],
+        reaches: &[],
+    },
+    Case {
+        name: "behind a body that is longer if its length is read as octal",
+        bytes: "POST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 010\r\n\r\n0123456789GET http://shop.test/private HTTP/1.1\r\nHost: shop.test\r\n\r\n",
         statuses: &[200, 403],
         reaches: &["/a"],
     },

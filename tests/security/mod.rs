@@ -1,11 +1,13 @@
 //! Attempts to get past the proxy, as named cases of raw bytes. Each is judged by what reached the origin.
 
+mod content;
 mod framing;
 mod hidden;
 mod http2;
 mod internal;
 mod names;
 mod targets;
+mod trailers;
 mod tunnels;
 
 use std::collections::HashSet;
@@ -92,8 +94,10 @@ pub fn check_all(cases: &[Case]) {
 fn there_are_at_least_150_cases_each_with_a_name_of_its_own() {
     let tables = [
         ("targets", targets::names()),
+        ("content", content::names()),
         ("framing", framing::names()),
         ("hidden", hidden::names()),
+        ("trailers", trailers::names()),
         ("tunnels", tunnels::names()),
         ("http2", http2::names()),
         ("internal", internal::names()),

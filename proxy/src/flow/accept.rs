@@ -344,10 +344,7 @@ impl Serving {
         self.tasks.spawn(Box::pin(async move {
             let (head, body) = request.into_parts();
             let has_body = !body.is_end_stream();
-            let received = Received::Http2 {
-                head: Box::new(head),
-                has_body,
-            };
+            let received = Received::http2(head, has_body);
             let mut client = Client::http2(body, respond, flow.settings().options.idle_timeout);
             // Dropping a client whose response is not complete resets its stream.
             flow.exchange(&connection, &received, &mut client).await;

@@ -11,7 +11,7 @@ use wayleave_policy::Target;
 
 use super::pairs::{Pair, first, is, listed_in_connection};
 use super::request::{Received, Version};
-use crate::http1::{Framing, has_content, write_fields};
+use crate::http1::{Framing, agreed_length, has_content, write_fields};
 use crate::upstream::OriginHead;
 
 /// As [`Pair`], of a field that may be ours.
@@ -39,8 +39,9 @@ impl<'a> OnwardRequest<'a> {
     ) -> Self {
         let all = received.fields();
         let kept = end_to_end(&all).filter(|(field, _)| !is(field, "host") && !is(field, "cookie"));
+        let framing = received.framing();
         let mut fields: Vec<_> = kept
-            .map(|(field, value)| (Cow::Borrowed(field), Cow::Borrowed(value)))
+            .map(|(field, value)| (Cow::Borrowed(field), onward_value(field, value, framing)))
             .collect();
         if let Some(cookies) = one_cookie_field(&all) {
             fields.push((Cow::Borrowed(b"Cookie"), cookies));
@@ -53,7 +54,7 @@ impl<'a> OnwardRequest<'a> {
             method: received.method(),
             path,
             target,
-            framing: received.framing(),
+            framing,
             is_websocket: asks_for_websocket(received),
             fields,
         }
@@ -61,6 +62,13 @@ impl<'a> OnwardRequest<'a> {
 
     pub(super) fn framing(&self) -> Framing {
         self.framing
+    }
+
+    /// Whether nothing may follow on an HTTP/1 connection: content that its origin does not read would be the next request there,
+    /// which nobody judged (RFC 9112 section 11.2), and its answer somebody else's. That goes for every method: handlers that
+    /// read no content of a POST are as common as those of a GET.
+    pub(super) fn ends_connection(&self) -> bool {
+        self.framing != Framing::Length(0)
     }
 
     /// The head for HTTP/1.1.
@@ -78,6 +86,9 @@ impl<'a> OnwardRequest<'a> {
         write_fields(&mut head, fields);
         if self.framing == Framing::Chunked {
             head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        }
+        if self.ends_connection() {
+            head.extend_from_slice(b"Connection: close\r\n");
         }
         if self.is_websocket {
             head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n");
@@ -121,7 +132,9 @@ impl<'a> OnwardResponse<'a> {
     /// HTTP/1.0 client until the connection closes.
     pub(super) fn new(head: &'a OriginHead, received: &Received, name: &str) -> Self {
         let all = head.fields();
-        let length = first(&all, "content-length").and_then(parse_length);
+        // Checked when the head was read.
+        let lengths = all.iter().filter(|(field, _)| is(field, "content-length"));
+        let length = agreed_length(lengths.map(|(_, value)| *value)).unwrap_or_default();
         let is_upgrade = head.status() == 101;
         let framing = match length {
             _ if is_upgrade => Framing::UntilClose,
@@ -165,14 +178,20 @@ impl<'a> OnwardResponse<'a> {
     }
 }
 
+/// A field's value as it goes on: a length in the one spelling that is read as the same number everywhere, without zeros before it.
+fn onward_value<'a>(field: &[u8], value: &'a [u8], framing: Framing) -> Cow<'a, [u8]> {
+    match framing {
+        Framing::Length(length) if is(field, "content-length") => {
+            Cow::Owned(length.to_string().into_bytes())
+        }
+        _ => Cow::Borrowed(value),
+    }
+}
+
 /// That the message went through this proxy, `name`, which got it in `version`.
 fn via<'a>(version: Version, name: &str) -> Field<'a> {
     let via = [version.as_str(), " ", name].concat();
     (Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes()))
-}
-
-fn parse_length(value: &[u8]) -> Option<u64> {
-    str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// Whether this is a WebSocket handshake over HTTP/1.1 (RFC 6455 section 4.1): the one upgrade
@@ -283,13 +302,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connection_cannot_take_away_what_a_request_needs() {
-        let head = onward(
-            "Connection: host, cookie, content-length\r\nCookie: a=b\r\nContent-Length: 0\r\n",
-        );
-        let head = head.await;
-        for kept in ["Host: shop", "Cookie: a=b", "Content-Length: 0"] {
-            assert!(head.contains(kept), "{kept} in {head}");
+    async fn connection_cannot_take_away_what_a_response_needs() {
+        let head = response("Connection: content-length, X\r\nX: y\r\nContent-Length: 7\r\n").await;
+        let received = received("").await;
+        let onward = OnwardResponse::new(&head, &received, "wayleave");
+        let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [&b"Content-Length"[..], b"Via"]);
+    }
+
+    #[tokio::test]
+    async fn content_ends_the_connection_and_no_content_does_not() {
+        for (fields, kept, ends) in [
+            ("", "", false),
+            ("Content-Length: 0\r\n", "Content-Length: 0\r\n", false),
+            ("Content-Length: 005\r\n", "Content-Length: 5\r\n", true),
+            (
+                "Transfer-Encoding: chunked\r\n",
+                "Transfer-Encoding: chunked\r\n",
+                true,
+            ),
+        ] {
+            let head = onward(fields).await;
+            assert!(head.contains(kept), "{head}");
+            assert_eq!(head.contains("Connection: close\r\n"), ends, "{head}");
         }
     }
 

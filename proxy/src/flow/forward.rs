@@ -52,7 +52,7 @@ pub(super) async fn forward(
         };
         match exchanged.await {
             Ok((relayed, writer, reader)) => {
-                if relayed.connection_serves_again {
+                if relayed.connection_serves_again && !request.ends_connection() {
                     upstream.release(&lease, writer, reader);
                 }
                 return Ok(relayed.status);

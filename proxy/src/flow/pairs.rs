@@ -1,5 +1,7 @@
 //! Fields as names and values, whichever HTTP version brought them.
 
+use crate::http1::is_for_every_hop;
+
 /// A field's name and value.
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
@@ -9,6 +11,13 @@ pub(super) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
         .iter()
         .find(|(field, _)| is(field, name))
         .map(|(_, value)| *value)
+}
+
+/// The value of the one field of this name; `None` if there are more.
+pub(super) fn only<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
+    let mut named = fields.iter().filter(|(field, _)| is(field, name));
+    let (_, value) = named.next()?;
+    named.next().is_none().then_some(*value)
 }
 
 /// Whether this is the field's name.
@@ -24,10 +33,9 @@ pub(super) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
         .any(|received_by| received_by.eq_ignore_ascii_case(name))
 }
 
-/// Whether `Connection` lists a field. It may name any but those that a message does not work without.
+/// Whether `Connection` lists a field that it may list: requests that list another are malformed, in responses it counts for nothing.
 pub(super) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
-    const NEVER: &[&str] = &["host", "content-length", "via", "cookie", "authorization"];
-    !NEVER.iter().any(|never| is(name, never))
+    !is_for_every_hop(name)
         && fields
             .iter()
             .filter(|(field, _)| is(field, "connection"))

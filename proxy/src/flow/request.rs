@@ -35,10 +35,24 @@ impl Version {
 #[derive(Debug)]
 pub(super) enum Received {
     Http1(RequestHead),
-    Http2 { head: Box<Parts>, has_body: bool },
+    Http2 {
+        head: Box<Parts>,
+        /// Or what speaks against the request.
+        framing: Result<Framing, &'static str>,
+    },
 }
 
 impl Received {
+    /// Of an HTTP/2 stream; `has_body`: the head did not end it.
+    pub(super) fn http2(head: Parts, has_body: bool) -> Self {
+        let lengths = head.headers.get_all(CONTENT_LENGTH).iter();
+        let lengths = lengths.map(HeaderValue::as_bytes);
+        Self::Http2 {
+            framing: Framing::of_http2_request(lengths, has_body),
+            head: Box::new(head),
+        }
+    }
+
     /// What deciding needs; `name` is the proxy's pseudonym.
     pub(super) fn request(&self, name: &str) -> Request<'_> {
         let (target, scheme, authority) = match self {
@@ -96,18 +110,8 @@ impl Received {
     pub(super) fn framing(&self) -> Framing {
         match self {
             Self::Http1(head) => head.framing(),
-            Self::Http2 {
-                has_body: false, ..
-            } => Framing::Length(0),
-            Self::Http2 { head, .. } => {
-                let length = head
-                    .headers
-                    .get(CONTENT_LENGTH)
-                    .and_then(|length| length.to_str().ok());
-                length
-                    .and_then(|length| length.parse().ok())
-                    .map_or(Framing::Chunked, Framing::Length)
-            }
+            // One that tells it wrongly is refused, and nothing of it sent.
+            Self::Http2 { framing, .. } => framing.unwrap_or(Framing::Length(0)),
         }
     }
 
@@ -119,9 +123,10 @@ impl Received {
     /// What HTTP/2 lets through although two readers could read it differently; HTTP/1 heads were
     /// checked when they were read.
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        let Self::Http2 { head, .. } = self else {
+        let Self::Http2 { head, framing } = self else {
             return Ok(());
         };
+        framing.map_err(Refusal::malformed)?;
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next();
         if hosts.next().is_some() {
@@ -133,9 +138,6 @@ impl Received {
                 .eq_ignore_ascii_case(authority.as_str().as_bytes())
         {
             return Err(Refusal::malformed("Host and :authority differ"));
-        }
-        if head.headers.get_all(CONTENT_LENGTH).iter().count() > 1 {
-            return Err(Refusal::malformed("more than one Content-Length"));
         }
         if head.headers.get_all(USER_AGENT).iter().count() > 1 {
             return Err(Refusal::malformed("more than one User-Agent"));

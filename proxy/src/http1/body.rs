@@ -6,6 +6,9 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::fields::{may_be_a_trailer, write_fields};
+use super::framing::Framing;
+
 /// Read from a stream at a time: with the 8 KiB that come with a head, a body of 64 KiB in two reads.
 const READ_BYTES: usize = 60 * 1024;
 /// A chunk's size line, extensions included, is at most this long.
@@ -13,17 +16,6 @@ const MAX_SIZE_LINE: usize = 1024;
 /// A trailer section is at most this long.
 const MAX_TRAILERS: usize = 16 * 1024;
 const MAX_TRAILER_FIELDS: usize = 64;
-
-/// How the end of a body is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
-    /// By its length in bytes; zero for no body.
-    Length(u64),
-    /// By a last chunk.
-    Chunked,
-    /// By the end of the connection; also what follows a 101.
-    UntilClose,
-}
 
 /// The fields behind a chunked body, names as spelt.
 pub(crate) type Trailers = Vec<(Bytes, Bytes)>;
@@ -225,9 +217,7 @@ fn trailers(ahead: &mut BytesMut) -> Result<Option<Trailers>, BodyError> {
     let mut slots = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
     match httparse::parse_headers(&section, &mut slots) {
         Ok(httparse::Status::Complete((length, fields))) if length == section.len() && !bare => {
-            let kept = fields
-                .iter()
-                .filter(|field| !is_never_a_trailer(field.name));
+            let kept = fields.iter().filter(|field| may_be_a_trailer(field.name));
             let shared = |part: &[u8]| section.slice_ref(part);
             Ok(Some(
                 kept.map(|field| (shared(field.name.as_bytes()), shared(field.value)))
@@ -236,36 +226,6 @@ fn trailers(ahead: &mut BytesMut) -> Result<Option<Trailers>, BodyError> {
         }
         _ => Err(malformed),
     }
-}
-
-/// What frames, routes or authenticates a message comes before its body or not at all
-/// (RFC 9110 section 6.5.1).
-pub(crate) fn is_never_a_trailer(name: &str) -> bool {
-    const NEVER: &[&str] = &[
-        "transfer-encoding",
-        "content-length",
-        "host",
-        "trailer",
-        "te",
-        "connection",
-        "upgrade",
-        "keep-alive",
-        "via",
-        "authorization",
-        "content-encoding",
-        "content-type",
-        "content-range",
-        "set-cookie",
-        "cookie",
-        "cache-control",
-        "expect",
-        "range",
-        "max-forwards",
-    ];
-    NEVER.iter().any(|never| name.eq_ignore_ascii_case(never))
-        || name
-            .get(..6)
-            .is_some_and(|start| start.eq_ignore_ascii_case("proxy-"))
 }
 
 /// Writes one body.
@@ -317,7 +277,7 @@ impl BodyWriter {
             Framing::Length(_) | Framing::UntilClose => {}
             Framing::Chunked => {
                 let mut end = BytesMut::from(&b"0\r\n"[..]);
-                super::fields::write_fields(
+                write_fields(
                     &mut end,
                     trailers.iter().map(|(name, value)| (&**name, &**value)),
                 );

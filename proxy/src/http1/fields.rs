@@ -49,6 +49,44 @@ pub(super) fn place(whole: &[u8], part: &[u8]) -> Range<usize> {
     start..start + part.len()
 }
 
+/// Whether a field is never for one hop only, so that `Connection` cannot list it (RFC 9110 section 7.6.1): every recipient needs
+/// it, or what is decided here rests on it.
+pub(crate) fn is_for_every_hop(name: &[u8]) -> bool {
+    const EVERY: &[&str] = &[
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "user-agent",
+        "via",
+        "cookie",
+        "authorization",
+        "expect",
+        "max-forwards",
+        "sec-websocket-key",
+        "sec-websocket-version",
+    ];
+    let is = |every: &&str| name.eq_ignore_ascii_case(every.as_bytes());
+    EVERY.iter().any(is)
+}
+
+/// Whether a field may come behind a body: its definition says so, or nothing but its two ends knows it. Everything else would
+/// come too late: whatever it could change was decided by the head (RFC 9110 section 6.5.1).
+pub(crate) fn may_be_a_trailer(name: &str) -> bool {
+    const MAY: &[&str] = &[
+        "content-digest",
+        "repr-digest",
+        "digest",
+        "etag",
+        "server-timing",
+    ];
+    const ENDS_ALONE: &[&str] = &["x-", "grpc-"];
+    let starts = |start: &&str| {
+        let beginning = name.get(..start.len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
+    };
+    MAY.iter().any(|may| name.eq_ignore_ascii_case(may)) || ENDS_ALONE.iter().any(starts)
+}
+
 /// Appends fields as they stand in a head.
 pub(crate) fn write_fields<'a>(
     head: &mut BytesMut,

@@ -9,8 +9,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::{memchr, memchr_iter};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::body::Framing;
-use super::fields::{Fields, place};
+use super::fields::{Fields, is_for_every_hop, place};
+use super::framing::Framing;
 
 /// The longest head that is read, in bytes.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
@@ -70,6 +70,7 @@ impl RequestHead {
         let is_http_10 = request.version == Some(0);
         let fields = Fields::new(bytes.clone(), request.headers);
         check_host(&fields, is_http_10)?;
+        check_connection(&fields)?;
         if fields.values("user-agent").nth(1).is_some() {
             return Err("more than one User-Agent".into());
         }
@@ -287,43 +288,25 @@ fn is_authority_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
 }
 
-/// RFC 9112 section 6: one way to tell where the body ends, told once.
-fn framing(fields: &Fields, is_http_10: bool) -> Result<Option<Framing>, HeadError> {
-    let mut lengths = fields.values("content-length");
-    let length = lengths.next();
-    if lengths.next().is_some() {
-        return Err("more than one Content-Length".into());
+/// RFC 9110 section 7.6.1: a field that every recipient needs is not for one hop only.
+fn check_connection(fields: &Fields) -> Result<(), HeadError> {
+    let mut options = fields
+        .values("connection")
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii);
+    match options.find(|option| is_for_every_hop(option)) {
+        None => Ok(()),
+        Some(option) => {
+            let name = String::from_utf8_lossy(option);
+            let details = format!("Connection lists {name}, which is not for one hop only");
+            Err(HeadError::Malformed(details.into()))
+        }
     }
-    let length = match length.map(parse_length) {
-        Some(None) => return Err("Content-Length is not a number".into()),
-        Some(Some(length)) => Some(Framing::Length(length)),
-        None => None,
-    };
-    let mut codings = fields.values("transfer-encoding");
-    let Some(coding) = codings.next() else {
-        return Ok(length);
-    };
-    if length.is_some() {
-        return Err("both Content-Length and Transfer-Encoding".into());
-    }
-    if is_http_10 {
-        return Err("Transfer-Encoding in HTTP/1.0".into());
-    }
-    if codings.next().is_some() || !coding.eq_ignore_ascii_case(b"chunked") {
-        return Err("Transfer-Encoding other than chunked".into());
-    }
-    Ok(Some(Framing::Chunked))
 }
 
-/// RFC 9110 section 8.6: digits only; more than fit into 63 bits cannot be meant.
-fn parse_length(value: &[u8]) -> Option<u64> {
-    let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let length: u64 = str::from_utf8(value)
-        .ok()
-        .filter(|_| digits)?
-        .parse()
-        .ok()?;
-    (length <= i64::MAX.unsigned_abs()).then_some(length)
+fn framing(fields: &Fields, is_http_10: bool) -> Result<Option<Framing>, &'static str> {
+    let lengths = fields.values("content-length");
+    Framing::of_http1(lengths, fields.values("transfer-encoding"), is_http_10)
 }
 
 #[cfg(test)]
@@ -412,6 +395,8 @@ mod tests {
             (b"P / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "malformed"),
             (b"P / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
             (b"P / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: User-Agent\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: X,\thost\r\n\r\n", "malformed"),
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: a\r\n", "broken"),
             (b"", "closed"),

@@ -6,10 +6,10 @@
 
 mod body;
 mod fields;
+mod framing;
 mod head;
 
-pub(crate) use self::body::{
-    BodyError, BodyReader, BodyWriter, Framing, Trailers, is_never_a_trailer,
-};
-pub(crate) use self::fields::write_fields;
+pub(crate) use self::body::{BodyError, BodyReader, BodyWriter, Trailers};
+pub(crate) use self::fields::{is_for_every_hop, may_be_a_trailer, write_fields};
+pub(crate) use self::framing::{Framing, agreed_length};
 pub(crate) use self::head::{HeadError, RequestHead, ResponseHead, has_content};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::SendStream;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_core::protocols::http::v2::write_body;
 use pingora_http::{RequestHeader, ResponseHeader};
@@ -14,7 +15,8 @@ use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use super::http2::Http2Stream;
 use crate::fault::Fault;
 use crate::http1::{
-    BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, is_never_a_trailer,
+    BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, agreed_length,
+    may_be_a_trailer,
 };
 use crate::proxy_status::ErrorType;
 use crate::stream::Stream;
@@ -143,7 +145,7 @@ impl OriginReader {
             Self::Http2(session) => {
                 session.read_response_header().await?;
                 let head = session.response_header().expect("a head was just read");
-                Ok(OriginHead::Http2(Box::new(head.clone())))
+                Ok(OriginHead::Http2(Box::new(with_one_length(head.clone())?)))
             }
         }
     }
@@ -181,6 +183,17 @@ impl OriginReader {
     }
 }
 
+/// An HTTP/2 response that says its length once, however often it came (RFC 9110 section 8.6).
+fn with_one_length(mut head: ResponseHeader) -> Result<ResponseHeader, Fault> {
+    let lengths = head.headers.get_all(CONTENT_LENGTH).iter();
+    let length = agreed_length(lengths.map(HeaderValue::as_bytes));
+    let length = length.map_err(|details| head_fault(details.into()))?;
+    if let Some(length) = length {
+        head.insert_header(CONTENT_LENGTH, length)?;
+    }
+    Ok(head)
+}
+
 /// Name and value of every field.
 pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
     fields
@@ -193,7 +206,7 @@ pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
 pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
     let kept = fields
         .iter()
-        .filter(|(name, _)| !is_never_a_trailer(name.as_str()));
+        .filter(|(name, _)| may_be_a_trailer(name.as_str()));
     let owned = |(name, value): (&HeaderName, &HeaderValue)| {
         let name = Bytes::copy_from_slice(name.as_str().as_bytes());
         (name, Bytes::copy_from_slice(value.as_bytes()))

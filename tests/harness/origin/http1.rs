@@ -7,13 +7,26 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::reply::{Framing, Reply, Step, pattern_byte, pattern_pieces};
 use super::wire::{Connection, Transport};
-use super::{Body, Request, Shared};
+use super::{Body, Manners, Request, Shared};
 
 pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
-    while let Some(request) = read_head(&mut stream, connection).await? {
-        let path = request.target.clone();
-        let reply = connection.shared.site(&request.host()).reply(&path);
+    let mut manners = Manners::Proper;
+    while let Some(request) = read_head(&mut stream, manners, connection).await? {
+        let site = connection.shared.site(&request.host());
+        manners = site.manners;
+        let reply = site.reply(&request.target);
+        if manners != Manners::Proper {
+            if request.has_content() {
+                // It is there before the answer leaves.
+                stream.fill_buf().await?;
+            }
+            let stays = manners == Manners::IgnoresContentAndClose;
+            if !send_reply(&mut stream, &request, &reply).await? || request.closes() && !stays {
+                break;
+            }
+            continue;
+        }
         let wants_continue = request
             .header("expect")
             .is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
@@ -25,9 +38,7 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
         }
         let last = reply.early
             || matches!(reply.framing, Framing::UntilClose | Framing::Raw)
-            || request
-                .header("connection")
-                .is_some_and(|value| value.eq_ignore_ascii_case("close"))
+            || request.closes()
             || request.version == "HTTP/1.0";
         if !send_reply(&mut stream, &request, &reply).await? || last {
             break;
@@ -36,14 +47,21 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
     stream.shutdown().await
 }
 
+/// The next head. One who never reads content looks for it behind whatever is no request line.
 async fn read_head<T: Transport>(
     stream: &mut BufReader<T>,
+    manners: Manners,
     connection: &Connection,
 ) -> io::Result<Option<Arc<Request>>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read_until(b'\n', &mut head).await? == 0 {
             return Ok(None);
+        }
+        let begins = head.split(|&byte| byte == b'\n').next();
+        let is_request = begins.is_some_and(|line| line.ends_with(b" HTTP/1.1\r"));
+        if manners != Manners::Proper && !is_request {
+            head.clear();
         }
     }
     let mut fields = [httparse::EMPTY_HEADER; 200];

@@ -52,6 +52,20 @@ pub struct Body {
 }
 
 impl Request {
+    /// Whether its head announces content.
+    pub fn has_content(&self) -> bool {
+        self.header("transfer-encoding").is_some()
+            || self
+                .header("content-length")
+                .is_some_and(|length| length != "0")
+    }
+
+    /// Whether it is the last on its connection.
+    pub fn closes(&self) -> bool {
+        self.header("connection")
+            .is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
     /// The host of the authority, in lower case, without port.
     pub fn host(&self) -> String {
         host_of(&self.authority)
@@ -81,6 +95,17 @@ pub fn host_of(authority: &str) -> String {
     host.to_ascii_lowercase()
 }
 
+/// What an HTTP/1 origin does about the content of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manners {
+    #[default]
+    Proper,
+    /// It never reads content: what follows a head is the next request to it, whatever else stands there.
+    IgnoresContent,
+    /// Nor does it close when it is told to (RFC 9112 section 9.6).
+    IgnoresContentAndClose,
+}
+
 /// What one host name answers.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
@@ -91,6 +116,7 @@ pub struct Site {
     pub protocols: &'static [&'static str],
     /// Whether TLS goes on with a client that wants none of them, as if the client had not said what it wants.
     pub ignores_alpn: bool,
+    pub manners: Manners,
 }
 
 impl Site {
@@ -379,6 +405,10 @@ impl SiteHandle<'_> {
 
     pub fn certificate(self, certificate: Certificate) -> Self {
         self.change(|site| site.certificate = certificate)
+    }
+
+    pub fn manners(self, manners: Manners) -> Self {
+        self.change(|site| site.manners = manners)
     }
 
     /// Does not offer HTTP/2.

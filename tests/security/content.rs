@@ -1,0 +1,211 @@
+//! Requests hidden in content that an origin does not read. They are never executed, and their answers reach nobody.
+//!
+//! An origin that reads no content takes it for the next request on the connection (CL.0 request smuggling; RFC 9112
+//! section 11.2). Only the end of the connection keeps the two apart.
+
+use crate::harness::origin::reply::{Framing, Step};
+use crate::harness::program::Program;
+use crate::harness::{Ask, Gate, Manners, Origin, Reply, Wayleave, Wire};
+
+use super::shop;
+
+const METHODS: &[&str] = &[
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW",
+];
+
+/// What nobody may fetch.
+const HIDDEN: &str = "GET /private/page HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: x\r\n\r\n";
+
+/// `(name, version, fields, content)`; `LENGTH` and `HIDDEN` stand for what they say, `SIZE` for the length in hexadecimal.
+type Row = (&'static str, &'static str, &'static str, &'static str);
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    ("a length", "1.1", "Content-Length: LENGTH\r\n", "HIDDEN"),
+    ("a length, kept alive", "1.1", "Connection: keep-alive\r\nContent-Length: LENGTH\r\n", "HIDDEN"),
+    ("a length with zeros before it", "1.1", "Content-Length: 00LENGTH\r\n", "HIDDEN"),
+    ("one chunk", "1.1", "Transfer-Encoding: chunked\r\n", "SIZE\r\nHIDDEN\r\n0\r\n\r\n"),
+    ("no chunk but the last", "1.1", "Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+    ("a trailer", "1.1", "Transfer-Encoding: chunked\r\n", "SIZE\r\nHIDDEN\r\n0\r\nX-Sum: 1\r\n\r\n"),
+    ("a length, with Expect", "1.1", "Expect: 100-continue\r\nContent-Length: LENGTH\r\n", "HIDDEN"),
+    ("chunks, with Expect", "1.1", "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n", "SIZE\r\nHIDDEN\r\n0\r\n\r\n"),
+    ("a length, in HTTP/1.0", "1.0", "Content-Length: LENGTH\r\n", "HIDDEN"),
+    ("a length, in HTTP/1.0 kept alive", "1.0", "Connection: keep-alive\r\nContent-Length: LENGTH\r\n", "HIDDEN"),
+];
+
+pub fn names() -> Vec<String> {
+    let rows = ROWS.iter().flat_map(|(name, ..)| {
+        let named = move |method| format!("content: {method} with {name}");
+        METHODS.iter().map(named)
+    });
+    rows.collect()
+}
+
+fn hiding(method: &str, (_, version, fields, content): &Row) -> String {
+    let request = format!(
+        "{method} http://shop.test/a HTTP/{version}\r\nHost: shop.test\r\nUser-Agent: ExampleBot\r\n{fields}\r\n{content}"
+    );
+    request
+        .replace("LENGTH", &HIDDEN.len().to_string())
+        .replace("SIZE", &format!("{:x}", HIDDEN.len()))
+        .replace("HIDDEN", HIDDEN)
+}
+
+/// Asks for a page of one's own, on a connection of one's own.
+#[track_caller]
+fn is_served(victim: &mut Wire, path: &str, after: &str) {
+    let url = format!("http://shop.test{path}");
+    victim.send(Ask::get(&url).bytes(&url));
+    let answer = victim.response();
+    let body = answer.text();
+    assert!(
+        answer.status == 200 && body.ends_with(path),
+        "{path} after {after}: {} {body}",
+        answer.status
+    );
+}
+
+/// Sends all rows by all methods; after each of them two other clients ask for pages of their own.
+#[track_caller]
+fn hide_in_everything(proxy: &Wayleave, methods: &[&str]) {
+    let mut victims = [proxy.connect(), proxy.connect()];
+    for row in ROWS {
+        for method in methods {
+            let name = format!("{method} with {}", row.0);
+            let mut attacker = proxy.connect();
+            attacker.send(hiding(method, row));
+            let answer = attacker.try_response(*method == "HEAD");
+            assert!(matches!(answer, Ok(Some(_))), "{name}: {answer:?}");
+            for (number, victim) in victims.iter_mut().enumerate() {
+                is_served(victim, &format!("/victim/{number}"), &name);
+            }
+        }
+    }
+}
+
+/// That the origin was told to close behind all content, and was asked for nothing more there.
+#[track_caller]
+fn content_was_the_last(origin: &Origin) {
+    let requests = origin.requests();
+    let asked = |target: &str| requests.iter().any(|request| request.target == target);
+    assert!(asked("/a") && asked("/victim/1"), "{:?}", origin.seen());
+    for (index, request) in requests.iter().enumerate() {
+        if !request.has_content() {
+            continue;
+        }
+        assert!(request.closes(), "{request:?}");
+        let later = requests[index + 1..].iter();
+        let mut later = later.filter(|later| later.connection == request.connection);
+        assert!(
+            later.all(|later| later.target == "/private/page"),
+            "{request:?}"
+        );
+    }
+}
+
+#[test]
+fn no_content_is_executed_by_an_origin_that_ignores_it() {
+    let origin = shop();
+    origin.site("shop.test").manners(Manners::IgnoresContent);
+    let proxy = Wayleave::start(&origin);
+    hide_in_everything(&proxy, METHODS);
+    let executed = origin.seen();
+    assert!(
+        !executed.iter().any(|line| line.contains("/private")),
+        "{executed:?}"
+    );
+    content_was_the_last(&origin);
+}
+
+#[test]
+fn no_content_of_http_2_is_executed_by_an_origin_that_ignores_it() {
+    let origin = shop();
+    let site = origin.site("shop.test").http1_only();
+    site.manners(Manners::IgnoresContent);
+    let proxy = Wayleave::start(&origin);
+    let (attacker, victim) = (proxy.http2("shop.test:443"), proxy.http2("shop.test:443"));
+    for method in METHODS {
+        for has_length in [true, false] {
+            let mut ask = Ask::new(method, "https://shop.test/a").body(HIDDEN);
+            if has_length {
+                ask = ask.header("Content-Length", &HIDDEN.len().to_string());
+            }
+            assert_eq!(attacker.exchange(&ask).status, 200, "{method}");
+            let answer = victim.get("/victim/1");
+            assert!(answer.text().ends_with("/victim/1"), "{method}: {answer:?}");
+        }
+    }
+    let executed = origin.seen();
+    assert!(
+        !executed.iter().any(|line| line.contains("/private")),
+        "{executed:?}"
+    );
+    content_was_the_last(&origin);
+}
+
+#[test]
+fn a_late_answer_that_nobody_asked_for_reaches_nobody() {
+    let origin = shop();
+    let proxy = Wayleave::start(&origin);
+    let mut victims = [proxy.connect(), proxy.connect()];
+    for method in ["GET", "POST"] {
+        let gate = Gate::closed();
+        let late = Reply::new(0)
+            .framing(Framing::Raw)
+            .step(Step::Wait(gate.clone()))
+            .body("HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat nobody may see");
+        let site = origin.site("shop.test").page("/private/page", late);
+        site.manners(Manners::IgnoresContentAndClose);
+        let mut attacker = proxy.connect();
+        attacker.send(hiding(method, &ROWS[0]));
+        assert_eq!(attacker.response().status, 200);
+        for (number, victim) in victims.iter_mut().enumerate() {
+            let url = format!("http://shop.test/victim/{number}");
+            victim.send(Ask::get(&url).bytes(&url));
+        }
+        gate.open();
+        for (number, victim) in victims.iter_mut().enumerate() {
+            let body = victim.response().text();
+            assert!(body.ends_with(&format!("/victim/{number}")), "{body}");
+        }
+    }
+    content_was_the_last(&origin);
+}
+
+/// Against a program that somebody else wrote: pipelined, as often as it takes to win a race.
+#[track_caller]
+fn hide_from(program: &Program, methods: &[&str]) {
+    let elsewhere = Origin::start();
+    let proxy = Wayleave::start_with(&elsewhere, |settings| {
+        settings.resolve("shop.test:80", program.address())
+    });
+    hide_in_everything(&proxy, methods);
+    for _ in 0..20 {
+        let mut attacker = proxy.connect();
+        let next = Ask::get("http://shop.test/next").bytes("http://shop.test/next");
+        attacker.send([hiding("GET", &ROWS[0]).as_bytes(), &next].concat());
+        assert_eq!(attacker.response().text(), "/a");
+        // Where the first was answered before its content had come, the connection ends.
+        if let Ok(Some(next)) = attacker.try_response(false) {
+            assert_eq!(next.text(), "/next");
+        }
+    }
+    let executed = program.executed();
+    assert!(executed.contains(&"GET /victim/1".to_owned()));
+    assert!(
+        !executed.iter().any(|line| line.contains("/private")),
+        "{executed:?}"
+    );
+}
+
+#[test]
+fn no_content_is_executed_by_pythons_http_server() {
+    hide_from(&Program::start("python3", "ignores_content.py"), METHODS);
+}
+
+#[test]
+fn no_content_is_executed_by_nodes_http_server() {
+    // It knows a fixed set of methods.
+    let (known, _) = METHODS.split_at(METHODS.len() - 1);
+    hide_from(&Program::start("node", "ignores_content.cjs"), known);
+}
