@@ -239,24 +239,15 @@ fn sixty_four_mebibytes_pass_in_flat_memory() {
 #[test]
 fn a_websocket_upgrade_becomes_a_pipe() {
     let origin = Origin::start();
-    let reply = Reply::new(101)
-        .header("Upgrade", "websocket")
-        .header("Connection", "Upgrade")
-        .header("Sec-WebSocket-Accept", "x")
-        .step(Step::Echo);
     origin
         .site("shop.test")
         .robots("User-agent: *\nDisallow: /private\n")
-        .page("/ws", reply.clone())
-        .page("/private/ws", reply);
+        .page("/ws", Reply::websocket())
+        .page("/private/ws", Reply::websocket());
     let proxy = Wayleave::start(&origin);
     let ask = |path: &str| {
         let url = format!("http://shop.test{path}");
-        Ask::get(&url)
-            .header("Connection", "Upgrade")
-            .header("Upgrade", "websocket")
-            .header("Sec-WebSocket-Key", "x")
-            .bytes(&url)
+        Ask::get(&url).websocket().bytes(&url)
     };
     let mut wire = proxy.connect();
     wire.send(ask("/ws"));

@@ -1,6 +1,5 @@
 //! HTTPS: CONNECT, interception, and what a tunnel may carry.
 
-use crate::harness::origin::reply::Step;
 use crate::harness::tls::Authority;
 use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
@@ -246,19 +245,10 @@ fn tunnels_share_the_origins_connection() {
 #[test]
 fn a_websocket_upgrade_inside_tls_becomes_a_pipe() {
     let origin = Origin::start();
-    let reply = Reply::new(101)
-        .header("Upgrade", "websocket")
-        .header("Connection", "Upgrade")
-        .header("Sec-WebSocket-Accept", "x")
-        .step(Step::Echo);
-    origin.site("shop.test").page("/ws", reply);
+    origin.site("shop.test").page("/ws", Reply::websocket());
     let proxy = Wayleave::start(&origin);
     let mut wire = proxy.tunnel("shop.test:443");
-    let ask = Ask::get("https://shop.test/ws")
-        .header("Connection", "Upgrade")
-        .header("Upgrade", "websocket")
-        .header("Sec-WebSocket-Key", "x");
-    wire.send(ask.bytes("/ws"));
+    wire.send(Ask::get("https://shop.test/ws").websocket().bytes("/ws"));
     assert_eq!(wire.response_head().status, 101);
     wire.send("ping");
     assert_eq!(wire.bytes(4), b"ping");

@@ -44,6 +44,14 @@ impl Ask {
         self.header("User-Agent", agent)
     }
 
+    /// Asks for a WebSocket, with the key that RFC 6455 section 1.3 has for an example.
+    pub fn websocket(self) -> Self {
+        self.header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Sec-WebSocket-Version", "13")
+            .header("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+    }
+
     pub fn body(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.body = bytes.as_ref().to_vec();
         self

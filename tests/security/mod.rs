@@ -9,6 +9,7 @@ mod names;
 mod targets;
 mod trailers;
 mod tunnels;
+mod websocket;
 
 use std::collections::HashSet;
 
@@ -99,6 +100,7 @@ fn there_are_at_least_150_cases_each_with_a_name_of_its_own() {
         ("hidden", hidden::names()),
         ("trailers", trailers::names()),
         ("tunnels", tunnels::names()),
+        ("websocket", websocket::names()),
         ("http2", http2::names()),
         ("internal", internal::names()),
         ("names", names::names()),

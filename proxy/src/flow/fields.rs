@@ -11,6 +11,7 @@ use wayleave_policy::Target;
 
 use super::pairs::{Pair, first, is, listed_in_connection};
 use super::request::{Received, Version};
+use super::websocket;
 use crate::http1::{Framing, agreed_length, has_content, write_fields};
 use crate::upstream::OriginHead;
 
@@ -55,7 +56,7 @@ impl<'a> OnwardRequest<'a> {
             path,
             target,
             framing,
-            is_websocket: asks_for_websocket(received),
+            is_websocket: websocket::is_asked_for(received),
             fields,
         }
     }
@@ -194,16 +195,6 @@ fn via<'a>(version: Version, name: &str) -> Field<'a> {
     (Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes()))
 }
 
-/// Whether this is a WebSocket handshake over HTTP/1.1 (RFC 6455 section 4.1): the one upgrade
-/// that is passed on, because what it leads to carries no HTTP requests.
-pub(super) fn asks_for_websocket(received: &Received) -> bool {
-    let upgrade = received.field("upgrade");
-    received.version() == Version::Http11
-        && received.framing() == Framing::Length(0)
-        && upgrade.is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
-        && listed_in_connection(&received.fields(), b"upgrade")
-}
-
 /// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
 /// (RFC 4559 section 6): that connection must not serve another one.
 pub(super) fn authenticates_connection(received: &Received, head: &OriginHead) -> bool {
@@ -330,11 +321,13 @@ mod tests {
 
     #[tokio::test]
     async fn websocket_is_the_one_upgrade_that_passes() {
-        let head = onward("Connection: Upgrade\r\nUpgrade: websocket\r\n").await;
-        assert!(
-            head.contains("Connection: Upgrade\r\nUpgrade: websocket\r\n"),
-            "{head}"
-        );
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+        let handshake =
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let head = onward(&[upgrade, handshake].concat()).await;
+        assert!(head.contains(upgrade), "{head}");
+        let head = onward(upgrade).await;
+        assert!(!head.contains("Upgrade"), "{head}");
     }
 
     #[tokio::test]

@@ -3,9 +3,10 @@
 use wayleave_policy::{Scheme, Target};
 
 use super::client::Client;
-use super::fields::{OnwardRequest, asks_for_websocket};
+use super::fields::OnwardRequest;
 use super::relay::{self, Broken, Heard};
 use super::request::{Received, Version};
+use super::websocket;
 use crate::fault::{Fault, describe};
 use crate::http1::Framing;
 use crate::proxy_status::ErrorType;
@@ -106,7 +107,7 @@ fn preference(received: &Received, target: &Target, path: &str) -> Preference {
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
     };
     if target.origin().scheme() == Scheme::Http
-        || asks_for_websocket(received)
+        || websocket::is_asked_for(received)
         || !keeps_its_spelling()
     {
         return Preference::OnlyHttp1;

@@ -35,6 +35,7 @@ mod tunnel;
 mod turn;
 mod unseen;
 mod way;
+mod websocket;
 
 pub(crate) use self::accept::Listener;
 pub(crate) use self::preview::{Previewed, Question, Reading};

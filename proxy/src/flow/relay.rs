@@ -10,6 +10,7 @@ use pingora_timeout::timeout;
 use super::client::{Client, ClientBody, Gone, Responder};
 use super::fields::{self, OnwardResponse};
 use super::request::{Received, Version};
+use super::websocket;
 use crate::fault::Fault;
 use crate::http1::{BodyError, Framing, Trailers};
 use crate::proxy_status::ErrorType;
@@ -296,10 +297,12 @@ impl Download<'_> {
                 () = client.given_up() => return Err(Broken::Gone),
             };
             match head.status() {
-                101 if fields::asks_for_websocket(self.received) => return Ok(head),
                 101 => {
-                    let details = "the origin changed the protocol unasked".to_owned();
-                    return Err(Fault::new(ErrorType::HttpProtocolError, details).into());
+                    let checked = websocket::check(self.received, &head);
+                    checked.map_err(|details| {
+                        Fault::new(ErrorType::HttpProtocolError, details.to_owned())
+                    })?;
+                    return Ok(head);
                 }
                 // HTTP/1.0 knows no interim responses.
                 100..=199 if self.received.version() == Version::Http10 => {}

@@ -121,6 +121,15 @@ impl Reply {
         reply
     }
 
+    /// Opens the WebSocket that `Ask::websocket` asks for, and echoes what comes.
+    pub fn websocket() -> Self {
+        Self::new(101)
+            .header("Upgrade", "websocket")
+            .header("Connection", "Upgrade")
+            .header("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
+            .step(Step::Echo)
+    }
+
     /// No answer at all: the request is read, then `end` happens.
     pub fn nothing(end: Step) -> Self {
         Self::raw("", end)

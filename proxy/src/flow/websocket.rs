@@ -1,0 +1,66 @@
+//! The one upgrade that is passed on: a WebSocket, because what it leads to carries no HTTP requests. Both sides must have made its
+//! handshake (RFC 6455 section 4), or a client could speak HTTP through an origin that answers 101 to anything.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest;
+
+use super::pairs::{Pair, listed_in_connection, only};
+use super::request::{Received, Version};
+use crate::http1::Framing;
+use crate::upstream::OriginHead;
+
+/// What a key is hashed with (RFC 6455 section 1.3).
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Whether a request is the client's side of a handshake (RFC 6455 section 4.1).
+pub(super) fn is_asked_for(received: &Received) -> bool {
+    if received.field("upgrade").is_none() {
+        return false;
+    }
+    let fields = received.fields();
+    received.version() == Version::Http11
+        && received.method() == "GET"
+        && received.framing() == Framing::Length(0)
+        && upgrades(&fields)
+        && only(&fields, "sec-websocket-version") == Some(b"13")
+        && key(&fields).is_some()
+}
+
+/// Whether a 101 is the origin's side of the handshake that the client asked for (RFC 6455 section 4.2.2).
+///
+/// # Errors
+///
+/// Returns what is wrong with it.
+pub(super) fn check(received: &Received, head: &OriginHead) -> Result<(), &'static str> {
+    let asked = received.fields();
+    let key = key(&asked).filter(|_| is_asked_for(received));
+    let key = key.ok_or("the origin changed the protocol unasked")?;
+    let fields = head.fields();
+    if !upgrades(&fields) {
+        return Err("the origin changed to another protocol than WebSocket");
+    }
+    if only(&fields, "sec-websocket-accept") != Some(accept(key).as_bytes()) {
+        return Err("Sec-WebSocket-Accept does not answer Sec-WebSocket-Key");
+    }
+    Ok(())
+}
+
+fn upgrades(fields: &[Pair<'_>]) -> bool {
+    only(fields, "upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
+        && listed_in_connection(fields, b"upgrade")
+}
+
+/// 16 bytes in base64.
+fn key<'a>(fields: &[Pair<'a>]) -> Option<&'a [u8]> {
+    let key = only(fields, "sec-websocket-key")?;
+    let nonce = STANDARD.decode(key).ok()?;
+    (nonce.len() == 16).then_some(key)
+}
+
+fn accept(key: &[u8]) -> String {
+    let mut hash = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(key);
+    hash.update(GUID);
+    STANDARD.encode(hash.finish())
+}
