@@ -108,6 +108,60 @@ fn the_law_refuses_with_451_and_says_who_blocks() {
     assert_ne!(robots.status, 451, "robots.txt may always be fetched");
 }
 
+/// Of what stands here, only reading it is free: the rest is judged as at any other path.
+#[test]
+fn only_reading_robots_txt_is_free_of_rules() {
+    let origin = sites();
+    let tables = format!(
+        "{TABLES}[[rule]]\naction = \"refuse\"\nhosts = [\"paths.test\"]\npaths = [\"/robots.txt\"]\n"
+    );
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables));
+    for (host, status) in [("gone-7.test", 451), ("paths.test", 403)] {
+        let url = format!("http://{host}/robots.txt");
+        for (method, content) in [
+            ("POST", "hello"),
+            ("POST", ""),
+            ("PUT", "hello"),
+            ("PATCH", "hello"),
+            ("DELETE", ""),
+            ("DELETE", "hello"),
+            ("OPTIONS", ""),
+            ("TRACE", ""),
+            ("GET", "hello"),
+            ("HEAD", "hello"),
+        ] {
+            let answer = proxy.exchange(&Ask::new(method, &url).body(content));
+            assert_eq!(answer.status, status, "{method} {content:?} {url}");
+        }
+        for method in ["GET", "HEAD"] {
+            assert_eq!(proxy.exchange(&Ask::new(method, &url)).status, 404);
+        }
+        let question = format!("/v1/decision?method=POST&url={url}");
+        let told = proxy.admin_get(&question).json();
+        assert_eq!(told["reason"], "policy-rule", "{told}");
+    }
+    for request in origin.requests() {
+        let is_read = ["GET", "HEAD"].contains(&request.method.as_str());
+        assert!(is_read && !request.has_content(), "{request:?}");
+    }
+}
+
+#[test]
+fn a_rule_for_a_method_is_not_passed_by_another_spelling_of_it() {
+    let origin = sites();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    for (method, status) in [("POST", 403), ("post", 400), ("Post", 400), ("pOST", 400)] {
+        let url = "http://www.shop.test/carts/1";
+        let answer = proxy.exchange(&Ask::new(method, url));
+        assert_eq!(answer.status, status, "{method}");
+    }
+    let arrived = origin.seen();
+    assert!(
+        !arrived.iter().any(|line| line.contains("/carts/")),
+        "{arrived:?}"
+    );
+}
+
 #[test]
 fn an_expired_exception_stops_counting_and_is_reported() {
     let origin = sites();

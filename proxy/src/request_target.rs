@@ -77,9 +77,12 @@ impl RequestTarget<'_> {
 
     /// Whether it is `OPTIONS` for the server as a whole (RFC 9112 section 3.2.4), if it has a target at all.
     pub(crate) fn is_for_server(&self) -> bool {
+        if self.method != "OPTIONS" || self.target.starts_with('/') {
+            return false;
+        }
         let after_scheme = self.target.split_once("://");
         let after_scheme = after_scheme.map_or(self.target, |(_, rest)| rest);
-        self.method == "OPTIONS" && !after_scheme.contains(['/', '?', '#'])
+        !after_scheme.contains(['/', '?', '#'])
     }
 
     fn is_no_connect(&self) -> Result<(), Unresolved> {

@@ -1,10 +1,11 @@
 //! HTTP/2 heads that say two things, or none, inside a tunnel to `other.test`, where all is allowed.
 
 use super::{reached, shop};
-use crate::harness::Wayleave;
 use crate::harness::h2_frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open,
 };
+use crate::harness::origin::reply::Framing;
+use crate::harness::{Ask, Reply, Response, Wayleave};
 
 /// What must come of a request. Nothing of `Refused` reaches the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,16 @@ const HEADS: &[Row] = &[
     ("TE with more than trailers", &[M, S, A, P, ("te", "gzip")], Refused),
     ("a length without a body", &[M, S, A, P, ("content-length", "5")], Refused),
     ("a length that is none", &[M, S, A, P, ("content-length", "x")], Refused),
+    ("an empty length", &[M, S, A, P, ("content-length", "")], Refused),
+    ("a length with a plus", &[M, S, A, P, ("content-length", "+0")], Refused),
+    ("a list of lengths", &[M, S, A, P, ("content-length", "0, 0")], Refused),
+    ("a length of zero", &[M, S, A, P, ("content-length", "0")], Reaches("/a")),
+    ("Keep-Alive", &[M, S, A, P, ("keep-alive", "timeout=5")], Refused),
+    ("TE with trailers", &[M, S, A, P, ("te", "trailers")], Reaches("/a")),
+    ("a method in small letters", &[(":method", "get"), S, A, P], Refused),
+    ("OPTIONS of a path with a scheme in it", &[(":method", "OPTIONS"), S, A, (":path", "/public://x")], Reaches("/public://x")),
+    ("OPTIONS of a path that begins with a scheme", &[(":method", "OPTIONS"), S, A, (":path", "/://x")], Reaches("/://x")),
+    ("OPTIONS with an asterisk", &[(":method", "OPTIONS"), S, A, (":path", "*")], Reaches("*")),
     ("two lengths", &[M, S, A, P, ("content-length", "0"), ("content-length", "0")], Refused),
 ];
 
@@ -141,6 +152,77 @@ fn a_body_is_as_long_as_its_length() {
     assert!(complete.is_empty(), "{complete:?}");
     // What follows on the origin's connections is not taken for the rest of a body.
     assert_eq!(proxy.get("https://old.test/b").status, 200);
+}
+
+#[test]
+fn content_has_one_length_that_is_a_number_or_none() {
+    let origin = shop();
+    origin.site("old.test").http1_only();
+    let proxy = Wayleave::start(&origin);
+    let lengths: [&[&str]; 5] = [&[""], &["", ""], &["5", "5"], &["05", "5"], &["0", ""]];
+    for host in ["other.test", "old.test"] {
+        for content in ["", "hello"] {
+            for values in lengths {
+                let mut fields = vec![(":method", "POST"), S, (":authority", host), P];
+                fields.extend(values.iter().map(|value| ("content-length", *value)));
+                let mut wire = open(&proxy, &format!("{host}:443"));
+                wire.send(frame(HEADERS, END_HEADERS, 1, &block(&fields)));
+                wire.send(frame(DATA, END_STREAM, 1, content.as_bytes()));
+                let outcome = wire.outcome(1);
+                assert!(
+                    !outcome.is_some_and(|frame| frame.is_200()),
+                    "{host} {values:?} {content:?}"
+                );
+            }
+        }
+    }
+    assert_eq!(reached(&origin, 0), [""; 0]);
+}
+
+#[test]
+fn an_origins_lengths_are_one_number_or_an_error() {
+    let origin = shop();
+    let site = origin.site("new.test").http2_only();
+    let page = |values: &[&str]| {
+        let reply = Reply::new(200).framing(Framing::Chunked).body("ok");
+        let add = |reply: Reply, value: &&str| reply.header("content-length", value);
+        values.iter().fold(reply, add)
+    };
+    site.page("/one", page(&["2"]))
+        .page("/two", page(&["2", "2"]))
+        .page("/zeros", page(&["02", "2"]))
+        .page("/none", page(&[]))
+        .page("/different", page(&["2", "3"]))
+        .page("/empty", page(&[""]))
+        .page("/list", page(&["2, 2"]))
+        .page("/sign", page(&["+2"]));
+    let proxy = Wayleave::start(&origin);
+    let lengths = |answer: &Response| {
+        let named = answer.headers.iter();
+        let named = named.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        named.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+    };
+    let client = proxy.http2("new.test:443");
+    for path in ["/one", "/two", "/zeros", "/none"] {
+        let url = format!("https://new.test{path}");
+        for answer in [proxy.get(&url), client.get(path)] {
+            assert_eq!(
+                (answer.status, answer.text().as_str()),
+                (200, "ok"),
+                "{path}"
+            );
+            let expected: &[&str] = if path == "/none" { &[] } else { &["2"] };
+            assert_eq!(lengths(&answer), expected, "{path}");
+        }
+    }
+    for path in ["/different", "/empty", "/list", "/sign"] {
+        let url = format!("https://new.test{path}");
+        for method in ["GET", "HEAD"] {
+            let answer = proxy.exchange(&Ask::new(method, &url));
+            assert_eq!(answer.status, 502, "{method} {path}: {answer:?}");
+        }
+        assert_eq!(client.get(path).status, 502, "{path}");
+    }
 }
 
 #[test]

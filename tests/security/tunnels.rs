@@ -70,6 +70,11 @@ const INSIDE: &[Row] = &[
     ("a tunnel inside", "other.test:443", "other.test", "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n", &[400], &[]),
     ("a path without slash", "other.test:443", "other.test", "GET private HTTP/1.1\r\nHost: other.test\r\n\r\n", &[400], &[]),
     ("two slashes at the start are no host", "other.test:443", "other.test", "GET //shop.test/private HTTP/1.1\r\nHost: other.test\r\n\r\n", &[200], &["//shop.test/private"]),
+    ("OPTIONS of a path with a scheme in it", "shop.test:443", "shop.test", "OPTIONS /private://x HTTP/1.1\r\nHost: shop.test\r\n\r\n", &[403], &[]),
+    ("OPTIONS of an allowed path with a scheme in it", "shop.test:443", "shop.test", "OPTIONS /public://x HTTP/1.1\r\nHost: shop.test\r\n\r\n", &[200], &["/public://x"]),
+    ("OPTIONS of a path that begins with a scheme", "shop.test:443", "shop.test", "OPTIONS /:// HTTP/1.1\r\nHost: shop.test\r\n\r\n", &[200], &["/://"]),
+    ("OPTIONS of a URL in a query", "shop.test:443", "shop.test", "OPTIONS /?http://x HTTP/1.1\r\nHost: shop.test\r\n\r\n", &[200], &["/?http://x"]),
+    ("OPTIONS of a URL without a path", "shop.test:443", "shop.test", "OPTIONS https://shop.test HTTP/1.1\r\nHost: shop.test\r\n\r\n", &[200], &["*"]),
     ("HTTP/2's preface without ALPN", "other.test:443", "other.test", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[505], &[]),
 ];
 

@@ -5,7 +5,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Target, decide_strictly};
+use wayleave_policy::{
+    AccessResult, Dialect, ProductToken, Reason, RobotsTxt, Target, decide_any_path_strictly,
+    decide_strictly,
+};
 
 use super::answer::{Json, Mistake, error, wrong};
 use super::parts::Admin;
@@ -77,7 +80,12 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
         let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
         let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
         let dialect = finding.dialect.parse().unwrap_or(Dialect::Rfc9309);
-        let again = decide_strictly(&access, dialect, &tokens, target.path());
+        let judge = if *finding.basis == *Reason::RobotsTxtItself.as_str() {
+            decide_strictly
+        } else {
+            decide_any_path_strictly
+        };
+        let again = judge(&access, dialect, &tokens, target.path());
         grounds.group = again.group();
         grounds.group_lines = again.group_lines();
         // What was tunnelled was judged by its origin, whatever the path.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
 use wayleave_policy::{
-    AccessResult, Dialect, Reason, Target, Verdict, decide_every_path, decide_strictly,
+    AccessResult, Decision, Dialect, ProductToken, Reason, Target, Verdict,
+    decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
 use super::exchange::{DecidingRule, Identity, Refusal};
@@ -49,15 +50,28 @@ pub(super) async fn consult(
     }
 }
 
+/// How policy judges: by what was fetched, in a dialect, for a crawler of these names, what asks for this path.
+pub(super) type Judge =
+    for<'a> fn(&'a AccessResult, Dialect, &'a [ProductToken], &str) -> Decision<'a>;
+
+/// How policy judges what is for so much of an origin.
+pub(super) fn judge_of(scope: Scope) -> Judge {
+    match scope {
+        Scope::RobotsTxt => decide_strictly,
+        Scope::Path | Scope::Server => decide_any_path_strictly,
+        Scope::EveryPath | Scope::Bypass => {
+            |access, dialect, tokens, _| decide_every_path(access, dialect, tokens)
+        }
+    }
+}
+
 /// What is known says of a request.
 fn go_by(known: &Known, identity: &Identity, resolved: &Resolved) -> Consulted {
     let target = &resolved.target;
     let access = known.access();
     let (dialect, tokens) = (identity.dialect(), identity.tokens());
-    let decision = match resolved.scope {
-        Scope::EveryPath | Scope::Bypass => decide_every_path(access, dialect, tokens),
-        Scope::Path | Scope::Server => decide_strictly(access, dialect, tokens, target.path()),
-    };
+    let judge = judge_of(resolved.scope);
+    let decision = judge(access, dialect, tokens, target.path());
     // What is too old to go by did not decide.
     let is_unreached = matches!(
         access,

@@ -106,6 +106,7 @@ impl Flow {
             Err(refusal) => Err(refusal),
         };
         facts.decided_in = started.elapsed();
+        let reason = reason.and_then(|reason| is_upper_case(method).map(|()| reason));
         let passage = reason.map(|reason| Passage {
             resolved,
             reason,
@@ -132,6 +133,7 @@ impl Flow {
             now: self.robots.clock().now(),
         };
         facts.rule = match resolved.scope {
+            Scope::RobotsTxt => None,
             Scope::Path | Scope::Server => settings.rules.find(asked),
             Scope::EveryPath => settings.rules.find_for_every_request(asked),
             Scope::Bypass => settings.rules.find_for_host(asked),
@@ -170,6 +172,7 @@ impl Flow {
 /// The rule of the law behind one that is only observed, which lifts no other.
 fn behind(rules: &Rules, asked: Asked<'_>, scope: Scope) -> Option<Match> {
     let found = rules.find_beyond_refusals(asked, |found| match scope {
+        Scope::RobotsTxt => false,
         Scope::Path | Scope::Server => rules.is_met(found, asked),
         Scope::EveryPath => {
             found.rule.action == Action::RefuseLegally || found.rule.is_for_every_request()
@@ -177,6 +180,16 @@ fn behind(rules: &Rules, asked: Asked<'_>, scope: Scope) -> Option<Match> {
         Scope::Bypass => found.rule.is_for_every_request(),
     });
     found.filter(|found| found.rule.action == Action::RefuseLegally)
+}
+
+/// Methods are compared exactly (RFC 9110 section 9.1), but not by every origin: to some `post` is `POST`, and rules that name
+/// methods would be passed by it.
+fn is_upper_case(method: &str) -> Result<(), Refusal> {
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        let details = format!("{method:?} is not an upper-case method");
+        return Err(Refusal::malformed(details));
+    }
+    Ok(())
 }
 
 fn is_https(resolved: &Resolved) -> bool {

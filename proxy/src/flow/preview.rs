@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_policy::{Dialect, Scheme, Target, decide_strictly};
+use wayleave_policy::{Dialect, Scheme, Target};
 
+use super::consult::{self, Judge};
 use super::exchange::{Connection, Exchange, Identity, Outcome};
 use super::identify::{self, Identified};
 use super::request::Request;
@@ -108,13 +109,15 @@ impl Flow {
             username: None,
             tunnel: None,
         };
+        let method = question.method.as_deref().unwrap_or("GET");
         let request = Request {
-            method: question.method.as_deref().unwrap_or("GET"),
+            method,
             target: question.url.as_str().into(),
             scheme: None,
             authority: None,
             user_agent: question.user_agent.as_bytes(),
             credentials: None,
+            only_reads: matches!(method, "GET" | "HEAD"),
             is_loop: false,
         };
         let settings = self.settings();
@@ -127,11 +130,12 @@ impl Flow {
         let resolved = resolved.map_err(|refusal| refusal.details.into_owned())?;
         let target = resolved.target.clone();
         let url = target.to_string();
+        let judge = consult::judge_of(resolved.scope);
         let resolved = as_it_would_come(&settings, &mut identified, resolved)?;
         let (facts, judged) = self
             .decide(&settings, &mut identified, request.method, resolved)
             .await;
-        let dialects = self.readings(&identified.identity, &target).await;
+        let dialects = self.readings(&identified.identity, &target, judge).await;
         let outcome = match judged {
             Ok(passage) => passed(&passage, 200),
             Err(refusal) => Outcome::Refuse(refusal),
@@ -154,14 +158,14 @@ impl Flow {
     }
 
     /// What the target's robots.txt says in every dialect.
-    async fn readings(&self, identity: &Identity, target: &Target) -> Vec<Reading> {
+    async fn readings(&self, identity: &Identity, target: &Target, judge: Judge) -> Vec<Reading> {
         let origin = target.origin();
         let Ok(known) = self.robots.find(origin).await else {
             return Vec::new();
         };
         let reading = |dialect: Dialect| {
             let access = known.access();
-            let decision = decide_strictly(access, dialect, identity.tokens(), target.path());
+            let decision = judge(access, dialect, identity.tokens(), target.path());
             Reading {
                 dialect: dialect.as_str(),
                 verdict: decision.verdict().as_str(),

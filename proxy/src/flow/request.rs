@@ -71,6 +71,7 @@ impl Received {
             authority: authority.or_else(|| str::from_utf8(self.field("host")?).ok()),
             user_agent: self.field("user-agent").unwrap_or_default(),
             credentials: self.field("proxy-authorization"),
+            only_reads: self.only_reads(),
             is_loop: self.field("via").is_some() && pairs::passed_by(&self.fields(), name),
         }
     }
@@ -113,6 +114,15 @@ impl Received {
             // One that tells it wrongly is refused, and nothing of it sent.
             Self::Http2 { framing, .. } => framing.unwrap_or(Framing::Length(0)),
         }
+    }
+
+    /// Whether it asks to read something and does nothing else.
+    fn only_reads(&self) -> bool {
+        matches!(self.method(), "GET" | "HEAD")
+            && self.framing() == Framing::Length(0)
+            && !self
+                .field("upgrade")
+                .is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket"))
     }
 
     /// Whether the body comes only after a 100 (RFC 9110 section 10.1.1).
@@ -166,6 +176,8 @@ pub(crate) struct Request<'a> {
     pub(crate) user_agent: &'a [u8],
     /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
     pub(crate) credentials: Option<&'a [u8]>,
+    /// GET or HEAD, without content and not to change the protocol: what robots.txt itself is always free for.
+    pub(crate) only_reads: bool,
     /// `Via` names this proxy: the request goes round in a loop.
     pub(crate) is_loop: bool,
 }

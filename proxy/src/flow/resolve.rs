@@ -21,6 +21,8 @@ pub(super) struct Resolved {
 pub(super) enum Scope {
     /// The target's path.
     Path,
+    /// `/robots.txt`, to read it: always allowed (RFC 9309 section 2.2.2).
+    RobotsTxt,
     /// The server as a whole: `OPTIONS` with the target `*` (RFC 9112 section 3.2.4). It is judged as the origin's root.
     Server,
     /// Every path: nobody will see which.
@@ -34,7 +36,7 @@ impl Resolved {
     pub(super) fn path(&self) -> &str {
         match self.scope {
             Scope::Server => "*",
-            Scope::Path | Scope::EveryPath | Scope::Bypass => self.target.path(),
+            Scope::Path | Scope::RobotsTxt | Scope::EveryPath | Scope::Bypass => self.target.path(),
         }
     }
 
@@ -73,12 +75,14 @@ pub(super) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<
             None => named.in_tunnel(&tunnel.origin),
         },
     };
+    let target = target.map_err(refusal)?;
     let scope = if named.is_for_server() {
         Scope::Server
+    } else if request.only_reads && target.path() == "/robots.txt" {
+        Scope::RobotsTxt
     } else {
         Scope::Path
     };
-    let target = target.map_err(refusal)?;
     Ok(Resolved { target, scope })
 }
 
@@ -146,6 +150,7 @@ mod tests {
             authority,
             user_agent: b"",
             credentials: None,
+            only_reads: true,
             is_loop: false,
         }
     }
@@ -236,6 +241,9 @@ mod tests {
         assert_eq!(sent(&plain(), "http://shop.test/").as_deref(), Some("/"));
         assert_eq!(sent(&plain(), "*"), None);
         assert_eq!(sent(&tunnelled(None), "*").as_deref(), Some("*"));
+        for path in ["/public://x", "/://", "/?http://x"] {
+            assert_eq!(sent(&tunnelled(None), path).as_deref(), Some(path));
+        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_policy::{AccessResult, Dialect, RobotsTxt, Target, Verdict, decide_strictly};
+use wayleave_policy::{
+    AccessResult, Dialect, RobotsTxt, Target, Verdict, decide_any_path_strictly,
+};
 
 use self::bucket::Entry;
 pub use self::host::HostPattern;
@@ -182,9 +184,9 @@ impl Rules {
         }
     }
 
-    /// The first rule for a request. `/robots.txt` may always be fetched, so no rule is for it.
+    /// The first rule for a request. Nobody asks for the one that only reads `/robots.txt`, which is always allowed.
     pub fn find(&self, asked: Asked<'_>) -> Option<Match> {
-        if self.rules.is_empty() || asked.target.path() == "/robots.txt" {
+        if self.rules.is_empty() {
             return None;
         }
         let buckets = self.buckets(asked.target.origin().host());
@@ -335,7 +337,7 @@ fn robots<'a>(paths: impl IntoIterator<Item = &'a String>, head: &str, verb: &st
 }
 
 fn disallows(robots: &AccessResult, asked: Asked<'_>) -> bool {
-    let decision = decide_strictly(robots, Dialect::Rfc9309, &[], asked.target.path());
+    let decision = decide_any_path_strictly(robots, Dialect::Rfc9309, &[], asked.target.path());
     decision.verdict() == Verdict::Disallow
 }
 
@@ -383,7 +385,8 @@ mod tests {
             ("http://shop.example/yy", None),
             ("http://my-bank.example/a/secret", Some(5)),
             ("http://other.test/", None),
-            ("http://shop.test/robots.txt", None),
+            ("http://shop.test/robots.txt", Some(3)),
+            ("http://shop.example/robots.txt", None),
         ] {
             assert_eq!(found(&rules, url), number, "{url}");
         }
