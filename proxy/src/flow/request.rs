@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::exchange::Refusal;
 use super::pairs::{self, Pair};
-use crate::http1::{Framing, HeadError, RequestHead};
+use crate::http1::{Framing, HeadError, RequestHead, is_taken_for_another};
 use crate::proxy_status::ErrorType;
 use crate::upstream::pairs;
 
@@ -151,6 +151,14 @@ impl Received {
         }
         if head.headers.get_all(USER_AGENT).iter().count() > 1 {
             return Err(Refusal::malformed("more than one User-Agent"));
+        }
+        if head
+            .headers
+            .keys()
+            .any(|name| is_taken_for_another(name.as_ref()))
+        {
+            let details = "a field with \"_\" that servers take for one with \"-\"";
+            return Err(Refusal::malformed(details));
         }
         Ok(())
     }

@@ -69,6 +69,21 @@ pub(crate) fn is_for_every_hop(name: &[u8]) -> bool {
     EVERY.iter().any(is)
 }
 
+/// Whether some servers take a field for one that every recipient needs and that we did not see in it: CGI and what follows it
+/// write `-` as `_` (RFC 3875 section 4.1.18), so that `User_Agent` is `User-Agent` to them.
+pub(crate) fn is_taken_for_another(name: &[u8]) -> bool {
+    if !name.contains(&b'_') {
+        return false;
+    }
+    let mut dashed = name.to_vec();
+    for byte in &mut dashed {
+        if *byte == b'_' {
+            *byte = b'-';
+        }
+    }
+    is_for_every_hop(&dashed)
+}
+
 /// Whether a field may come behind a body: its definition says so, or nothing but its two ends knows it. Everything else would
 /// come too late: whatever it could change was decided by the head (RFC 9110 section 6.5.1).
 pub(crate) fn may_be_a_trailer(name: &str) -> bool {

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use memchr::{memchr, memchr_iter};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::fields::{Fields, is_for_every_hop, place};
+use super::fields::{Fields, is_for_every_hop, is_taken_for_another, place};
 use super::framing::Framing;
 
 /// The longest head that is read, in bytes.
@@ -71,6 +71,9 @@ impl RequestHead {
         let fields = Fields::new(bytes.clone(), request.headers);
         check_host(&fields, is_http_10)?;
         check_connection(&fields)?;
+        if fields.iter().any(|(name, _)| is_taken_for_another(name)) {
+            return Err("a field with \"_\" that servers take for one with \"-\"".into());
+        }
         if fields.values("user-agent").nth(1).is_some() {
             return Err("more than one User-Agent".into());
         }
@@ -395,6 +398,7 @@ mod tests {
             (b"P / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "malformed"),
             (b"P / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
             (b"P / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nUser_Agent: b\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: User-Agent\r\n\r\n", "malformed"),
             (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: X,\thost\r\n\r\n", "malformed"),
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", "malformed"),

@@ -10,6 +10,8 @@ mod framing;
 mod head;
 
 pub(crate) use self::body::{BodyError, BodyReader, BodyWriter, Trailers};
-pub(crate) use self::fields::{is_for_every_hop, may_be_a_trailer, write_fields};
+pub(crate) use self::fields::{
+    is_for_every_hop, is_taken_for_another, may_be_a_trailer, write_fields,
+};
 pub(crate) use self::framing::{Framing, agreed_length};
 pub(crate) use self::head::{HeadError, RequestHead, ResponseHead, has_content};
