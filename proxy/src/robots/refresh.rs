@@ -21,8 +21,8 @@ use super::store::Store;
 use crate::clock::Clock;
 use crate::metrics::{Lookup, Metrics};
 
-/// A day without anything due is still woken from, to look again.
-const LONGEST_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
+/// What is due is looked for at least this often: the calendar may have been set meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// How many reads of the store are under way at a time, and how many entries each brings: few threads, so that what they
 /// free can be used again.
 const RECALLS: usize = 4;
