@@ -26,6 +26,7 @@ mod forward;
 mod hosts;
 mod http2;
 mod identify;
+mod kept;
 mod malformed;
 mod metrics;
 mod overload;

@@ -219,3 +219,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_copy_that_was_dropped_is_fetched_again_at_its_next_use_and_decides_nothing_until_then() {
+    let origin = Origin::parse("https://a.example").expect("an origin");
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let mut cache = Cache::new(Lifetimes::default());
+    assert!(cache.wanted(&origin, None, now));
+    let rules = outcome(&origin, Answer::Rules(None));
+    let (kept, known) = cache.fetched(&origin, &Entry::default(), None, rules, now);
+    assert!(kept.request(&origin).validators.is_some());
+
+    // Memory let go of it, and what the store had was damaged.
+    cache.evict(&origin, &known);
+    let (dropped, later) = (Entry::default(), now + Duration::from_secs(60));
+    assert!(cache.wanted(&origin, None, later), "it is fetched");
+    assert!(!cache.wanted(&origin, None, later), "once");
+    assert_eq!(dropped.request(&origin).validators, None, "and in full");
+    let unknown = cache.restored(&origin, &dropped);
+    assert!(matches!(unknown.access(later), AccessResult::Unreachable));
+    assert_eq!(unknown.usable(later), Use::AfterRefetch);
+
+    let rules = outcome(&origin, Answer::Rules(None));
+    let (kept, known) = cache.fetched(&origin, &dropped, None, rules, later);
+    assert!(matches!(known.access(later), AccessResult::Successful(_)));
+    assert_eq!(known.fetched_at(), Some(later));
+    assert!(kept.answer.is_some() && kept.failing.is_none());
+}

@@ -36,8 +36,6 @@ impl fmt::Debug for Clock {
 
 impl Clock {
     /// A clock that goes by the machine's.
-    // The one place that may.
-    #[expect(clippy::disallowed_methods)]
     pub fn start() -> Self {
         Self::by(SystemTime::now)
     }

@@ -29,12 +29,17 @@ use crate::logging;
 use crate::metrics::Metrics;
 use crate::politeness::Politeness;
 use crate::reload::{self, Parts, Reload};
-use crate::robots::{HttpFetch, Robots, Store, StoreOptions};
+use crate::robots::{self, HttpFetch, Robots, Store, StoreOptions};
 use crate::traces::Traces;
 use crate::traffic::Traffic;
 
 /// What a process that is replaced may take to end beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
+
+/// Of what robots.txt entries may hold in memory, what waits for the disk may hold so much besides, and as much again what
+/// is at hand of the store's file.
+const STORE_SHARE: usize = 16;
+const LEAST_STORE_MEMORY: usize = 4 << 20;
 
 /// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is read again when it changes.
 ///
@@ -333,6 +338,10 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
 fn count_panics(metrics: Arc<Metrics>) {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        // A damaged store is no bug: it is told of where it is caught.
+        if robots::is_caught() {
+            return;
+        }
         metrics.panic();
         tracing::error!(%panic, "a task panicked: this is a bug in wayleave");
         print(panic);
@@ -384,7 +393,12 @@ async fn take_over(
         Some(listener) => listener,
         None => listen_when_free(config.admin.listen, patience).await?,
     };
-    let (dir, options) = (&config.state.dir, StoreOptions::default());
+    let options = StoreOptions {
+        max_size: config.state.max_size,
+        memory: (config.robots.memory / STORE_SHARE).max(LEAST_STORE_MEMORY),
+        ..StoreOptions::default()
+    };
+    let dir = &config.state.dir;
     let opening = Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience);
     Ok((operators, opening.await?))
 }

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 /// Looking at all entries takes a while where there are millions: what was counted serves for this long.
 const COUNTED_EVERY: Duration = Duration::from_secs(10);
 
-/// Origins whose robots.txt is in memory, by state.
+/// Origins whose robots.txt is known, in memory or on disk, by state.
 #[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Entries {
     pub(super) fresh: usize,

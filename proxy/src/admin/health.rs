@@ -33,7 +33,10 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     }
     let body = match admin.flow.robots.store().fault() {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),
-        None => "ready\n".to_owned(),
+        None => match admin.flow.robots.store().put_aside() {
+            Some(what) => format!("ready, but what was learned before is lost: {what}\n"),
+            None => "ready\n".to_owned(),
+        },
     };
     (StatusCode::OK, body)
 }

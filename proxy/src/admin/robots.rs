@@ -65,7 +65,7 @@ struct ListedRobots {
     robots: Vec<Summary>,
 }
 
-/// The origins in memory, in order.
+/// The known origins, in memory or on disk, in order.
 #[utoipa::path(
     get,
     path = "/v1/robots",

@@ -13,13 +13,13 @@ use wayleave_policy::Origin;
 use super::moment::Moment;
 use super::operator::ask;
 use super::source::load_config;
-use super::terminal::{pretty, print, unusable};
+use super::terminal::{complain, pretty, print, unusable};
 use crate::clock::Clock;
 use crate::harmless::harmless_lines;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List the origins in memory, in order
+    /// List the known origins, in order
     List(List),
     /// Show everything known of an origin, or what it said at a time
     Show(Show),
@@ -101,6 +101,9 @@ fn list(arguments: &List, admin: SocketAddr) -> Result<String, String> {
     let found = asked(admin, "GET", &path)?;
     if arguments.json {
         return Ok(pretty(&found));
+    }
+    if let Some(last) = found["next_cursor"].as_str() {
+        complain(&format!("wayleave: there may be more: --after {last}\n"));
     }
     let robots = found["robots"].as_array().into_iter().flatten();
     Ok(harmless_lines(&robots.map(line).collect::<String>()))

@@ -32,6 +32,9 @@ const LONGEST_MAX_AGE: Duration = Duration::from_hours(24);
 /// RFC 9309 section 2.5: what a crawler must at least read of a robots.txt.
 const LEAST_MAX_SIZE: ByteSize = ByteSize::kib(500);
 
+/// The store's file has room for a few of the largest robots.txt files then.
+const LEAST_STORE: ByteSize = ByteSize::mib(8);
+
 impl Config {
     /// Reads and checks a configuration file.
     ///
@@ -310,8 +313,15 @@ fn max_age(value: &Duration) -> Result<(), String> {
 }
 
 fn state(section: &mut Section<'_>) -> State {
+    let default = State::default();
+    let at_least = |size: &ByteSize| match *size < LEAST_STORE {
+        true => Err("is less than 8MiB".to_owned()),
+        false => Ok(()),
+    };
+    let max_size = section.optional("max_size", checked(size, at_least));
     State {
-        dir: section.value("dir", path, State::default().dir),
+        dir: section.value("dir", path, default.dir),
+        max_size: max_size.map_or(default.max_size, |size| size.as_u64()),
     }
 }
 

@@ -212,12 +212,15 @@ impl Default for Robots {
 pub struct State {
     /// The directory of everything the proxy keeps; made when it is first needed.
     pub dir: PathBuf,
+    /// Bytes that the file of robots.txt entries may take.
+    pub max_size: u64,
 }
 
 impl Default for State {
     fn default() -> Self {
         Self {
             dir: PathBuf::from("wayleave-state"),
+            max_size: 10 << 30,
         }
     }
 }

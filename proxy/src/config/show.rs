@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::sections::{Config, Log, Robots};
+use super::sections::{Config, Log, Robots, State};
 use crate::crawlers::Crawler;
 use crate::digest::Digest;
 use crate::logging::Format;
@@ -68,7 +68,7 @@ impl Display for Config {
             writeln!(f, "{} = {}", text(entry.key()), text(entry.value()))?;
         }
         show_robots(f, robots)?;
-        writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
+        show_state(f, state)?;
         crawlers
             .crawlers
             .iter()
@@ -105,6 +105,11 @@ fn show_robots(f: &mut fmt::Formatter<'_>, robots: &Robots) -> fmt::Result {
     writeln!(f, "max_stale = {}", time(robots.max_stale))?;
     writeln!(f, "error_ttl = {}", time(robots.error_ttl))?;
     writeln!(f, "memory = {}", size(robots.memory as u64))
+}
+
+fn show_state(f: &mut fmt::Formatter<'_>, state: &State) -> fmt::Result {
+    writeln!(f, "\n[state]\ndir = {}", path(&state.dir))?;
+    writeln!(f, "max_size = {}", size(state.max_size))
 }
 
 fn show_crawler(f: &mut fmt::Formatter<'_>, crawler: &Crawler) -> fmt::Result {

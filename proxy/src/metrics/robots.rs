@@ -80,7 +80,7 @@ impl RobotsMetrics {
         for state in ["fresh", "stale", "unavailable", "unreachable"] {
             metrics.entries.with_label_values(&[state]);
         }
-        for operation in ["open", "read", "write"] {
+        for operation in ["open", "read", "write", "checksum"] {
             metrics.store_errors.with_label_values(&[operation]);
         }
         Ok(metrics)

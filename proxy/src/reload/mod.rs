@@ -393,7 +393,11 @@ fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
         ),
         ("[admin]", running.admin != read.admin),
         ("https.ca_dir", within_state(running) != within_state(read)),
-        ("state.dir", running.state != read.state),
+        ("state.dir", running.state.dir != read.state.dir),
+        (
+            "state.max_size",
+            running.state.max_size != read.state.max_size,
+        ),
         ("[traces]", running.traces != read.traces),
     ];
     let keys = differs.into_iter().filter(|(_, differs)| *differs);

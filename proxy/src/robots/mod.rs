@@ -11,6 +11,7 @@ mod body;
 mod fetch;
 mod fields;
 mod hop;
+mod known;
 mod memory;
 mod published;
 mod queue;
@@ -35,9 +36,12 @@ use wayleave_policy::{AccessResult, Origin};
 use crate::clock::Clock;
 use crate::metrics::{Lookup, Metrics};
 pub use fetch::{Fetch, FetchOptions, HttpFetch};
+pub use known::Listing;
+use known::{OnDisk, Places};
 use published::Published;
 pub use queue::FetchBounds;
 use refresh::{Event, Refresh, Surroundings, Terms};
+pub(crate) use store::is_caught;
 pub use store::{Store, StoreError, StoreOptions, Version};
 
 /// How many messages may lie before the refresh task until senders wait.
@@ -88,6 +92,7 @@ pub struct Robots {
     events: mpsc::Sender<Event>,
     /// In milliseconds.
     patience: Arc<AtomicU64>,
+    on_disk: Arc<OnDisk>,
 }
 
 impl fmt::Debug for Robots {
@@ -142,19 +147,6 @@ pub struct Inspection {
     pub is_fetching: bool,
 }
 
-/// Which entries an operator wants to see.
-#[derive(Clone, Debug, Default)]
-pub struct Listing {
-    /// Only these.
-    pub state: Option<State>,
-    /// Only origins that contain this.
-    pub query: String,
-    /// Only origins after this one, in order.
-    pub after: Option<Origin>,
-    /// At most so many.
-    pub limit: usize,
-}
-
 impl Robots {
     /// Starts to keep what `fetch` brings. The task that does it ends after the last handle, or when told to
     /// [`close`](Self::close).
@@ -181,6 +173,7 @@ impl Robots {
             metrics,
             events,
             patience: Arc::default(),
+            on_disk: Arc::new(OnDisk::new(options.lifetimes.clone())),
         };
         robots.set_patience(options);
         (robots, tokio::spawn(refresh.run()))
@@ -278,32 +271,33 @@ impl Robots {
         })
     }
 
-    /// The origins in memory that `listing` asks for, in order, with what is known of them. Looks at all entries.
+    /// The known origins that `listing` asks for, in the order of their text, with what is known of them; the rules of those
+    /// that are on disk only are left out. May look at all entries. Blocks.
     pub fn list(&self, listing: &Listing) -> Vec<(Origin, Arc<Snapshot>)> {
-        let now = self.clock.now();
-        let mut found = self.published.select(|origin, snapshot| {
-            listing.after.as_ref().is_none_or(|after| origin > after)
-                && listing
-                    .state
-                    .is_none_or(|state| snapshot.state(now) == state)
-                && (listing.query.is_empty() || origin.to_string().contains(&listing.query))
-        });
-        found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        found.truncate(listing.limit);
-        found
+        self.places().list(listing, self.clock.now())
     }
 
-    /// Counts the entries in memory by state into the metrics. Looks at all of them: for whoever gathers the metrics.
+    /// How many entries are in each state, in the order of [`State::ALL`]: in memory now, and on disk only when that was
+    /// last counted, which is seldom if it takes long. May look at all entries. Blocks.
+    pub fn count(&self) -> [(State, usize); 4] {
+        self.places().count(self.clock.now())
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places {
+            published: &self.published,
+            store: &self.store,
+            on_disk: &self.on_disk,
+        }
+    }
+
+    /// Counts the entries, in memory and on disk, by state into the metrics. Looks at all of them: for whoever gathers the
+    /// metrics. Blocks.
     pub fn observe(&self) {
         for (state, count) in self.count() {
             self.metrics.robots_entries(state.as_str(), count);
         }
         self.metrics.robots_cache_bytes(self.memory_bytes());
-    }
-
-    /// How many entries in memory are in each state, in the order of [`State::ALL`]. Looks at all of them.
-    pub fn count(&self) -> [(State, usize); 4] {
-        self.published.count(self.clock.now())
     }
 
     /// What the entries in memory cost, in bytes.
@@ -315,6 +309,7 @@ impl Robots {
     /// they say; see [`Cache::change_lifetimes`].
     pub async fn reconfigure(&self, options: &Options) {
         self.set_patience(options);
+        self.on_disk.change_lifetimes(options.lifetimes.clone());
         let reconfigure = |reply| Event::Reconfigure(options.terms(), reply);
         // If the task has ended, there is nothing left to keep by them.
         let _ = self.ask(reconfigure).await;

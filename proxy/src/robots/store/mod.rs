@@ -7,11 +7,17 @@
 //! The store never stands in the way: what cannot be written stays in memory as long as there is room, the fault is
 //! logged and counted and shown by [`Store::fault`], and the file is opened anew until that succeeds.
 
+mod batch;
 mod error;
+mod failure;
+mod file;
 mod record;
+mod sealed;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod upkeep;
+mod waiting;
 mod writer;
 
 use std::fmt;
@@ -19,7 +25,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use redb::Database;
 use tokio::time::Instant;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Entry;
@@ -27,7 +32,11 @@ use wayleave_policy::lifecycle::Entry;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 pub use error::StoreError;
-use tables::{Change, Failure};
+pub(crate) use failure::is_caught;
+use failure::{Failure, guarded};
+use file::Open;
+use tables::Loaded;
+use waiting::Change;
 pub use writer::StoreOptions;
 use writer::Writer;
 
@@ -117,8 +126,7 @@ impl Store {
     pub fn in_memory(clock: Clock, metrics: Arc<Metrics>) -> Self {
         let writer = Writer::start(None, StoreOptions::default(), clock, metrics);
         if let Err(error) = writer.reopen() {
-            // No other process and no other version can have it.
-            writer.fail("open", &error.to_string());
+            unreachable!("no other process and no other version can have it: {error}");
         }
         Self { writer }
     }
@@ -149,7 +157,11 @@ impl Store {
         if unwritten.iter().any(Option::is_none) {
             let asked = origins.clone();
             let read = self.read(move |database| tables::entries(database, &asked));
-            written = read.await.unwrap_or_default();
+            let found = read.await.unwrap_or_default();
+            let found = origins.iter().zip(found);
+            written = found
+                .map(|(origin, loaded)| self.sound(origin, loaded))
+                .collect();
         }
         written.resize_with(origins.len(), || None);
         let loaded = unwritten.into_iter().zip(written);
@@ -159,6 +171,36 @@ impl Store {
             None => written,
         });
         origins.into_iter().zip(loaded).collect()
+    }
+
+    /// What was loaded, unless it was changed on disk: then it is dropped, and the origin counts as unknown.
+    fn sound(&self, origin: &Origin, loaded: Loaded) -> Option<Entry> {
+        match loaded {
+            Loaded::Nothing => None,
+            Loaded::Entry(entry) => Some(*entry),
+            // What was saved meanwhile is newer than what was read.
+            Loaded::Damaged(_) if self.writer.unwritten(origin).is_some() => None,
+            Loaded::Damaged(body) => {
+                self.writer.damaged(origin, body);
+                None
+            }
+        }
+    }
+
+    /// Hands `take` every origin after `after` (in the order of their text) with what is kept of it but its body, until it
+    /// returns `false`. Blocks.
+    pub fn walk(
+        &self,
+        after: Option<&str>,
+        take: impl FnMut(&str, &dyn Fn() -> Option<(Origin, Entry)>) -> bool,
+    ) {
+        self.writer.write();
+        if let Some(database) = self.writer.database() {
+            let walked = guarded(|| tables::walk(&database, after, take));
+            if let Err(failure) = walked {
+                self.writer.fail("read", &failure);
+            }
+        }
     }
 
     /// Everything the origin is known to have said, oldest first.
@@ -180,14 +222,23 @@ impl Store {
 
     /// The body with this digest, if some origin has sent it and it is still kept.
     pub async fn body(&self, digest: [u8; 32]) -> Option<Arc<[u8]>> {
-        self.read(move |database| tables::body(database, &digest))
-            .await
-            .flatten()
+        let read = self.read(move |database| tables::body(database, &digest));
+        let found = read.await.flatten()?;
+        let body = found.ok();
+        if body.is_none() {
+            self.writer.damaged_body(digest);
+        }
+        body
     }
 
     /// What is wrong with the store, if something is.
     pub fn fault(&self) -> Option<String> {
         self.writer.fault()
+    }
+
+    /// Which damaged file was put aside since the start, and why.
+    pub fn put_aside(&self) -> Option<String> {
+        self.writer.put_aside()
     }
 
     /// Waits until everything saved so far is on disk, or has failed to be.
@@ -199,16 +250,15 @@ impl Store {
 
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Database) -> Result<T, Failure> + Send + 'static,
+        read: impl FnOnce(&Open) -> Result<T, Failure> + Send + 'static,
     ) -> Option<T> {
         let database = self.writer.database()?;
         let writer = self.writer.clone();
-        let reading = tokio::task::spawn_blocking(move || match read(&database) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                writer.fail("read", &error.to_string());
-                None
-            }
+        let reading = tokio::task::spawn_blocking(move || {
+            let done = guarded(|| read(&database));
+            drop(database);
+            done.inspect_err(|failure| writer.fail("read", failure))
+                .ok()
         });
         reading.await.ok().flatten()
     }

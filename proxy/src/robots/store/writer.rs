@@ -1,20 +1,21 @@
 //! The side of the store that writes: gathers changes, writes them together, opens the file anew after a fault.
 
-use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use redb::backends::InMemoryBackend;
-use redb::{Builder, Database, DatabaseError, StorageError};
 use tokio::sync::watch;
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::Entry;
 
+use super::batch::Batch;
 use super::error::StoreError;
+use super::failure::{Failure, guarded};
+use super::file::{self, Open};
 use super::record;
-use super::tables::{self, Change, Keep};
+use super::tables::{self, Digest, Keep};
+use super::upkeep;
+use super::waiting::{Change, Waiting};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 
@@ -22,10 +23,6 @@ use crate::metrics::Metrics;
 const GATHER: Duration = Duration::from_millis(200);
 /// How long a store that failed is left alone.
 const REOPEN: Duration = Duration::from_secs(5);
-/// What waits to be written while the disk fails; more is lost.
-const MAX_WAITING_BYTES: usize = 64 << 20;
-/// What redb may keep in memory of the file.
-const CACHE_BYTES: usize = 32 << 20;
 
 /// How the store keeps; part of `[state]`.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +34,11 @@ pub struct StoreOptions {
     /// An origin that was not fetched for this long is forgotten. Default: 91 days, three times what a copy of an
     /// unreachable origin serves.
     pub idle_after: Duration,
+    /// What the file may become, in bytes. Default: 10 GiB.
+    pub max_size: u64,
+    /// What waits to be written, and what the database keeps of its file, each in bytes of memory. What waits beyond that
+    /// while the disk fails is lost. Default: 16 MiB, a sixteenth of what robots.txt entries may hold.
+    pub memory: usize,
 }
 
 impl Default for StoreOptions {
@@ -46,7 +48,23 @@ impl Default for StoreOptions {
             history_age: 365 * DAY,
             history_length: 64,
             idle_after: 91 * DAY,
+            max_size: 10 << 30,
+            memory: 16 << 20,
         }
+    }
+}
+
+impl StoreOptions {
+    /// What all that is kept may cost. The rest of the file is for what a commit writes beside what it replaces, and for gaps
+    /// that fit nothing.
+    fn kept_bytes(&self) -> u64 {
+        file::capacity(self.max_size) / 8 * 5
+    }
+
+    /// What is written in one transaction, before it is packed.
+    fn batch_bytes(&self) -> usize {
+        let bytes = usize::try_from(self.kept_bytes() / 16).unwrap_or(usize::MAX);
+        bytes.min(self.memory)
     }
 }
 
@@ -59,30 +77,27 @@ pub(super) struct Writer {
     metrics: Arc<Metrics>,
     state: Mutex<State>,
     /// Held while writing, so that changes are written in the order they came.
-    turn: Mutex<Turn>,
+    turn: Mutex<()>,
     /// Told of every change.
     changed: watch::Sender<()>,
 }
 
-/// What only the writer knows.
-#[derive(Default)]
-struct Turn {
-    swept_to: String,
-}
-
 #[derive(Default)]
 struct State {
-    database: Option<Arc<Database>>,
+    database: Option<Arc<Open>>,
     fault: Option<String>,
+    /// The file is to be put aside before it is opened again, because of this.
+    damage: Option<String>,
+    /// What was put aside since the start.
+    put_aside: Option<String>,
+    /// The file had no more room: what is kept is packed together before it is used again.
+    is_full: bool,
     waiting: Waiting,
-    waiting_bytes: usize,
     /// Being written now.
     writing: Arc<Waiting>,
+    /// Bodies that were changed on disk.
+    damaged: HashSet<Digest>,
 }
-
-/// What is to be written of each origin, in order: usually one change, but all different things that it said meanwhile belong in
-/// its history.
-type Waiting = HashMap<Origin, Vec<Change>>;
 
 /// Writes what gathers until the last handle is gone, and then what is left.
 async fn write_while_alive(writer: Weak<Writer>, mut changed: watch::Receiver<()>) {
@@ -138,8 +153,13 @@ impl Writer {
         self.state().fault.clone()
     }
 
+    /// Which damaged file was put aside since the start, and why.
+    pub(super) fn put_aside(&self) -> Option<String> {
+        self.state().put_aside.clone()
+    }
+
     /// The database, if it is open.
-    pub(super) fn database(&self) -> Option<Arc<Database>> {
+    pub(super) fn database(&self) -> Option<Arc<Open>> {
         self.state().database.clone()
     }
 
@@ -150,69 +170,77 @@ impl Writer {
 
     pub(super) fn change(&self, origin: &Origin, change: Change) {
         let mut state = self.state();
-        state.wait(origin, change);
-        let lost = state.bound_waiting();
+        state.waiting.push(origin, change);
+        let lost = state.waiting.bound(self.options.memory);
         drop(state);
         self.count_lost(lost);
         self.changed.send_replace(());
     }
 
+    /// Of `origin` a record or the body with this digest was changed on disk: it is dropped.
+    pub(super) fn damaged(&self, origin: &Origin, body: Option<Digest>) {
+        tracing::error!(%origin, "what the store keeps of this origin was changed on disk: it is dropped, and fetched again");
+        self.metrics.store_error("checksum");
+        self.change(origin, Change::Forget);
+        self.state().damaged.extend(body);
+    }
+
+    /// The same where nothing but the body was asked for.
+    pub(super) fn damaged_body(&self, body: Digest) {
+        let sha256 = crate::digest::Digest(body);
+        tracing::error!(%sha256, "a body in the store was changed on disk: it is dropped");
+        self.metrics.store_error("checksum");
+        self.state().damaged.insert(body);
+        self.changed.send_replace(());
+    }
+
     pub(super) fn unwritten(&self, origin: &Origin) -> Option<Change> {
         let state = self.state();
-        let changes = state
-            .waiting
-            .get(origin)
-            .or_else(|| state.writing.get(origin));
-        changes.and_then(|changes| changes.last()).cloned()
+        let waiting = state.waiting.last(origin);
+        waiting.or_else(|| state.writing.last(origin)).cloned()
     }
 
     /// Writes what waits; whether nothing is left.
     pub(super) fn write(&self) -> bool {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let batch = {
-            let mut state = self.state();
-            if state.waiting.is_empty() {
-                return true;
-            }
-            state.waiting_bytes = 0;
-            state.writing = Arc::new(std::mem::take(&mut state.waiting));
-            state.writing.clone()
-        };
-        let Some(database) = self.opened() else {
-            self.put_back(&batch);
-            return false;
-        };
-        let changes = batch
-            .iter()
-            .flat_map(|(origin, changes)| changes.iter().map(move |change| (origin, change)));
-        match tables::write(&database, changes, &turn.swept_to, self.keep()) {
-            Ok(swept_to) => {
-                turn.swept_to = swept_to;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let (batch, damaged) = {
                 let mut state = self.state();
-                state.writing = Arc::default();
-                state.fault = None;
-                true
-            }
-            Err(error) => {
-                self.fail("write", &error.to_string());
-                self.put_back(&batch);
-                false
+                if state.waiting.is_empty() && state.damaged.is_empty() {
+                    return true;
+                }
+                state.writing = Arc::new(state.waiting.take(self.options.batch_bytes()));
+                (state.writing.clone(), std::mem::take(&mut state.damaged))
+            };
+            let Some(database) = self.opened() else {
+                self.put_back(&batch, damaged);
+                return false;
+            };
+            let written = guarded(|| write(&database, &batch, &damaged, self.keep()));
+            drop(database);
+            match written {
+                Ok(found) => {
+                    (0..found).for_each(|_| self.metrics.store_error("checksum"));
+                    let mut state = self.state();
+                    state.writing = Arc::default();
+                    state.fault = None;
+                }
+                Err(failure) => {
+                    self.fail("write", &failure);
+                    self.put_back(&batch, damaged);
+                    return false;
+                }
             }
         }
     }
 
-    /// Lets what could not be written wait again, before what has come since.
-    fn put_back(&self, batch: &Waiting) {
+    /// Lets what could not be written wait again.
+    fn put_back(&self, batch: &Waiting, damaged: HashSet<Digest>) {
         let mut state = self.state();
-        for (origin, changes) in batch {
-            let since = state.waiting.remove(origin).unwrap_or_default();
-            state.waiting_bytes -= since.iter().map(Change::bytes).sum::<usize>();
-            for change in changes.iter().cloned().chain(since) {
-                state.wait(origin, change);
-            }
-        }
+        state.waiting.put_back(batch);
         state.writing = Arc::default();
-        let lost = state.bound_waiting();
+        state.damaged.extend(damaged);
+        let lost = state.waiting.bound(self.options.memory);
         drop(state);
         self.count_lost(lost);
     }
@@ -232,72 +260,115 @@ impl Writer {
             let since = self.clock.now().checked_sub(span);
             record::millis(since.unwrap_or(SystemTime::UNIX_EPOCH))
         };
+        let bytes = self.options.kept_bytes();
         Keep {
             versions_since: before(self.options.history_age),
             entries_since: before(self.options.idle_after),
             versions: self.options.history_length,
+            bytes,
+            domain_bytes: bytes / 8,
         }
     }
 
-    fn opened(&self) -> Option<Arc<Database>> {
+    fn opened(&self) -> Option<Arc<Open>> {
         if let Some(database) = self.database() {
             return Some(database);
         }
         if let Err(error) = self.reopen() {
-            self.fail("open", &error.to_string());
+            self.note("open", &error.to_string());
         }
         self.database()
     }
 
     /// Opens the database if it can be. A file that is damaged is put aside, and a new one begun.
     pub(super) fn reopen(&self) -> Result<(), StoreError> {
-        let mut opened = self.open();
-        if let (Some(what), Some(path)) = (opened.as_ref().err().and_then(damage), &self.path) {
-            let now = record::millis(self.clock.now());
-            let aside = path.with_extension(format!("damaged-{now}"));
-            tracing::error!(path = %path.display(), aside = %aside.display(), what, "the store is damaged: put aside");
-            if std::fs::rename(path, aside).is_ok() {
-                opened = self.open();
-            }
+        let known = self.state().damage.take();
+        if let Some(what) = known {
+            self.put_damaged_aside(&what);
         }
-        let prepared = match opened {
-            Ok(database) => tables::prepare(&database).map(|format| format.map(|()| database)),
-            Err(DatabaseError::DatabaseAlreadyOpen) => {
-                return Err(StoreError::Locked(self.path.clone().unwrap_or_default()));
-            }
-            Err(error) => Err(error.into()),
-        };
-        match prepared {
-            Ok(Ok(database)) => {
+        let mut opened = self.open();
+        if let Err(Unopened::Failure(failure)) = &opened
+            && failure.is_damage()
+            && self.put_damaged_aside(&failure.to_string())
+        {
+            opened = self.open();
+        }
+        match opened {
+            Ok(database) => {
                 let mut state = self.state();
                 state.database = Some(Arc::new(database));
                 state.fault = None;
                 Ok(())
             }
-            Ok(Err(found)) => Err(StoreError::Format {
+            Err(Unopened::Format(found)) => Err(StoreError::Format {
                 path: self.path.clone().unwrap_or_default(),
                 found,
             }),
-            Err(error) => {
-                self.fail("open", &error.to_string());
+            Err(Unopened::Failure(Failure::Database(redb::Error::DatabaseAlreadyOpen))) => {
+                Err(StoreError::Locked(self.path.clone().unwrap_or_default()))
+            }
+            Err(Unopened::Failure(failure)) => {
+                self.fail("open", &failure);
                 Ok(())
             }
         }
     }
 
-    fn open(&self) -> Result<Database, DatabaseError> {
-        if let Some(dir) = self.path.as_ref().and_then(|path| path.parent()) {
-            std::fs::create_dir_all(dir)?;
+    fn open(&self) -> Result<Open, Unopened> {
+        let StoreOptions {
+            max_size, memory, ..
+        } = self.options;
+        let mut database = file::open(self.path.as_deref(), max_size, memory)?;
+        upkeep::prepare(&database, self.keep())?.map_err(Unopened::Format)?;
+        let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+        let is_longer = self.path.as_ref().map(length) > Some(max_size);
+        if is_longer || self.state().is_full {
+            tracing::info!("the store is over state.max_size: what is oldest goes");
+            upkeep::shrink(&database, self.keep())?;
+            while database.compact()? {}
+            self.state().is_full = false;
         }
-        let mut builder = Builder::new();
-        builder.set_cache_size(CACHE_BYTES);
-        match &self.path {
-            Some(path) => builder.create(path),
-            None => builder.create_with_backend(InMemoryBackend::new()),
+        Ok(database)
+    }
+
+    /// Whether the file has another name now. Loud: what was learned is to be learned again.
+    fn put_damaged_aside(&self, what: &str) -> bool {
+        let Some(path) = &self.path else {
+            return false;
+        };
+        self.metrics.store_error("open");
+        match file::put_aside(path, self.clock.now()) {
+            Ok(aside) => {
+                let (path, aside) = (path.display(), aside.display());
+                tracing::error!(%path, %aside, what, "the store is damaged: put aside, a new one is begun");
+                let words = format!("{path} was damaged ({what}) and is now {aside}");
+                self.state().put_aside = Some(words);
+                true
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), what, %error, "the store is damaged and cannot be put aside");
+                false
+            }
         }
     }
 
-    pub(super) fn fail(&self, operation: &'static str, what: &str) {
+    /// Tells of a failure, after which the file is opened anew.
+    pub(super) fn fail(&self, operation: &'static str, failure: &Failure) {
+        self.note(operation, &failure.to_string());
+        let mut state = self.state();
+        state.is_full |= failure.is_full();
+        if self.path.is_some() {
+            if failure.is_damage() && operation != "open" {
+                state.damage = Some(failure.to_string());
+            }
+            // redb refuses everything after a failure, until the file is opened anew.
+            let gone = state.database.take();
+            drop(state);
+            drop(gone);
+        }
+    }
+
+    fn note(&self, operation: &'static str, what: &str) {
         self.metrics.store_error(operation);
         let fault = format!("{operation}: {what}");
         let mut state = self.state();
@@ -305,80 +376,37 @@ impl Writer {
             tracing::error!(operation, what, "the store fails: going on from memory");
             state.fault = Some(fault);
         }
-        if operation != "open" && self.path.is_some() {
-            // redb refuses everything after a failure, until the file is opened anew.
-            state.database = None;
-        }
     }
 }
 
-/// What is wrong with the file itself, if that is why it cannot be opened.
-fn damage(error: &DatabaseError) -> Option<String> {
-    match error {
-        DatabaseError::Storage(StorageError::Corrupted(what)) => Some(what.clone()),
-        DatabaseError::Storage(StorageError::Io(error))
-            if error.kind() == ErrorKind::InvalidData =>
-        {
-            Some(error.to_string())
-        }
-        _ => None,
+/// Why there is no database.
+enum Unopened {
+    /// Another version of wayleave wrote it.
+    Format(u64),
+    Failure(Failure),
+}
+
+impl From<Failure> for Unopened {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
     }
 }
 
-impl State {
-    /// Has `change` wait, in the place of the one before it if nothing is lost by that.
-    fn wait(&mut self, origin: &Origin, change: Change) {
-        self.waiting_bytes += change.bytes();
-        let changes = self.waiting.entry(origin.clone()).or_default();
-        // The first of those that say the same stays: since when it was said.
-        if let [.., first, last] = &changes[..]
-            && first.is_covered_by(&change)
-            && last.is_covered_by(&change)
-        {
-            self.waiting_bytes -= last.bytes();
-            changes.pop();
-        }
-        changes.push(change);
+/// Writes all changes or none, and lets go of what there is no room for; how many records were found damaged.
+fn write(
+    database: &Open,
+    changes: &Waiting,
+    damaged: &HashSet<Digest>,
+    keep: Keep,
+) -> Result<usize, Failure> {
+    let write = tables::begin(database)?;
+    let mut batch = Batch::open(&write, keep)?;
+    damaged.iter().try_for_each(|body| batch.drop_body(body))?;
+    for (origin, change) in changes.iter() {
+        batch.apply(origin, change)?;
     }
-
-    /// Lets go of what is too much to wait; how many changes that were.
-    fn bound_waiting(&mut self) -> usize {
-        let mut lost = 0;
-        while self.waiting_bytes > MAX_WAITING_BYTES {
-            let Some(origin) = self.waiting.keys().next().cloned() else {
-                break;
-            };
-            for change in self.waiting.remove(&origin).into_iter().flatten() {
-                self.waiting_bytes -= change.bytes();
-                lost += 1;
-            }
-        }
-        lost
-    }
-}
-
-impl Change {
-    /// Whether nothing is lost if `next` is written alone: the history knows different answers, and notes them when they are
-    /// saved.
-    fn is_covered_by(&self, next: &Self) -> bool {
-        let said = |entry: &Entry| {
-            let outcome = &entry.answer.as_ref()?.outcome;
-            Some((outcome.status(), outcome.body().cloned()))
-        };
-        match (self, next) {
-            (Self::Forget, _) => true,
-            (Self::Save(_), Self::Forget) => false,
-            (Self::Save(before), Self::Save(next)) => said(before) == said(next),
-        }
-    }
-
-    /// Roughly what it holds in memory.
-    fn bytes(&self) -> usize {
-        const OVERHEAD: usize = 512;
-        let body = match self {
-            Self::Save(entry) => entry.answer.as_ref().and_then(|facts| facts.outcome.body()),
-            Self::Forget => None,
-        };
-        OVERHEAD + body.map_or(0, |body| body.bytes.len())
-    }
+    batch.sweep()?;
+    let found = batch.close()?;
+    write.commit()?;
+    Ok(found)
 }

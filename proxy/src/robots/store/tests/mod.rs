@@ -1,3 +1,6 @@
+mod damage;
+mod room;
+
 use wayleave_policy::lifecycle::{
     Body, Ending, FetchErrorKind, FetchOutcome, Fields, Hop, Response,
 };
@@ -166,7 +169,7 @@ async fn another_format_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()).unwrap());
     let path = dir.path().join(FILE);
-    let database = Database::create(&path).unwrap();
+    let database = redb::Database::create(&path).unwrap();
     let write = database.begin_write().unwrap();
     {
         let head: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("head");

@@ -1,0 +1,151 @@
+//! Which origins are known, in memory or on disk only: for operators, who look at all of them.
+//!
+//! Of what is on disk no body is read: in which state an entry is follows from its times and its status.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use tokio::time::Instant;
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::{Cache, Entry, Lifetimes, Snapshot, State};
+
+use super::published::Published;
+use super::store::Store;
+
+/// A look at all that is on disk serves for this many times as long as it took: a scrape of the metrics costs little,
+/// however many origins there are.
+const SERVES_TIMES: u32 = 50;
+
+/// Which entries an operator wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Only these.
+    pub state: Option<State>,
+    /// Only origins that contain this.
+    pub query: String,
+    /// Only origins after this one, in the order of their text.
+    pub after: Option<Origin>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Looks at what is on disk.
+pub(super) struct OnDisk {
+    lifetimes: ArcSwap<Lifetimes>,
+    counted: Mutex<Option<Counted>>,
+}
+
+struct Counted {
+    at: Instant,
+    took: Duration,
+    counts: [usize; 4],
+}
+
+impl OnDisk {
+    pub(super) fn new(lifetimes: Lifetimes) -> Self {
+        Self {
+            lifetimes: ArcSwap::from_pointee(lifetimes),
+            counted: Mutex::default(),
+        }
+    }
+
+    pub(super) fn change_lifetimes(&self, lifetimes: Lifetimes) {
+        self.lifetimes.store(Arc::new(lifetimes));
+    }
+
+    /// What follows from an entry, unless that is of no more use: then it is kept for the origin's history only.
+    fn snapshot(&self, origin: &Origin, entry: &Entry, now: SystemTime) -> Option<Arc<Snapshot>> {
+        let mut cache = Cache::new(Lifetimes::clone(&self.lifetimes.load()));
+        let snapshot = Arc::new(cache.restored(origin, entry));
+        let due = cache.due(now, |_| Some((snapshot.clone(), false)));
+        due.forgotten.is_empty().then_some(snapshot)
+    }
+}
+
+/// Where to look.
+pub(super) struct Places<'a> {
+    pub(super) published: &'a Published,
+    pub(super) store: &'a Store,
+    pub(super) on_disk: &'a OnDisk,
+}
+
+impl Places<'_> {
+    /// The known origins that `listing` asks for; see [`Robots::list`](super::Robots::list).
+    pub(super) fn list(&self, listing: &Listing, now: SystemTime) -> Vec<(Origin, Arc<Snapshot>)> {
+        let after = listing.after.as_ref().map(Origin::to_string);
+        let is_asked_for = |text: &str| {
+            after.as_deref().is_none_or(|after| text > after) && text.contains(&listing.query)
+        };
+        let is_in_state = |snapshot: &Snapshot| {
+            let state = listing.state;
+            state.is_none_or(|state| snapshot.state(now) == state)
+        };
+        let mut found = self
+            .published
+            .select(|origin, snapshot| is_in_state(snapshot) && is_asked_for(&origin.to_string()));
+        let mut missing = listing.limit;
+        self.store.walk(after.as_deref(), |text, entry| {
+            if is_asked_for(text)
+                && let Some((origin, snapshot)) = self.on_disk_only(entry, now)
+                && is_in_state(&snapshot)
+            {
+                found.push((origin, snapshot));
+                missing = missing.saturating_sub(1);
+            }
+            missing > 0
+        });
+        found.sort_by_cached_key(|(origin, _)| origin.to_string());
+        found.truncate(listing.limit);
+        found
+    }
+
+    /// How many entries are in each state; see [`Robots::count`](super::Robots::count).
+    pub(super) fn count(&self, now: SystemTime) -> [(State, usize); 4] {
+        let mut counts = self.published.count(now);
+        for ((_, count), on_disk) in counts.iter_mut().zip(self.count_on_disk(now)) {
+            *count += on_disk;
+        }
+        counts
+    }
+
+    fn count_on_disk(&self, now: SystemTime) -> [usize; 4] {
+        let counted = &self.on_disk.counted;
+        // A count is put there whole.
+        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counted) = &*counted
+            && counted.at.elapsed() < counted.took * SERVES_TIMES
+        {
+            return counted.counts;
+        }
+        let started = Instant::now();
+        let mut counts = [0; 4];
+        self.store.walk(None, |_, entry| {
+            if let Some((_, snapshot)) = self.on_disk_only(entry, now) {
+                let found = snapshot.state(now);
+                let place = State::ALL.iter().position(|state| *state == found);
+                counts[place.expect("all states are there")] += 1;
+            }
+            true
+        });
+        *counted = Some(Counted {
+            at: Instant::now(),
+            took: started.elapsed(),
+            counts,
+        });
+        counts
+    }
+
+    fn on_disk_only(
+        &self,
+        entry: &dyn Fn() -> Option<(Origin, Entry)>,
+        now: SystemTime,
+    ) -> Option<(Origin, Arc<Snapshot>)> {
+        let (origin, entry) = entry()?;
+        if self.published.snapshot(&origin).is_some() {
+            return None;
+        }
+        let snapshot = self.on_disk.snapshot(&origin, &entry, now)?;
+        Some((origin, snapshot))
+    }
+}

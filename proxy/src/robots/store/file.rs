@@ -1,0 +1,206 @@
+//! The file: how it is opened, how large it may become, and where it goes when it is damaged.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::ops::{Bound, Deref};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use redb::backends::{FileBackend, InMemoryBackend};
+use redb::{BackendError, Builder, Database, DatabaseError, StorageBackend};
+
+use super::failure::{Failure, guarded};
+
+/// Of what the directory holds, only the CA's certificate is for others, so they may pass through but see no names.
+const DIR_MODE: u32 = 0o711;
+/// What crawlers fetch is nobody else's business.
+const FILE_MODE: u32 = 0o600;
+/// redb doubles a file until it is this long, and lets it grow by this much from there.
+const REGION: u64 = 4 << 30;
+/// The length that it gives a new file.
+const SMALLEST: u64 = 1 << 20;
+/// What it adds to such a length for itself, and more.
+const OVERHEAD: u64 = 64 << 10;
+
+/// An open database. Even its end may panic.
+pub(super) struct Open(Option<Database>);
+
+impl Deref for Open {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Open {
+    pub(super) fn compact(&mut self) -> Result<bool, Failure> {
+        let database = self.0.as_mut().expect("it is there until it is dropped");
+        guarded(|| Ok(database.compact()?))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        if let Err(failure) = guarded(|| {
+            drop(database);
+            Ok(())
+        }) {
+            tracing::warn!(%failure, "the store was not closed cleanly");
+        }
+    }
+}
+
+/// Opens the file at `path`, or makes it; without a path, a database that lasts as long as the process. It grows to
+/// `longest` bytes at most, and keeps `cache` bytes of itself in memory.
+pub(super) fn open(path: Option<&Path>, longest: u64, cache: usize) -> Result<Open, Failure> {
+    guarded(|| {
+        let mut builder = Builder::new();
+        builder.set_cache_size(cache);
+        let database = match path {
+            None => builder.create_with_backend(InMemoryBackend::new())?,
+            Some(path) => {
+                let file = file(path).map_err(DatabaseError::from)?;
+                let file = FileBackend::new(file)?;
+                builder.create_with_backend(Bounded { file, longest })?
+            }
+        };
+        Ok(Open(Some(database)))
+    })
+}
+
+fn file(path: &Path) -> io::Result<File> {
+    if let Some(dir) = path.parent() {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(DIR_MODE)
+            .create(dir)?;
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(FILE_MODE)
+        .open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0
+        && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE))
+    {
+        tracing::warn!(%error, file = %path.display(), "others may read this file: chmod 600 it");
+    }
+    Ok(file)
+}
+
+/// How much of a file of `longest` bytes redb can fill: it grows by doubling, and by whole regions when it is large.
+pub(super) fn capacity(longest: u64) -> u64 {
+    let mut length = SMALLEST;
+    while length < REGION && 2 * length + OVERHEAD <= longest {
+        length *= 2;
+    }
+    while length >= REGION && length + REGION + OVERHEAD * (length / REGION + 1) <= longest {
+        length += REGION;
+    }
+    length
+}
+
+/// Gives a damaged file another name, so that a new one can be begun. The newest such file stays, for whoever wants to
+/// look into it; older ones are deleted, because each may be as long as `state.max_size`.
+///
+/// # Errors
+///
+/// If it cannot be renamed.
+pub(super) fn put_aside(path: &Path, now: SystemTime) -> io::Result<PathBuf> {
+    let time = humantime::format_rfc3339_millis(now).to_string();
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".damaged-");
+    name.push(time.replace(['-', ':'], ""));
+    let aside = path.with_file_name(name);
+    let older = damaged(path);
+    fs::rename(path, &aside)?;
+    for old in older.into_iter().filter(|old| *old != aside) {
+        match fs::remove_file(&old) {
+            Ok(()) => tracing::info!(file = %old.display(), "an older damaged store was deleted"),
+            Err(error) => tracing::warn!(%error, file = %old.display(), "a damaged store stays"),
+        }
+    }
+    Ok(aside)
+}
+
+/// The files that were put aside before.
+fn damaged(path: &Path) -> Vec<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let start = format!("{name}.damaged-");
+    let entries = path.parent().and_then(|dir| fs::read_dir(dir).ok());
+    let entries = entries.into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&start))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// A file that does not grow beyond `longest`. What is kept is bounded long before; this holds if that was miscounted.
+#[derive(Debug)]
+struct Bounded {
+    file: FileBackend,
+    longest: u64,
+}
+
+impl StorageBackend for Bounded {
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        if length > self.longest && length > self.file.len()? {
+            let what = format!("the file would grow to {length} bytes, over state.max_size");
+            return Err(io::Error::new(ErrorKind::QuotaExceeded, what));
+        }
+        self.file.set_len(length)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}

@@ -1,0 +1,103 @@
+//! What makes damage show. redb looks at the checksums of its pages after a crash only, so every record here carries one
+//! of its own, and a body is handed out only if it has the SHA-256 that it is known by.
+//!
+//! Bodies are compressed by zstd, which the program holds already for its HTTP stack: at level 3 it packs robots.txt files
+//! to a quarter in a third of the time that flate2 takes, and unpacks them several times as fast.
+
+use std::sync::Arc;
+
+use ring::digest::{Context, SHA256};
+
+use crate::digest::Digest;
+
+/// Bytes of a SHA-256 kept: enough for accidents, of which this is the guard.
+const SEAL: usize = 8;
+/// zstd's own default.
+const LEVEL: i32 = 3;
+/// The most that `robots.max_size` can be. A length beyond it is damage, and no memory is taken for it.
+const LONGEST_BODY: usize = 64 << 20;
+
+/// `record` with a checksum of it and of the key that it is kept under.
+pub(super) fn seal(key: &str, mut record: Vec<u8>) -> Vec<u8> {
+    let checksum = checksum(key, &record);
+    record.extend_from_slice(&checksum);
+    record
+}
+
+/// The record in `sealed`, unless either was changed.
+pub(super) fn unseal<'a>(key: &str, sealed: &'a [u8]) -> Option<&'a [u8]> {
+    let (record, found) = sealed.split_last_chunk::<SEAL>()?;
+    (checksum(key, record) == *found).then_some(record)
+}
+
+fn checksum(key: &str, record: &[u8]) -> [u8; SEAL] {
+    let mut context = Context::new(&SHA256);
+    context.update(&key.len().to_le_bytes());
+    context.update(key.as_bytes());
+    context.update(record);
+    let mut kept = [0; SEAL];
+    kept.copy_from_slice(&context.finish().as_ref()[..SEAL]);
+    kept
+}
+
+/// A body as it is kept: its length, then what zstd makes of it.
+///
+/// # Errors
+///
+/// If zstd has no memory.
+pub(super) fn pack(body: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut packed = u32::try_from(body.len())
+        .unwrap_or(u32::MAX)
+        .to_le_bytes()
+        .to_vec();
+    packed.extend(zstd::bulk::compress(body, LEVEL)?);
+    Ok(packed)
+}
+
+/// The body in `packed`, if it is the one with this digest.
+pub(super) fn unpack(packed: &[u8], digest: &[u8; 32]) -> Option<Arc<[u8]>> {
+    let (length, packed) = packed.split_first_chunk::<4>()?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > LONGEST_BODY {
+        return None;
+    }
+    let body = zstd::bulk::decompress(packed, length).ok()?;
+    (Digest::of(&body).0 == *digest).then(|| body.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_single_bit_of_a_record_or_its_key_changes_unnoticed() {
+        let sealed = seal("https://a.test", b"a record".to_vec());
+        assert_eq!(unseal("https://a.test", &sealed), Some(&b"a record"[..]));
+        assert_eq!(unseal("https://b.test", &sealed), None);
+        for bit in 0..sealed.len() * 8 {
+            let mut damaged = sealed.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(unseal("https://a.test", &damaged), None, "bit {bit}");
+        }
+        for length in 0..sealed.len() {
+            assert_eq!(unseal("https://a.test", &sealed[..length]), None);
+        }
+    }
+
+    #[test]
+    fn no_single_bit_of_a_body_changes_unnoticed() {
+        let body = b"User-agent: *\nDisallow: /private\n".repeat(9);
+        let digest = Digest::of(&body).0;
+        let packed = pack(&body).unwrap();
+        assert!(packed.len() < body.len() / 2);
+        assert_eq!(unpack(&packed, &digest).as_deref(), Some(&body[..]));
+        assert_eq!(unpack(&packed, &[0; 32]), None);
+        for bit in 0..packed.len() * 8 {
+            let mut damaged = packed.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let unpacked = unpack(&damaged, &digest);
+            // A bit that zstd does not use changes nothing.
+            assert!(unpacked.is_none_or(|unpacked| *unpacked == *body), "{bit}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! How much room the file takes, what goes when there is no more, and what came from a time when nothing was bounded.
+
+use redb::{Database, TableDefinition};
+
+use super::super::record::{EntryRecord, VersionRecord};
+use super::super::writer::StoreOptions;
+use super::*;
+
+const SMALL: StoreOptions = StoreOptions {
+    history_age: Duration::from_secs(365 * 24 * 60 * 60),
+    history_length: 64,
+    idle_after: Duration::from_secs(91 * 24 * 60 * 60),
+    max_size: 9 << 20,
+    memory: 4 << 20,
+};
+
+/// Text that does not compress: every other file differs from all before in all of its lines.
+fn unique(n: usize, bytes: usize) -> Vec<u8> {
+    let mut state = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut body = b"User-agent: *\n".to_vec();
+    while body.len() < bytes {
+        body.extend_from_slice(b"Disallow: /");
+        for _ in 0..8 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            body.extend(state.to_le_bytes().map(|byte| b'A' + byte % 32));
+        }
+        body.push(b'\n');
+    }
+    body.truncate(bytes);
+    body
+}
+
+fn length(dir: &Path) -> u64 {
+    std::fs::metadata(dir.join(FILE)).unwrap().len()
+}
+
+fn registered(n: usize) -> Origin {
+    Origin::parse(&format!("https://domain{n}.test")).unwrap()
+}
+
+/// Fifteen times what may be kept, of sizes that leave gaps.
+#[tokio::test]
+async fn a_flood_of_unique_files_stays_below_max_size_and_the_newest_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    let mut written = 0;
+    for n in 0..900 {
+        let body = unique(n, 1000 + 97_003 * n % 400_000);
+        written += body.len() as u64;
+        let now = first() + Duration::from_secs(n as u64);
+        store.save(&registered(n), entry(response(200, &body), now));
+        if n % 5 == 0 {
+            store.flush().await;
+            assert!(
+                length(dir.path()) <= SMALL.max_size,
+                "{n}: {}",
+                length(dir.path())
+            );
+        }
+    }
+    store.flush().await;
+    assert!(written > 15 * SMALL.max_size);
+    assert_eq!(store.fault(), None);
+    assert_eq!(store.put_aside(), None);
+    for n in 0..900 {
+        let kept = store.load(&registered(n)).await;
+        assert!(
+            kept.is_none() || n > 800,
+            "{n} should have gone before others"
+        );
+        assert!(kept.is_some() || n < 896, "{n} should be there");
+    }
+    drop(store);
+    assert!(length(dir.path()) <= SMALL.max_size);
+    assert!(
+        open_at(dir.path(), at(0), SMALL)
+            .unwrap()
+            .load(&registered(899))
+            .await
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn what_was_said_before_goes_before_any_origin_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    // The oldest of all, of which nothing is history.
+    store.save(&registered(0), entry(response(200, RULES), at(0)));
+    for version in 0..19 {
+        for n in 1..9 {
+            let body = unique(100 * n + version, 50_000);
+            store.save(&registered(n), entry(response(200, &body), at(n as u32)));
+        }
+        store.flush().await;
+    }
+    assert!(
+        store.history(&registered(8)).await.len() > 10,
+        "there is room for it"
+    );
+    for n in 9..50 {
+        let body = unique(1000 + n, 100_000);
+        store.save(&registered(n), entry(response(200, &body), at(20)));
+        store.flush().await;
+    }
+    let oldest = store.history(&registered(1)).await.len();
+    let newest = store.history(&registered(8)).await.len();
+    assert_eq!(oldest, 1, "the oldest history went");
+    assert!(newest > 1, "and not more than had to: {newest}");
+    for n in 0..50 {
+        assert!(store.load(&registered(n)).await.is_some(), "{n}");
+    }
+}
+
+#[tokio::test]
+async fn sub_domains_of_one_registered_domain_push_nobody_else_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    let old = registered(1);
+    store.save(&old, entry(response(200, RULES), at(0)));
+    let sub_domain = |n: usize| Origin::parse(&format!("https://s{n}.evil.test")).unwrap();
+    for n in 0..200 {
+        store.save(
+            &sub_domain(n),
+            entry(response(200, &unique(n, 50_000)), at(5)),
+        );
+        store.flush().await;
+    }
+    store.flush().await;
+    assert!(store.load(&old).await.is_some(), "older than all of them");
+    let mut kept = 0;
+    for n in 0..200 {
+        kept += usize::from(store.load(&sub_domain(n)).await.is_some());
+    }
+    assert!((3..20).contains(&kept), "{kept} of a share of an eighth");
+}
+
+#[tokio::test]
+async fn a_file_that_is_over_a_smaller_max_size_shrinks_when_it_is_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for n in 0..300 {
+        let now = first() + Duration::from_secs(n as u64);
+        store.save(
+            &registered(n),
+            entry(response(200, &unique(n, 100_000)), now),
+        );
+        store.flush().await;
+    }
+    drop(store);
+    assert!(length(dir.path()) > 2 * SMALL.max_size);
+    let store = open_at(dir.path(), at(0), SMALL).unwrap();
+    assert!(
+        length(dir.path()) <= SMALL.max_size,
+        "{}",
+        length(dir.path())
+    );
+    assert!(store.load(&registered(0)).await.is_none());
+    assert!(store.load(&registered(299)).await.is_some());
+}
+
+#[tokio::test]
+async fn bodies_are_compressed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path()).unwrap();
+    for n in 0..20 {
+        let line = format!("Disallow: /some/directory/{n}\n");
+        let body = format!("User-agent: *\n{}", line.repeat(20_000));
+        store.save(&registered(n), entry(response(200, body.as_bytes()), at(0)));
+    }
+    drop(store);
+    assert!(
+        length(dir.path()) < 3 << 20,
+        "of {} MB",
+        20_000 * 28 * 20 / 1_000_000
+    );
+}
+
+#[tokio::test]
+async fn what_was_forgotten_does_not_stay_in_the_history_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open_at(dir.path(), at(0), StoreOptions::default()).unwrap();
+    store.save(&registered(1), entry(response(200, RULES), at(0)));
+    store.flush().await;
+    store.forget(&registered(1));
+    drop(store);
+    let store = open_at(dir.path(), at(400), StoreOptions::default()).unwrap();
+    store.save(&registered(2), entry(response(404, b""), at(400)));
+    store.flush().await;
+    assert_eq!(store.history(&registered(1)).await, []);
+    assert_eq!(store.body(digest(RULES)).await, None);
+}
+
+/// A file as the first format had it.
+fn write_first_format(path: &Path, entries: &[(Origin, Entry)]) {
+    let database = Database::create(path).unwrap();
+    let write = database.begin_write().unwrap();
+    {
+        let table = |name| TableDefinition::<'_, &str, &[u8]>::new(name);
+        let head = TableDefinition::<'_, &str, u64>::new("head");
+        let bodies = TableDefinition::<'_, &[u8; 32], &[u8]>::new("bodies");
+        let references = TableDefinition::<'_, &[u8; 32], u64>::new("references");
+        let versions = TableDefinition::<'_, (&str, u64), &[u8]>::new("versions");
+        write.open_table(head).unwrap().insert("format", 1).unwrap();
+        write.open_table(references).unwrap();
+        let mut kept = write.open_table(table("entries")).unwrap();
+        let mut bodies = write.open_table(bodies).unwrap();
+        let mut versions = write.open_table(versions).unwrap();
+        for (origin, entry) in entries {
+            let (key, record) = (origin.to_string(), EntryRecord::new(origin, entry));
+            let encoded = postcard::to_stdvec(&record).unwrap();
+            kept.insert(key.as_str(), encoded.as_slice()).unwrap();
+            let Some((seen_at, version)) = record.version() else {
+                continue;
+            };
+            let before = VersionRecord {
+                last_seen_at: seen_at - 2,
+                status: 404,
+                body: None,
+            };
+            for (first, version) in [(seen_at - 5, &before), (seen_at, &version)] {
+                let encoded = postcard::to_stdvec(version).unwrap();
+                versions
+                    .insert((key.as_str(), first), encoded.as_slice())
+                    .unwrap();
+            }
+            if let Some(body) = version.body {
+                let bytes = entry.answer.as_ref().unwrap().outcome.body().unwrap();
+                bodies.insert(&body.digest, &*bytes.bytes).unwrap();
+            }
+        }
+    }
+    write.commit().unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_format_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries: Vec<_> = every_kind_of_entry()
+        .into_iter()
+        .enumerate()
+        .map(|(n, entry)| (registered(n), entry))
+        .collect();
+    write_first_format(&dir.path().join(FILE), &entries);
+    for _ in 0..2 {
+        let store = open(dir.path()).unwrap();
+        assert_eq!(store.put_aside(), None);
+        for (origin, entry) in &entries {
+            assert_eq!(store.load(origin).await.as_ref(), Some(entry), "{origin}");
+            let statuses: Vec<_> = store
+                .history(origin)
+                .await
+                .iter()
+                .map(|said| said.status)
+                .collect();
+            let is_answered = entry.answer.is_some();
+            assert_eq!(statuses.first(), is_answered.then_some(&404), "{origin}");
+        }
+    }
+}

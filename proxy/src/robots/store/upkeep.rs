@@ -1,0 +1,114 @@
+//! What is done to the file as it is opened: its tables are made, or made anew of an older form, and it is brought under
+//! its bound.
+
+use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
+
+use super::batch::Batch;
+use super::failure::{Failure, guarded};
+use super::record::{EntryRecord, VersionRecord};
+use super::tables::{Digest, ENTRIES, HEAD, Keep, VERSIONS, begin};
+
+/// Counts the forms in `record` and of the tables here.
+const FORMAT: u64 = 2;
+/// Whose records bear no checksum, whose bodies are as they came, and which nothing bounds.
+const UNSEALED: u64 = 1;
+
+/// Bodies and references as format 1 had them.
+const UNPACKED: TableDefinition<'_, &Digest, &[u8]> = TableDefinition::new("bodies");
+const UNSCOPED: TableDefinition<'_, &Digest, u64> = TableDefinition::new("references");
+
+/// Makes sure that the tables are there and of this format, from which all that is older is made.
+///
+/// # Errors
+///
+/// With the format found, if it is another; or if the database fails.
+pub(super) fn prepare(database: &Database, keep: Keep) -> Result<Result<(), u64>, Failure> {
+    guarded(|| {
+        let write = begin(database)?;
+        let found = {
+            let mut head = write.open_table(HEAD)?;
+            let found = head.get("format")?.map(|format| format.value());
+            if matches!(found, None | Some(UNSEALED)) {
+                head.insert("format", FORMAT)?;
+            }
+            found
+        };
+        match found {
+            None | Some(FORMAT) => drop(Batch::open(&write, keep)?),
+            Some(UNSEALED) => seal_all(&write, keep)?,
+            Some(other) => return Ok(Err(other)),
+        }
+        write.commit()?;
+        Ok(Ok(()))
+    })
+}
+
+/// Makes this format of the first one, in which nothing told whether a record was whole: what does not decode, and a body
+/// that does not have its digest, is left out.
+fn seal_all(write: &WriteTransaction, keep: Keep) -> Result<(), Failure> {
+    tracing::info!("the store is of an older format: converting it");
+    let (entries, versions) = (renamed(write)?, renamed_versions(write)?);
+    {
+        let mut batch = Batch::open(write, keep)?;
+        let bodies = write.open_table(UNPACKED)?;
+        for (key, first_seen_at, record) in versions {
+            let digest = record.body.map(|body| body.digest);
+            let body = match digest {
+                Some(digest) => bodies.get(&digest)?.map(|body| body.value().to_vec()),
+                None => None,
+            };
+            batch.put_version(&key, first_seen_at, &record, body.as_deref())?;
+        }
+        for (key, record) in entries {
+            batch.put_entry(&key, &record)?;
+        }
+        batch.close()?;
+    }
+    write.delete_table(UNPACKED)?;
+    write.delete_table(UNSCOPED)?;
+    Ok(())
+}
+
+/// Lets go of what there is no room for, or did not fit.
+pub(super) fn shrink(database: &Database, keep: Keep) -> Result<(), Failure> {
+    guarded(|| {
+        let write = begin(database)?;
+        let mut batch = Batch::open(&write, keep)?;
+        batch.bound("", keep.bytes / 8 * 7)?;
+        batch.close()?;
+        write.commit()?;
+        Ok(())
+    })
+}
+
+/// All entries of format 1, taken out of their table.
+fn renamed(write: &WriteTransaction) -> Result<Vec<(String, EntryRecord)>, Failure> {
+    let mut found = Vec::new();
+    let entries = write.open_table(ENTRIES)?;
+    for row in entries.iter()? {
+        let (key, value) = row?;
+        if let Ok(record) = postcard::from_bytes(value.value()) {
+            found.push((key.value().to_owned(), record));
+        }
+    }
+    drop(entries);
+    write.delete_table(ENTRIES)?;
+    Ok(found)
+}
+
+fn renamed_versions(
+    write: &WriteTransaction,
+) -> Result<Vec<(String, u64, VersionRecord)>, Failure> {
+    let mut found = Vec::new();
+    let versions = write.open_table(VERSIONS)?;
+    for row in versions.iter()? {
+        let (key, value) = row?;
+        if let Ok(record) = postcard::from_bytes(value.value()) {
+            let (origin, first_seen_at) = key.value();
+            found.push((origin.to_owned(), first_seen_at, record));
+        }
+    }
+    drop(versions);
+    write.delete_table(VERSIONS)?;
+    Ok(found)
+}

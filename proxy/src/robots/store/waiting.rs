@@ -1,0 +1,127 @@
+//! What waits to be written: of each origin what it said meanwhile, bounded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::Entry;
+
+/// What is to be written of an origin.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Save(Arc<Entry>),
+    Forget,
+}
+
+impl Change {
+    /// Whether nothing is lost if `next` is written alone: the history knows different answers, and notes them when they are
+    /// saved.
+    fn is_covered_by(&self, next: &Self) -> bool {
+        let said = |entry: &Entry| {
+            let outcome = &entry.answer.as_ref()?.outcome;
+            Some((outcome.status(), outcome.body().cloned()))
+        };
+        match (self, next) {
+            (Self::Forget, _) => true,
+            (Self::Save(_), Self::Forget) => false,
+            (Self::Save(before), Self::Save(next)) => said(before) == said(next),
+        }
+    }
+
+    /// Roughly what it holds in memory.
+    fn bytes(&self) -> usize {
+        const OVERHEAD: usize = 512;
+        let body = match self {
+            Self::Save(entry) => entry.answer.as_ref().and_then(|facts| facts.outcome.body()),
+            Self::Forget => None,
+        };
+        OVERHEAD + body.map_or(0, |body| body.bytes.len())
+    }
+}
+
+/// What is to be written of each origin, in order: usually one change, but all different things that it said meanwhile
+/// belong in its history.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    changes: HashMap<Origin, Vec<Change>>,
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The last of an origin's changes.
+    pub(super) fn last(&self, origin: &Origin) -> Option<&Change> {
+        self.changes.get(origin).and_then(|changes| changes.last())
+    }
+
+    /// All changes, each origin's in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Origin, &Change)> {
+        let all = self.changes.iter();
+        all.flat_map(|(origin, changes)| changes.iter().map(move |change| (origin, change)))
+    }
+
+    /// Has `change` wait, in the place of the one before it if nothing is lost by that.
+    pub(super) fn push(&mut self, origin: &Origin, change: Change) {
+        self.bytes += change.bytes();
+        let changes = self.changes.entry(origin.clone()).or_default();
+        // The first of those that say the same stays: since when it was said.
+        if let [.., first, last] = &changes[..]
+            && first.is_covered_by(&change)
+            && last.is_covered_by(&change)
+        {
+            self.bytes -= last.bytes();
+            changes.pop();
+        }
+        changes.push(change);
+    }
+
+    /// Takes origins out until they hold `bytes`, one at least.
+    pub(super) fn take(&mut self, bytes: usize) -> Self {
+        let mut taken = Self::default();
+        while taken.bytes < bytes {
+            let Some(origin) = self.changes.keys().next().cloned() else {
+                break;
+            };
+            taken.put(origin.clone(), self.remove(&origin));
+        }
+        // What is left of a large map is not kept for a small one.
+        self.changes.shrink_to(2 * self.changes.len());
+        taken
+    }
+
+    /// Lets what was taken wait again, before what has come since.
+    pub(super) fn put_back(&mut self, taken: &Self) {
+        for (origin, changes) in &taken.changes {
+            let since = self.remove(origin);
+            for change in changes.iter().cloned().chain(since) {
+                self.push(origin, change);
+            }
+        }
+    }
+
+    /// Lets go of what is over `most` bytes; how many changes that were.
+    pub(super) fn bound(&mut self, most: usize) -> usize {
+        let mut lost = 0;
+        while self.bytes > most {
+            let Some(origin) = self.changes.keys().next().cloned() else {
+                break;
+            };
+            lost += self.remove(&origin).len();
+        }
+        lost
+    }
+
+    fn put(&mut self, origin: Origin, changes: Vec<Change>) {
+        self.bytes += changes.iter().map(Change::bytes).sum::<usize>();
+        self.changes.insert(origin, changes);
+    }
+
+    fn remove(&mut self, origin: &Origin) -> Vec<Change> {
+        let changes = self.changes.remove(origin).unwrap_or_default();
+        self.bytes -= changes.iter().map(Change::bytes).sum::<usize>();
+        changes
+    }
+}
