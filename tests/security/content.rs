@@ -5,7 +5,7 @@
 
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::program::Program;
-use crate::harness::{Ask, Gate, Manners, Origin, Reply, Wayleave, Wire};
+use crate::harness::{Ask, Gate, Manners, Origin, Reply, Wayleave, Wire, eventually};
 
 use super::shop;
 
@@ -170,6 +170,54 @@ fn a_late_answer_that_nobody_asked_for_reaches_nobody() {
         }
     }
     content_was_the_last(&origin);
+}
+
+/// An answer that has no content, whatever its head says, and is followed by content all the same: what looks like an answer in
+/// it must not become one. Handlers that treat HEAD as GET do that.
+#[test]
+fn content_behind_an_answer_that_has_none_reaches_nobody() {
+    const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat nobody may see";
+    let length = format!("Content-Length: {}", POISON.len());
+    let origin = shop();
+    let proxy = Wayleave::start(&origin);
+    for (path, method, status) in [
+        ("/head", "HEAD", "200 OK"),
+        ("/none", "GET", "204 No Content"),
+        ("/same", "GET", "304 Not Modified"),
+    ] {
+        for told in [&length, "Transfer-Encoding: chunked"] {
+            let gate = Gate::closed();
+            let reply = Reply::new(0)
+                .framing(Framing::Raw)
+                .body(format!("HTTP/1.1 {status}\r\n{told}\r\n\r\n"))
+                .step(Step::Wait(gate.clone()))
+                .body(POISON);
+            let own = Reply::new(200)
+                .step(Step::Wait(gate.clone()))
+                .body("/victim");
+            origin
+                .site("shop.test")
+                .page(path, reply)
+                .page("/victim", own);
+            let serving = |count| {
+                eventually("the origin is asked", || {
+                    proxy.metric("wayleave_upstream_connections", &[]) == count
+                });
+            };
+            let url = format!("http://shop.test{path}");
+            let mut attacker = proxy.connect();
+            attacker.send(Ask::new(method, &url).bytes(&url));
+            let answer = attacker.response_head().status.to_string();
+            assert!(status.starts_with(&answer), "{path}: {answer}");
+            serving(0.0);
+            let mut victim = proxy.connect();
+            victim.send(Ask::get("http://shop.test/victim").bytes("http://shop.test/victim"));
+            serving(1.0);
+            gate.open();
+            let body = victim.response().text();
+            assert!(body.ends_with("/victim"), "{path} with {told}: {body}");
+        }
+    }
 }
 
 /// Against a program that somebody else wrote: pipelined, as often as it takes to win a race.

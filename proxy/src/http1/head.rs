@@ -179,9 +179,12 @@ impl ResponseHead {
         }
     }
 
-    /// Whether the connection serves further requests.
-    pub(crate) fn keeps_alive(&self) -> bool {
-        !self.is_http_10 && !lists_close(&self.fields)
+    /// Whether the connection serves further requests after this response to `method`. If the head tells of content that such
+    /// a response does not have, some origins send it all the same, and it would be the next answer (RFC 9112 section 11.1).
+    pub(crate) fn keeps_alive(&self, method: &str) -> bool {
+        let is_bare = matches!(self.framing, None | Some(Framing::Length(0)));
+        let is_complete = is_bare || has_content(self.status, method);
+        !self.is_http_10 && is_complete && !lists_close(&self.fields)
     }
 }
 
@@ -459,7 +462,7 @@ mod tests {
         );
         let head = response(b"HTTP/1.0 200 OK\r\n\r\n").await.unwrap();
         assert_eq!(
-            (head.framing("GET"), head.keeps_alive()),
+            (head.framing("GET"), head.keeps_alive("GET")),
             (Framing::UntilClose, false)
         );
     }

@@ -138,7 +138,7 @@ impl OriginReader {
                     101 => Framing::UntilClose,
                     _ => head.framing(method),
                 };
-                *keeps_alive = head.keeps_alive() && framing != Framing::UntilClose;
+                *keeps_alive = head.keeps_alive(method) && framing != Framing::UntilClose;
                 *body = BodyReader::new(framing);
                 Ok(OriginHead::Http1(head))
             }

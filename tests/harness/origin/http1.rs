@@ -168,8 +168,8 @@ async fn send_reply<T: Transport>(
     request: &Request,
     reply: &Reply,
 ) -> io::Result<bool> {
-    let bodiless =
-        request.method == "HEAD" || matches!(reply.status, 204 | 304) || reply.status == 101;
+    let bodiless = reply.framing != Framing::Raw
+        && (request.method == "HEAD" || matches!(reply.status, 101 | 204 | 304));
     if reply.framing != Framing::Raw {
         stream.write_all(head(reply).as_bytes()).await?;
     }
