@@ -29,6 +29,7 @@ mod identify;
 mod kept;
 mod malformed;
 mod metrics;
+mod over_time;
 mod overload;
 mod page;
 mod politeness;

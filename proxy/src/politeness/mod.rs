@@ -355,4 +355,51 @@ mod tests {
         drop(first);
         assert!(turn("c").await.is_ok());
     }
+
+    fn numbered(number: usize) -> Origin {
+        Origin::parse(&format!("http://shop{number}.test")).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn among_thousands_no_pending_delay_is_forgotten() {
+        let politeness = Politeness::default();
+        let options = options(CrawlDelay::Reject);
+        let turn = |number: usize| {
+            let (politeness, options) = (&politeness, &options);
+            async move {
+                let origin = numbered(number);
+                let turn = politeness.turn(options, &origin, "NewsBot", 100 * DELAY);
+                turn.await.map(drop)
+            }
+        };
+        for number in 0..3000 {
+            turn(number).await.unwrap();
+        }
+        for number in [0, 1, 1023, 1024, 2999] {
+            let too_soon = turn(number).await.unwrap_err();
+            assert_eq!(too_soon.retry_after, 100 * DELAY, "{number}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn among_thousands_no_rest_is_forgotten() {
+        let politeness = Politeness::default();
+        let options = options(CrawlDelay::Reject);
+        let rest = Duration::from_secs(60);
+        for number in 0..5000 {
+            let origin = numbered(number);
+            let turn = politeness.turn(&options, &origin, "NewsBot", Duration::ZERO);
+            turn.await.unwrap().answered(&origin, 429, Some(rest));
+        }
+        for number in [0, 1, 4095, 4096, 4999] {
+            let origin = numbered(number);
+            let turn = politeness.turn(&options, &origin, "NewsBot", Duration::ZERO);
+            let too_soon = turn.await.map(drop).unwrap_err();
+            assert_eq!(
+                (too_soon.cause, too_soon.retry_after),
+                (Cause::OriginRests, rest),
+                "{number}"
+            );
+        }
+    }
 }

@@ -36,6 +36,8 @@ struct Script {
 enum Answer {
     Status(u16),
     Says(String),
+    /// With 304.
+    Confirms,
     Fails(FetchErrorKind),
     Panics,
 }
@@ -81,6 +83,14 @@ impl Fetch for ScriptedFetch {
         let uri = origin.robots_txt_uri();
         let (status, bytes) = match answer.unwrap_or(Answer::Status(200)) {
             Answer::Panics => panic!("as scripted"),
+            Answer::Confirms => {
+                let ending = Ending::NotModified(Fields::default());
+                return FetchOutcome {
+                    redirects: Vec::new(),
+                    uri,
+                    ending,
+                };
+            }
             Answer::Fails(kind) => return FetchOutcome::failed(uri, kind, "as scripted"),
             Answer::Status(status) => (status, super::http::RULES.into()),
             Answer::Says(text) => (200, text.into_bytes().into()),
@@ -594,4 +604,41 @@ async fn what_decisions_make_too_large_for_the_memory_goes() {
     settle().await;
     assert_eq!(robots.memory_bytes(), 0);
     assert!(robots.at_hand(&shop).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_was_confirmed_is_fresh_anew() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    fetch.answer(&shop, Answer::Confirms);
+    tokio::time::advance(DAY + HOUR).await;
+    for _ in 0..3 {
+        let known = robots.find(&shop).await.unwrap();
+        assert_eq!(private(&robots, &known.snapshot), Verdict::Disallow);
+        settle().await;
+    }
+    assert_eq!(fetch.fetches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_usable_for_as_long_since_it_was_last_confirmed() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    fetch.answer(&shop, Answer::Confirms);
+    for _ in 0..2 {
+        tokio::time::advance(10 * DAY).await;
+        robots.find(&shop).await.unwrap();
+    }
+    fetch.answer(&shop, Answer::Status(503));
+    tokio::time::advance(29 * DAY).await;
+    let known = robots.find(&shop).await.unwrap();
+    assert!(
+        matches!(known.access(), AccessResult::Successful(_)),
+        "{known:?}"
+    );
+    assert_eq!(private(&robots, &known.snapshot), Verdict::Disallow);
 }
