@@ -17,9 +17,12 @@
 //!       ┌─────────┴──────────┐
 //!     admin                flow            the two faces: operators, crawlers
 //!       └─────────┬──────────┤
-//!               robots     upstream  intercept    robots.txt at hand · origins · TLS in their place
+//!               robots     upstream  fault  intercept    robots.txt at hand · origins, and how they fail · TLS in their place
 //!                 ├──────────┘
-//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics  clock  stream  tls  request_target    leaves
+//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics      what they go by, and leave behind
+//!                 │
+//!     logging  batch  harmless  environment  listeners  stream  idle  http1  tls           what all of them use
+//!     request_target  proxy_status  digest  clock
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
