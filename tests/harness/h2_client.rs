@@ -1,5 +1,6 @@
 //! A client that speaks HTTP/2 inside an intercepted tunnel.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -104,13 +105,14 @@ async fn exchange(send: h2::client::SendRequest<Bytes>, ask: &Ask) -> Result<Res
     for (name, value) in &ask.headers {
         head = head.header(name.to_ascii_lowercase(), value);
     }
-    let (answer, mut upload) = send.send_request(
+    let (mut answer, mut upload) = send.send_request(
         head.body(()).expect("tests ask validly"),
         ask.body.is_empty(),
     )?;
     if !ask.body.is_empty() {
         upload.send_data(Bytes::copy_from_slice(&ask.body), true)?;
     }
+    let interim = interim(&mut answer).await;
     let (parts, mut stream) = answer.await?.into_parts();
     let text = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         (
@@ -122,6 +124,7 @@ async fn exchange(send: h2::client::SendRequest<Bytes>, ask: &Ask) -> Result<Res
         version: "HTTP/2".to_owned(),
         status: parts.status.as_u16(),
         headers: parts.headers.iter().map(text).collect(),
+        interim,
         ..Response::default()
     };
     while let Some(data) = stream.data().await {
@@ -137,4 +140,13 @@ async fn exchange(send: h2::client::SendRequest<Bytes>, ask: &Ask) -> Result<Res
         .map(text)
         .collect();
     Ok(response)
+}
+
+/// The statuses of what comes before the final head.
+async fn interim(answer: &mut h2::client::ResponseFuture) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    while let Some(Ok(head)) = poll_fn(|context| answer.poll_informational(context)).await {
+        statuses.push(head.status().as_u16());
+    }
+    statuses
 }

@@ -56,6 +56,18 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
+/// A block that begins with `start`, one byte or so, and goes on with one field of some 4,000 bytes, `times` times: two bytes
+/// and more for the first, which HPACK's table keeps, and one for each of the others.
+pub fn swollen(start: &[u8], times: usize) -> Vec<u8> {
+    const FIRST_OF_THE_TABLE: u8 = 0x80 | 62;
+    let mut bytes = start.to_vec();
+    bytes.extend([0x40, 1, b'x']);
+    push_length(&mut bytes, 4000);
+    bytes.resize(bytes.len() + 4000, b'y');
+    bytes.resize(bytes.len() + times, FIRST_OF_THE_TABLE);
+    bytes
+}
+
 /// An integer with a prefix of seven bits (RFC 7541 section 5.1).
 fn push_length(bytes: &mut Vec<u8>, length: usize) {
     let Some(mut rest) = length.checked_sub(127) else {

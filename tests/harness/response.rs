@@ -16,6 +16,8 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub trailers: Vec<(String, String)>,
+    /// The statuses of the interim responses before it, over HTTP/2.
+    pub interim: Vec<u16>,
 }
 
 /// A parsed `Proxy-Status` field with one member (RFC 9209).

@@ -193,6 +193,10 @@ async fn send_reply<T: Transport>(
                 return Ok(false);
             }
             Step::Close => return Ok(false),
+            Step::Cut => {
+                stream.flush().await?;
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
             Step::Echo => return echo(stream).await.map(|()| false),
         }
     }

@@ -116,7 +116,7 @@ async fn send_http2_reply(
                 std::future::poll_fn(|context| stream.poll_reset(context)).await?;
                 return Ok(());
             }
-            Step::Reset | Step::Close | Step::Echo => {
+            Step::Reset | Step::Close | Step::Cut | Step::Echo => {
                 stream.send_reset(h2::Reason::INTERNAL_ERROR);
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 //! A scripted origin: many host names behind one HTTP and one HTTPS port on loopback, and a record of everything that arrived.
 
+mod frames;
 mod http1;
 mod http2;
 pub mod reply;
@@ -114,6 +115,8 @@ pub struct Site {
     pub certificate: Certificate,
     /// What TLS offers; everything if empty.
     pub protocols: &'static [&'static str],
+    /// What answers every request by HTTP/2, frame by frame, if anything is here.
+    pub frames: Vec<frames::Frame>,
     /// Whether TLS goes on with a client that wants none of them, as if the client had not said what it wants.
     pub ignores_alpn: bool,
     pub manners: Manners,
@@ -409,6 +412,11 @@ impl SiteHandle<'_> {
 
     pub fn manners(self, manners: Manners) -> Self {
         self.change(|site| site.manners = manners)
+    }
+
+    /// Answers every request by HTTP/2 with these frames on its stream: `(kind, flags, payload)`.
+    pub fn frames(self, frames: &[frames::Frame]) -> Self {
+        self.change(|site| site.frames = frames.to_vec())
     }
 
     /// Does not offer HTTP/2.

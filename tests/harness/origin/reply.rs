@@ -39,6 +39,8 @@ pub enum Step {
     Reset,
     /// HTTP/1.1: an orderly close here, whatever was promised.
     Close,
+    /// The connection closes without the end that TLS has for it (RFC 5246 section 7.2.1).
+    Cut,
     /// After a 101: sends back what it reads.
     Echo,
 }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{Shared, http1, http2};
+use super::{Shared, frames, http1, http2};
 use crate::harness::tls::{self, Certificate};
 
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
@@ -38,6 +38,17 @@ pub struct Connection {
     pub shared: Arc<Shared>,
 }
 
+impl Connection {
+    /// The host's script of HTTP/2 frames.
+    pub fn frames(&self) -> Vec<frames::Frame> {
+        self.shared.site(self.sni.as_deref().unwrap_or("*")).frames
+    }
+
+    fn answers_by_frames(&self) -> bool {
+        !self.frames().is_empty()
+    }
+}
+
 /// Serves one connection to its end. What goes wrong is the client's to notice: a test asserts on what arrived.
 pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, shared: Arc<Shared>) {
     let mut connection = Connection {
@@ -52,6 +63,9 @@ pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, share
     let _ended = match scheme {
         "http" => http1::serve(stream, &connection).await,
         _ => match accept_tls(stream, &mut connection).await {
+            Ok((tls, "h2")) if connection.answers_by_frames() => {
+                frames::serve(tls, &connection).await
+            }
             Ok((tls, "h2")) => http2::serve(tls, &connection).await,
             Ok((tls, _)) => http1::serve(tls, &connection).await,
             Err(error) => Err(error),
