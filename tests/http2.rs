@@ -1,5 +1,7 @@
 //! HTTP/2 inside intercepted tunnels, to origins of either version.
 
+use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block};
+use crate::harness::origin::SiteHandle;
 use crate::harness::origin::reply::{Framing, Step, pattern_byte};
 use crate::harness::{Ask, Origin, Reply, Response, Wayleave, eventually};
 
@@ -347,4 +349,70 @@ fn answers_without_a_body_end_their_stream() {
         (head.status, head.header("content-length"), head.body.len()),
         (200, Some("5000"), 0)
     );
+}
+
+/// A site whose robots.txt is known by HTTP/1.1, and no connection kept, before it speaks nothing but HTTP/2.
+pub fn known_before_it_speaks_http2_only<'a>(
+    proxy: &Wayleave,
+    origin: &'a Origin,
+    host: &str,
+) -> SiteHandle<'a> {
+    let site = origin.site(host).http1_only();
+    let last = Reply::new(404).framing(Framing::UntilClose);
+    let site = site.robots_reply(last.clone()).page("/known", last);
+    assert_eq!(proxy.get(&format!("https://{host}/known")).status, 404);
+    site.http2_only()
+}
+
+#[test]
+fn the_length_of_an_answer_by_http_2_is_told_once() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let lengths: [(&str, &[&str], u16); 6] = [
+        ("one", &["2"], 200),
+        ("twice", &["2", "2"], 200),
+        ("list", &["2, 2"], 502),
+        ("other", &["2", "3"], 502),
+        ("zero", &["02", "2"], 502),
+        ("none", &["x"], 502),
+    ];
+    for (name, lengths, status) in lengths {
+        let host = format!("{name}.test");
+        let mut fields = vec![(":status", "200")];
+        fields.extend(lengths.iter().map(|length| ("content-length", *length)));
+        known_before_it_speaks_http2_only(&proxy, &origin, &host).frames(&[
+            (HEADERS, END_HEADERS, block(&fields)),
+            (DATA, END_STREAM, b"ok".to_vec()),
+        ]);
+        let mut wire = proxy.tunnel(&format!("{host}:443"));
+        wire.send(Ask::get(&format!("https://{host}/a")).bytes("/a"));
+        let answer = wire.response();
+        assert_eq!(answer.status, status, "{name}: {answer:?}");
+        if status == 200 {
+            let fields = answer
+                .headers
+                .iter()
+                .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+            let told: Vec<_> = fields.map(|(_, value)| &**value).collect();
+            assert_eq!(told, ["2"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn empty_frames_in_an_answer_by_http_2_end_nothing() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    known_before_it_speaks_http2_only(&proxy, &origin, "new.test").frames(&[
+        (HEADERS, END_HEADERS, vec![0x88]),
+        (DATA, 0, b"first,".to_vec()),
+        (DATA, 0, Vec::new()),
+        (DATA, 0, b"second".to_vec()),
+        (DATA, END_STREAM, Vec::new()),
+    ]);
+    let mut wire = proxy.tunnel("new.test:443");
+    for _ in 0..2 {
+        wire.send(Ask::get("https://new.test/a").bytes("/a"));
+        assert_eq!(wire.response().text(), "first,second");
+    }
 }

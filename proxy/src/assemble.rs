@@ -53,7 +53,10 @@ pub(crate) fn ways(
     let upstream = Upstream::new(options, Arc::clone(&egress), tls, Arc::clone(metrics));
     let fetch = HttpFetch::new(egress, tls, fetch_options(config), clock);
     Ok(Ways {
-        fetch: fetch.handing_over(upstream.idle()).traced(traces),
+        fetch: fetch
+            .handing_over(upstream.idle())
+            .traced(traces)
+            .counted(Arc::clone(metrics)),
         upstream: Arc::new(upstream),
     })
 }

@@ -57,6 +57,10 @@ impl From<BodyError> for Fault {
                 let details = "the origin closed the connection in the middle of the body";
                 Self::new(ErrorType::HttpResponseIncomplete, details.to_owned())
             }
+            BodyError::Late => {
+                let details = "the origin does not go on with its body";
+                Self::new(ErrorType::HttpResponseTimeout, details.to_owned())
+            }
             BodyError::Io(error) => Self::new(
                 ErrorType::HttpResponseIncomplete,
                 format!("the response's body: {error}"),

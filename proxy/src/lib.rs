@@ -22,7 +22,7 @@
 //!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics      what they go by, and leave behind
 //!                 │
 //!     logging  batch  harmless  environment  listeners  stream  idle  http1  tls           what all of them use
-//!     request_target  proxy_status  digest  clock
+//!     request_target  proxy_status  oddities  digest  clock
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -50,6 +50,7 @@ mod intercept;
 mod listeners;
 mod logging;
 pub mod metrics;
+mod oddities;
 pub mod politeness;
 mod proxy_status;
 mod reload;

@@ -103,6 +103,11 @@ pub(crate) struct Decision {
     /// What would have been answered, if a refusal was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,
+    /// What was odd about the origin's response and was mended: the kinds of `wayleave_origin_oddities_total`. One that ended
+    /// by `incomplete-close` may be incomplete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub(crate) oddities: Vec<Word>,
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
     pub(crate) mode: Word,

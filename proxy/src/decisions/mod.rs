@@ -210,6 +210,7 @@ mod tests {
                 robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
             }),
             would_be: None,
+            oddities: Vec::new(),
             mode: "enforce".into(),
             configuration: 1,
             details: None,

@@ -15,7 +15,9 @@ use pingora_timeout::timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use super::fields::{Field, OnwardResponse};
-use crate::http1::{BodyError, BodyReader, BodyWriter, Framing, Trailers, write_fields};
+use crate::http1::{
+    BodyError, BodyReader, BodyWriter, Framing, MAX_FIELDS, Trailers, write_fields,
+};
 use crate::stream::Stream;
 use crate::upstream::{header_map, trailers_of};
 
@@ -39,7 +41,10 @@ pub(super) enum ClientBody {
         body: BodyReader,
         patience: Duration,
     },
-    Http2(RecvStream),
+    Http2 {
+        stream: RecvStream,
+        patience: Duration,
+    },
 }
 
 /// The way of the response.
@@ -94,7 +99,7 @@ impl Client {
 
     /// A client of an HTTP/2 stream.
     pub(super) fn http2(
-        body: RecvStream,
+        stream: RecvStream,
         respond: SendResponse<Bytes>,
         patience: Duration,
     ) -> Self {
@@ -104,7 +109,7 @@ impl Client {
             patience,
         };
         Self {
-            body: ClientBody::Http2(body),
+            body: ClientBody::Http2 { stream, patience },
             answer,
         }
     }
@@ -135,7 +140,7 @@ impl ClientBody {
     pub(super) fn is_done(&self) -> bool {
         match self {
             Self::Http1 { body, .. } => body.is_done(),
-            Self::Http2(body) => body.is_end_stream(),
+            Self::Http2 { stream, .. } => stream.is_end_stream(),
         }
     }
 
@@ -149,15 +154,16 @@ impl ClientBody {
                 patience,
             } => match timeout(*patience, body.next(stream, ahead)).await {
                 Ok(part) => part,
-                Err(_) => Err(BodyError::Malformed("the body did not come in time")),
+                Err(_) => Err(BodyError::Late),
             },
-            Self::Http2(body) => loop {
-                let Some(part) = body.data().await else {
+            Self::Http2 { stream, patience } => loop {
+                let part = timeout(*patience, stream.data()).await;
+                let Some(part) = part.map_err(|_| BodyError::Late)? else {
                     return Ok(None);
                 };
                 let part = part.map_err(io::Error::other)?;
                 // What was read makes room for more; a stream that ended needs none.
-                let _ = body.flow_control().release_capacity(part.len());
+                let _ = stream.flow_control().release_capacity(part.len());
                 if !part.is_empty() {
                     return Ok(Some(part));
                 }
@@ -177,9 +183,15 @@ impl ClientBody {
     pub(super) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
         match self {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
-            Self::Http2(body) => {
-                let trailers = body.trailers().await.map_err(io::Error::other)?;
-                Ok(trailers.map_or_else(Vec::new, |trailers| trailers_of(&trailers)))
+            Self::Http2 { stream, patience } => {
+                let trailers = timeout(*patience, stream.trailers()).await;
+                let trailers = trailers.map_err(|_| BodyError::Late)?;
+                match trailers.map_err(io::Error::other)? {
+                    Some(trailers) if trailers.len() > MAX_FIELDS => {
+                        Err(BodyError::Malformed("more than 100 trailers"))
+                    }
+                    trailers => Ok(trailers.as_ref().map_or_else(Vec::new, trailers_of)),
+                }
             }
         }
     }
@@ -227,7 +239,7 @@ impl Responder {
         }
     }
 
-    /// Sends an interim response; HTTP/2's are left out, which its clients do not miss.
+    /// Sends an interim response.
     pub(super) async fn interim(&mut self, response: &OnwardResponse<'_>) -> Result<(), Gone> {
         match self {
             Self::Http1(answer) => {
@@ -235,7 +247,10 @@ impl Responder {
                 answer.send(&finished(head, &response.fields, &[])).await?;
                 answer.flush().await
             }
-            Self::Http2 { .. } => Ok(()),
+            Self::Http2 { respond, .. } => {
+                let sent = respond.send_informational(http2_head(response));
+                sent.map_err(|_| Gone)
+            }
         }
     }
 

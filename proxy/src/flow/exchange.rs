@@ -11,6 +11,7 @@ use crate::crawlers::{Claim, Crawler, Mode};
 use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
 use crate::metrics::ASSERTED;
+use crate::oddities::Oddities;
 use crate::proxy_status::ErrorType;
 use crate::rules::Match;
 use crate::traces::Parent;
@@ -272,4 +273,6 @@ pub(crate) struct Facts {
     pub(crate) decided_in: Duration,
     /// How long it waited for its turn.
     pub(crate) waited: Duration,
+    /// What had to be mended of the origin's response.
+    pub(crate) oddities: Oddities,
 }

@@ -4,15 +4,13 @@
 use std::borrow::Cow;
 
 use bytes::BytesMut;
-use http::{HeaderName, HeaderValue, Uri};
-use pingora_error::{Error, ErrorType};
-use pingora_http::RequestHeader;
+use http::{Request, Uri, Version as HttpVersion};
 use wayleave_policy::Target;
 
 use super::pairs::{Pair, first, is, listed_in_connection};
 use super::request::{Received, Version};
 use super::websocket;
-use crate::http1::{Framing, agreed_length, has_content, write_fields};
+use crate::http1::{Framing, has_content, write_fields};
 use crate::upstream::OriginHead;
 
 /// As [`Pair`], of a field that may be ours.
@@ -41,9 +39,15 @@ impl<'a> OnwardRequest<'a> {
         let all = received.fields();
         let kept = end_to_end(&all).filter(|(field, _)| !is(field, "host") && !is(field, "cookie"));
         let framing = received.framing();
-        let mut fields: Vec<_> = kept
-            .map(|(field, value)| (Cow::Borrowed(field), onward_value(field, value, framing)))
-            .collect();
+        let forwards_left = received.max_forwards().map(|left| left.saturating_sub(1));
+        let onward = |(field, value): Pair<'a>| {
+            let value = match forwards_left {
+                Some(left) if is(field, "max-forwards") => left.to_string().into_bytes().into(),
+                _ => onward_value(field, value, framing),
+            };
+            (Cow::Borrowed(field), value)
+        };
+        let mut fields: Vec<_> = kept.map(onward).collect();
         if let Some(cookies) = one_cookie_field(&all) {
             fields.push((Cow::Borrowed(b"Cookie"), cookies));
         }
@@ -99,23 +103,16 @@ impl<'a> OnwardRequest<'a> {
     }
 
     /// The head for HTTP/2: the authority is no field (RFC 9113 section 8.3.1).
-    pub(super) fn http2(&self) -> Result<Box<RequestHeader>, Box<Error>> {
-        let wrong = || {
-            Error::explain(
-                ErrorType::InvalidHTTPHeader,
-                "HTTP/2 cannot say this request",
-            )
-        };
-        let mut head = RequestHeader::build_no_case(self.method, b"/", Some(self.fields.len()))?;
+    pub(super) fn http2(&self) -> Result<Request<()>, http::Error> {
         let uri = format!("{}{}", self.target.origin(), self.path);
-        head.set_uri(uri.parse::<Uri>().map_err(|_| wrong())?);
-        head.set_version(http::Version::HTTP_2);
-        for (field, value) in &self.fields {
-            let field = HeaderName::from_bytes(field).map_err(|_| wrong())?;
-            let value = HeaderValue::from_bytes(value).map_err(|_| wrong())?;
-            head.append_header(field, value)?;
-        }
-        Ok(Box::new(head))
+        let fields = self.fields.iter();
+        let head = Request::builder()
+            .method(self.method)
+            .uri(uri.parse::<Uri>()?)
+            .version(HttpVersion::HTTP_2);
+        fields
+            .fold(head, |head, (field, value)| head.header(&**field, &**value))
+            .body(())
     }
 }
 
@@ -133,9 +130,7 @@ impl<'a> OnwardResponse<'a> {
     /// HTTP/1.0 client until the connection closes.
     pub(super) fn new(head: &'a OriginHead, received: &Received, name: &str) -> Self {
         let all = head.fields();
-        // Checked when the head was read.
-        let lengths = all.iter().filter(|(field, _)| is(field, "content-length"));
-        let length = agreed_length(lengths.map(|(_, value)| *value)).unwrap_or_default();
+        let length = head.length();
         let is_upgrade = head.status() == 101;
         let framing = match length {
             _ if is_upgrade => Framing::UntilClose,
@@ -144,11 +139,7 @@ impl<'a> OnwardResponse<'a> {
             None if received.version() == Version::Http10 => Framing::UntilClose,
             None => Framing::Chunked,
         };
-        // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
-        let kept = end_to_end(&all).filter(|(field, _)| !is(field, "alt-svc"));
-        let mut fields: Vec<_> = kept
-            .map(|(field, value)| (Cow::Borrowed(field), Cow::Borrowed(value)))
-            .collect();
+        let mut fields = response_fields(&all, length.filter(|_| tells_length(head.status())));
         let version = match head {
             OriginHead::Http1(head) if head.is_http_10() => Version::Http10,
             OriginHead::Http1(_) => Version::Http11,
@@ -165,11 +156,7 @@ impl<'a> OnwardResponse<'a> {
 
     /// An interim response, which says nothing about a body.
     pub(super) fn interim(head: &'a OriginHead) -> Self {
-        let all = head.fields();
-        let kept = end_to_end(&all);
-        let fields = kept
-            .map(|(field, value)| (Cow::Borrowed(field), Cow::Borrowed(value)))
-            .collect();
+        let fields = response_fields(&head.fields(), None);
         Self {
             status: head.status(),
             reason: head.reason(),
@@ -193,6 +180,26 @@ fn onward_value<'a>(field: &[u8], value: &'a [u8], framing: Framing) -> Cow<'a, 
 fn via<'a>(version: Version, name: &str) -> Field<'a> {
     let via = [version.as_str(), " ", name].concat();
     (Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes()))
+}
+
+/// Whether a response may tell a length: those that never have content must not (RFC 9110 section 8.6).
+fn tells_length(status: u16) -> bool {
+    !matches!(status, 100..=199 | 204)
+}
+
+/// A response's fields for its client: with the one length that holds, wherever and however often it was told.
+fn response_fields<'a>(all: &[Pair<'a>], length: Option<u64>) -> Vec<Field<'a>> {
+    let mut length = length;
+    // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
+    let kept = end_to_end(all).filter(|(field, _)| !is(field, "alt-svc"));
+    kept.filter_map(|(field, value)| {
+        let value = match is(field, "content-length") {
+            true => Cow::Owned(length.take()?.to_string().into_bytes()),
+            false => Cow::Borrowed(value),
+        };
+        Some((Cow::Borrowed(field), value))
+    })
+    .collect()
 }
 
 /// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do

@@ -7,12 +7,21 @@ use super::fields::OnwardRequest;
 use super::relay::{self, Broken, Heard};
 use super::request::{Received, Version};
 use super::websocket;
-use crate::fault::{Fault, describe};
+use crate::fault::Fault;
 use crate::http1::Framing;
+use crate::oddities::Oddities;
 use crate::proxy_status::ErrorType;
 use crate::upstream::{self, Connection, OriginReader, OriginWriter, Preference, Upstream};
 
-/// Sends the request to its origin and the response to the client; tells the response's status.
+/// A response that reached the client whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forwarded {
+    pub(super) status: u16,
+    /// What had to be mended of it.
+    pub(super) oddities: Oddities,
+}
+
+/// Sends the request to its origin and the response to the client.
 /// `path` is what is sent: the target's, or `*`; `heard` is called with the response's head.
 ///
 /// # Errors
@@ -26,7 +35,7 @@ pub(super) async fn forward(
     target: &Target,
     path: &str,
     heard: &Heard<'_>,
-) -> Result<u16, Broken> {
+) -> Result<Forwarded, Broken> {
     let request = OnwardRequest::new(received, target, path, name);
     let preference = preference(received, target, path);
     let mut kept = upstream.reuse(target.origin(), preference).await;
@@ -48,15 +57,18 @@ pub(super) async fn forward(
                 patience,
                 heard,
             )
-            .await?;
-            Ok((relayed, writer, reader))
+            .await;
+            upstream.count(reader.oddities());
+            Ok((relayed?, writer, reader))
         };
         match exchanged.await {
             Ok((relayed, writer, reader)) => {
+                let oddities = reader.oddities();
                 if relayed.connection_serves_again && !request.ends_connection() {
                     upstream.release(&lease, writer, reader);
                 }
-                return Ok(relayed.status);
+                let status = relayed.status;
+                return Ok(Forwarded { status, oddities });
             }
             Err(Broken::Origin {
                 fault,
@@ -84,10 +96,10 @@ async fn start(
         }
         Connection::Http2(session) => {
             let head = request.http2().map_err(|error| {
-                let details = format!("the request cannot be written on: {}", describe(&error));
+                let details = format!("HTTP/2 cannot say this request: {error}");
                 Fault::new(ErrorType::HttpRequestError, details)
             })?;
-            upstream::start_http2(session, head, request.framing())
+            upstream::start_http2(session, head, request.framing(), upstream.patience()).await
         }
     }
 }

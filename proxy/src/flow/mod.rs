@@ -20,6 +20,7 @@ mod forward;
 mod hear;
 mod identify;
 mod judge;
+mod last_hop;
 mod pairs;
 mod passage;
 mod preview;

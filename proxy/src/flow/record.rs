@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::exchange::{Exchange, Identity, Outcome};
 use crate::decisions::{Decision, Decisions, Policy, Word};
 use crate::metrics::{ASSERTED, Metrics};
+use crate::oddities::Oddity;
 use crate::rules::Match;
 use crate::traces::Traces;
 
@@ -62,6 +63,7 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         policy: exchange.facts.rule.as_ref().map(policy),
         finding: exchange.facts.finding,
         would_be,
+        oddities: exchange.facts.oddities.iter().map(word).collect(),
         mode: mode.unwrap_or_default().as_str().into(),
         configuration: exchange.configuration,
         details,
@@ -70,6 +72,10 @@ pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         took_us: micros(took),
     };
     (decision, exchange.outcome)
+}
+
+fn word(oddity: Oddity) -> Word {
+    Word::Borrowed(oddity.as_str())
 }
 
 fn policy(found: &Match) -> Policy {

@@ -104,7 +104,7 @@ fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>>
     fields
 }
 
-fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
+pub(super) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
     let value = match value.into() {
         Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
         Cow::Owned(value) => Cow::Owned(value.into_bytes()),

@@ -39,6 +39,8 @@ pub(super) enum Broken {
         details: &'static str,
         answered: bool,
     },
+    /// The client sent nothing more of its body for too long.
+    Late { answered: bool },
     /// The client left.
     Gone,
 }
@@ -232,6 +234,7 @@ fn body_broke(error: &BodyError, progress: &Progress) -> Broken {
             details: "the body is cut off",
             answered,
         },
+        BodyError::Late => Broken::Late { answered },
         BodyError::Io(_) => Broken::Gone,
     }
 }
@@ -257,6 +260,10 @@ impl Download<'_> {
         }
         let has_body = response.framing != Framing::Length(0);
         self.progress.is_answered.store(true, Ordering::Relaxed);
+        if !self.progress.is_sent.load(Ordering::Relaxed) {
+            // The origin may never take the rest, and then another request cannot follow it (RFC 9112 section 9.3).
+            client.close_afterwards();
+        }
         client.head(&response).await?;
         if status == 101 {
             client.flush().await?;

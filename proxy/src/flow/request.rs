@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::exchange::Refusal;
 use super::pairs::{self, Pair};
-use crate::http1::{Framing, HeadError, RequestHead, is_taken_for_another};
+use crate::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
 use crate::proxy_status::ErrorType;
 use crate::upstream::pairs;
 
@@ -107,6 +107,17 @@ impl Received {
         }
     }
 
+    /// How many more recipients a request may have, if it is of a method that counts them (RFC 9110 section 7.6.2).
+    pub(super) fn max_forwards(&self) -> Option<u64> {
+        if !matches!(self.method(), "OPTIONS" | "TRACE") {
+            return None;
+        }
+        let fields = self.fields().into_iter();
+        let told = fields.filter(|(field, _)| pairs::is(field, "max-forwards"));
+        told.filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok())
+            .min()
+    }
+
     /// How the body's end is told on a connection that needs it told.
     pub(super) fn framing(&self) -> Framing {
         match self {
@@ -136,6 +147,14 @@ impl Received {
         let Self::Http2 { head, framing } = self else {
             return Ok(());
         };
+        if head.headers.len() > MAX_FIELDS {
+            // Unlike a head that could not be read, it says who sent it.
+            let refusal = too_large("more than 100 fields");
+            return Err(Refusal {
+                reason: "malformed-request",
+                ..refusal
+            });
+        }
         framing.map_err(Refusal::malformed)?;
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next();
@@ -196,10 +215,7 @@ pub(super) fn head_refusal(error: HeadError) -> Option<Refusal> {
         HeadError::Closed => None,
         HeadError::Broken(_) => Some(Refusal::malformed("the head is cut off")),
         HeadError::Malformed(details) => Some(Refusal::malformed(details)),
-        HeadError::TooLarge(details) => {
-            let phrase = "Request header fields too large";
-            Some(closing(431, phrase, "head-too-large", details))
-        }
+        HeadError::TooLarge(details) => Some(too_large(details)),
         HeadError::Version => {
             let details = "neither HTTP/1.1 nor HTTP/1.0";
             Some(closing(
@@ -212,6 +228,11 @@ pub(super) fn head_refusal(error: HeadError) -> Option<Refusal> {
     }
 }
 
+fn too_large(details: &'static str) -> Refusal {
+    let phrase = "Request header fields too large";
+    closing(431, phrase, "head-too-large", details)
+}
+
 /// The refusal of a request whose head does not come.
 pub(super) fn too_slow() -> Refusal {
     closing(
@@ -219,6 +240,16 @@ pub(super) fn too_slow() -> Refusal {
         "Request timeout",
         "head-timeout",
         "the head did not come in time",
+    )
+}
+
+/// The refusal of a request whose body stops to come.
+pub(super) fn body_too_slow() -> Refusal {
+    closing(
+        408,
+        "Request timeout",
+        "body-timeout",
+        "the body did not come in time",
     )
 }
 

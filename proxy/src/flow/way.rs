@@ -9,16 +9,18 @@ use bytes::BytesMut;
 
 use super::client::{Client, Gone};
 use super::exchange::{Connection, Exchange, Facts, Outcome, Refusal};
+use super::forward::Forwarded;
 use super::identify::Identified;
 use super::passage::Passage;
 use super::relay::Broken;
-use super::request::{Received, Request};
+use super::request::{self, Received, Request};
 use super::settings::Settings;
-use super::{forward, hear, identify, refuse};
+use super::{forward, hear, identify, last_hop, refuse};
 use crate::decisions::{DecisionId, Decisions};
 use crate::http1::Framing;
 use crate::intercept::Interceptor;
 use crate::metrics::Metrics;
+use crate::oddities::Oddities;
 use crate::politeness::Politeness;
 use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
@@ -91,7 +93,7 @@ impl Flow {
             () = client.answer.given_up() => (Facts::default(), None),
             () = client.body.gone() => (Facts::default(), None),
         };
-        let record = |outcome| {
+        let record = |outcome, oddities| {
             self.record(Exchange {
                 id,
                 started,
@@ -102,23 +104,29 @@ impl Flow {
                 identity: Some(identified.identity),
                 configuration: settings.configuration,
                 parent: self.parent(received),
-                facts,
+                facts: Facts { oddities, ..facts },
                 outcome,
             })
         };
+        let none = Oddities::default();
         match judged {
+            Some(Ok(_)) if received.max_forwards() == Some(0) => {
+                record(Outcome::Refuse(last_hop::refusal()), none);
+                answered_here(received, client, name).await
+            }
             Some(Ok(passage)) => {
-                let (outcome, ending) = forward(&settings, id, received, client, passage).await;
-                record(outcome);
+                let (outcome, oddities, ending) =
+                    forward(&settings, id, received, client, passage).await;
+                record(outcome, oddities);
                 ending
             }
             // Recorded first: who has the answer in hand may ask about it.
-            Some(Err(refusal)) => match record(Outcome::Refuse(refusal)).refusal() {
+            Some(Err(refusal)) => match record(Outcome::Refuse(refusal), none).refusal() {
                 Some(refusal) => answer(name, id, received, client, refusal).await,
                 None => Ending::CutOff,
             },
             None => {
-                record(Outcome::Fail(client_closed()));
+                record(Outcome::Fail(client_closed()), none);
                 Ending::CutOff
             }
         }
@@ -204,6 +212,13 @@ fn client_closed() -> Refusal {
     Refusal::new(499, phrase, error, "client-closed", details)
 }
 
+async fn answered_here(received: &Received, client: &mut Client, name: &str) -> Ending {
+    match last_hop::answer(received, client, name).await {
+        Ok(()) => Ending::Whole,
+        Err(Gone) => Ending::CutOff,
+    }
+}
+
 async fn answer(
     name: &str,
     id: DecisionId,
@@ -230,7 +245,7 @@ async fn forward(
     received: &Received,
     client: &mut Client,
     passage: Passage<'_>,
-) -> (Outcome, Ending) {
+) -> (Outcome, Oddities, Ending) {
     let name = &settings.options.name;
     let (target, path) = (&passage.resolved.target, passage.resolved.path());
     let heard = |head: &OriginHead| {
@@ -249,9 +264,12 @@ async fn forward(
     )
     .await;
     let (refusal, answered) = match forwarded {
-        Ok(status) => return (passed(&passage, status), Ending::Whole),
+        Ok(Forwarded { status, oddities }) => {
+            return (passed(&passage, status), oddities, Ending::Whole);
+        }
         Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
         Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
+        Err(Broken::Late { answered }) => (request::body_too_slow(), answered),
         Err(Broken::Gone) => (client_closed(), true),
     };
     let ending = if answered {
@@ -259,7 +277,7 @@ async fn forward(
     } else {
         answer(name, id, received, client, &refusal).await
     };
-    (Outcome::Fail(refusal), ending)
+    (Outcome::Fail(refusal), Oddities::default(), ending)
 }
 
 #[cfg(test)]

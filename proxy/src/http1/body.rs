@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::fields::{may_be_a_trailer, write_fields};
 use super::framing::Framing;
+use super::mend::{Begins, Lines, mend, section_end};
+use crate::oddities::{Oddities, Oddity};
 
 /// Read from a stream at a time: with the 8 KiB that come with a head, a body of 64 KiB in two reads.
 const READ_BYTES: usize = 60 * 1024;
@@ -27,6 +29,8 @@ pub(crate) enum BodyError {
     Malformed(&'static str),
     /// The connection ended before it did.
     Incomplete,
+    /// Nothing more of it came for too long.
+    Late,
     /// The connection broke.
     Io(io::Error),
 }
@@ -42,7 +46,16 @@ impl From<io::Error> for BodyError {
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     state: Reading,
+    sender: Sender,
     trailers: Trailers,
+    oddities: Oddities,
+}
+
+/// Whose body it is: a client's is read strictly, an origin's mended where RFC 9112 lets a proxy mend it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Client,
+    Origin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +70,17 @@ enum Reading {
 }
 
 impl BodyReader {
+    /// Reads a client's body.
     pub(crate) fn new(framing: Framing) -> Self {
+        Self::from(Sender::Client, framing)
+    }
+
+    /// Reads an origin's body.
+    pub(crate) fn of_origin(framing: Framing) -> Self {
+        Self::from(Sender::Origin, framing)
+    }
+
+    fn from(sender: Sender, framing: Framing) -> Self {
         let state = match framing {
             Framing::Length(0) => Reading::Done,
             Framing::Length(length) => Reading::Length(length),
@@ -66,8 +89,15 @@ impl BodyReader {
         };
         Self {
             state,
+            sender,
             trailers: Vec::new(),
+            oddities: Oddities::default(),
         }
+    }
+
+    /// What had to be mended so far.
+    pub(crate) fn oddities(&self) -> Oddities {
+        self.oddities
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -98,13 +128,25 @@ impl BodyReader {
                 return Ok(None);
             }
             ahead.reserve(READ_BYTES);
-            if stream.read_buf(ahead).await? == 0 {
+            let read = stream.read_buf(ahead).await;
+            if read.or_else(|error| self.ends_by(error))? == 0 {
                 if self.state != Reading::UntilClose {
                     return Err(BodyError::Incomplete);
                 }
                 self.state = Reading::Done;
             }
         }
+    }
+
+    /// Takes the end of a TLS connection without its alert for the end of an origin's body that no other end is told of, as
+    /// browsers do.
+    fn ends_by(&mut self, error: io::Error) -> io::Result<usize> {
+        let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+        if is_cut && self.sender == Sender::Origin && self.state == Reading::UntilClose {
+            self.oddities.insert(Oddity::IncompleteClose);
+            return Ok(0);
+        }
+        Err(error)
     }
 
     /// Takes the next part out of `ahead`; `None` if that needs more bytes, or none.
@@ -122,7 +164,7 @@ impl BodyReader {
                     };
                     return Ok(non_empty(part));
                 }
-                Reading::ChunkSize => match size_line(ahead)? {
+                Reading::ChunkSize => match self.chunk_size(ahead)? {
                     None => return Ok(None),
                     Some(0) => self.state = Reading::Trailers,
                     Some(size) => self.state = Reading::ChunkData(size),
@@ -147,16 +189,56 @@ impl BodyReader {
                     self.state = Reading::ChunkSize;
                 }
                 Reading::Trailers => {
-                    let Some(trailers) = trailers(ahead)? else {
+                    let Some(section) = self.trailer_section(ahead)? else {
                         return Ok(None);
                     };
-                    self.trailers = trailers;
+                    self.trailers = trailers(&section)?;
                     self.state = Reading::Done;
                 }
             }
         }
     }
+
+    fn chunk_size(&mut self, ahead: &mut BytesMut) -> Result<Option<u64>, BodyError> {
+        let Some(line) = size_line(ahead)? else {
+            return Ok(None);
+        };
+        if line.padding > 0 {
+            if self.sender == Sender::Client {
+                return Err(BAD_SIZE);
+            }
+            self.oddities.insert(Oddity::PaddedChunkSize);
+        }
+        Ok(Some(line.size))
+    }
+
+    /// Takes the trailer section with the empty line that ends it.
+    fn trailer_section(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+        let lines = match self.sender {
+            Sender::Client => Lines::EndInCrlf,
+            Sender::Origin => Lines::MayEndInLf,
+        };
+        let end = section_end(ahead, 0, lines).map_err(|_| BAD_TRAILERS)?;
+        let Some(end) = end else {
+            return if ahead.len() > MAX_TRAILERS {
+                Err(BAD_TRAILERS)
+            } else {
+                Ok(None)
+            };
+        };
+        let section = ahead.split_to(end).freeze();
+        let mended = mend(section, Begins::WithFields).map_err(|_| BAD_TRAILERS)?;
+        let (section, oddities) = mended;
+        if self.sender == Sender::Client && !oddities.is_empty() {
+            return Err(BAD_TRAILERS);
+        }
+        self.oddities = self.oddities.and(oddities);
+        Ok(Some(section))
+    }
 }
+
+const BAD_SIZE: BodyError = BodyError::Malformed("a chunk's size is not a hexadecimal number");
+const BAD_TRAILERS: BodyError = BodyError::Malformed("malformed trailers");
 
 fn non_empty(part: Bytes) -> Option<Bytes> {
     (!part.is_empty()).then_some(part)
@@ -168,9 +250,15 @@ fn split(ahead: &mut BytesMut, left: u64) -> (Bytes, u64) {
     (ahead.split_to(taken).freeze(), left - taken as u64)
 }
 
+/// A chunk's size, and how many bytes of whitespace pad it.
+struct SizeLine {
+    size: u64,
+    padding: usize,
+}
+
 /// Takes a chunk's size line: hexadecimal digits and perhaps extensions, which end here
 /// (RFC 9112 section 7.1.1).
-fn size_line(ahead: &mut BytesMut) -> Result<Option<u64>, BodyError> {
+fn size_line(ahead: &mut BytesMut) -> Result<Option<SizeLine>, BodyError> {
     let Some(end) = memmem::find(ahead, b"\r\n") else {
         if ahead.len() > MAX_SIZE_LINE || ahead.contains(&b'\n') {
             return Err(BodyError::Malformed("a chunk's size line does not end"));
@@ -187,44 +275,34 @@ fn size_line(ahead: &mut BytesMut) -> Result<Option<u64>, BodyError> {
         .iter()
         .all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
     let starts = extensions.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
-    let is_extension = extensions.is_empty() || starts == Some(&b';');
+    let is_extension = starts.is_none_or(|&byte| byte == b';');
     if digits == 0 || digits > 16 || end > MAX_SIZE_LINE || !is_clean || !is_extension {
-        return Err(BodyError::Malformed(
-            "a chunk's size is no hexadecimal number",
-        ));
+        return Err(BAD_SIZE);
     }
+    let padding = if starts.is_none() {
+        extensions.len()
+    } else {
+        0
+    };
     let size = str::from_utf8(size)
         .ok()
         .and_then(|size| u64::from_str_radix(size, 16).ok());
     ahead.advance(end + 2);
-    Ok(size)
+    Ok(size.map(|size| SizeLine { size, padding }))
 }
 
-/// Takes the trailer section with the empty line that ends it.
-fn trailers(ahead: &mut BytesMut) -> Result<Option<Trailers>, BodyError> {
-    let malformed = BodyError::Malformed("malformed trailers");
-    let end = if ahead.starts_with(b"\r\n") {
-        2
-    } else {
-        match memmem::find(ahead, b"\r\n\r\n") {
-            Some(at) => at + 4,
-            None if ahead.len() > MAX_TRAILERS => return Err(malformed),
-            None => return Ok(None),
-        }
-    };
-    let section = ahead.split_to(end).freeze();
-    let bare = memchr::memchr_iter(b'\n', &section).any(|at| at == 0 || section[at - 1] != b'\r');
+/// The fields of a trailer section that may stand there.
+fn trailers(section: &Bytes) -> Result<Trailers, BodyError> {
     let mut slots = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
-    match httparse::parse_headers(&section, &mut slots) {
-        Ok(httparse::Status::Complete((length, fields))) if length == section.len() && !bare => {
+    match httparse::parse_headers(section, &mut slots) {
+        Ok(httparse::Status::Complete((length, fields))) if length == section.len() => {
             let kept = fields.iter().filter(|field| may_be_a_trailer(field.name));
             let shared = |part: &[u8]| section.slice_ref(part);
-            Ok(Some(
-                kept.map(|field| (shared(field.name.as_bytes()), shared(field.value)))
-                    .collect(),
-            ))
+            Ok(kept
+                .map(|field| (shared(field.name.as_bytes()), shared(field.value)))
+                .collect())
         }
-        _ => Err(malformed),
+        _ => Err(BAD_TRAILERS),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! It is told once and in one way, or the message is refused: whoever reads another end takes the rest for the next message.
 
+use crate::oddities::{Oddities, Oddity};
+
 /// How the end of a body is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
@@ -14,13 +16,12 @@ pub(crate) enum Framing {
 }
 
 impl Framing {
-    /// By the values of HTTP/1's `Content-Length` and `Transfer-Encoding`; `None` if there is neither.
+    /// By HTTP/1's `Content-Length` and the values of `Transfer-Encoding`; `None` if there is neither.
     pub(super) fn of_http1<'a>(
-        lengths: impl Iterator<Item = &'a [u8]>,
+        length: Option<u64>,
         mut codings: impl Iterator<Item = &'a [u8]>,
         is_http_10: bool,
     ) -> Result<Option<Self>, &'static str> {
-        let length = one_length(lengths)?;
         let Some(coding) = codings.next() else {
             return Ok(length.map(Self::Length));
         };
@@ -50,23 +51,28 @@ impl Framing {
     }
 }
 
-/// The length that all values of a response's `Content-Length` agree on; `None` if there is none (RFC 9110 section 8.6).
+/// The length that all values of a response's `Content-Length` agree on, in fields of their own or in a list; `None` if there is
+/// none. Said again it is odd, but clear (RFC 9112 section 6.3).
 pub(crate) fn agreed_length<'a>(
-    mut lengths: impl Iterator<Item = &'a [u8]>,
-) -> Result<Option<u64>, &'static str> {
+    values: impl Iterator<Item = &'a [u8]>,
+) -> Result<(Option<u64>, Oddities), &'static str> {
+    let mut lengths = values.flat_map(|value| value.split(|&byte| byte == b','));
     let Some(first) = lengths.next() else {
-        return Ok(None);
+        return Ok((None, Oddities::default()));
     };
-    let length = parse_length(first)?;
-    for other in lengths {
-        if parse_length(other)? != length {
+    let length = parse_length(first.trim_ascii())?;
+    let mut oddities = Oddities::default();
+    for again in lengths {
+        if parse_length(again.trim_ascii())? != length {
             return Err("more than one Content-Length");
         }
+        oddities.insert(Oddity::RepeatedContentLength);
     }
-    Ok(Some(length))
+    Ok((Some(length), oddities))
 }
 
-fn one_length<'a>(
+/// The only length that a request may tell.
+pub(super) fn one_length<'a>(
     mut lengths: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Option<u64>, &'static str> {
     let length = lengths.next().map(parse_length).transpose()?;
@@ -126,11 +132,15 @@ mod tests {
             (&["2", "3"], None),
             (&["2", ""], None),
             (&["", ""], None),
-            (&["2, 2"], None),
+            (&["2, 2", "2"], Some(Some(2))),
+            (&["2, 3"], None),
+            (&["2,"], None),
             (&["-2"], None),
         ];
         for (lengths, expected) in cases {
-            let length = agreed_length(values(lengths)).ok();
+            let length = agreed_length(values(lengths))
+                .ok()
+                .map(|(length, _)| length);
             assert_eq!(length, *expected, "{lengths:?}");
         }
     }

@@ -6,16 +6,18 @@ use std::io;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
-use memchr::{memchr, memchr_iter};
+use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::fields::{Fields, is_for_every_hop, is_taken_for_another, place};
-use super::framing::Framing;
+use super::framing::{Framing, agreed_length, one_length};
+use super::mend::{Begins, Lines, mend, section_end};
+use crate::oddities::{Oddities, Oddity};
 
 /// The longest head that is read, in bytes.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The most fields that a head may have.
-const MAX_FIELDS: usize = 100;
+pub(crate) const MAX_FIELDS: usize = 100;
 /// Read from a stream at a time. What comes behind a response's head in it leaves together with that
 /// head, in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;
@@ -41,6 +43,12 @@ impl From<&'static str> for HeadError {
     }
 }
 
+impl From<String> for HeadError {
+    fn from(details: String) -> Self {
+        Self::Malformed(details.into())
+    }
+}
+
 /// A checked request head.
 #[derive(Debug)]
 pub(crate) struct RequestHead {
@@ -60,7 +68,7 @@ impl RequestHead {
         stream: &mut S,
         ahead: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, ahead).await?;
+        let bytes = read_head(stream, ahead, Lines::EndInCrlf).await?;
         let line = check_request_line(&bytes)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut slots);
@@ -77,7 +85,8 @@ impl RequestHead {
         if fields.values("user-agent").nth(1).is_some() {
             return Err("more than one User-Agent".into());
         }
-        let framing = framing(&fields, is_http_10)?.unwrap_or(Framing::Length(0));
+        let length = one_length(fields.values("content-length"))?;
+        let framing = framing(&fields, length, is_http_10)?.unwrap_or(Framing::Length(0));
         Ok(Self {
             line,
             method,
@@ -116,7 +125,7 @@ impl RequestHead {
     }
 }
 
-/// A checked response head.
+/// A checked response head, mended where it had to be.
 #[derive(Debug)]
 pub(crate) struct ResponseHead {
     status: u16,
@@ -124,6 +133,7 @@ pub(crate) struct ResponseHead {
     is_http_10: bool,
     framing: Option<Framing>,
     fields: Fields,
+    oddities: Oddities,
 }
 
 impl ResponseHead {
@@ -132,25 +142,30 @@ impl ResponseHead {
         stream: &mut S,
         ahead: &mut BytesMut,
     ) -> Result<Self, HeadError> {
-        let bytes = read_head(stream, ahead).await?;
+        let bytes = read_head(stream, ahead, Lines::MayEndInLf).await?;
+        let (bytes, mut oddities) = mend(bytes, Begins::WithStartLine)?;
         let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut response = httparse::Response::new(&mut slots);
         whole(response.parse(&bytes), &bytes)?;
         let status = response.code.unwrap_or_default();
-        if !(100..=599).contains(&status) {
-            return Err("the status is none".into());
+        match status {
+            100..=599 => {}
+            600..=999 => oddities.insert(Oddity::StatusOutOfRange),
+            _ => return Err(format!("status code {status:03} is outside 100-999").into()),
         }
         let reason = response.reason.filter(|reason| !reason.is_empty());
         let reason = reason.map_or(0..0, |reason| place(&bytes, reason.as_bytes()));
         let is_http_10 = response.version == Some(0);
         let fields = Fields::new(bytes.clone(), response.headers);
-        let framing = framing(&fields, is_http_10)?;
+        let (length, repeated) = agreed_length(fields.values("content-length"))?;
+        let framing = framing(&fields, length, is_http_10)?;
         Ok(Self {
             status,
             reason,
             is_http_10,
             framing,
             fields,
+            oddities: oddities.and(repeated),
         })
     }
 
@@ -168,6 +183,19 @@ impl ResponseHead {
 
     pub(crate) fn fields(&self) -> &Fields {
         &self.fields
+    }
+
+    /// The length that Content-Length tells.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.framing {
+            Some(Framing::Length(length)) => Some(length),
+            _ => None,
+        }
+    }
+
+    /// What had to be mended.
+    pub(crate) fn oddities(&self) -> Oddities {
+        self.oddities
     }
 
     /// How the end of the body of a response to `method` is told (RFC 9112 section 6.3).
@@ -203,6 +231,7 @@ fn lists_close(fields: &Fields) -> bool {
 async fn read_head<S: AsyncRead + Unpin>(
     stream: &mut S,
     ahead: &mut BytesMut,
+    lines: Lines,
 ) -> Result<Bytes, HeadError> {
     let mut scanned = 0;
     loop {
@@ -211,7 +240,7 @@ async fn read_head<S: AsyncRead + Unpin>(
             ahead.advance(2);
             scanned = 0;
         }
-        if let Some(end) = head_end(ahead, scanned)? {
+        if let Some(end) = head_end(ahead, scanned, lines)? {
             return Ok(ahead.split_to(end).freeze());
         }
         scanned = ahead.len();
@@ -227,18 +256,8 @@ async fn read_head<S: AsyncRead + Unpin>(
 }
 
 /// Where the head ends, if it is whole. The first `scanned` bytes hold no mistake and no end.
-fn head_end(ahead: &BytesMut, scanned: usize) -> Result<Option<usize>, HeadError> {
-    let mut end = None;
-    for at in memchr_iter(b'\n', &ahead[scanned..]) {
-        let line = &ahead[..scanned + at];
-        if !line.ends_with(b"\r") {
-            return Err("a line ends without CR".into());
-        }
-        if line.ends_with(b"\r\n\r") {
-            end = Some(line.len() + 1);
-            break;
-        }
-    }
+fn head_end(ahead: &[u8], scanned: usize, lines: Lines) -> Result<Option<usize>, HeadError> {
+    let end = section_end(ahead, scanned, lines)?;
     if end.unwrap_or(ahead.len()) > MAX_HEAD_BYTES {
         return Err(HeadError::TooLarge("the head is longer than 64 KiB"));
     }
@@ -310,9 +329,12 @@ fn check_connection(fields: &Fields) -> Result<(), HeadError> {
     }
 }
 
-fn framing(fields: &Fields, is_http_10: bool) -> Result<Option<Framing>, &'static str> {
-    let lengths = fields.values("content-length");
-    Framing::of_http1(lengths, fields.values("transfer-encoding"), is_http_10)
+fn framing(
+    fields: &Fields,
+    length: Option<u64>,
+    is_http_10: bool,
+) -> Result<Option<Framing>, &'static str> {
+    Framing::of_http1(length, fields.values("transfer-encoding"), is_http_10)
 }
 
 #[cfg(test)]
@@ -417,11 +439,13 @@ mod tests {
     #[tokio::test]
     async fn refuses_responses_that_can_be_read_in_two_ways() {
         for fields in [
-            "Content-Length: 1\r\nContent-Length: 1\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n",
             "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length : 1\r\nTransfer-Encoding:\r\n chunked\r\n",
             "Transfer-Encoding: gzip, chunked\r\n",
-            "X: a\r\n b\r\n",
-            "X : a\r\n",
+            "Content-Length: 1\r\n 1\r\n",
+            " X: a\r\n",
+            "X a: b\r\n",
         ] {
             let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
             assert_eq!(
@@ -432,7 +456,7 @@ mod tests {
         }
         for line in [
             "HTTP/1.1 099 Odd",
-            "HTTP/1.1 600 Odd",
+            "HTTP/1.1 1000 Odd",
             "HTTP/1.1 OK",
             "ICY 200 OK",
         ] {
@@ -441,6 +465,45 @@ mod tests {
                 response(bytes.as_bytes()).await.err(),
                 Some("malformed"),
                 "{line:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn mends_what_rfc_9112_lets_a_proxy_mend() {
+        for (head, status, length, found) in [
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n",
+                200,
+                5,
+                "space-before-colon",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n",
+                200,
+                5,
+                "folded-field",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n",
+                200,
+                5,
+                "repeated-content-length",
+            ),
+            (
+                "HTTP/1.1 999 OK\r\nContent-Length: 5\r\n\r\n",
+                999,
+                5,
+                "status-out-of-range",
+            ),
+            ("HTTP/1.1 200 OK\nContent-Length: 5\n\n", 200, 5, "bare-lf"),
+        ] {
+            let mended = response(head.as_bytes()).await.unwrap();
+            let oddities: Vec<_> = mended.oddities().iter().map(Oddity::as_str).collect();
+            assert_eq!(
+                (mended.status(), mended.length(), &oddities[..]),
+                (status, Some(length), &[found][..]),
+                "{head:?}"
             );
         }
     }

@@ -25,6 +25,7 @@ use self::registered::{
 };
 pub use self::robots::Lookup;
 use self::robots::RobotsMetrics;
+use crate::oddities::{Oddities, Oddity};
 
 /// From half a microsecond (a decision on known rules) to ten seconds (robots.txt fetched first).
 const DECISION_SECONDS: &[f64] = &[
@@ -43,6 +44,7 @@ pub struct Metrics {
     client_connections_limit: IntGauge,
     upstream_connections_new: IntGauge,
     upstream_connections_reused: IntGauge,
+    origin_oddities: IntCounterVec,
     leaf_certificates: IntCounterVec,
     organisation: Organisation,
     panics: IntCounter,
@@ -92,6 +94,12 @@ impl Metrics {
             )?,
             upstream_connections_new: upstream_connections.with_label_values(&["false"]),
             upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
+            origin_oddities: counters(
+                &registry,
+                "origin_oddities_total",
+                ORIGIN_ODDITIES,
+                &["kind"],
+            )?,
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
@@ -126,6 +134,9 @@ impl Metrics {
     fn start_at_zero(&self) {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
+        }
+        for oddity in Oddity::ALL {
+            self.origin_oddities.with_label_values(&[oddity.as_str()]);
         }
         for result in ["sent", "failed", "dropped"] {
             self.spans.with_label_values(&[result]);
@@ -248,6 +259,14 @@ impl Metrics {
         OpenConnection(gauge.clone())
     }
 
+    /// Counts what had to be mended of an origin's response.
+    pub(crate) fn origin_oddities(&self, oddities: Oddities) {
+        for oddity in oddities.iter() {
+            let kind = oddity.as_str();
+            self.origin_oddities.with_label_values(&[kind]).inc();
+        }
+    }
+
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
     pub(crate) fn leaf_certificate(&self, result: &str) {
         self.leaf_certificates.with_label_values(&[result]).inc();
@@ -356,6 +375,7 @@ const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
 const CLIENT_CONNECTIONS_LIMIT: &str = "How many may be open: proxy.max_connections.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins serving a request now, by whether they were reused.";
+const ORIGIN_ODDITIES: &str = "Responses of origins that had to be mended, by what was odd.";
 const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
 const SPANS: &str = "Spans of traces, by whether the collector has them.";
 const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";

@@ -68,6 +68,7 @@ pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
             "misdirected",
             "unsupported-scheme",
             "proxy_loop_detected",
+            "max-forwards",
         ],
     ),
     (
@@ -90,6 +91,7 @@ pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
             "http_response_timeout",
             "http_protocol_error",
             "malformed-request",
+            "body-timeout",
             "client-closed",
         ],
     ),

@@ -1,10 +1,12 @@
 //! Reading a body: decoded, and no more of it than is wanted.
 
+use std::future::ready;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::TryStreamExt;
-use http::{HeaderMap, header};
+use futures_util::{StreamExt, TryStreamExt};
+use http::{HeaderMap, Response, Version, header};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -14,6 +16,7 @@ use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 
 use crate::digest::Digest;
+use crate::oddities::{Oddities, Oddity};
 
 /// How a body is coded (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,22 +57,55 @@ impl Coding {
 /// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Holds no more than that
 /// and the decoder's window, whatever comes.
 ///
+/// Many servers end a body with its TLS connection and leave out the alert that closes that, so that it looks cut off (RFC 9112
+/// section 9.8). Such a body is taken if it ends with a line, and told to be odd.
+///
 /// # Errors
 ///
 /// If the body breaks off or cannot be decoded before the limit is reached.
 pub(super) async fn read(
-    incoming: &mut Incoming,
+    response: &mut Response<Incoming>,
     coding: Coding,
     limit: usize,
-) -> Result<Body, FetchError> {
-    let chunks = BodyDataStream::new(incoming).map_err(io::Error::other);
+) -> Result<(Body, Oddities), FetchError> {
+    let may_end_so = ends_with_connection(response);
+    let was_cut = AtomicBool::new(false);
+    let chunks = BodyDataStream::new(response.body_mut()).take_while(|part| {
+        let is_cut = may_end_so && part.as_ref().is_err_and(is_cut_off);
+        was_cut.fetch_or(is_cut, Ordering::Relaxed);
+        ready(!is_cut)
+    });
+    let chunks = chunks.map_err(io::Error::other);
     let received = StreamReader::new(chunks);
     let read = match coding {
         Coding::Identity => read_some(received, limit).await,
         Coding::Gzip => read_some(GzipDecoder::new(received), limit).await,
         Coding::Brotli => read_some(BrotliDecoder::new(received), limit).await,
     };
-    read.map_err(|error| failure(error.to_string()))
+    let body = read.map_err(|error| failure(error.to_string()))?;
+    if !was_cut.into_inner() {
+        return Ok((body, Oddities::default()));
+    }
+    // What is coded says by itself whether it is whole.
+    if coding == Coding::Identity && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
+        let detail = "the connection ended in the middle of a line".to_owned();
+        return Err(failure(detail));
+    }
+    Ok((body, Oddity::IncompleteClose.into()))
+}
+
+/// Whether nothing but the end of the connection tells where the body ends.
+fn ends_with_connection(response: &Response<Incoming>) -> bool {
+    let fields = response.headers();
+    response.version() != Version::HTTP_2
+        && !fields.contains_key(header::CONTENT_LENGTH)
+        && !fields.contains_key(header::TRANSFER_ENCODING)
+}
+
+fn is_cut_off(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 async fn read_some(body: impl AsyncRead, limit: usize) -> io::Result<Body> {

@@ -19,6 +19,7 @@ use super::fields;
 use crate::clock::Clock;
 use crate::egress::Egress;
 use crate::idle::Idle;
+use crate::metrics::Metrics;
 use crate::tls;
 use crate::traces::Traces;
 
@@ -76,6 +77,7 @@ pub struct HttpFetch {
     pub(super) options: FetchOptions,
     clock: Clock,
     traces: Option<Arc<Traces>>,
+    metrics: Option<Arc<Metrics>>,
     brotli: Semaphore,
 }
 
@@ -109,6 +111,7 @@ impl HttpFetch {
             options,
             clock,
             traces: None,
+            metrics: None,
             brotli: Semaphore::new(MAX_BROTLI),
         }
     }
@@ -122,6 +125,12 @@ impl HttpFetch {
     /// The same, but each fetch is also sent as a span.
     pub(crate) fn traced(mut self, traces: Option<Arc<Traces>>) -> Self {
         self.traces = traces;
+        self
+    }
+
+    /// The same, but what is odd about responses is counted.
+    pub(crate) fn counted(mut self, metrics: Arc<Metrics>) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 
@@ -178,7 +187,11 @@ impl HttpFetch {
                 Coding::Brotli => self.brotli.acquire().await.ok(),
                 _ => None,
             };
-            body = body::read(response.body_mut(), coding, self.options.max_size).await?;
+            let oddities;
+            (body, oddities) = body::read(response, coding, self.options.max_size).await?;
+            if let Some(metrics) = &self.metrics {
+                metrics.origin_oddities(oddities);
+            }
         }
         let status = status.as_u16();
         Ok(Ending::Response(Response {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version, header};
+use http::{HeaderMap, Request, Response, Version, header};
 use http_body_util::Empty;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
@@ -229,7 +229,10 @@ async fn http1(
     let mut builder = http1::Builder::new();
     builder
         .max_buf_size(MAX_HEAD_BYTES)
-        .max_header_size(MAX_HEAD_BYTES);
+        .max_header_size(MAX_HEAD_BYTES)
+        // What is mended of pages is mended here as well (RFC 9112 sections 5.1 and 5.2).
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true);
     let handshake = builder.handshake(stream).await;
     let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
     let mut connecting = JoinSet::new();
@@ -244,10 +247,28 @@ async fn http1(
         .send_request(request)
         .await
         .map_err(|error| http_failure(&error))?;
+    check_framing(response.headers())?;
     Ok(Exchange {
         response,
         connection: Connection::Http1(connecting),
     })
+}
+
+/// What hyper lets pass although it could be read in two ways, and is refused of pages: a file misread disallows nothing.
+fn check_framing(fields: &HeaderMap) -> Result<(), FetchError> {
+    let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
+    let Some(coding) = codings.next() else {
+        return Ok(());
+    };
+    let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    let detail = if fields.contains_key(header::CONTENT_LENGTH) {
+        "both Content-Length and Transfer-Encoding"
+    } else if codings.next().is_some() || !is_chunked {
+        "Transfer-Encoding other than chunked"
+    } else {
+        return Ok(());
+    };
+    Err(failure(FetchErrorKind::Http, detail))
 }
 
 async fn http2(

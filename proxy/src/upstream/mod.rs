@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pingora_core::connectors::ConnectorOptions;
-use pingora_core::connectors::http::v2::{self, H2HandshakeSettings};
+use pingora_core::connectors::http::v2;
 use pingora_core::protocols::http::v2::client::Http2Session;
 use quick_cache::sync::Cache;
 use rustls::ClientConfig;
@@ -34,16 +34,11 @@ use crate::egress::{Egress, EgressError};
 use crate::fault::{Fault, describe};
 use crate::idle::{self, Idle};
 use crate::metrics::{Metrics, OpenConnection};
+use crate::oddities::Oddities;
 use crate::proxy_status::ErrorType;
 use crate::stream::{Stream, to_origin};
 use crate::tls;
 
-/// Streams that one HTTP/2 connection to an origin carries at a time.
-const STREAMS_PER_CONNECTION: usize = 100;
-/// What an origin may send ahead of its client over HTTP/2, in bytes: 5 MB/s at a round trip of 100 ms. It is held in memory
-/// for as long as the client reads nothing; pingora's own 8 MiB would let few clients hold much.
-const STREAM_WINDOW: u32 = 512 * 1024;
-const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
 /// How many origins are remembered not to agree on protocols; each saves a handshake per connection.
 const ORIGINS_WITHOUT_ALPN: usize = 10_000;
 
@@ -223,6 +218,11 @@ impl Upstream {
             .map_err(|_| EgressError::DnsTimeout)??)
     }
 
+    /// Counts what had to be mended of a response.
+    pub(crate) fn count(&self, oddities: Oddities) {
+        self.metrics.origin_oddities(oddities);
+    }
+
     /// How long an origin may take for the next byte, or to take one.
     pub(crate) fn patience(&self) -> Duration {
         self.options.response_timeout
@@ -234,6 +234,8 @@ impl Upstream {
         let OriginWriter::Http1 { stream: write, .. } = writer else {
             return;
         };
+        // One that was mended might be read differently: what follows it would be nobody's either.
+        let is_clear = reader.oddities().leave_framing_alone();
         let OriginReader::Http1 {
             stream,
             ahead,
@@ -244,7 +246,7 @@ impl Upstream {
             return;
         };
         // Bytes behind a response are nobody's answer.
-        if keeps_alive && ahead.is_empty() {
+        if keeps_alive && is_clear && ahead.is_empty() {
             let stream = stream.unsplit(write);
             self.idle.keep(lease.key.0, stream);
         }
@@ -297,10 +299,10 @@ impl Upstream {
         if !speaks_http2 {
             return Ok((Connection::Http1(stream), key));
         }
-        let connection = self.open_http2(stream, &key).await.map_err(|error| {
+        let connection = self.open_http2(stream, &key).await.map_err(|details| {
             Fault::new(
                 ErrorType::HttpProtocolError,
-                format!("HTTP/2 with {origin}: {}", describe(&error)),
+                format!("HTTP/2 with {origin}: {details}"),
             )
         })?;
         Ok((connection, key))
@@ -320,22 +322,12 @@ impl Upstream {
         }
     }
 
-    async fn open_http2(
-        &self,
-        stream: Stream,
-        key: &PoolKey,
-    ) -> Result<Connection, Box<pingora_error::Error>> {
-        let mut settings = H2HandshakeSettings::new();
-        settings.max_streams = STREAMS_PER_CONNECTION;
-        settings.stream_window_size = Some(STREAM_WINDOW);
-        settings.connection_window_size = Some(CONNECTION_WINDOW);
-        let connection = v2::handshake(stream, settings).await?;
-        let stream = connection.spawn_stream().await?.ok_or_else(|| {
-            pingora_error::Error::explain(
-                pingora_error::ErrorType::H2Error,
-                "the origin takes no streams",
-            )
-        })?;
+    async fn open_http2(&self, stream: Stream, key: &PoolKey) -> Result<Connection, String> {
+        let connection = http2::handshake(stream).await;
+        let connection = connection.map_err(|error| error.to_string())?;
+        let stream = connection.spawn_stream().await;
+        let stream = stream.map_err(|error| describe(&error))?;
+        let stream = stream.ok_or("the origin takes no streams")?;
         if connection.more_streams_allowed() {
             self.pool.in_use_pool().insert(key.0, connection);
         }

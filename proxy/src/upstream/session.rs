@@ -6,18 +6,16 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::SendStream;
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use pingora_core::protocols::http::v2::write_body;
-use pingora_http::{RequestHeader, ResponseHeader};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 
-use super::http2::Http2Stream;
+use super::http2::{self, Http2Head, Http2Stream};
 use crate::fault::Fault;
 use crate::http1::{
-    BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, agreed_length,
-    may_be_a_trailer,
+    BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, may_be_a_trailer,
 };
+use crate::oddities::Oddities;
 use crate::proxy_status::ErrorType;
 use crate::stream::Stream;
 
@@ -58,7 +56,7 @@ impl OriginWriter {
             }
             Self::Http2(stream) => {
                 let sent = stream.send_trailers(header_map(trailers));
-                sent.map_err(|error| http2_fault(&error))
+                sent.map_err(|error| http2::fault(&error))
             }
         }
     }
@@ -86,6 +84,8 @@ pub(crate) enum OriginReader {
         ahead: BytesMut,
         body: BodyReader,
         keeps_alive: bool,
+        /// What had to be mended of heads.
+        oddities: Oddities,
     },
     Http2(Box<Http2Stream>),
 }
@@ -94,14 +94,14 @@ pub(crate) enum OriginReader {
 #[derive(Debug)]
 pub(crate) enum OriginHead {
     Http1(ResponseHead),
-    Http2(Box<ResponseHeader>),
+    Http2(Box<Http2Head>),
 }
 
 impl OriginHead {
     pub(crate) fn status(&self) -> u16 {
         match self {
             Self::Http1(head) => head.status(),
-            Self::Http2(head) => head.status.as_u16(),
+            Self::Http2(head) => head.status,
         }
     }
 
@@ -112,11 +112,19 @@ impl OriginHead {
         }
     }
 
+    /// The length of the body, if it is told.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self {
+            Self::Http1(head) => head.length(),
+            Self::Http2(head) => head.length,
+        }
+    }
+
     /// Name and value of every field.
     pub(crate) fn fields(&self) -> Vec<(&[u8], &[u8])> {
         match self {
             Self::Http1(head) => head.fields().iter().collect(),
-            Self::Http2(head) => pairs(&head.headers),
+            Self::Http2(head) => pairs(&head.fields),
         }
     }
 }
@@ -130,23 +138,26 @@ impl OriginReader {
                 ahead,
                 body,
                 keeps_alive,
+                oddities,
             } => {
                 let head = ResponseHead::read(stream, ahead)
                     .await
                     .map_err(head_fault)?;
-                let framing = match head.status() {
-                    101 => Framing::UntilClose,
-                    _ => head.framing(method),
+                let is_upgrade = head.status() == 101;
+                let framing = match is_upgrade {
+                    true => Framing::UntilClose,
+                    false => head.framing(method),
                 };
+                *oddities = oddities.and(head.oddities());
                 *keeps_alive = head.keeps_alive(method) && framing != Framing::UntilClose;
-                *body = BodyReader::new(framing);
+                *body = match is_upgrade {
+                    // No longer HTTP: nothing of it is mended.
+                    true => BodyReader::new(framing),
+                    false => BodyReader::of_origin(framing),
+                };
                 Ok(OriginHead::Http1(head))
             }
-            Self::Http2(session) => {
-                session.read_response_header().await?;
-                let head = session.response_header().expect("a head was just read");
-                Ok(OriginHead::Http2(Box::new(with_one_length(head.clone())?)))
-            }
+            Self::Http2(stream) => Ok(OriginHead::Http2(Box::new(stream.head().await?))),
         }
     }
 
@@ -159,7 +170,7 @@ impl OriginReader {
                 body,
                 ..
             } => Ok(body.next(stream, ahead).await?),
-            Self::Http2(session) => Ok(session.read_response_body().await?),
+            Self::Http2(stream) => stream.part().await,
         }
     }
 
@@ -167,7 +178,15 @@ impl OriginReader {
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Http1 { body, .. } => body.is_done() && !body.has_trailers(),
-            Self::Http2(session) => session.response_finished(),
+            Self::Http2(stream) => stream.has_ended(),
+        }
+    }
+
+    /// What had to be mended so far.
+    pub(crate) fn oddities(&self) -> Oddities {
+        match self {
+            Self::Http1 { body, oddities, .. } => oddities.and(body.oddities()),
+            Self::Http2(stream) => stream.oddities(),
         }
     }
 
@@ -175,23 +194,12 @@ impl OriginReader {
     pub(crate) async fn trailers(&mut self) -> Result<Trailers, Fault> {
         match self {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
-            Self::Http2(session) => {
-                let trailers = session.read_trailers().await?;
+            Self::Http2(stream) => {
+                let trailers = stream.trailers().await?;
                 Ok(trailers.map_or_else(Vec::new, |trailers| trailers_of(&trailers)))
             }
         }
     }
-}
-
-/// An HTTP/2 response that says its length once, however often it came (RFC 9110 section 8.6).
-fn with_one_length(mut head: ResponseHeader) -> Result<ResponseHeader, Fault> {
-    let lengths = head.headers.get_all(CONTENT_LENGTH).iter();
-    let length = agreed_length(lengths.map(HeaderValue::as_bytes));
-    let length = length.map_err(|details| head_fault(details.into()))?;
-    if let Some(length) = length {
-        head.insert_header(CONTENT_LENGTH, length)?;
-    }
-    Ok(head)
 }
 
 /// Name and value of every field.
@@ -250,24 +258,22 @@ pub(crate) async fn start_http1(
         ahead: BytesMut::new(),
         body,
         keeps_alive: false,
+        oddities: Oddities::default(),
     };
     Ok((writer, reader))
 }
 
 /// Sends a request's head over HTTP/2 and splits the stream.
-pub(crate) fn start_http2(
-    mut session: Box<Http2Stream>,
-    head: Box<RequestHeader>,
+pub(crate) async fn start_http2(
+    mut stream: Box<Http2Stream>,
+    head: Request<()>,
     framing: Framing,
+    patience: Duration,
 ) -> Result<(OriginWriter, OriginReader), Fault> {
-    session.write_request_header(head, framing == Framing::Length(0))?;
-    let writer = session.take_request_body_writer().ok_or_else(|| {
-        Fault::new(
-            ErrorType::HttpProtocolError,
-            "HTTP/2 gave no stream to write to".to_owned(),
-        )
-    })?;
-    Ok((OriginWriter::Http2(writer), OriginReader::Http2(session)))
+    let starting = stream.start(head, framing == Framing::Length(0));
+    let started = pingora_timeout::timeout(patience, starting).await;
+    let writer = started.unwrap_or_else(|_| Err(takes_nothing()))?;
+    Ok((OriginWriter::Http2(writer), OriginReader::Http2(stream)))
 }
 
 async fn in_time(
@@ -280,14 +286,13 @@ async fn in_time(
             ErrorType::ConnectionTerminated,
             format!("sending: {error}"),
         )),
-        Err(_) => {
-            let details = "the origin takes no more of the request";
-            Err(Fault::new(
-                ErrorType::ConnectionWriteTimeout,
-                details.to_owned(),
-            ))
-        }
+        Err(_) => Err(takes_nothing()),
     }
+}
+
+fn takes_nothing() -> Fault {
+    let details = "the origin stopped reading the request";
+    Fault::new(ErrorType::ConnectionWriteTimeout, details.to_owned())
 }
 
 fn head_fault(error: HeadError) -> Fault {
@@ -314,8 +319,4 @@ fn head_fault(error: HeadError) -> Fault {
         ),
     };
     Fault::new(kind, details)
-}
-
-fn http2_fault(error: &h2::Error) -> Fault {
-    Fault::new(ErrorType::HttpProtocolError, format!("HTTP/2: {error}"))
 }

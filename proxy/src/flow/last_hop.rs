@@ -1,0 +1,67 @@
+//! Requests that may go no further: `Max-Forwards` of OPTIONS and TRACE (RFC 9110 section 7.6.2).
+
+use std::time::SystemTime;
+
+use bytes::{Bytes, BytesMut};
+
+use super::client::{Client, Gone};
+use super::exchange::Refusal;
+use super::fields::OnwardResponse;
+use super::pairs::is;
+use super::refuse;
+use super::request::Received;
+use crate::http1::{Framing, Trailers, write_fields};
+use crate::proxy_status::ErrorType;
+
+/// What becomes of the request: it is not forwarded.
+pub(super) fn refusal() -> Refusal {
+    let error = ErrorType::HttpRequestDenied;
+    let details = "Max-Forwards: 0 ends the request here";
+    Refusal::new(200, "OK", error, "max-forwards", details)
+}
+
+/// Answers as the request's last recipient: OPTIONS with nothing, TRACE with the request but for its secrets (RFC 9110
+/// sections 9.3.7 and 9.3.8).
+pub(super) async fn answer(
+    received: &Received,
+    client: &mut Client,
+    name: &str,
+) -> Result<(), Gone> {
+    if !refuse::drain(&mut client.body).await {
+        client.answer.close_afterwards();
+    }
+    let mut fields = vec![
+        refuse::field("Date", httpdate::fmt_http_date(SystemTime::now())),
+        refuse::field("Server", name),
+    ];
+    let mut body = Bytes::new();
+    if received.method() == "TRACE" {
+        body = reflected(received, name);
+        fields.push(refuse::field("Content-Type", "message/http"));
+    }
+    fields.push(refuse::field("Content-Length", body.len().to_string()));
+    let response = OnwardResponse {
+        status: 200,
+        reason: b"OK",
+        framing: Framing::Length(body.len() as u64),
+        fields,
+    };
+    client.answer.head(&response).await?;
+    if !body.is_empty() {
+        client.answer.part(body, true).await?;
+    }
+    client.answer.finish(&Trailers::new()).await
+}
+
+fn reflected(received: &Received, name: &str) -> Bytes {
+    const SECRETS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
+    let request = received.request(name);
+    let version = received.version().as_str();
+    let line = format!("TRACE {} HTTP/{version}\r\n", request.target);
+    let mut message = BytesMut::from(line.as_bytes());
+    let fields = received.fields().into_iter();
+    let told = fields.filter(|(field, _)| !SECRETS.iter().any(|secret| is(field, secret)));
+    write_fields(&mut message, told);
+    message.extend_from_slice(b"\r\n");
+    message.freeze()
+}

@@ -1,0 +1,81 @@
+//! What origins send that is not quite HTTP, and is mended on its way through: docs/design.md has a row for each, with the
+//! clause that lets a proxy mend it.
+
+/// A way in which a response was odd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Oddity {
+    /// Whitespace between a field's name and its colon (RFC 9112 section 5.1).
+    SpaceBeforeColon,
+    /// A field that goes on in the next line (RFC 9112 section 5.2).
+    FoldedField,
+    /// One length told more than once (RFC 9112 section 6.3).
+    RepeatedContentLength,
+    /// A status code of 600 to 999 (RFC 9110 section 15).
+    StatusOutOfRange,
+    /// A line of the head that ends in LF alone (RFC 9112 section 2.2).
+    BareLf,
+    /// Whitespace behind a chunk's size (RFC 9112 section 7.1.1).
+    PaddedChunkSize,
+    /// A body that ends with its TLS connection, without the alert that closes that (RFC 9112 section 9.8).
+    IncompleteClose,
+}
+
+impl Oddity {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::SpaceBeforeColon,
+        Self::FoldedField,
+        Self::RepeatedContentLength,
+        Self::StatusOutOfRange,
+        Self::BareLf,
+        Self::PaddedChunkSize,
+        Self::IncompleteClose,
+    ];
+
+    /// The metric's label, and the word in the decision log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::SpaceBeforeColon => "space-before-colon",
+            Self::FoldedField => "folded-field",
+            Self::RepeatedContentLength => "repeated-content-length",
+            Self::StatusOutOfRange => "status-out-of-range",
+            Self::BareLf => "bare-lf",
+            Self::PaddedChunkSize => "padded-chunk-size",
+            Self::IncompleteClose => "incomplete-close",
+        }
+    }
+}
+
+/// The oddities of one response, each once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Oddities(u8);
+
+impl Oddities {
+    pub(crate) fn insert(&mut self, oddity: Oddity) {
+        self.0 |= 1 << oddity as u8;
+    }
+
+    /// These and those.
+    pub(crate) fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether nothing is odd about where the message ends: then its connection may serve another one.
+    pub(crate) fn leave_framing_alone(self) -> bool {
+        self.0 & !(1 << Oddity::StatusOutOfRange as u8) == 0
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Oddity> {
+        let mut all = Oddity::ALL.into_iter();
+        std::iter::from_fn(move || all.find(|oddity| self.0 & 1 << *oddity as u8 != 0))
+    }
+}
+
+impl From<Oddity> for Oddities {
+    fn from(oddity: Oddity) -> Self {
+        Self(1 << oddity as u8)
+    }
+}

@@ -1,0 +1,354 @@
+//! What origins send that is not quite HTTP: mended where RFC 9112 lets a proxy mend it, counted and told; refused where two readers
+//! could see two messages. The table of docs/design.md names these tests.
+
+use serde_json::Value;
+
+use crate::harness::origin::reply::Step;
+use crate::harness::{Origin, Reply, Response, Wayleave, eventually};
+
+/// An answer that is mended.
+struct Row {
+    kind: &'static str,
+    name: &'static str,
+    bytes: &'static str,
+    status: u16,
+    /// A field as the client gets it; every one of this name.
+    field: (&'static str, &'static [&'static str]),
+    body: &'static str,
+}
+
+#[rustfmt::skip]
+const MENDED: &[Row] = &[
+    Row { kind: "space-before-colon", name: "a-space", bytes: "HTTP/1.1 200 OK\r\nX-A : b\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
+    Row { kind: "space-before-colon", name: "tabs", bytes: "HTTP/1.1 200 OK\r\nContent-Length\t\t: 5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
+    Row { kind: "folded-field", name: "folded", bytes: "HTTP/1.1 200 OK\r\nX-A: b\r\n  c\r\n\td\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b c d"]), body: "hello" },
+    Row { kind: "folded-field", name: "a-length-in-a-fold", bytes: "HTTP/1.1 200 OK\r\nX-A: b\r\n Content-Length: 2\r\n\r\nhello", status: 200, field: ("x-a", &["b Content-Length: 2"]), body: "hello" },
+    Row { kind: "repeated-content-length", name: "twice", bytes: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
+    Row { kind: "repeated-content-length", name: "a-list", bytes: "HTTP/1.1 200 OK\r\nContent-Length: 5, 5,5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
+    Row { kind: "status-out-of-range", name: "999", bytes: "HTTP/1.1 999 Go away\r\nContent-Length: 5\r\n\r\nhello", status: 999, field: ("content-length", &["5"]), body: "hello" },
+    Row { kind: "status-out-of-range", name: "600", bytes: "HTTP/1.1 600 Odd\r\nContent-Length: 5\r\n\r\nhello", status: 600, field: ("content-length", &["5"]), body: "hello" },
+    Row { kind: "bare-lf", name: "lf", bytes: "HTTP/1.1 200 OK\nContent-Length: 5\nX-A: b\n\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
+    Row { kind: "bare-lf", name: "one-lf", bytes: "HTTP/1.1 200 OK\r\nX-A: b\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
+    Row { kind: "padded-chunk-size", name: "padded", bytes: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\n5   \r\nhello\r\n0  \r\n\r\n", status: 200, field: ("x-a", &["b"]), body: "hello" },
+];
+
+/// The answers to `path` of `old.test` by each version of HTTP that a client may speak, in the open and inside TLS.
+fn in_all_ways(proxy: &Wayleave, path: &str) -> [(&'static str, Response); 3] {
+    [
+        ("http", proxy.get(&format!("http://old.test{path}"))),
+        ("https", proxy.get(&format!("https://old.test{path}"))),
+        ("HTTP/2", proxy.http2("old.test:443").get(path)),
+    ]
+}
+
+fn oddities(proxy: &Wayleave, kind: &str) -> f64 {
+    proxy.metric("wayleave_origin_oddities_total", &[("kind", kind)])
+}
+
+/// The newest decision, once there is one for `url`.
+fn decision(proxy: &Wayleave, url: &str) -> Value {
+    let mut found = Value::Null;
+    eventually("the decision is told", || {
+        let all = proxy.admin_get("/v1/decisions?limit=1").json();
+        found = all["decisions"][0].clone();
+        found["url"] == url
+    });
+    found
+}
+
+#[test]
+fn what_may_be_mended_is_mended_counted_and_told() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for Row {
+        kind,
+        name,
+        bytes,
+        status,
+        field,
+        body,
+    } in MENDED
+    {
+        let path = format!("/{name}");
+        let page = Reply::raw(bytes, Step::Close);
+        origin.site("old.test").http1_only().page(&path, page);
+        let before = oddities(&proxy, kind);
+        for (way, answer) in in_all_ways(&proxy, &path) {
+            assert_eq!(
+                (answer.status, &*answer.text()),
+                (*status, *body),
+                "{name} {way}"
+            );
+            let named = answer
+                .headers
+                .iter()
+                .filter(|(name, _)| name.eq_ignore_ascii_case(field.0));
+            let values: Vec<_> = named.map(|(_, value)| &**value).collect();
+            assert_eq!(values, field.1, "{name} {way}: {answer:?}");
+        }
+        eventually("all three are counted", || {
+            oddities(&proxy, kind) == before + 3.0
+        });
+        let told = decision(&proxy, &format!("https://old.test{path}"));
+        assert_eq!(
+            told["oddities"],
+            serde_json::json!([kind]),
+            "{name}: {told}"
+        );
+    }
+}
+
+#[test]
+fn what_is_in_order_is_not_told_to_be_odd() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    assert_eq!(
+        decision(&proxy, "http://shop.test/a")["oddities"],
+        Value::Null
+    );
+    assert_eq!(proxy.metric("wayleave_origin_oddities_total", &[]), 0.0);
+}
+
+#[test]
+fn a_connection_that_brought_a_mended_message_serves_no_other() {
+    let origin = Origin::start();
+    let folded = Reply::raw(
+        "HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 5\r\n\r\nhello",
+        Step::Hang,
+    );
+    origin.site("old.test").page("/folded", folded);
+    let proxy = Wayleave::start(&origin);
+    for _ in 0..2 {
+        assert_eq!(proxy.get("http://old.test/folded").text(), "hello");
+    }
+    let requests = origin.requests();
+    let pages = requests
+        .iter()
+        .filter(|request| request.target == "/folded");
+    let connections: Vec<_> = pages.map(|request| request.connection).collect();
+    assert_ne!(connections[0], connections[1]);
+}
+
+/// Answers that stay refused: a name and the bytes. More in faults.rs.
+#[rustfmt::skip]
+const REFUSED: &[(&str, &str)] = &[
+    ("both-framings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+    ("both-framings-by-a-space", "HTTP/1.1 200 OK\r\nContent-Length : 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+    ("both-framings-by-lf", "HTTP/1.1 200 OK\nContent-Length: 5\nTransfer-Encoding: chunked\n\n5\r\nhello\r\n0\r\n\r\n"),
+    ("two-lengths", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello"),
+    ("two-lengths-by-a-space", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length : 5\r\n\r\nhello"),
+    ("two-lengths-in-a-list", "HTTP/1.1 200 OK\r\nContent-Length: 5, 3\r\n\r\nhello"),
+    ("a-list-with-a-hole", "HTTP/1.1 200 OK\r\nContent-Length: 5,\r\n\r\nhello"),
+    ("one-length-in-two-spellings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 05\r\n\r\nhello"),
+    ("a-folded-length", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n 5\r\n\r\nhello"),
+    ("a-fold-behind-the-status-line", "HTTP/1.1 200 OK\r\n X: y\r\nContent-Length: 5\r\n\r\nhello"),
+    ("a-space-in-a-name", "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 5\r\n\r\nhello"),
+    ("a-name-of-spaces", "HTTP/1.1 200 OK\r\nX: b\r\n : c\x00\r\nContent-Length: 5\r\n\r\nhello"),
+    ("a-line-without-colon", "HTTP/1.1 200 OK\r\nnonsense\r\nContent-Length: 5\r\n\r\nhello"),
+    ("bare-cr", "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 5\r\n\r\nhello"),
+    ("bare-cr-before-lf", "HTTP/1.1 200 OK\r\nX: a\r\r\nContent-Length: 5\r\n\r\nhello"),
+    ("nul", "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 5\r\n\r\nhello"),
+    ("status-below-100", "HTTP/1.1 099 Odd\r\nContent-Length: 5\r\n\r\nhello"),
+    ("status-1000", "HTTP/1.1 1000 Odd\r\nContent-Length: 5\r\n\r\nhello"),
+];
+
+/// Bodies that are cut off where they stop to be clear.
+#[rustfmt::skip]
+const CUT_OFF: &[(&str, &str)] = &[
+    ("a-space-before-a-size", "5\r\nhello\r\n 5\r\nworld\r\n0\r\n\r\n"),
+    ("lf-behind-a-size", "5\r\nhello\r\n5\nworld\r\n0\r\n\r\n"),
+    ("lf-behind-a-chunk", "5\r\nhello\n5\r\nworld\r\n0\r\n\r\n"),
+    ("a-word-behind-a-size", "5\r\nhello\r\n5 x\r\nworld\r\n0\r\n\r\n"),
+];
+
+#[test]
+fn what_two_readers_could_read_differently_stays_refused() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (name, bytes) in REFUSED {
+        let path = format!("/{name}");
+        let page = Reply::raw(bytes, Step::Close);
+        origin.site("old.test").http1_only().page(&path, page);
+        for (way, answer) in in_all_ways(&proxy, &path) {
+            assert_eq!(answer.status, 502, "{name} {way}: {answer:?}");
+            answer.expect_refusal(502, None, "http_protocol_error");
+        }
+    }
+}
+
+#[test]
+fn chunks_that_could_be_read_in_two_ways_stay_refused() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (name, chunks) in CUT_OFF {
+        let path = format!("/{name}");
+        let page = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+        origin
+            .site("old.test")
+            .page(&path, Reply::raw(page, Step::Close));
+        let url = format!("http://old.test{path}");
+        let mut wire = proxy.connect();
+        wire.send(crate::harness::Ask::get(&url).bytes(&url));
+        let answer = wire.try_response(false);
+        assert!(answer.is_err(), "{name}: {answer:?}");
+    }
+}
+
+#[test]
+fn an_https_page_that_ends_with_the_connection_is_taken_and_marked_incomplete() {
+    let origin = Origin::start();
+    let page = Reply::raw("HTTP/1.1 200 OK\r\n\r\nall there is", Step::Cut);
+    origin.site("old.test").http1_only().page("/a", page);
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("https://old.test/a").text(), "all there is");
+    assert_eq!(proxy.http2("old.test:443").get("/a").text(), "all there is");
+    eventually("both are counted", || {
+        oddities(&proxy, "incomplete-close") == 2.0
+    });
+    let told = decision(&proxy, "https://old.test/a");
+    assert_eq!(
+        (&told["outcome"], &told["status"]),
+        (&"forwarded".into(), &200.into()),
+        "{told}"
+    );
+    assert_eq!(
+        told["oddities"],
+        serde_json::json!(["incomplete-close"]),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_https_page_that_ends_before_its_own_end_is_cut_off() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    for (name, head) in [
+        ("length", "Content-Length: 50\r\n\r\nall there is"),
+        (
+            "chunked",
+            "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        ),
+    ] {
+        let path = format!("/{name}");
+        let page = Reply::raw(format!("HTTP/1.1 200 OK\r\n{head}"), Step::Cut);
+        origin.site("old.test").http1_only().page(&path, page);
+        let mut wire = proxy.tunnel("old.test:443");
+        wire.send(crate::harness::Ask::get("https://old.test/x").bytes(&path));
+        let whole = wire
+            .try_response(false)
+            .is_ok_and(|answer| answer.is_some_and(|answer| answer.status == 200));
+        assert!(!whole, "{name}");
+    }
+    assert_eq!(oddities(&proxy, "incomplete-close"), 0.0);
+}
+
+#[test]
+fn an_https_robots_txt_that_ends_with_the_connection_is_taken_to_its_last_lines_end() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let rules = "User-agent: *\nDisallow: /private\n";
+    let chunked = format!(
+        "Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{rules}\r\n",
+        rules.len()
+    );
+    for (host, answer, status) in [
+        ("whole.test", format!("\r\n{rules}"), 200),
+        (
+            "whole-by-cr.test",
+            "\r\nUser-agent: *\rDisallow: /private\r".to_owned(),
+            200,
+        ),
+        ("in-a-line.test", format!("\r\n{rules}Disa"), 503),
+        ("empty.test", "\r\n".to_owned(), 503),
+        ("chunked.test", chunked, 503),
+        (
+            "length.test",
+            format!("Content-Length: 90\r\n\r\n{rules}"),
+            503,
+        ),
+    ] {
+        let robots = Reply::raw(format!("HTTP/1.1 200 OK\r\n{answer}"), Step::Cut);
+        origin.site(host).http1_only().robots_reply(robots);
+        assert_eq!(
+            proxy.get(&format!("https://{host}/a")).status,
+            status,
+            "{host}"
+        );
+        let private = if status == 200 { 403 } else { 503 };
+        assert_eq!(
+            proxy.get(&format!("https://{host}/private")).status,
+            private,
+            "{host}"
+        );
+    }
+    assert_eq!(oddities(&proxy, "incomplete-close"), 2.0);
+}
+
+#[test]
+fn a_robots_txt_is_read_as_leniently_as_a_page_and_no_more() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let rules = "User-agent: *\nDisallow: /private\n";
+    let length = rules.len();
+    let chunk = format!("{length:x} \r\n{rules}\r\n0\r\n\r\n");
+    for (host, head, private) in [
+        (
+            "a-space.test",
+            format!("HTTP/1.1 200 OK\r\nContent-Length : {length}\r\n\r\n{rules}"),
+            403,
+        ),
+        (
+            "folded.test",
+            format!("HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: {length}\r\n\r\n{rules}"),
+            403,
+        ),
+        (
+            "twice.test",
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nContent-Length: {length}\r\n\r\n{rules}"
+            ),
+            403,
+        ),
+        (
+            "lf.test",
+            format!("HTTP/1.1 200 OK\nContent-Length: {length}\n\n{rules}"),
+            403,
+        ),
+        (
+            "padded.test",
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"),
+            403,
+        ),
+        (
+            "999.test",
+            "HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            503,
+        ),
+        (
+            "gzip-chunked.test",
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n{chunk}"),
+            503,
+        ),
+        (
+            "both.test",
+            format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n{chunk}"
+            ),
+            503,
+        ),
+        (
+            "two.test",
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: {length}\r\n\r\n{rules}"
+            ),
+            503,
+        ),
+    ] {
+        origin
+            .site(host)
+            .robots_reply(Reply::raw(head, Step::Close));
+        let answer = proxy.get(&format!("http://{host}/private"));
+        assert_eq!(answer.status, private, "{host}: {answer:?}");
+    }
+}
