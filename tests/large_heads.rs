@@ -2,7 +2,8 @@
 
 use crate::harness::client::Wire;
 use crate::harness::h2_frames::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, get, open, swollen,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, get, open,
+    swollen,
 };
 use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
@@ -119,6 +120,33 @@ fn trailers_have_at_most_a_hundred_fields() {
         let answer = client.try_exchange(&Ask::get(&format!("https://{host}/a")));
         assert_eq!(answer.is_ok(), passes, "{count}: {answer:?}");
     }
+}
+
+#[test]
+fn a_head_in_pieces_without_end_is_cut_off() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    // A name of 16 MB begins: what came of it must be held until the rest is there.
+    let start = [0x40, 0x7f, 0xff, 0xff, 0xff, 0x07];
+    let piece = vec![b'x'; 16 * 1024];
+    let mut pieces = vec![(HEADERS, 0, [&[OK][..], &start].concat())];
+    pieces.resize(1000, (CONTINUATION, 0, piece.clone()));
+    origin.site("bomb.test").frames(&pieces);
+    let answer = proxy.http2("bomb.test:443").get("/a");
+    answer.expect_refusal(502, None, "http_protocol_error");
+    let mut wire = open(&proxy, "shop.test:443");
+    let head = [block(&get("shop.test", "/a")), start.to_vec()].concat();
+    wire.send(frame(HEADERS, 0, 1, &head));
+    let closed = (0..1000).any(|_| wire.try_send(frame(CONTINUATION, 0, 1, &piece)).is_err());
+    assert!(closed || !wire.outcome(1).is_some_and(|frame| frame.is_200()));
+    let most = proxy.memory_kib("VmHWM");
+    assert!(most < 120 * 1024, "{most} KiB");
+    assert!(
+        origin
+            .requests()
+            .iter()
+            .all(|request| request.target != "/a")
+    );
 }
 
 #[test]

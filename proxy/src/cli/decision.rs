@@ -122,19 +122,25 @@ fn describe(decision: &Value) -> String {
     });
     let rule = text("line").zip(text("rule"));
     let rule = rule.map(|(line, rule)| format!("line {line}: {rule}"));
-    let tokens = decision["tokens"].as_array().map(|tokens| {
-        let tokens: Vec<_> = tokens.iter().filter_map(Value::as_str).collect();
-        tokens.join(", ")
-    });
+    let list = |member: &str| {
+        let words = decision[member].as_array()?.iter();
+        Some(
+            words
+                .filter_map(Value::as_str)
+                .collect::<Vec<_>>()
+                .join(", "),
+        )
+    };
     let lines = [
         ("decision", text("id")),
         ("at", text("at")),
         ("request", words(&["method", "url"])),
         ("client", text("client")),
         ("crawler", words(&["crawler", "identity"])),
-        ("tokens", tokens),
+        ("tokens", list("tokens")),
         ("outcome", words(&["outcome", "status", "reason"])),
         ("details", text("details")),
+        ("oddities", list("oddities")),
         ("policy", policy),
         ("robots.txt", robots),
         ("verdict", words(&["verdict", "basis", "dialect"])),

@@ -1,36 +1,17 @@
 //! What origins send that is not quite HTTP: mended where RFC 9112 lets a proxy mend it, counted and told; refused where two readers
 //! could see two messages. The table of docs/design.md names these tests.
 
+mod cases;
+mod elsewhere;
+
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
+use self::cases::{CUT_OFF, MENDED, REFUSED, ROBOTS, Row};
 use crate::harness::origin::reply::Step;
-use crate::harness::{Origin, Reply, Response, Wayleave, eventually};
-
-/// An answer that is mended.
-struct Row {
-    kind: &'static str,
-    name: &'static str,
-    bytes: &'static str,
-    status: u16,
-    /// A field as the client gets it; every one of this name.
-    field: (&'static str, &'static [&'static str]),
-    body: &'static str,
-}
-
-#[rustfmt::skip]
-const MENDED: &[Row] = &[
-    Row { kind: "space-before-colon", name: "a-space", bytes: "HTTP/1.1 200 OK\r\nX-A : b\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
-    Row { kind: "space-before-colon", name: "tabs", bytes: "HTTP/1.1 200 OK\r\nContent-Length\t\t: 5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
-    Row { kind: "folded-field", name: "folded", bytes: "HTTP/1.1 200 OK\r\nX-A: b\r\n  c\r\n\td\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b c d"]), body: "hello" },
-    Row { kind: "folded-field", name: "a-length-in-a-fold", bytes: "HTTP/1.1 200 OK\r\nX-A: b\r\n Content-Length: 2\r\n\r\nhello", status: 200, field: ("x-a", &["b Content-Length: 2"]), body: "hello" },
-    Row { kind: "repeated-content-length", name: "twice", bytes: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
-    Row { kind: "repeated-content-length", name: "a-list", bytes: "HTTP/1.1 200 OK\r\nContent-Length: 5, 5,5\r\n\r\nhello", status: 200, field: ("content-length", &["5"]), body: "hello" },
-    Row { kind: "status-out-of-range", name: "999", bytes: "HTTP/1.1 999 Go away\r\nContent-Length: 5\r\n\r\nhello", status: 999, field: ("content-length", &["5"]), body: "hello" },
-    Row { kind: "status-out-of-range", name: "600", bytes: "HTTP/1.1 600 Odd\r\nContent-Length: 5\r\n\r\nhello", status: 600, field: ("content-length", &["5"]), body: "hello" },
-    Row { kind: "bare-lf", name: "lf", bytes: "HTTP/1.1 200 OK\nContent-Length: 5\nX-A: b\n\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
-    Row { kind: "bare-lf", name: "one-lf", bytes: "HTTP/1.1 200 OK\r\nX-A: b\nContent-Length: 5\r\n\r\nhello", status: 200, field: ("x-a", &["b"]), body: "hello" },
-    Row { kind: "padded-chunk-size", name: "padded", bytes: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: b\r\n\r\n5   \r\nhello\r\n0  \r\n\r\n", status: 200, field: ("x-a", &["b"]), body: "hello" },
-];
+use crate::harness::tools::{clean, program, project, run};
+use crate::harness::{DEADLINE, Origin, Reply, Response, Wayleave, eventually};
 
 /// The answers to `path` of `old.test` by each version of HTTP that a client may speak, in the open and inside TLS.
 fn in_all_ways(proxy: &Wayleave, path: &str) -> [(&'static str, Response); 3] {
@@ -129,38 +110,6 @@ fn a_connection_that_brought_a_mended_message_serves_no_other() {
     let connections: Vec<_> = pages.map(|request| request.connection).collect();
     assert_ne!(connections[0], connections[1]);
 }
-
-/// Answers that stay refused: a name and the bytes. More in faults.rs.
-#[rustfmt::skip]
-const REFUSED: &[(&str, &str)] = &[
-    ("both-framings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
-    ("both-framings-by-a-space", "HTTP/1.1 200 OK\r\nContent-Length : 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
-    ("both-framings-by-lf", "HTTP/1.1 200 OK\nContent-Length: 5\nTransfer-Encoding: chunked\n\n5\r\nhello\r\n0\r\n\r\n"),
-    ("two-lengths", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nhello"),
-    ("two-lengths-by-a-space", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length : 5\r\n\r\nhello"),
-    ("two-lengths-in-a-list", "HTTP/1.1 200 OK\r\nContent-Length: 5, 3\r\n\r\nhello"),
-    ("a-list-with-a-hole", "HTTP/1.1 200 OK\r\nContent-Length: 5,\r\n\r\nhello"),
-    ("one-length-in-two-spellings", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 05\r\n\r\nhello"),
-    ("a-folded-length", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n 5\r\n\r\nhello"),
-    ("a-fold-behind-the-status-line", "HTTP/1.1 200 OK\r\n X: y\r\nContent-Length: 5\r\n\r\nhello"),
-    ("a-space-in-a-name", "HTTP/1.1 200 OK\r\nX A: b\r\nContent-Length: 5\r\n\r\nhello"),
-    ("a-name-of-spaces", "HTTP/1.1 200 OK\r\nX: b\r\n : c\x00\r\nContent-Length: 5\r\n\r\nhello"),
-    ("a-line-without-colon", "HTTP/1.1 200 OK\r\nnonsense\r\nContent-Length: 5\r\n\r\nhello"),
-    ("bare-cr", "HTTP/1.1 200 OK\r\nX: a\rContent-Length: 5\r\n\r\nhello"),
-    ("bare-cr-before-lf", "HTTP/1.1 200 OK\r\nX: a\r\r\nContent-Length: 5\r\n\r\nhello"),
-    ("nul", "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 5\r\n\r\nhello"),
-    ("status-below-100", "HTTP/1.1 099 Odd\r\nContent-Length: 5\r\n\r\nhello"),
-    ("status-1000", "HTTP/1.1 1000 Odd\r\nContent-Length: 5\r\n\r\nhello"),
-];
-
-/// Bodies that are cut off where they stop to be clear.
-#[rustfmt::skip]
-const CUT_OFF: &[(&str, &str)] = &[
-    ("a-space-before-a-size", "5\r\nhello\r\n 5\r\nworld\r\n0\r\n\r\n"),
-    ("lf-behind-a-size", "5\r\nhello\r\n5\nworld\r\n0\r\n\r\n"),
-    ("lf-behind-a-chunk", "5\r\nhello\n5\r\nworld\r\n0\r\n\r\n"),
-    ("a-word-behind-a-size", "5\r\nhello\r\n5 x\r\nworld\r\n0\r\n\r\n"),
-];
 
 #[test]
 fn what_two_readers_could_read_differently_stays_refused() {
@@ -289,66 +238,41 @@ fn an_https_robots_txt_that_ends_with_the_connection_is_taken_to_its_last_lines_
 fn a_robots_txt_is_read_as_leniently_as_a_page_and_no_more() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
-    let rules = "User-agent: *\nDisallow: /private\n";
-    let length = rules.len();
-    let chunk = format!("{length:x} \r\n{rules}\r\n0\r\n\r\n");
-    for (host, head, private) in [
-        (
-            "a-space.test",
-            format!("HTTP/1.1 200 OK\r\nContent-Length : {length}\r\n\r\n{rules}"),
-            403,
-        ),
-        (
-            "folded.test",
-            format!("HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: {length}\r\n\r\n{rules}"),
-            403,
-        ),
-        (
-            "twice.test",
-            format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nContent-Length: {length}\r\n\r\n{rules}"
-            ),
-            403,
-        ),
-        (
-            "lf.test",
-            format!("HTTP/1.1 200 OK\nContent-Length: {length}\n\n{rules}"),
-            403,
-        ),
-        (
-            "padded.test",
-            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"),
-            403,
-        ),
-        (
-            "999.test",
-            "HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n".to_owned(),
-            503,
-        ),
-        (
-            "gzip-chunked.test",
-            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n{chunk}"),
-            503,
-        ),
-        (
-            "both.test",
-            format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n{chunk}"
-            ),
-            503,
-        ),
-        (
-            "two.test",
-            format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: {length}\r\n\r\n{rules}"
-            ),
-            503,
-        ),
-    ] {
-        origin
-            .site(host)
-            .robots_reply(Reply::raw(head, Step::Close));
+    for (name, bytes, status) in ROBOTS {
+        let host = format!("{name}.test");
+        let robots = Reply::raw(bytes, Step::Close);
+        origin.site(&host).robots_reply(robots);
         let answer = proxy.get(&format!("http://{host}/private"));
-        assert_eq!(answer.status, private, "{host}: {answer:?}");
+        assert_eq!(answer.status, *status, "{name}: {answer:?}");
     }
+}
+
+/// Whether any source of the integration tests has this test.
+fn is_a_test(name: &str) -> bool {
+    let tests = project().join("tests");
+    let mut found = clean(program("grep"));
+    found.args(["-rqE", &format!("^fn {name}\\(")]).arg(tests);
+    run(&mut found, b"", DEADLINE).status.success()
+}
+
+#[test]
+fn each_kind_has_its_row_in_the_design_with_its_tests() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let metrics = proxy.admin_get("/metrics").text();
+    let kind = |line: &str| {
+        let rest = line.strip_prefix("wayleave_origin_oddities_total{kind=\"")?;
+        rest.split('"').next().map(str::to_owned)
+    };
+    let served: BTreeSet<_> = metrics.lines().filter_map(kind).collect();
+    let text = std::fs::read_to_string(project().join("docs/design.md")).expect("it is there");
+    let mut documented = BTreeSet::new();
+    for row in text.lines().filter(|line| line.starts_with("| `")) {
+        let words: Vec<_> = row.split('`').skip(1).step_by(2).collect();
+        if served.contains(words[0]) {
+            documented.insert(words[0].to_owned());
+            assert!(is_a_test(words[words.len() - 1]), "{row}");
+        }
+    }
+    assert_eq!(documented, served);
 }
