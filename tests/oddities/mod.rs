@@ -9,9 +9,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use self::cases::{CUT_OFF, MENDED, REFUSED, ROBOTS, Row};
+use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block};
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, program, project, run};
 use crate::harness::{DEADLINE, Origin, Reply, Response, Wayleave, eventually};
+use crate::http2::known_before_it_speaks_http2_only;
 
 /// The answers to `path` of `old.test` by each version of HTTP that a client may speak, in the open and inside TLS.
 fn in_all_ways(proxy: &Wayleave, path: &str) -> [(&'static str, Response); 3] {
@@ -77,6 +79,24 @@ fn what_may_be_mended_is_mended_counted_and_told() {
             "{name}: {told}"
         );
     }
+}
+
+#[test]
+fn a_status_beyond_599_passes_from_origins_of_http_2_too() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let head = block(&[(":status", "999"), ("content-length", "5")]);
+    known_before_it_speaks_http2_only(&proxy, &origin, "new.test").frames(&[
+        (HEADERS, END_HEADERS, head),
+        (DATA, END_STREAM, b"hello".to_vec()),
+    ]);
+    let by_http1 = proxy.get("https://new.test/a");
+    let by_http2 = proxy.http2("new.test:443").get("/a");
+    for answer in [by_http1, by_http2] {
+        assert_eq!((answer.status, &*answer.text()), (999, "hello"));
+    }
+    let both = || oddities(&proxy, "status-out-of-range") == 2.0;
+    eventually("both are counted", both);
 }
 
 #[test]

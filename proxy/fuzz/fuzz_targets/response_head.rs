@@ -1,0 +1,47 @@
+//! An origin's head that is taken is the same however it comes in pieces, and one length or none tells where its body ends.
+
+#![no_main]
+
+#[path = "../../src/http1/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the proxy uses the rest")]
+mod http1;
+#[path = "../../src/oddities.rs"]
+#[allow(dead_code, reason = "the proxy uses the rest")]
+mod oddities;
+mod ready;
+
+use bytes::BytesMut;
+use http1::{Framing, ResponseHead};
+use libfuzzer_sys::fuzz_target;
+use ready::ready;
+use tokio::io::AsyncReadExt;
+
+// The first byte says where the input falls into two reads.
+fuzz_target!(|input: &[u8]| {
+    let Some((&at, input)) = input.split_first() else { return };
+    let head = ready(ResponseHead::read(&mut &*input, &mut BytesMut::new()));
+    let (first, second) = input.split_at(usize::from(at).min(input.len()));
+    let in_two = ready(ResponseHead::read(&mut first.chain(second), &mut BytesMut::new()));
+    assert_eq!(head.is_ok(), in_two.is_ok(), "{head:?} {in_two:?}");
+    let (Ok(head), Ok(in_two)) = (head, in_two) else { return };
+    assert_eq!(format!("{head:?}"), format!("{in_two:?}"));
+    check(&head);
+});
+
+fn check(head: &ResponseHead) {
+    assert!((100..=999).contains(&head.status()));
+    let is_chunked = head.fields().values("transfer-encoding").next().is_some();
+    let lengths: Vec<_> = head.fields().values("content-length").collect();
+    assert!(!is_chunked || lengths.is_empty());
+    assert_eq!(head.length().is_some(), !lengths.is_empty());
+    match head.framing("GET") {
+        Framing::Length(0) if matches!(head.status(), 100..=199 | 204 | 304) => {}
+        Framing::Length(length) => assert_eq!(head.length(), Some(length)),
+        Framing::Chunked => assert!(is_chunked),
+        Framing::UntilClose => assert!(!is_chunked && lengths.is_empty()),
+    }
+    for (name, value) in head.fields().iter() {
+        assert!(!name.is_empty() && !name.contains(&b' ') && !name.contains(&b'\t'));
+        assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
+    }
+}
