@@ -26,6 +26,7 @@ use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
 use super::allowance::{Allowance, Allowed};
 use super::fetch::HttpFetch;
 use crate::egress::{Egress, EgressError};
+use crate::http1::has_content;
 use crate::stream::{Stream, to_origin};
 use crate::tls;
 
@@ -67,7 +68,15 @@ impl Exchange {
             return None;
         };
         let is_http11 = self.response.version() == Version::HTTP_11;
-        let may_follow = is_http11 && !closes && self.response.body().is_end_stream();
+        // Content that such an answer does not have may come all the same, and would answer the next request.
+        let tells_more = !has_content(self.response.status().as_u16(), "GET")
+            && (self.response.headers().contains_key(header::CONTENT_LENGTH)
+                || self
+                    .response
+                    .headers()
+                    .contains_key(header::TRANSFER_ENCODING));
+        let is_read = self.response.body().is_end_stream() && !tells_more;
+        let may_follow = is_http11 && !closes && is_read;
         if !may_follow {
             return None;
         }

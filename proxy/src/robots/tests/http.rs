@@ -644,6 +644,7 @@ async fn a_connection_with_bytes_left_or_about_to_close_is_not() {
         &b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\n#abc"[..],
         b"HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\n#abc",
         b"HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\ngone",
+        b"HTTP/1.1 204 No\r\nContent-Length: 4\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n#abcHTTP/1.1 200 OK\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n#abc\r\n0\r\n\r\n",
     ] {
