@@ -98,11 +98,32 @@ fn json_tells_all_there_is() {
 }
 
 #[test]
+fn a_token_that_finds_no_group_is_refused_with_advice() {
+    for (token, advice) in [
+        (
+            "VerBot/2.1",
+            "\"VerBot/2.1\" holds a version: write \"VerBot\"",
+        ),
+        ("Example Bot/1.0", "write \"Example Bot\""),
+        (
+            "Mozilla/5.0 (compatible; VerBot/2.1)",
+            "is a whole User-Agent: write \"VerBot\"",
+        ),
+    ] {
+        let output = run(&["check", "--robots", "-", "--token", token, "/"], b"");
+        assert_eq!(output.status.code(), Some(2), "{token}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(advice), "{error}");
+    }
+}
+
+#[test]
 fn mistakes_in_usage_and_input_exit_with_2() {
     for arguments in [
         &["check", "--robots", "-", "/"][..],
         &["check", "--robots", "missing.txt", "--token", "a", "/"],
         &["check", "--robots", "-", "--token", "", "/"],
+        &["check", "--robots", "-", "--token", "*", "/"],
         &[
             "check",
             "--robots",

@@ -144,7 +144,8 @@ fn print_quantiles(corpus: &Corpus) {
     let ask = |dialect, whole: bool| {
         quantiles(&corpus.questions, |Question { file, agent, path }| {
             let access = &accesses[file.as_str()];
-            let tokens = [ProductToken::new(agent).unwrap_or_else(|_| ProductToken::anonymous())];
+            let tokens =
+                [ProductToken::verbatim(agent).unwrap_or_else(|_| ProductToken::anonymous())];
             let url = format!("{ORIGIN}{path}");
             let url: &str = if whole { &url } else { path };
             time(CALLS, || {

@@ -13,7 +13,7 @@ pub enum Dialect {
     Rfc9309,
     /// Google's published parser and documentation.
     Google,
-    /// Martijn Koster's internet draft of 1996.
+    /// Martijn Koster's internet draft `draft-koster-robots-00` of 4 December 1996.
     Koster1996,
     /// The German reference SELFHTML: 1996, with prefixes of names, `*` and `$`.
     Selfhtml,

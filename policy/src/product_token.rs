@@ -1,5 +1,6 @@
 //! A crawler's name as robots.txt spells it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,24 +24,30 @@ impl ProductToken {
     ///
     /// # Errors
     ///
-    /// If the name could never be found in a robots.txt: it is empty, starts or ends with white
-    /// space, or holds a control character or `#`.
+    /// If a group for the crawler could not be found by the name: it is empty, starts or ends with white space, holds a
+    /// control character, `#`, `*` or a version (`ExampleBot/1.0`), or is a whole `User-Agent`.
     pub fn new(name: &str) -> Result<Self, InvalidProductToken> {
-        let reason = if name.is_empty() {
-            "it is empty"
-        } else if name.trim_matches(|c: char| c.is_ascii_whitespace()) != name {
-            "it starts or ends with white space"
-        } else if name.chars().any(|c| c.is_ascii_control()) {
-            "it holds a control character"
-        } else if name.contains('#') {
-            "it holds '#', which starts a comment in robots.txt"
-        } else {
-            return Ok(Self::from_checked(name));
-        };
-        Err(InvalidProductToken {
-            name: name.to_owned(),
-            reason,
-        })
+        Self::unless(name, unspeakable(name).or_else(|| unfindable(name)))
+    }
+
+    /// Takes any name that a user-agent line can hold, even one that hardly finds a group, such as `ExampleBot/1.0`: to
+    /// compare with other readers of robots.txt, which take those.
+    ///
+    /// # Errors
+    ///
+    /// If the name is empty, starts or ends with white space, or holds a control character or `#`.
+    pub fn verbatim(name: &str) -> Result<Self, InvalidProductToken> {
+        Self::unless(name, unspeakable(name))
+    }
+
+    fn unless(name: &str, reason: Option<Cow<'static, str>>) -> Result<Self, InvalidProductToken> {
+        match reason {
+            None => Ok(Self::from_checked(name)),
+            Some(reason) => Err(InvalidProductToken {
+                name: name.to_owned(),
+                reason,
+            }),
+        }
     }
 
     /// The crawler that gives no name: only the group of `*` can be meant for it.
@@ -85,6 +92,46 @@ impl ProductToken {
     }
 }
 
+/// Why no user-agent line could hold a name.
+fn unspeakable(name: &str) -> Option<Cow<'static, str>> {
+    let reason = if name.is_empty() {
+        "is empty"
+    } else if name.trim_matches(|c: char| c.is_ascii_whitespace()) != name {
+        "starts or ends with white space"
+    } else if name.chars().any(|c| c.is_ascii_control()) {
+        "holds a control character"
+    } else if name.contains('#') {
+        "holds \"#\", which starts a comment in robots.txt"
+    } else {
+        return None;
+    };
+    Some(reason.into())
+}
+
+/// Why a crawler's group would hardly be found by a name, though a line could hold it.
+fn unfindable(name: &str) -> Option<Cow<'static, str>> {
+    if name == "*" {
+        return Some("means everyone who is not named: write the crawler's name".into());
+    }
+    if name.contains(['(', ';']) {
+        let crawler = user_agent::crawler_name(name.as_bytes()).unwrap_or_default();
+        return Some(format!("is a whole User-Agent{}", advice(&crawler)).into());
+    }
+    if let Some((crawler, _)) = name.split_once('/') {
+        return Some(format!("holds a version{}", advice(crawler.trim_ascii_end())).into());
+    }
+    name.contains('*')
+        .then(|| "holds \"*\", which no name does".into())
+}
+
+/// To write another name instead, if that would do.
+fn advice(name: &str) -> String {
+    match ProductToken::new(name) {
+        Ok(token) => format!(": write \"{token}\""),
+        Err(_) => String::new(),
+    }
+}
+
 impl fmt::Debug for ProductToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ProductToken").field(&self.text).finish()
@@ -105,17 +152,89 @@ impl FromStr for ProductToken {
     }
 }
 
-/// A name that no user-agent line can hold.
+/// A name by which no group could be found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidProductToken {
     name: String,
-    reason: &'static str,
+    /// What is said of it.
+    reason: Cow<'static, str>,
 }
 
 impl fmt::Display for InvalidProductToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no product token: {}", self.name, self.reason)
+        write!(f, "{:?} {}", self.name, self.reason)
     }
 }
 
 impl std::error::Error for InvalidProductToken {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_find_no_group_are_refused_with_advice() {
+        for (name, message) in [
+            ("", r#""" is empty"#),
+            (
+                "*",
+                r#""*" means everyone who is not named: write the crawler's name"#,
+            ),
+            (" a", r#"" a" starts or ends with white space"#),
+            ("a\tb", r#""a\tb" holds a control character"#),
+            (
+                "a#b",
+                r##""a#b" holds "#", which starts a comment in robots.txt"##,
+            ),
+            (
+                "VerBot/2.1",
+                r#""VerBot/2.1" holds a version: write "VerBot""#,
+            ),
+            (
+                "Example Bot/1.0",
+                r#""Example Bot/1.0" holds a version: write "Example Bot""#,
+            ),
+            (
+                "VerBot / 2",
+                r#""VerBot / 2" holds a version: write "VerBot""#,
+            ),
+            ("/1", r#""/1" holds a version"#),
+            ("*/1", r#""*/1" holds a version"#),
+            ("VerBot*", r#""VerBot*" holds "*", which no name does"#),
+            (
+                "Mozilla/5.0 (compatible; VerBot/2.1)",
+                r#""Mozilla/5.0 (compatible; VerBot/2.1)" is a whole User-Agent: write "VerBot""#,
+            ),
+            ("(x", r#""(x" is a whole User-Agent"#),
+        ] {
+            let error = ProductToken::new(name).unwrap_err();
+            assert_eq!(error.to_string(), message);
+            assert_eq!(name.parse::<ProductToken>(), Err(error), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_in_use_are_taken() {
+        for name in [
+            "ExampleBot",
+            "MJ12bot",
+            "archive.org_bot",
+            "Screaming Frog SEO Spider",
+            "Yahoo! Slurp",
+            "b\u{fc}cherbot",
+        ] {
+            assert_eq!(ProductToken::new(name).unwrap().as_str(), name);
+        }
+        assert_eq!(ProductToken::from_user_agent(b"*"), None);
+    }
+
+    #[test]
+    fn any_name_that_a_line_can_hold_is_taken_verbatim() {
+        for name in ["*", "VerBot/2.1", "Mozilla/5.0 (compatible; VerBot/2.1)"] {
+            assert_eq!(ProductToken::verbatim(name).unwrap().as_str(), name);
+        }
+        for name in ["", " a", "a#b", "a\nb"] {
+            assert!(ProductToken::verbatim(name).is_err(), "{name:?}");
+        }
+    }
+}

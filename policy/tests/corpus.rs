@@ -74,7 +74,7 @@ fn ask_all(mut ask: impl FnMut(&Query, &AccessResult, &[ProductToken], &str)) ->
         let access = files
             .entry(file.clone())
             .or_insert_with_key(|file| AccessResult::Successful(RobotsTxt::parse(&read(file))));
-        let tokens = [ProductToken::new(&agent).unwrap_or_else(|_| ProductToken::anonymous())];
+        let tokens = [ProductToken::verbatim(&agent).unwrap_or_else(|_| ProductToken::anonymous())];
         for query in &queries {
             let place = format!("{file} {agent} {}", query.url());
             ask(query, access, &tokens, &place);

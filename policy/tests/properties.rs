@@ -179,7 +179,7 @@ fn successful(body: &[u8]) -> AccessResult {
 fn tokens(names: &[&str]) -> Vec<ProductToken> {
     names
         .iter()
-        .map(|name| ProductToken::new(name).unwrap())
+        .map(|name| ProductToken::verbatim(name).unwrap())
         .collect()
 }
 

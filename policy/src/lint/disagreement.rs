@@ -28,7 +28,7 @@ pub(super) fn check(body: &[u8], lines: &[Line<'_>], findings: &mut Findings) {
     let access = AccessResult::Successful(RobotsTxt::parse(body));
     let mut found: HashMap<(String, [Verdict; 4]), Disagreement> = HashMap::new();
     for (line, name, path) in examples(lines).into_iter().take(TRIED_RULES) {
-        let Ok(token) = ProductToken::new(&name) else {
+        let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };
         let tokens = [token];

@@ -105,7 +105,8 @@ impl Case {
             Some(names) => names.iter().map(String::as_str).collect(),
             None => vec![self.agent.as_str()],
         };
-        let token = |name| ProductToken::new(name).unwrap_or_else(|_| ProductToken::anonymous());
+        let token =
+            |name| ProductToken::verbatim(name).unwrap_or_else(|_| ProductToken::anonymous());
         names.into_iter().map(token).collect()
     }
 
