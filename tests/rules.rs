@@ -77,6 +77,35 @@ fn a_rule_refuses_what_robots_txt_allows() {
 }
 
 #[test]
+fn a_rule_holds_for_a_host_however_either_is_spelt() {
+    let origin = Origin::start();
+    for name in [
+        "www.xn--bcher-kva.test",
+        "a.dotted.test",
+        "127.0.0.1",
+        "[::ffff:7f00:1]",
+    ] {
+        origin.site(name);
+    }
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"*.B\u{fc}cher.test\", \"*.dotted.test.\", \"127.0.0.1\"]\n";
+    let port = origin.http.port();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(rule));
+    for host in [
+        "www.xn--bcher-kva.test".to_owned(),
+        "a.dotted.test.".to_owned(),
+        format!("127.0.0.1:{port}"),
+        format!("0x7f.1:{port}"),
+        format!("[::ffff:127.0.0.1]:{port}"),
+        format!("[::FFFF:7f00:1]:{port}"),
+    ] {
+        let answer = ask(&proxy, "NewsBot/1", "GET", &format!("http://{host}/a"));
+        assert_eq!(answer.status, 403, "{host}");
+        assert_eq!(answer.json()["reason"], "policy-rule", "{host}");
+    }
+    assert!(origin.seen().is_empty());
+}
+
+#[test]
 fn an_exception_allows_what_robots_txt_disallows() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));

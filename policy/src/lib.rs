@@ -20,6 +20,7 @@
 //! # Layout
 //!
 //! - [`Origin`], [`Target`]: for what? A URI taken apart, its host in one spelling.
+//! - [`HostPattern`]: which hosts? One of them, all below one, or a glob.
 //! - [`ProductToken`]: who? The name a crawler has in robots.txt.
 //! - [`RobotsTxt`]: the file, parsed once for every [`Dialect`].
 //! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
@@ -34,6 +35,7 @@ mod decision;
 mod dialect;
 mod forms;
 mod host;
+mod host_pattern;
 pub mod lifecycle;
 mod lint;
 mod name_tag;
@@ -49,6 +51,7 @@ pub use decision::{
     decide_every_path, decide_strictly,
 };
 pub use dialect::{Dialect, UnknownDialect};
+pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use lint::{Finding, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
 pub use product_token::{InvalidProductToken, ProductToken};

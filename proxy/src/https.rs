@@ -1,6 +1,6 @@
 //! What becomes of HTTPS: looked into, tunnelled unseen, or refused.
 
-use crate::rules::HostPattern;
+use wayleave_policy::HostPattern;
 
 /// What a `CONNECT` leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use url::Url;
+use wayleave_policy::HostPattern;
 
 use super::crawlers::{crawlers, others};
 use super::mistake::Mistake;
@@ -23,7 +24,6 @@ use crate::egress::Override;
 use crate::https::{self, Mode};
 use crate::logging::Format;
 use crate::politeness::{self, CrawlDelay};
-use crate::rules::HostPattern;
 use crate::traces;
 
 /// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
@@ -192,9 +192,7 @@ fn bypassed(node: &Node<'_>) -> Parsed<HostPattern> {
     let pattern = tried(node, str::parse::<HostPattern>)?;
     tried(node, |text| match &pattern {
         HostPattern::Exact(_) => Ok(pattern.clone()),
-        HostPattern::Glob(glob) if glob.starts_with("*.") && !glob[1..].contains('*') => {
-            Ok(pattern.clone())
-        }
+        glob if glob.below().is_some() => Ok(pattern.clone()),
         _ => Err(format!(
             "{text:?} is neither a host nor all hosts below one (\"*.example.com\")"
         )),

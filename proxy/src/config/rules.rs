@@ -2,10 +2,12 @@
 
 use std::time::SystemTime;
 
+use wayleave_policy::HostPattern;
+
 use super::reader::Section;
 use super::value::{Node, Parsed, boolean, checked, date, filled_list, text, tried, word};
 use crate::crawlers::Crawler;
-use crate::rules::{Action, HostPattern, Rule, blocked_by};
+use crate::rules::{Action, Rule, blocked_by};
 
 /// `crawlers` are the ones that a rule can name.
 pub(super) fn rules(root: &mut Section<'_>, crawlers: &[Crawler]) -> Vec<Rule> {

@@ -3,14 +3,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_policy::{Dialect, HostPattern, ProductToken};
 
 use super::{Config, DEFAULT_FILE, Mistake};
 use crate::crawlers::{Account, Crawler, Mode};
 use crate::https;
 use crate::logging::Format;
 use crate::politeness::{self, CrawlDelay};
-use crate::rules::{Action, HostPattern};
+use crate::rules::Action;
 
 fn mistakes_of(text: &str) -> Vec<String> {
     match Config::from_toml("t.toml", text) {

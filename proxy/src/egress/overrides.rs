@@ -1,7 +1,9 @@
 //! `[dns.overrides]`: addresses for names, as curl's `--resolve` has them.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+
+use wayleave_policy::HostPattern;
 
 /// One line of `[dns.overrides]`: a host, with or without a port, and the address to dial instead of asking DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,15 +15,9 @@ pub struct Override {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
+    /// One host, or all below one.
     host: HostPattern,
     port: Option<u16>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum HostPattern {
-    Exactly(Box<str>),
-    /// Any name that ends in a dot and this.
-    Under(Box<str>),
 }
 
 /// Why a line of `[dns.overrides]` cannot be used.
@@ -39,7 +35,7 @@ impl std::fmt::Display for InvalidOverride {
         match self {
             Self::Key(key) => write!(
                 f,
-                "`{key}` is not a host, host:port, *.suffix or *.suffix:port (names in A-label form)"
+                "`{key}` is not a host, host:port, *.suffix or *.suffix:port"
             ),
             Self::Value(value) => write!(
                 f,
@@ -74,13 +70,10 @@ impl Override {
     /// What is overridden, in the one spelling of it: two lines with the same key contradict each other.
     #[must_use]
     pub fn key(&self) -> String {
-        let host = match &self.key.host {
-            HostPattern::Exactly(host) => host.to_string(),
-            HostPattern::Under(suffix) => format!("*.{suffix}"),
-        };
+        let host = &self.key.host;
         match self.key.port {
             Some(port) => format!("{host}:{port}"),
-            None => host,
+            None => host.to_string(),
         }
     }
 
@@ -96,12 +89,9 @@ impl Override {
 
 fn parse_key(key: &str) -> Option<Key> {
     let (host, port) = split_port(key)?;
-    let host = match host.strip_prefix("*.") {
-        Some(suffix) => HostPattern::Under(plain_name(suffix)?),
-        None if host.starts_with('[') => HostPattern::Exactly(plain_v6(host)?),
-        None => HostPattern::Exactly(plain_name(host)?),
-    };
-    Some(Key { host, port })
+    let host: HostPattern = host.parse().ok()?;
+    let is_usable = matches!(host, HostPattern::Exact(_)) || host.below().is_some();
+    is_usable.then_some(Key { host, port })
 }
 
 fn parse_value(value: &str) -> Option<(IpAddr, Option<u16>)> {
@@ -130,23 +120,6 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
     Some((&text[..colon], Some(port)))
 }
 
-/// A name as `Origin::host` spells it: lower case, without the root's dot.
-fn plain_name(name: &str) -> Option<Box<str>> {
-    let name = name.strip_suffix('.').unwrap_or(name);
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let usable = !name.is_empty() && name.split('.').all(|label| !label.is_empty());
-    (usable && name.bytes().all(is_plain)).then(|| name.to_ascii_lowercase().into())
-}
-
-fn plain_v6(bracketed: &str) -> Option<Box<str>> {
-    let inner = bracketed.strip_prefix('[')?.strip_suffix(']')?;
-    Some(host_of_v6(inner.parse().ok()?))
-}
-
-fn host_of_v6(address: Ipv6Addr) -> Box<str> {
-    format!("[{address}]").into()
-}
-
 /// All overrides, ready to be asked.
 #[derive(Debug, Default)]
 pub(super) struct Overrides {
@@ -168,15 +141,15 @@ impl Overrides {
         if self.by_key.is_empty() {
             return None;
         }
-        let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-            Some(inner) => inner.parse().map_or_else(|_| host.into(), host_of_v6),
-            None => host.into(),
+        let Ok(HostPattern::Exact(host)) = host.parse() else {
+            return None;
         };
-        let suffixes = host
-            .match_indices('.')
-            .map(|(dot, _)| HostPattern::Under(host[dot + 1..].into()));
-        std::iter::once(HostPattern::Exactly(host.clone()))
-            .chain(suffixes)
+        let dots = host.match_indices('.').map(|(dot, _)| dot);
+        let above: Vec<_> = dots
+            .map(|dot| HostPattern::Glob(format!("*{}", &host[dot..])))
+            .collect();
+        std::iter::once(HostPattern::Exact(host))
+            .chain(above)
             .flat_map(|host| {
                 let without_port = Key { host, port: None };
                 [

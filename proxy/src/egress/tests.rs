@@ -262,6 +262,8 @@ async fn the_most_exact_override_wins() {
         ("*.site.test", "9.0.0.4:1004"),
         ("*.test", "[2600::5]:1005"),
         ("[2600::9]", "2600::6"),
+        ("*.bücher.example.", "9.0.0.7"),
+        ("192.0.2.1", "9.0.0.8"),
     ]);
     let door = egress(Options {
         overrides: lines,
@@ -275,6 +277,8 @@ async fn the_most_exact_override_wins() {
         ("c.b.site.test", 80, "9.0.0.4:1004"),
         ("site.test", 80, "[2600::5]:1005"),
         ("[2600:0::9]", 80, "[2600::6]:80"),
+        ("a.xn--bcher-kva.example", 80, "9.0.0.7:80"),
+        ("[::ffff:c000:201]", 80, "9.0.0.8:80"),
     ];
     for (host, port, address) in cases {
         assert_eq!(
@@ -302,7 +306,10 @@ fn overrides_that_cannot_be_meant_are_errors() {
         "[::1",
         "[::g]",
         "::1",
-        "ü.test",
+        ".a.test",
+        "*a.test",
+        "*.*.test",
+        "ü*.test",
         "a/b",
     ] {
         let parsed = Override::parse(key, "127.0.0.1");

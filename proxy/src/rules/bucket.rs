@@ -1,6 +1,6 @@
 //! `Bucket`: rules that some hosts lead to, findable by path.
 
-use super::host::HostPattern;
+use wayleave_policy::HostPattern;
 
 /// With fewer rules, looking at each is as fast.
 const FEW: usize = 4;

@@ -4,7 +4,6 @@
 //! the rules of one host, one look at all their paths together tells whether any of them can match.
 
 mod bucket;
-mod host;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,11 +11,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use wayleave_policy::{
-    AccessResult, Dialect, RobotsTxt, Target, Verdict, decide_any_path_strictly,
+    AccessResult, Dialect, HostPattern, RobotsTxt, Target, Verdict, decide_any_path_strictly,
 };
 
 use self::bucket::Entry;
-pub use self::host::HostPattern;
 
 /// Rules that some hosts lead to, several's paths held as one robots.txt.
 type Bucket = bucket::Bucket<AccessResult>;
@@ -189,7 +187,8 @@ impl Rules {
         if self.rules.is_empty() {
             return None;
         }
-        let buckets = self.buckets(asked.target.origin().host());
+        let host = HostPattern::comparable(asked.target.origin().host());
+        let buckets = self.buckets(&host);
         let first = buckets.fold(usize::MAX, |first, bucket| {
             self.first_in(bucket, asked, first)
         });
@@ -197,7 +196,7 @@ impl Rules {
         Some(found.found_at(first))
     }
 
-    /// Where the rules for a host are, among others.
+    /// Where the rules for a host are, among others. The host is spelt as patterns compare it.
     fn buckets<'a>(&'a self, host: &'a str) -> impl Iterator<Item = &'a Bucket> {
         let beginning = host.split('.').next().unwrap_or_default();
         let endings = std::iter::successors(Some(host), |name| {
@@ -250,10 +249,10 @@ impl Rules {
 
     /// The rules for a host and crawler in their order, whatever their paths and methods.
     fn rules_for_host(&self, asked: Asked<'_>) -> impl Iterator<Item = Match> {
-        let host = asked.target.origin().host();
-        let entries = self.buckets(host).flat_map(Bucket::entries);
+        let host = HostPattern::comparable(asked.target.origin().host());
+        let entries = self.buckets(&host).flat_map(Bucket::entries);
         let mut indexes: Vec<_> = entries
-            .filter(|entry| entry.pattern.matches(host))
+            .filter(|entry| entry.pattern.matches(&host))
             .map(|entry| entry.index)
             .collect();
         indexes.sort_unstable();

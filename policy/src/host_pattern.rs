@@ -1,0 +1,278 @@
+//! Host patterns: which hosts a line of configuration is for.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::str::FromStr;
+
+use crate::host;
+
+/// A host, all hosts below one, or a glob, in the one spelling of hosts that [`Origin::host`](crate::Origin::host) has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    /// `*`: every host.
+    Any,
+    /// `shop.example`: this host, or an IP address.
+    Exact(String),
+    /// `.example.com`: the host after the dot and all below it. Held without the dot.
+    Suffix(String),
+    /// `*.example.com`, `shop-*.example`: `*` stands for any characters, dots among them.
+    Glob(String),
+}
+
+impl HostPattern {
+    /// Whether the pattern is for a host, as [`Origin::host`](crate::Origin::host) gives it. An IPv4 address is the same host
+    /// in an IPv6 address that holds it (`[::ffff:192.0.2.1]`).
+    #[must_use]
+    pub fn matches(&self, host: &str) -> bool {
+        let host = &*Self::comparable(host);
+        match self {
+            Self::Any => true,
+            Self::Exact(exact) => exact == host,
+            Self::Suffix(suffix) => {
+                let before = host.strip_suffix(suffix.as_str());
+                before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+            }
+            Self::Glob(glob) => glob_matches(glob, host),
+        }
+    }
+
+    /// A host as patterns compare it: an IPv6 address that holds an IPv4 address is that.
+    #[must_use]
+    pub fn comparable(host: &str) -> Cow<'_, str> {
+        let mapped = || {
+            let address: Ipv6Addr = host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
+            address.to_ipv4_mapped()
+        };
+        mapped().map_or(Cow::Borrowed(host), |address| address.to_string().into())
+    }
+
+    /// The longest name of whole labels that every matching host ends in.
+    #[must_use]
+    pub fn ending(&self) -> Option<&str> {
+        match self {
+            Self::Any => None,
+            Self::Exact(host) | Self::Suffix(host) => Some(host),
+            Self::Glob(glob) => {
+                let literal = &glob[glob.rfind('*').map_or(0, |at| at + 1)..];
+                let labels = literal.split_once('.').map(|(_, labels)| labels)?;
+                Some(labels).filter(|labels| !labels.is_empty())
+            }
+        }
+    }
+
+    /// The first label of every matching host, if they all have the same.
+    #[must_use]
+    pub fn beginning(&self) -> Option<&str> {
+        match self {
+            Self::Glob(glob) => {
+                let first = glob.split('.').next().unwrap_or_default();
+                (first.len() < glob.len() && !first.contains('*')).then_some(first)
+            }
+            _ => None,
+        }
+    }
+
+    /// The host that all matching ones are below, if this is `*.example.com` and no other glob.
+    #[must_use]
+    pub fn below(&self) -> Option<&str> {
+        match self {
+            Self::Glob(glob) => glob.strip_prefix("*.").filter(|host| !host.contains('*')),
+            _ => None,
+        }
+    }
+}
+
+/// `*` stands for any characters.
+fn glob_matches(glob: &str, text: &str) -> bool {
+    let mut parts = glob.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// A host in its one spelling, with a word for each `*`. A label that holds one must be ASCII: what its A-label is depends
+/// on all of it.
+fn canonical_glob(text: &str) -> Option<String> {
+    let folded = text.to_ascii_lowercase();
+    let mut word = "w0w".to_owned();
+    while folded.contains(&word) {
+        word.insert(1, '0');
+    }
+    let host = host::canonical(&text.replace('*', &word))?;
+    let mut labels = host.split('.');
+    let is_encoded = labels.any(|label| label.starts_with("xn--") && label.contains(&word));
+    (!is_encoded).then(|| host.replace(&word, "*"))
+}
+
+impl FromStr for HostPattern {
+    type Err = InvalidHostPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHostPattern> {
+        let canonical = |host: &str| host::canonical(host).map(|it| Self::comparable(&it).into());
+        let pattern = if text == "*" {
+            Some(Self::Any)
+        } else if text.contains('*') {
+            canonical_glob(text).map(|glob| match &*glob {
+                "*" => Self::Any,
+                _ => Self::Glob(glob),
+            })
+        } else if let Some(suffix) = text.strip_prefix('.') {
+            canonical(suffix).map(Self::Suffix)
+        } else {
+            canonical(text).map(Self::Exact)
+        };
+        pattern.ok_or_else(|| InvalidHostPattern(text.to_owned()))
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Exact(text) | Self::Glob(text) => f.write_str(text),
+            Self::Suffix(suffix) => write!(f, ".{suffix}"),
+        }
+    }
+}
+
+/// A text that is no pattern of hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidHostPattern(String);
+
+impl fmt::Display for InvalidHostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:?} is not a host, suffix (\".example.com\") or glob (\"*.example.com\")",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for InvalidHostPattern {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Origin;
+
+    #[test]
+    fn each_form_matches_its_hosts() {
+        for (pattern, host, expected) in [
+            ("*", "a.test", true),
+            ("Shop.Test", "shop.test", true),
+            ("shop.test", "www.shop.test", false),
+            (".shop.test", "shop.test", true),
+            (".shop.test", "www.shop.test", true),
+            (".shop.test", "workshop.test", false),
+            ("*.shop.test", "shop.test", false),
+            ("*.shop.test", "a.b.shop.test", true),
+            ("shop-*.test", "shop-7.test", true),
+            ("shop.*", "shop.co.test", true),
+            ("shop.*", "workshop.test", false),
+            ("*bank*", "my-bank.test", true),
+            ("a*a", "a", false),
+            ("10.0.*", "10.0.0.7", true),
+            ("w0w*.test", "w0wx.test", true),
+            ("w0w*.test", "x.test", false),
+            ("[::1]", "[::1]", true),
+        ] {
+            check(pattern, host, expected);
+        }
+    }
+
+    #[test]
+    fn a_host_has_one_spelling_in_every_form() {
+        for (pattern, host) in [
+            ("b\u{fc}cher.test", "xn--bcher-kva.test"),
+            (".b\u{fc}cher.test", "www.xn--bcher-kva.test"),
+            ("*.b\u{fc}cher.test", "www.xn--bcher-kva.test"),
+            ("*.B\u{dc}CHER.test", "www.xn--bcher-kva.test"),
+            ("shop-*.b\u{fc}cher.test", "shop-7.xn--bcher-kva.test"),
+            ("dotted.test.", "dotted.test"),
+            (".dotted.test.", "a.dotted.test"),
+            ("*.dotted.test.", "a.dotted.test"),
+            ("*.dotted\u{3002}test", "a.dotted.test"),
+            ("*.", "a.test"),
+            ("0x7f.1", "127.0.0.1"),
+            ("192.0.2.1", "[::ffff:c000:201]"),
+            ("192.0.2.1", "[::ffff:192.0.2.1]"),
+            ("[::ffff:192.0.2.1]", "192.0.2.1"),
+            ("192.0.2.*", "[::ffff:c000:201]"),
+            ("[0:0:0:0:0:0:0:1]", "[::1]"),
+        ] {
+            check(pattern, host, true);
+        }
+        let origin = Origin::parse("http://[::FFFF:192.0.2.1]/").unwrap();
+        check("192.0.2.1", origin.host(), true);
+        check("192.0.2.1", "[::192.0.2.1]", false);
+    }
+
+    #[track_caller]
+    fn check(pattern: &str, host: &str, expected: bool) {
+        let pattern: HostPattern = pattern.parse().unwrap();
+        assert_eq!(pattern.matches(host), expected, "{pattern} {host}");
+        assert_eq!(pattern.to_string().parse(), Ok(pattern.clone()));
+        let host = HostPattern::comparable(host);
+        let ending = pattern.ending().unwrap_or_default();
+        let ends = *host == *ending || ending.is_empty() || host.ends_with(&format!(".{ending}"));
+        assert!(!expected || ends, "{ending} {host}");
+        let beginning = pattern.beginning().unwrap_or_default();
+        assert!(
+            !expected || host.starts_with(beginning),
+            "{beginning} {host}"
+        );
+    }
+
+    #[test]
+    fn what_names_no_host_is_refused() {
+        for wrong in [
+            "",
+            ".",
+            "a b",
+            "http://a.test",
+            "a.test:80",
+            "a.test:8443",
+            "user@a.test",
+            "a..test",
+            "*.a/b",
+            "b\u{fc}*.test",
+            "1.2.3.4.5",
+            "[*]",
+            "[::1",
+        ] {
+            let error = wrong.parse::<HostPattern>().unwrap_err();
+            let message = error.to_string();
+            assert!(
+                message.starts_with(&format!("{wrong:?} is not a host")),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_a_star_for_all_below_a_host_is_below_it() {
+        for (pattern, expected) in [
+            ("*.a.test", Some("a.test")),
+            ("*.*.test", None),
+            ("x*.test", None),
+            (".a.test", None),
+            ("*", None),
+        ] {
+            let pattern: HostPattern = pattern.parse().unwrap();
+            assert_eq!(pattern.below(), expected, "{pattern}");
+        }
+    }
+}
