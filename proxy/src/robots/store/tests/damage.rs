@@ -23,6 +23,9 @@ async fn filled(dir: &Path) -> Vec<(Origin, Arc<Entry>)> {
         store.save(origin, entry.clone());
     }
     store.flush().await;
+    drop(store);
+    // Nobody has it open any more.
+    drop(open(dir).unwrap());
     saved
 }
 
@@ -191,6 +194,7 @@ async fn a_body_that_lost_its_digest_is_dropped_for_all_who_share_it_and_comes_b
         store.save(host, entry(response(200, RULES), at(0)));
     }
     drop(store);
+    drop(open(dir.path()).unwrap());
     let evil = String::from_utf8(RULES.to_vec())
         .unwrap()
         .replace("Disallow", "Disablow");

@@ -58,8 +58,17 @@ fn open(dir: &Path) -> Result<Store, StoreError> {
     open_at(dir, first(), StoreOptions::default())
 }
 
+/// Waits for a store that was dropped while it wrote.
 fn open_at(dir: &Path, now: SystemTime, options: StoreOptions) -> Result<Store, StoreError> {
-    Store::open(dir, options, Clock::start_at(now), metrics())
+    let open = || Store::open(dir, options, Clock::start_at(now), metrics());
+    let mut tries = 0;
+    loop {
+        match open() {
+            Err(StoreError::Locked(_)) if tries < 10_000 => tries += 1,
+            opened => return opened,
+        }
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
 }
 
 fn every_kind_of_entry() -> Vec<Entry> {
@@ -158,7 +167,8 @@ async fn what_is_left_is_written_when_the_last_handle_goes() {
 async fn a_second_process_is_told_so() {
     let dir = tempfile::tempdir().unwrap();
     let _first = open(dir.path()).unwrap();
-    let second = open(dir.path());
+    let clock = Clock::start_at(first());
+    let second = Store::open(dir.path(), StoreOptions::default(), clock, metrics());
     assert!(matches!(second, Err(StoreError::Locked(_))));
     let message = second.unwrap_err().to_string();
     assert!(message.contains("in use by another process"), "{message}");
