@@ -270,3 +270,155 @@ fn a_wrong_argument_is_answered_in_words() {
         assert!(said.starts_with(expected), "{said}");
     }
 }
+
+/// A directory with a configuration in `etc` and another to call from.
+fn apart(text: &str) -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [etc, elsewhere] = ["etc", "elsewhere"].map(|name| dir.path().join(name));
+    for made in [&etc, &elsewhere] {
+        std::fs::create_dir(made).expect("writable");
+    }
+    std::fs::write(etc.join("config.toml"), text).expect("writable");
+    (dir, etc, elsewhere)
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let mut names: Vec<_> = entries
+        .map(|entry| {
+            entry
+                .expect("readable")
+                .file_name()
+                .into_string()
+                .expect("text")
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn paths_are_relative_to_the_configuration_wherever_it_is_called_from() {
+    let roots = crate::harness::tls::Authority::trusted().pem.clone();
+    let (_dir, etc, elsewhere) = apart("upstream.extra_roots = [\"roots.pem\"]\n");
+    std::fs::write(etc.join("roots.pem"), roots).expect("writable");
+    let certificate = etc.join("wayleave-state/ca/ca.crt");
+    let shown = certificate.display().to_string();
+    for config in [
+        etc.join("config.toml").display().to_string(),
+        "../etc/config.toml".into(),
+    ] {
+        let with_config = |arguments: &[&str]| {
+            let arguments = [arguments, &["--config", &config]].concat();
+            let output = run(&elsewhere, &arguments);
+            assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+            text(&output.stdout)
+        };
+        let made = with_config(&["ca", "init"]);
+        assert!(made.contains(&shown) || config.starts_with(".."), "{made}");
+        assert!(certificate.is_file());
+        assert!(with_config(&["ca", "show"]).contains("BEGIN CERTIFICATE"));
+        let environment = with_config(&["env"]);
+        assert!(
+            environment.contains("wayleave-state/ca/ca.crt"),
+            "{environment}"
+        );
+        let checked = with_config(&["config", "check"]);
+        let state = etc.join("wayleave-state").display().to_string();
+        assert!(
+            checked.contains(&state) || config.starts_with(".."),
+            "{checked}"
+        );
+        std::fs::write(etc.join("wayleave-state/decisions.jsonl"), "").expect("writable");
+        let report = with_config(&["report"]);
+        assert!(
+            report.contains("wayleave-state/decisions.jsonl"),
+            "{report}"
+        );
+    }
+    assert_eq!(
+        names(&elsewhere),
+        [""; 0],
+        "nothing is made where it is called from"
+    );
+    assert_eq!(names(&etc), ["config.toml", "roots.pem", "wayleave-state"]);
+}
+
+#[test]
+fn without_a_configuration_paths_are_below_the_current_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = run(dir.path(), &["ca", "init"]);
+    let shown = dir
+        .path()
+        .join("wayleave-state/ca/ca.crt")
+        .display()
+        .to_string();
+    assert!(text(&output.stdout).contains(&shown), "{output:?}");
+    assert!(dir.path().join("wayleave-state/ca/ca.crt").is_file());
+}
+
+fn mode(path: &Path) -> u32 {
+    let found = std::fs::metadata(path).expect("it is there");
+    found.permissions().mode() & 0o777
+}
+
+#[test]
+fn others_reach_the_certificate_and_nothing_else() {
+    let (_dir, etc, elsewhere) = apart("");
+    let config = etc.join("config.toml").display().to_string();
+    run(&elsewhere, &["ca", "init", "--config", &config]);
+    let state = etc.join("wayleave-state");
+    let ca = state.join("ca");
+    assert_eq!([mode(&state), mode(&ca)], [0o711; 2]);
+    assert_eq!(mode(&ca.join("ca.crt")), 0o644);
+    assert_eq!(mode(&ca.join("ca.key")), 0o600);
+
+    std::fs::set_permissions(ca.join("ca.key"), PermissionsExt::from_mode(0o644)).expect("ours");
+    let checked = run(&elsewhere, &["config", "check", "--config", &config]);
+    let said = text(&checked.stderr);
+    assert!(
+        said.contains("others may read") && said.contains("mode 644"),
+        "{said}"
+    );
+    assert_eq!(mode(&ca.join("ca.key")), 0o644, "a check changes nothing");
+    run(&elsewhere, &["ca", "init", "--config", &config]);
+    assert_eq!(mode(&ca.join("ca.key")), 0o600);
+    let checked = run(&elsewhere, &["config", "check", "--config", &config]);
+    assert_eq!(text(&checked.stderr), "");
+}
+
+#[test]
+fn env_tells_a_certificate_that_cannot_be_read_from_one_that_is_not_there() {
+    let (dir, etc, elsewhere) = apart("");
+    let config = etc.join("config.toml").display().to_string();
+    let missing = run(&elsewhere, &["env", "--config", &config]);
+    assert!(
+        text(&missing.stderr).contains("does not exist yet"),
+        "{missing:?}"
+    );
+    run(&elsewhere, &["ca", "init", "--config", &config]);
+    let ca = etc.join("wayleave-state/ca");
+    std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o700)).expect("ours");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("ours");
+    // Root may read everything, so somebody else asks.
+    let binary = dir.path().join("wayleave");
+    std::fs::copy(crate::harness::wayleave::BINARY, &binary).expect("there is room");
+    let mut asking = tools::clean(program("setpriv"));
+    asking
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&binary)
+        .args(["env", "--config", &config])
+        .current_dir("/");
+    let user = output_of(tools::clean(program("id")).arg("-u"), b"", LIMIT);
+    if user.trim() == "0" {
+        let refused = tools::run(&mut asking, b"", LIMIT);
+        let said = text(&refused.stderr);
+        assert!(
+            said.contains("permission denied") && said.contains("/ca.pem"),
+            "{refused:?}"
+        );
+        std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o711)).expect("ours");
+        let read = tools::run(&mut asking, b"", LIMIT);
+        assert_eq!(text(&read.stderr), "");
+    }
+}

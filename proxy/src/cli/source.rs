@@ -9,7 +9,7 @@ use crate::config::{Config, Mistake};
 /// Used without `--config`, if there is one in the working directory.
 const CONFIG_FILE: &str = "config.toml";
 
-/// The configuration to use, and the file that it came from, if any.
+/// The configuration to use (without a file, the defaults, below the current directory), and the file that it came from, if any.
 ///
 /// Prints what is wrong with it, one line for each mistake, and returns the exit status if it cannot be used.
 pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
@@ -17,7 +17,7 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
     // A file that is there but cannot be looked at is not passed over.
     let is_there = || !matches!(default.try_exists(), Ok(false));
     let Some(file) = file.or_else(|| is_there().then_some(default)) else {
-        return Ok((Config::default(), None));
+        return Ok((Config::built_in(), None));
     };
     match Config::load(file) {
         Ok(config) => Ok((config, Some(file))),

@@ -36,7 +36,8 @@ const LEAST_MAX_SIZE: ByteSize = ByteSize::kib(500);
 const LEAST_STORE: ByteSize = ByteSize::mib(8);
 
 impl Config {
-    /// Reads and checks a configuration file.
+    /// Reads and checks a configuration file. Relative paths in it are relative to its directory, whoever reads it from
+    /// wherever.
     ///
     /// # Errors
     ///
@@ -46,7 +47,11 @@ impl Config {
         let bytes = fs::read(path)
             .map_err(|error| vec![Mistake::of_file(&name, format!("cannot be read: {error}"))])?;
         match String::from_utf8(bytes) {
-            Ok(text) => Self::from_toml(&name, &text),
+            Ok(text) => {
+                let whole = std::path::absolute(path);
+                let dir = whole.as_deref().unwrap_or(path).parent();
+                Self::from_toml_in(dir.unwrap_or(Path::new("")), &name, &text)
+            }
             Err(error) => {
                 let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
                 let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
@@ -63,19 +68,30 @@ impl Config {
     ///
     /// Every mistake, in the order of lines.
     pub fn from_toml(name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
-        Reader::new(name, text).read(config)
+        Self::from_toml_in(Path::new(""), name, text)
+    }
+
+    /// What holds without a file: the defaults, below the current directory.
+    pub fn built_in() -> Self {
+        let here = std::env::current_dir().unwrap_or_default();
+        Self::from_toml_in(&here, "", "").unwrap_or_default()
+    }
+
+    fn from_toml_in(dir: &Path, name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
+        Reader::new(name, text).read(|root| config(root, dir))
     }
 }
 
-fn config(root: &mut Section<'_>) -> Config {
+/// Relative paths are relative to `dir`.
+fn config(root: &mut Section<'_>, dir: &Path) -> Config {
     let (proxy, others) = root.section("proxy", |section| (proxy(section), others(section)));
     let admin = root.section("admin", |section| admin(section, &proxy.listen));
     // `https.ca_dir` and the dialect of crawlers rest on sections that the file may hold later: read those first.
-    let state = root.section("state", state);
+    let state = root.section("state", |section| state(section, dir));
     let robots = root.section("robots", robots);
     let mut config = Config {
         https: root.section("https", |section| https(section, &state.dir)),
-        upstream: root.section("upstream", upstream),
+        upstream: root.section("upstream", |section| upstream(section, dir)),
         dns: root.section("dns", dns),
         crawlers: crawlers(root, others, robots.dialect),
         rules: Vec::new(),
@@ -199,11 +215,15 @@ fn bypassed(node: &Node<'_>) -> Parsed<HostPattern> {
     })
 }
 
-fn upstream(section: &mut Section<'_>) -> Upstream {
+fn upstream(section: &mut Section<'_>, dir: &Path) -> Upstream {
     let default = Upstream::default();
     Upstream {
         allow_private: section.value("allow_private", list(network), default.allow_private),
-        extra_roots: section.value("extra_roots", list(pem_file), default.extra_roots),
+        extra_roots: section.value(
+            "extra_roots",
+            list(|node: &Node<'_>| pem_file(node, dir)),
+            default.extra_roots,
+        ),
         connect_timeout: section.value(
             "connect_timeout",
             positive_duration,
@@ -310,7 +330,7 @@ fn max_age(value: &Duration) -> Result<(), String> {
     Ok(())
 }
 
-fn state(section: &mut Section<'_>) -> State {
+fn state(section: &mut Section<'_>, dir: &Path) -> State {
     let default = State::default();
     let at_least = |size: &ByteSize| match *size < LEAST_STORE {
         true => Err("is less than 8MiB".to_owned()),
@@ -318,7 +338,7 @@ fn state(section: &mut Section<'_>) -> State {
     };
     let max_size = section.optional("max_size", checked(size, at_least));
     State {
-        dir: section.value("dir", path, default.dir),
+        dir: dir.join(section.value("dir", path, default.dir)),
         max_size: max_size.map_or(default.max_size, |size| size.as_u64()),
     }
 }

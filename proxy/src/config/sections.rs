@@ -18,7 +18,7 @@ use crate::traces;
 
 /// Everything the proxy was told, checked and ready for use.
 ///
-/// Paths that were written relative are still relative to the working directory.
+/// Paths that were written relative are already joined to the directory of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     /// `[proxy]`: the listeners for clients.
@@ -153,7 +153,7 @@ impl Upstream {
 /// A PEM file and what was in it when the configuration was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PemFile {
-    /// The file, as written.
+    /// The file.
     pub path: PathBuf,
     /// Its certificates; at least one.
     pub certificates: Vec<CertificateDer<'static>>,

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -215,9 +215,9 @@ pub(super) fn path(node: &Node<'_>) -> Parsed<PathBuf> {
     text(node).map(PathBuf::from)
 }
 
-/// A PEM file with at least one certificate that can serve as a root.
-pub(super) fn pem_file(node: &Node<'_>) -> Parsed<PemFile> {
-    let path = path(node)?;
+/// A PEM file, relative to `dir`, with at least one certificate that can serve as a root.
+pub(super) fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
+    let path = dir.join(path(node)?);
     let read = || {
         CertificateDer::pem_file_iter(&path)
             .and_then(Iterator::collect)
