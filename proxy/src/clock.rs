@@ -34,10 +34,18 @@ impl fmt::Debug for Clock {
     }
 }
 
+/// What the machine's calendar shows: for what is compared with other calendars, such as dates in messages and the ages of
+/// files. What is measured here goes by a [`Clock`].
+// The one place that may.
+#[expect(clippy::disallowed_methods)]
+pub fn calendar() -> SystemTime {
+    SystemTime::now()
+}
+
 impl Clock {
     /// A clock that goes by the machine's.
     pub fn start() -> Self {
-        Self::by(SystemTime::now)
+        Self::by(calendar)
     }
 
     /// A clock that goes by `calendar`.

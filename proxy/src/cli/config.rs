@@ -10,6 +10,7 @@ use super::source::load_config;
 use super::terminal::{complain, print};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
+use crate::intercept::exposed_key;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum Command {
@@ -30,6 +31,9 @@ fn check(file: Option<&Path>) -> ExitCode {
     let loaded = load_config(file);
     if let Ok((config, _)) = &loaded {
         warn_of_expired(config);
+        if let Some(exposed) = exposed_key(&config.https.ca_dir) {
+            complain(&format!("wayleave: warning: {exposed}\n"));
+        }
     }
     match loaded {
         Ok((config, Some(file))) => print(&format!("# from {}\n{config}", file.display())),

@@ -4,6 +4,8 @@
 //! different variables, in different case, and finds its roots in its own way: what is known of that stands beside the
 //! lines it explains.
 
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -61,14 +63,26 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         );
     };
     let certificate = absolute(&config.https.ca_dir).join("ca.crt");
-    if !certificate.exists() {
-        complain(&format!(
-            "wayleave: {} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`\n",
-            certificate.display()
-        ));
+    if let Err(error) = File::open(&certificate) {
+        complain(&format!("wayleave: {}\n", unreadable(&certificate, &error)));
     }
     let certificate = certificate.display().to_string();
     print(&lines(arguments.client, proxy, &certificate))
+}
+
+/// Why the certificate cannot be read, and what to do.
+fn unreadable(certificate: &Path, error: &io::Error) -> String {
+    let certificate = certificate.display();
+    match error.kind() {
+        ErrorKind::NotFound => format!(
+            "{certificate} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`"
+        ),
+        ErrorKind::PermissionDenied => format!(
+            "{certificate} cannot be read (permission denied): let others pass through its directories (chmod o+x), or \
+             fetch it from the admin listener, at /ca.pem"
+        ),
+        _ => format!("{certificate} cannot be read: {error}"),
+    }
 }
 
 /// The first listener whose port is known, as a client on this machine dials it.

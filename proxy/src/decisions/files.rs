@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::decision::{Decision, DecisionId};
+use crate::clock::calendar;
 
 /// No line of ours is nearly as long: the head of a request is bounded.
 const MAX_LINE_BYTES: u64 = 4 << 20;
 
 /// A name for a file to be rotated away under, which no other has.
 pub(super) fn vacant(path: &Path) -> PathBuf {
-    let mut now = SystemTime::now();
+    let mut now = calendar();
     loop {
         let name = rotated(path, now);
         if !name.exists() {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 
 use super::files::{rotated_files, vacant};
+use crate::clock::calendar;
 
 /// Lines are written together once they are this long.
 const FULL_BYTES: usize = 256 * 1024;
@@ -151,7 +152,7 @@ impl Journal {
 
     /// Deletes what was rotated away too long ago.
     fn tidy(&mut self) {
-        let now = SystemTime::now();
+        let now = calendar();
         for old in rotated_files(&self.options.path).unwrap_or_default() {
             let written_at = fs::metadata(&old).and_then(|metadata| metadata.modified());
             let age = written_at.ok().and_then(|at| now.duration_since(at).ok());
@@ -181,7 +182,7 @@ impl Open {
             file,
             size_bytes: metadata.len(),
             // File systems without a birth time start anew with each process.
-            since: metadata.created().unwrap_or_else(|_| SystemTime::now()),
+            since: metadata.created().unwrap_or_else(|_| calendar()),
             is_begun: false,
         })
     }
@@ -218,7 +219,7 @@ impl Open {
     }
 
     fn is_due(&self, options: &JournalOptions) -> bool {
-        let age = self.since.elapsed().unwrap_or_default();
+        let age = calendar().duration_since(self.since).unwrap_or_default();
         self.size_bytes >= options.max_size_bytes || (self.size_bytes > 0 && age >= options.max_age)
     }
 }

@@ -1,9 +1,10 @@
 //! What the origin's answer says of the next turns.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use wayleave_policy::Origin;
 
+use crate::clock::calendar;
 use crate::politeness::Turn;
 use crate::upstream::OriginHead;
 
@@ -27,7 +28,7 @@ fn read_retry_after(value: &[u8]) -> Option<Duration> {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => {
             let at = httpdate::parse_http_date(text).ok()?;
-            Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+            Some(at.duration_since(calendar()).unwrap_or_default())
         }
     }
 }
@@ -42,7 +43,7 @@ mod tests {
         assert_eq!(read_retry_after(b" 120 "), seconds(120));
         let past = read_retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(past, seconds(0));
-        let at = SystemTime::now() + Duration::from_secs(3600);
+        let at = calendar() + Duration::from_secs(3600);
         let date = httpdate::fmt_http_date(at);
         let hour = read_retry_after(date.as_bytes()).expect("a date");
         assert!(hour <= Duration::from_secs(3600) && hour > Duration::from_secs(1800));

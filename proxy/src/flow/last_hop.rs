@@ -1,7 +1,5 @@
 //! Requests that may go no further: `Max-Forwards` of OPTIONS and TRACE (RFC 9110 section 7.6.2).
 
-use std::time::SystemTime;
-
 use bytes::{Bytes, BytesMut};
 
 use super::client::{Client, Gone};
@@ -10,6 +8,7 @@ use super::fields::OnwardResponse;
 use super::pairs::is;
 use super::refuse;
 use super::request::Received;
+use crate::clock::calendar;
 use crate::http1::{Framing, Trailers, write_fields};
 use crate::proxy_status::ErrorType;
 
@@ -31,7 +30,7 @@ pub(super) async fn answer(
         client.answer.close_afterwards();
     }
     let mut fields = vec![
-        refuse::field("Date", httpdate::fmt_http_date(SystemTime::now())),
+        refuse::field("Date", httpdate::fmt_http_date(calendar())),
         refuse::field("Server", name),
     ];
     let mut body = Bytes::new();

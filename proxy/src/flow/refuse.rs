@@ -1,7 +1,7 @@
 //! Back to the crawler: status, reason, when to retry.
 
 use std::borrow::Cow;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::client::{Client, ClientBody, Gone};
 use super::exchange::Refusal;
 use super::fields::{Field, OnwardResponse};
+use crate::clock::calendar;
 use crate::decisions::DecisionId;
 use crate::harmless::harmless_json;
 use crate::http1::{Framing, Trailers};
@@ -84,7 +85,7 @@ async fn read(body: &mut ClientBody) -> bool {
 fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
     let status = proxy_status::field_value(name, refusal.error, &refusal.details);
     let mut fields = vec![
-        field("Date", httpdate::fmt_http_date(SystemTime::now())),
+        field("Date", httpdate::fmt_http_date(calendar())),
         field("Server", name),
         field("Content-Type", "application/problem+json"),
         field("Content-Length", length.to_string()),

@@ -1,8 +1,8 @@
 //! The organisation's CA: loaded, or made at the first start; mints a leaf for a host.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -16,9 +16,16 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
+use x509_parser::time::ASN1Time;
+
+use crate::clock::calendar;
 
 const CERTIFICATE_FILE: &str = "ca.crt";
 const KEY_FILE: &str = "ca.key";
+
+/// Crawlers' users pass through to the certificate, whose name they know; what else there is they do not see.
+const DIR_MODE: u32 = 0o711;
+const KEY_MODE: u32 = 0o600;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Clients' clocks run late by a little; nobody's by more than this.
@@ -36,7 +43,8 @@ pub(crate) struct CertificateAuthority {
 }
 
 impl CertificateAuthority {
-    /// Loads the CA in `dir`, or makes one there if neither of its files exists.
+    /// Loads the CA in `dir`, or makes one there if neither of its files exists. A key that others may read is made the
+    /// owner's alone if it can be, which is told of either way: whoever read it can stand in for any origin.
     ///
     /// # Errors
     ///
@@ -50,6 +58,10 @@ impl CertificateAuthority {
             (false, false) => create(dir, &certificate, &key)?,
             (true, false) => bail!("{} is missing beside {CERTIFICATE_FILE}", key.display()),
             (false, true) => bail!("{} is missing beside {KEY_FILE}", certificate.display()),
+        }
+        if let Some(exposed) = exposed_key(dir) {
+            let is_mended = fs::set_permissions(&key, Permissions::from_mode(KEY_MODE)).is_ok();
+            tracing::error!(is_mended, "{exposed}");
         }
         Self::load(dir)
     }
@@ -181,13 +193,27 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
     let may_sign = usage.is_none_or(|usage| usage.value.key_cert_sign());
     ensure!(may_sign, "it may not sign certificates (key usage)");
     let validity = certificate.validity();
+    let now = ASN1Time::from(OffsetDateTime::from(calendar()));
     ensure!(
-        validity.is_valid(),
+        validity.is_valid_at(now),
         "it is valid from {} to {} only",
         validity.not_before,
         validity.not_after
     );
     Ok(())
+}
+
+/// What to say if others than its owner may read the key in `dir`.
+pub(crate) fn exposed_key(dir: &Path) -> Option<String> {
+    let key = dir.join(KEY_FILE);
+    let mode = fs::metadata(&key).ok()?.permissions().mode() & 0o777;
+    let advice = "whoever has it can stand in for any origin: chmod 600 it, and make a new CA if somebody read it";
+    (mode & 0o077 != 0).then(|| {
+        format!(
+            "others may read {} (mode {mode:03o}); {advice}",
+            key.display()
+        )
+    })
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
@@ -213,16 +239,16 @@ fn create(dir: &Path, certificate: &Path, key_path: &Path) -> anyhow::Result<()>
     params.serial_number = Some(serial_number());
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let now = SystemTime::now();
+    let now = calendar();
     params.not_before = OffsetDateTime::from(now - BACKDATED);
     params.not_after = OffsetDateTime::from(now + CA_LIFETIME);
     let made = params.self_signed(&key)?;
     fs::DirBuilder::new()
         .recursive(true)
-        .mode(0o700)
+        .mode(DIR_MODE)
         .create(dir)
         .with_context(|| format!("making the directory {}", dir.display()))?;
-    write_new(key_path, 0o600, &key.serialize_pem())?;
+    write_new(key_path, KEY_MODE, &key.serialize_pem())?;
     write_new(certificate, 0o644, &made.pem())
 }
 
@@ -241,8 +267,6 @@ fn write_new(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -315,7 +339,7 @@ mod tests {
         let ca = CertificateAuthority::load_or_create(dir.path()).unwrap();
         let key = KeyPair::generate().unwrap();
         let mut seen = std::collections::HashSet::new();
-        let minted = (0..300).map(|_| ca.mint("shop.test", &key, SystemTime::now()).unwrap());
+        let minted = (0..300).map(|_| ca.mint("shop.test", &key, calendar()).unwrap());
         for certificate in minted
             .flat_map(|chain| chain.into_iter().take(1))
             .chain(ca.chain.clone())
@@ -341,7 +365,7 @@ mod tests {
             "under_score.test",
             &long,
         ] {
-            let chain = ca.mint(host, &key, SystemTime::now()).unwrap();
+            let chain = ca.mint(host, &key, calendar()).unwrap();
             assert_eq!(chain.len(), 2, "{host}");
         }
     }

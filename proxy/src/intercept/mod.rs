@@ -15,8 +15,8 @@ use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSess
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{AlertDescription, ServerConfig};
 
-pub(crate) use self::ca::CertificateAuthority;
 use self::ca::LEAF_LIFETIME;
+pub(crate) use self::ca::{CertificateAuthority, exposed_key};
 use crate::tls;
 
 /// Hosts whose leaf is kept; the least used go first. About 2 KiB each.
@@ -59,6 +59,7 @@ pub(crate) struct Interceptor {
 #[derive(Clone)]
 struct Kept {
     config: Arc<ServerConfig>,
+    minted_at: SystemTime,
     replace_at: SystemTime,
 }
 
@@ -94,7 +95,8 @@ impl Interceptor {
         now: SystemTime,
     ) -> anyhow::Result<(Arc<ServerConfig>, Leaf)> {
         if let Some(kept) = self.kept.get(host) {
-            if now < kept.replace_at {
+            // One minted after now is from before the clock was corrected, and may not be valid yet.
+            if kept.minted_at <= now && now < kept.replace_at {
                 return Ok((kept.config, Leaf::Hit));
             }
             self.kept.remove(host);
@@ -124,6 +126,7 @@ impl Interceptor {
         config.ticketer = Arc::clone(&self.ticketer);
         Ok(Kept {
             config: Arc::new(config),
+            minted_at: now,
             replace_at: now + LEAF_LIFETIME / 2,
         })
     }
@@ -154,6 +157,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::clock::calendar;
 
     fn interceptor() -> (tempfile::TempDir, Interceptor) {
         let dir = tempfile::tempdir().unwrap();
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn a_host_is_minted_once() {
         let (_dir, interceptor) = interceptor();
-        let now = SystemTime::now();
+        let now = calendar();
         let (first, minted) = interceptor.server_config("shop.test", now).unwrap();
         let (second, hit) = interceptor.server_config("shop.test", now).unwrap();
         assert_eq!((minted, hit), (Leaf::Minted, Leaf::Hit));
@@ -174,10 +178,22 @@ mod tests {
     #[test]
     fn a_leaf_is_replaced_long_before_it_expires() {
         let (_dir, interceptor) = interceptor();
-        let now = SystemTime::now();
+        let now = calendar();
         interceptor.server_config("shop.test", now).unwrap();
         let later = now + LEAF_LIFETIME / 2 + Duration::from_secs(1);
         let (_, leaf) = interceptor.server_config("shop.test", later).unwrap();
         assert_eq!(leaf, Leaf::Minted);
+    }
+
+    #[test]
+    fn a_leaf_from_before_the_clock_was_set_back_is_replaced() {
+        let (_dir, interceptor) = interceptor();
+        let now = calendar();
+        let wrong = now + 40 * Duration::from_secs(24 * 60 * 60);
+        interceptor.server_config("shop.test", wrong).unwrap();
+        let (_, leaf) = interceptor.server_config("shop.test", now).unwrap();
+        assert_eq!(leaf, Leaf::Minted);
+        let (_, leaf) = interceptor.server_config("shop.test", now).unwrap();
+        assert_eq!(leaf, Leaf::Hit);
     }
 }

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use self::doubt::doubt;
 use self::watch::Seen;
 use crate::assemble::{self, Ways};
+use crate::clock::calendar;
 use crate::config::{Config, Mistake};
 use crate::decisions::Journal;
 use crate::flow::Flow;
@@ -166,7 +167,7 @@ struct Prepared {
 /// there is nothing to read.
 pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> Reload {
     let (sender, wishes) = mpsc::channel(WAITING);
-    parts.flow.metrics.config_reloaded(Some(SystemTime::now()));
+    parts.flow.metrics.config_reloaded(Some(calendar()));
     let status = Arc::new(ArcSwap::from_pointee(Status {
         configuration: 1,
         file: file.map(|file| file.display().to_string()),
@@ -350,7 +351,7 @@ impl Reader {
         let settings = assemble::settings(&config, Some(&before), upstream, now);
         let configuration = settings.configuration;
         flow.settings.store(Arc::new(settings));
-        flow.metrics.config_reloaded(Some(SystemTime::now()));
+        flow.metrics.config_reloaded(Some(calendar()));
         self.note(cause, Vec::new(), |status| {
             status.configuration = configuration;
             status.read_at = now;
