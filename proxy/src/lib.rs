@@ -22,7 +22,7 @@
 //!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics      what they go by, and leave behind
 //!                 │
 //!     logging  batch  harmless  environment  listeners  stream  idle  http1  tls           what all of them use
-//!     request_target  proxy_status  oddities  digest  clock
+//!     request_target  proxy_status  oddities  digest  clock  per_client
 //!                 │
 //!               policy                            pure: robots.txt, lifecycle, decision
 //! ```
@@ -51,6 +51,7 @@ mod listeners;
 mod logging;
 pub mod metrics;
 mod oddities;
+mod per_client;
 pub mod politeness;
 mod proxy_status;
 mod reload;

@@ -1,10 +1,11 @@
 //! How many connections of clients there may be: in all, and from one client.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::per_client::{Counted, PerClient};
 
 /// Connections that are told why they are not served, at one time; further ones are closed without a word.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
@@ -68,55 +69,6 @@ impl Slots {
     }
 }
 
-/// The open connections of each client.
-#[derive(Debug, Default)]
-struct PerClient(Mutex<HashMap<IpAddr, usize>>);
-
-#[derive(Debug)]
-struct Counted {
-    per_client: Arc<PerClient>,
-    client: IpAddr,
-}
-
-impl PerClient {
-    fn count(self: &Arc<Self>, client: IpAddr, most: usize) -> Option<Counted> {
-        let client = holder(client);
-        let mut open = self.open();
-        let count = open.entry(client).or_default();
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        let per_client = Arc::clone(self);
-        Some(Counted { per_client, client })
-    }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        // Nothing that may panic leaves a count half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut open = self.per_client.open();
-        if let Some(count) = open.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.client);
-            }
-        }
-    }
-}
-
-/// Who holds an address. A host on an IPv6 network has all addresses of a /64 to itself.
-fn holder(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +109,7 @@ mod tests {
         assert_eq!(slots.take(other).unwrap_err(), Full::All);
         drop(first);
         assert!(slots.take(other).is_ok());
-        assert!(slots.per_client.open().is_empty());
+        assert!(slots.per_client.is_empty());
     }
 
     #[test]
@@ -165,6 +117,6 @@ mod tests {
         let slots = Slots::new(10, 0);
         let taken: Vec<_> = (0..10).map(|_| slots.take(address("::1"))).collect();
         assert!(taken.iter().all(Result::is_ok));
-        assert!(slots.per_client.open().is_empty());
+        assert!(slots.per_client.is_empty());
     }
 }

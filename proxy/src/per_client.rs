@@ -1,0 +1,62 @@
+//! How much each client has of what is bounded by client: connections, password checks.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What each client has at a time.
+#[derive(Debug, Default)]
+pub(crate) struct PerClient(Mutex<HashMap<IpAddr, usize>>);
+
+/// One more of a client's, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    per_client: Arc<PerClient>,
+    client: IpAddr,
+}
+
+impl PerClient {
+    /// One more of `client`'s, unless it has `most`.
+    pub(crate) fn count(self: &Arc<Self>, client: IpAddr, most: usize) -> Option<Counted> {
+        let client = holder(client);
+        let mut counts = self.counts();
+        let count = counts.entry(client).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        let per_client = Arc::clone(self);
+        Some(Counted { per_client, client })
+    }
+
+    /// Whether nobody has any.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts().is_empty()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        // Nothing that may panic leaves a count half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut counts = self.per_client.counts();
+        if let Some(count) = counts.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Who holds an address. A host on an IPv6 network has all addresses of a /64 to itself.
+fn holder(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
