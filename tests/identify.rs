@@ -1,6 +1,9 @@
 //! Who asks: crawlers told apart by what they prove, where they come from and what they call themselves; and what is only
 //! observed.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::harness::wayleave::Settings;
 use crate::harness::{Ask, Origin, Reply, Response, Wayleave, eventually};
 
@@ -111,6 +114,50 @@ fn credentials_of_a_connect_count_inside() {
         "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nProxy-Authorization: {WRONG}\r\n\r\n"
     ));
     expect_407(&wire.response(), "wrong-password");
+}
+
+/// "secret", at many times the usual cost.
+const DEAR_HASH: &str =
+    "$argon2id$v=19$m=65536,t=20,p=1$c2FsdHNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+#[test]
+fn guessers_are_turned_away_and_others_do_not_wait() {
+    let origin = sites();
+    let dear =
+        "[[crawler]]\nname = \"dear\"\ntokens = [\"DearBot\"]\nmatch = { username = \"dear\" }\n";
+    let dear = format!("{dear}password_hash = \"{DEAR_HASH}\"\n");
+    let proxy = start(&origin, |settings| settings.table(&dear));
+    let right = with_credentials("http://open.test/", RIGHT);
+    assert_eq!(proxy.exchange(&right).status, 200);
+    let guess = |number: u32| {
+        let mut wire = proxy.connect();
+        let credentials = STANDARD.encode(format!("dear:{number}"));
+        let ask = with_credentials("http://open.test/", &format!("Basic {credentials}"));
+        wire.send(ask.bytes("http://open.test/"));
+        wire
+    };
+    let mut guesses: Vec<_> = (0..100).map(guess).collect();
+    let turned_away = || proxy.metric("wayleave_requests_total", &[("reason", "password-checks")]);
+    eventually("there is no room for all", || turned_away() > 50.0);
+    assert_eq!(proxy.exchange(&right).status, 200, "it was checked before");
+    let other = Ask::get("http://open.test/").agent("ImageBot/1");
+    assert_eq!(proxy.exchange(&other).status, 200);
+    let mut answers = guesses.iter_mut().map(crate::harness::Wire::response);
+    let first = answers.find(|answer| answer.status != 407);
+    let first = first.expect("they are not all checked");
+    let problem =
+        first.expect_refusal(429, Some("Too many password checks"), "http_request_denied");
+    assert_eq!(problem["reason"], "password-checks");
+    assert_eq!(first.header("retry-after"), Some("1"));
+    drop(guesses);
+    eventually("who left is waited for no longer", || {
+        proxy.metric("wayleave_client_connections", &[]) == 0.0
+    });
+    let mut tunnel = proxy.connect();
+    tunnel.send(format!(
+        "CONNECT open.test:443 HTTP/1.1\r\nHost: open.test:443\r\nProxy-Authorization: {RIGHT}\r\n\r\n"
+    ));
+    assert_eq!(tunnel.response_head().status, 200);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -238,6 +239,7 @@ fn build(
     );
     let settings = assemble::settings(config, None, ways.upstream, robots.clock().now());
     let flow = Flow {
+        configuration: watch::Sender::new(settings.configuration),
         settings: ArcSwap::from_pointee(settings),
         robots,
         politeness: Politeness::default(),

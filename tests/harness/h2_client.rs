@@ -26,6 +26,12 @@ impl H2Client {
             200,
             "CONNECT {authority}"
         );
+        Self::inside(wire, authority, ca_pem)
+    }
+
+    /// TLS with ALPN `h2` and HTTP/2 inside a tunnel that is open.
+    #[track_caller]
+    pub fn inside(wire: Wire, authority: &str, ca_pem: &[u8]) -> Self {
         let host = super::origin::host_of(authority);
         let name = ServerName::try_from(host).expect("a host name");
         let config = tls::client_config(ca_pem, &["h2"]);

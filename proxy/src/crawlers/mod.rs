@@ -13,7 +13,7 @@ use quick_cache::sync::Cache;
 use wayleave_policy::{Dialect, ProductToken};
 
 use self::passwords::Passwords;
-pub(crate) use self::passwords::check_hash;
+pub(crate) use self::passwords::{Busy, Proof, check_hash};
 use self::well_known::WellKnown;
 
 /// `User-Agent` values whose name is remembered, and the longest that are.
@@ -194,7 +194,7 @@ impl Crawlers {
             .and_then(|before| before.passwords.clone())
             .filter(|passwords| passwords.are_for(&hashes));
         let passwords =
-            kept.or_else(|| (!hashes.is_empty()).then(|| Arc::new(Passwords::new(hashes))));
+            kept.or_else(|| (!hashes.is_empty()).then(|| Arc::new(Passwords::new(&hashes))));
         Self {
             passwords,
             crawlers: options.crawlers.into_iter().map(Arc::new).collect(),
@@ -216,9 +216,26 @@ impl Crawlers {
         self.passwords.is_some()
     }
 
-    /// The user name that the value of `Proxy-Authorization` proves.
-    pub(crate) async fn prove(&self, credentials: &[u8]) -> Option<Arc<str>> {
-        self.passwords.as_ref()?.prove(credentials).await
+    /// What the value of `Proxy-Authorization` proves, if it proves anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if too many verifications wait.
+    pub(crate) async fn prove(
+        &self,
+        client: IpAddr,
+        credentials: &[u8],
+    ) -> Result<Option<Proof>, Busy> {
+        match &self.passwords {
+            Some(passwords) => passwords.prove(client, credentials).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whether what was proved once would be by the same password now.
+    pub(crate) fn still_hold(&self, proof: &Proof) -> bool {
+        let passwords = self.passwords.as_ref();
+        passwords.is_some_and(|passwords| passwords.still_hold(proof))
     }
 
     /// Whether a client at this address may be a known crawler without a user name.

@@ -26,7 +26,7 @@ use super::request::{self, Received};
 use super::slots::{Full, Slots};
 use super::tunnel::Inside;
 use super::way::{Ending, Flow};
-use crate::http1::RequestHead;
+use crate::http1::{Framing, RequestHead};
 use crate::listeners;
 use crate::proxy_status::ErrorType;
 use crate::stream::{self, Stream, Transport, UNREAD};
@@ -70,7 +70,7 @@ impl Listener {
         let open = self.flow.metrics.client_connection();
         let connection = Connection {
             client,
-            username: None,
+            proof: None,
             tunnel: None,
         };
         // A client that left already is found out when it is read from.
@@ -150,7 +150,7 @@ impl Serving {
             return;
         };
         let connection = Connection {
-            username: leave.username.clone(),
+            proof: leave.proof.clone(),
             ..connection
         };
         let Some(inside) = self.flow.enter(stream, ahead, &connection, leave).await else {
@@ -247,7 +247,15 @@ impl Serving {
         connection: &Connection,
         received: &Received,
     ) -> After<'_> {
-        match self.flow.judge_connect(connection, received).await {
+        let patience = self.flow.settings().options.idle_timeout;
+        let nothing = Framing::Length(0);
+        let mut client = Client::http1(stream, ahead, nothing, false, patience);
+        let judging = self.flow.judge_connect(connection, received, &mut client);
+        let judged = judging.await;
+        let Some((stream, ahead)) = client.into_next() else {
+            return After::Closed;
+        };
+        match judged {
             Ok(leave) => After::Tunnel {
                 stream,
                 ahead,
@@ -271,8 +279,10 @@ impl Serving {
         let Received::Http1(head) = received else {
             return None;
         };
-        let keeps_alive = head.keeps_alive() && !self.stopping.is_cancelled();
-        let patience = self.flow.settings().options.idle_timeout;
+        let settings = self.flow.settings();
+        let may_go_on = !self.stopping.is_cancelled() && settings.keeps(connection);
+        let keeps_alive = head.keeps_alive() && may_go_on;
+        let patience = settings.options.idle_timeout;
         let mut client = Client::http1(stream, ahead, head.framing(), keeps_alive, patience);
         match self.flow.exchange(connection, received, &mut client).await {
             Ending::Whole if client.may_go_on() => client.into_next(),
@@ -311,6 +321,10 @@ impl Serving {
             };
             match accepted {
                 Ok(Some(Ok((request, mut respond)))) => {
+                    if !is_ending && !self.flow.settings().keeps(&connection) {
+                        http2.graceful_shutdown();
+                        is_ending = true;
+                    }
                     match Arc::clone(&streams).try_acquire_owned() {
                         Ok(open) => self.http2_exchange(request, respond, &connection, open),
                         Err(_) if refused < MAX_REFUSED_STREAMS => {

@@ -15,6 +15,7 @@ use pingora_timeout::timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use super::fields::{Field, OnwardResponse};
+use super::request::HalfClosed;
 use crate::http1::{
     BodyError, BodyReader, BodyWriter, Framing, MAX_FIELDS, Trailers, write_fields,
 };
@@ -114,6 +115,27 @@ impl Client {
         }
     }
 
+    /// What `work` comes to, unless the client leaves before that.
+    pub(super) async fn while_there<T>(
+        &mut self,
+        half_closed: HalfClosed,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let leaving = async {
+            match half_closed {
+                HalfClosed::IsThere => self.body.gone().await,
+                // Whether it ended its side or broke, nobody waits any more.
+                HalfClosed::IsGone => drop(self.body.ended().await),
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.answer.given_up() => None,
+            () = leaving => None,
+        }
+    }
+
     /// Whether another request may follow on the connection.
     pub(super) fn may_go_on(&self) -> bool {
         matches!(&self.answer, Responder::Http1(answer) if answer.keeps_alive)
@@ -199,17 +221,26 @@ impl ClientBody {
     /// Waits until the client's connection breaks. A client that ended its side still reads; requests
     /// that it sends ahead are kept for later.
     pub(super) async fn gone(&mut self) {
+        if self.ended().await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until the client ends its side.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection breaks.
+    async fn ended(&mut self) -> io::Result<()> {
         if let Self::Http1 { stream, ahead, .. } = self {
             while ahead.len() < MAX_PIPELINED {
                 ahead.reserve(1024);
-                match stream.read_buf(ahead).await {
-                    Ok(0) => break,
-                    Ok(_) => {}
-                    Err(_) => return,
+                if stream.read_buf(ahead).await? == 0 {
+                    return Ok(());
                 }
             }
         }
-        std::future::pending::<()>().await;
+        std::future::pending().await
     }
 }
 

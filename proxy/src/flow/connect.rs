@@ -1,30 +1,29 @@
 //! A `CONNECT`, judged: whether a tunnel opens, and whether anybody looks into it.
 
-use std::sync::Arc;
-
 use tokio::net::TcpStream;
 use wayleave_policy::{Origin, Scheme};
 
+use super::client::Client;
 use super::exchange::{Connection, Exchange, Facts, Identity, Outcome, Refusal};
 use super::passage::Passage;
 use super::request::{Received, Request};
-use super::resolve::{self, Resolved, Scope};
+use super::resolve::{self, Asking, Scope};
 use super::settings::Settings;
-use super::way::{Flow, passed};
+use super::way::{Flow, client_closed, passed};
 use super::{identify, record};
+use crate::crawlers::Proof;
 use crate::egress::EgressError;
 use crate::fault::Fault;
 use crate::http1::Framing;
 use crate::https::{Mode, Way};
 use crate::metrics::OpenConnection;
-use crate::proxy_status::ErrorType;
 use crate::traces::Parent;
 
 /// Leave to open a tunnel.
 pub(super) struct Leave<'a> {
     pub(super) origin: Origin,
-    /// Who proved this name with the `CONNECT`.
-    pub(super) username: Option<Arc<str>>,
+    /// What the `CONNECT` proved.
+    pub(super) proof: Option<Proof>,
     /// If TLS inside is not to be looked into.
     pub(super) unseen: Option<Box<Unseen<'a>>>,
 }
@@ -35,6 +34,9 @@ pub(super) struct Unseen<'a> {
     pub(super) exchange: Exchange,
     /// Holds the crawler's turn at the origin.
     pub(super) passage: Passage<'a>,
+    /// Who asked, with what was proved, and the User-Agent: enough to judge it again.
+    pub(super) connection: Connection,
+    pub(super) user_agent: Vec<u8>,
     /// The way to the origin. `None`: the tunnel was asked for to speak plain HTTP, which is looked into.
     pub(super) to_origin: Option<(TcpStream, OpenConnection)>,
 }
@@ -56,6 +58,7 @@ impl Flow {
         &self,
         connection: &Connection,
         received: &Received,
+        client: &mut Client,
     ) -> Result<Leave<'_>, Box<Exchange>> {
         let settings = self.settings();
         let refused = |refusal| Box::new(self.refused(connection, Some(received), refusal));
@@ -71,11 +74,17 @@ impl Flow {
         let origin = resolve::resolve_connect(&request.target, scheme).map_err(refused)?;
         let scope = match way {
             Way::Mode(Mode::Intercept) => {
-                let admitted = self.admit(&settings, connection, &request, &origin).await;
+                let admitting = self.admit(&settings, connection, &request, &origin);
+                let half_closed = received.half_closed();
+                let admitted = client.while_there(half_closed, admitting).await;
+                let Some(admitted) = admitted else {
+                    let failed = Outcome::Fail(client_closed());
+                    return Err(Box::new(self.ended(connection, Some(received), failed)));
+                };
                 return admitted
-                    .map(|username| Leave {
+                    .map(|proof| Leave {
                         origin,
-                        username,
+                        proof,
                         unseen: None,
                     })
                     .map_err(refused);
@@ -83,109 +92,111 @@ impl Flow {
             Way::Mode(Mode::Tunnel | Mode::Refuse) => Scope::EveryPath,
             Way::Bypass => Scope::Bypass,
         };
-        let resolved = Resolved::unseen(origin, scope).map_err(refused)?;
-        self.judge_unseen(&settings, connection, received, resolved)
-            .await
+        let asking = Asking {
+            connection,
+            received,
+            unseen: Some((&origin, scope)),
+        };
+        self.judge_unseen(asking, &origin, client).await
     }
 
-    /// Whether a tunnel may open whose every request will be judged inside; who proved to ask.
+    /// Whether a tunnel may open whose every request will be judged inside; what its client proved.
     async fn admit(
         &self,
         settings: &Settings,
         connection: &Connection,
         request: &Request<'_>,
         origin: &Origin,
-    ) -> Result<Option<Arc<str>>, Refusal> {
-        let username = identify::admit(&settings.crawlers, connection, request).await?;
+    ) -> Result<Option<Proof>, Refusal> {
+        let proof = identify::admit(&settings.crawlers, connection, request).await?;
         // Whatever else is wrong with the name is told inside, where clients show the answer.
         let egress = settings.upstream.egress();
         match egress.addresses(origin.host(), origin.port()).await {
             Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
-            _ => Ok(username),
+            _ => Ok(proof),
         }
     }
 
     /// Judges all that could be asked for inside, since nobody will see it.
     async fn judge_unseen(
         &self,
-        settings: &Settings,
-        connection: &Connection,
-        received: &Received,
-        resolved: Resolved,
+        asking: Asking<'_>,
+        origin: &Origin,
+        client: &mut Client,
     ) -> Result<Leave<'_>, Box<Exchange>> {
         let (id, started, started_at) = self.begin();
-        let request = received.request(&settings.options.name);
-        let mut identified =
-            identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
-        let origin = resolved.target.origin().clone();
-        if settings.https.way(origin.host()) == Way::Mode(Mode::Refuse) {
-            identified.objection.get_or_insert_with(https_refused);
-        }
-        let (mut facts, judged) = self
-            .decide(settings, &mut identified, request.method, resolved)
-            .await;
-        self.metrics.decision(facts.decided_in);
-        let identity = &identified.identity;
-        let judged = match judged {
-            Ok(passage) if passage.resolved.scope == Scope::Bypass => Ok(passage),
-            Ok(passage) => {
-                self.await_turn(settings, identity, &mut facts, passage)
-                    .await
-            }
-            Err(refusal) => Err(refusal),
-        };
-        let (outcome, open) = match judged {
-            Err(refusal) => (Outcome::Refuse(refusal), None),
-            Ok(passage) if origin.scheme() == Scheme::Http => {
+        let judged = self.judge_in_turn(asking, client).await;
+        let (outcome, open) = match judged.verdict {
+            None => (Outcome::Fail(client_closed()), None),
+            Some(Err(refusal)) => (Outcome::Refuse(refusal), None),
+            Some(Ok(passage)) if origin.scheme() == Scheme::Http => {
                 (passed(&passage, 200), Some((passage, None)))
             }
-            Ok(passage) => match settings.upstream.dial(&origin).await {
+            Some(Ok(passage)) => match judged.settings.upstream.dial(origin).await {
                 Ok(dialled) => (passed(&passage, 200), Some((passage, Some(dialled)))),
                 Err(fault) => (Outcome::Fail(fault.into()), None),
             },
         };
-        let username = identified.username;
+        let proof = judged.identified.proof;
+        let Asking {
+            connection,
+            received,
+            ..
+        } = asking;
         let exchange = Exchange {
             id,
             started,
             started_at,
             client: connection.client,
-            method: request.method.to_owned(),
-            url: format!("{}:{}", origin.host(), origin.port()),
-            identity: Some(identified.identity),
-            configuration: settings.configuration,
+            method: received.method().to_owned(),
+            url: judged.url,
+            identity: Some(judged.identified.identity),
+            configuration: judged.settings.configuration,
             parent: self.parent(received),
-            facts,
+            facts: judged.facts,
             outcome,
         };
         let Some((passage, to_origin)) = open else {
             return Err(Box::new(exchange));
         };
+        let user_agent = received.field("user-agent").unwrap_or_default();
         Ok(Leave {
-            origin,
-            username,
+            origin: origin.clone(),
             unseen: Some(Box::new(Unseen {
                 exchange,
                 passage,
+                connection: connection.proven_by(proof.clone()),
+                user_agent: user_agent.to_owned(),
                 to_origin,
             })),
+            proof,
         })
     }
 
-    /// The exchange of a client whose connection ends here: there is no request, or it is for a tunnel.
+    /// The exchange, refused, of a client whose connection ends here: there is no request, or it is for a tunnel.
     pub(super) fn refused(
         &self,
         connection: &Connection,
         received: Option<&Received>,
         refusal: Refusal,
     ) -> Exchange {
+        self.ended(connection, received, Outcome::Refuse(refusal))
+    }
+
+    /// The exchange of a client whose connection ends here.
+    fn ended(
+        &self,
+        connection: &Connection,
+        received: Option<&Received>,
+        outcome: Outcome,
+    ) -> Exchange {
         let (id, started, started_at) = self.begin();
         let settings = self.settings();
         let name = &settings.options.name;
         let request = received.map(|received| received.request(name));
         let identity: Option<Identity> = request.as_ref().map(|request| {
-            let username = connection.username.as_deref();
-            identify::recognise(&settings.crawlers, connection, username, request)
+            let proof = connection.proof.as_ref();
+            identify::recognise(&settings.crawlers, connection, proof, request)
         });
         let (method, url) = match &request {
             None => ("-", "-"),
@@ -202,7 +213,7 @@ impl Flow {
             configuration: settings.configuration,
             parent: received.map_or_else(Parent::default, |received| self.parent(received)),
             facts: Facts::default(),
-            outcome: Outcome::Refuse(refusal),
+            outcome,
         }
     }
 
@@ -228,18 +239,4 @@ fn understand(
         return Err(Refusal::malformed("CONNECT with a body"));
     }
     resolve::resolve_connect(&request.target, Scheme::Https)
-}
-
-/// The refusal of HTTPS as such.
-pub(super) fn https_refused() -> Refusal {
-    Refusal {
-        is_policy: true,
-        ..Refusal::new(
-            403,
-            "HTTPS refused",
-            ErrorType::HttpRequestDenied,
-            "https-refused",
-            "https.mode is \"refuse\": this proxy takes no HTTPS",
-        )
-    }
 }

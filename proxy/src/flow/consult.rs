@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
 use wayleave_policy::{
-    AccessResult, Decision, Dialect, ProductToken, Reason, Target, Verdict,
+    AccessResult, Decision, Dialect, ProductToken, Reason, Target, Verdict, decide,
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
@@ -13,6 +13,7 @@ use super::resolve::{Resolved, Scope};
 use crate::crawlers::Mode;
 use crate::decisions::Finding;
 use crate::digest::Digest;
+use crate::politeness;
 use crate::proxy_status::ErrorType;
 use crate::robots::{Known, Robots};
 
@@ -25,11 +26,14 @@ pub(super) struct Consulted {
     pub(super) reason: Result<&'static str, Refusal>,
     /// The time that robots.txt wants between requests, for one that may go on.
     pub(super) delay: Option<Duration>,
+    /// The group of robots.txt that a request falls into which is nobody's that is known.
+    pub(super) group: String,
 }
 
 /// Asks the robots.txt of the target's origin.
 pub(super) async fn consult(
     robots: &Robots,
+    politeness: &politeness::Options,
     identity: &Identity,
     resolved: &Resolved,
 ) -> Consulted {
@@ -38,13 +42,16 @@ pub(super) async fn consult(
     let crawler = identity.crawler();
     let user_agent = crawler.and_then(|crawler| crawler.robots_user_agent.as_ref());
     match robots.find_by(origin, user_agent).await {
-        Ok(known) => robots.counting(origin, &known, || go_by(&known, identity, resolved)),
+        Ok(known) => robots.counting(origin, &known, || {
+            go_by(&known, politeness, identity, resolved)
+        }),
         Err(pending) => {
             let refusal = unreachable(target, &pending.to_string(), pending.retry_after);
             Consulted {
                 finding: None,
                 reason: Err(refusal),
                 delay: None,
+                group: String::new(),
             }
         }
     }
@@ -66,7 +73,12 @@ pub(super) fn judge_of(scope: Scope) -> Judge {
 }
 
 /// What is known says of a request.
-fn go_by(known: &Known, identity: &Identity, resolved: &Resolved) -> Consulted {
+fn go_by(
+    known: &Known,
+    politeness: &politeness::Options,
+    identity: &Identity,
+    resolved: &Resolved,
+) -> Consulted {
     let target = &resolved.target;
     let access = known.access();
     let (dialect, tokens) = (identity.dialect(), identity.tokens());
@@ -98,11 +110,28 @@ fn go_by(known: &Known, identity: &Identity, resolved: &Resolved) -> Consulted {
     };
     // Where a file states one, finding it is a walk through the rules. What is refused waits for no turn.
     let may_go_on = reason.is_ok() || identity.mode() == Mode::Observe;
+    let delay = may_go_on.then(|| delay(access, identity)).flatten();
     Consulted {
         finding: Some(finding),
         reason,
-        delay: may_go_on.then(|| delay(access, identity)).flatten(),
+        delay,
+        group: group(access, politeness, identity, delay),
     }
+}
+
+/// The names of the group that an unknown client falls into, if its pace matters: another name of its own choice gives it no other
+/// pace. Empty if no group is for it.
+pub(super) fn group(
+    access: &AccessResult,
+    politeness: &politeness::Options,
+    identity: &Identity,
+    delay: Option<Duration>,
+) -> String {
+    if identity.crawler().is_some() || !politeness.keeps_a_pace(delay) {
+        return String::new();
+    }
+    let decision = decide(access, identity.dialect(), identity.tokens(), "/");
+    decision.group().join("\n")
 }
 
 /// The longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use wayleave_policy::{Dialect, Origin, ProductToken};
 
-use crate::crawlers::{Claim, Crawler, Mode};
+use crate::crawlers::{Claim, Crawler, Mode, Proof};
 use crate::decisions::{DecisionId, Finding};
 use crate::fault::Fault;
 use crate::metrics::ASSERTED;
@@ -20,9 +20,20 @@ use crate::traces::Parent;
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) client: IpAddr,
-    /// Who proved this name when the tunnel was asked for.
-    pub(crate) username: Option<Arc<str>>,
+    /// What was proved when the tunnel was asked for.
+    pub(crate) proof: Option<Proof>,
     pub(crate) tunnel: Option<Tunnel>,
+}
+
+impl Connection {
+    /// The same, as one by which something was proved.
+    pub(crate) fn proven_by(&self, proof: Option<Proof>) -> Self {
+        let proof = proof.or_else(|| self.proof.clone());
+        Self {
+            proof,
+            ..self.clone()
+        }
+    }
 }
 
 /// A `CONNECT` that was answered: whatever follows is for this origin.
@@ -268,6 +279,8 @@ pub(crate) struct Facts {
     pub(crate) rule: Option<Match>,
     /// The time that robots.txt wants between requests.
     pub(crate) delay: Option<Duration>,
+    /// The group of robots.txt that gives an unknown client its pace, where that matters.
+    pub(crate) group: String,
     /// When deciding began.
     pub(crate) decided_at: Option<Instant>,
     pub(crate) decided_in: Duration,

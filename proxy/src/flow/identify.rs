@@ -1,10 +1,11 @@
 //! Who is asking? The client, what it proved and its `User-Agent` to a crawler.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::exchange::{Connection, Identity, Refusal};
 use super::request::Request;
-use crate::crawlers::Crawlers;
+use crate::crawlers::{Busy, Crawlers, Proof};
 use crate::metrics::Metrics;
 use crate::proxy_status::ErrorType;
 
@@ -13,7 +14,7 @@ use crate::proxy_status::ErrorType;
 pub(super) struct Identified {
     pub(super) identity: Identity,
     /// What was proved.
-    pub(super) username: Option<Arc<str>>,
+    pub(super) proof: Option<Proof>,
     pub(super) objection: Option<Refusal>,
 }
 
@@ -24,11 +25,11 @@ pub(super) async fn identify(
     connection: &Connection,
     request: &Request<'_>,
 ) -> Identified {
-    let (username, objection) = match prove(crawlers, connection, request).await {
-        Ok(username) => (username, None),
+    let (proof, objection) = match prove(crawlers, connection, request).await {
+        Ok(proof) => (proof, None),
         Err(refusal) => (None, Some(refusal)),
     };
-    let identity = recognise(crawlers, connection, username.as_deref(), request);
+    let identity = recognise(crawlers, connection, proof.as_ref(), request);
     if let Some(crawler) = identity.crawler()
         && !crawler.is_named_in(request.user_agent)
     {
@@ -37,13 +38,13 @@ pub(super) async fn identify(
     let objection = objection.or_else(|| object(crawlers, &identity, request));
     Identified {
         identity,
-        username,
+        proof,
         objection,
     }
 }
 
-/// Whether a client may open a tunnel as far as that can be told before the first request inside, and the user name
-/// that it proved, which holds for all of them.
+/// Whether a client may open a tunnel as far as that can be told before the first request inside, and what it proved, which
+/// holds for all of them until it is revoked.
 ///
 /// # Errors
 ///
@@ -52,29 +53,30 @@ pub(super) async fn admit(
     crawlers: &Crawlers,
     connection: &Connection,
     request: &Request<'_>,
-) -> Result<Option<Arc<str>>, Refusal> {
-    let username = prove(crawlers, connection, request).await?;
+) -> Result<Option<Proof>, Refusal> {
+    let proof = prove(crawlers, connection, request).await?;
     let must_prove = crawlers.require_crawler && !crawlers.may_be_known(connection.client);
-    if must_prove && username.is_none() {
+    if must_prove && proof.is_none() {
         let refusal = unidentified("no [[crawler]] is at this address without a user name");
         return refusal.tolerated(crawlers.mode).map(|_| None);
     }
-    Ok(username)
+    Ok(proof)
 }
 
 async fn prove(
     crawlers: &Crawlers,
     connection: &Connection,
     request: &Request<'_>,
-) -> Result<Option<Arc<str>>, Refusal> {
+) -> Result<Option<Proof>, Refusal> {
     if connection.tunnel.is_some() {
-        return Ok(connection.username.clone());
+        return proven_before(crawlers, connection);
     }
     match request.credentials {
         // Where nobody has a password there is nothing to prove.
         Some(credentials) if crawlers.uses_passwords() => {
-            let proven = crawlers.prove(credentials).await;
-            proven.map(Some).ok_or_else(|| {
+            let proven = crawlers.prove(connection.client, credentials).await;
+            let proof = proven.map_err(|Busy| too_many_checks())?;
+            proof.map(Some).ok_or_else(|| {
                 unauthenticated(
                     "wrong-password",
                     "the user name or the password in Proxy-Authorization is wrong",
@@ -85,13 +87,35 @@ async fn prove(
     }
 }
 
-/// The identity that a client at this address with this user name and `User-Agent` has.
+/// What was proved when the connection's tunnel was asked for.
+///
+/// # Errors
+///
+/// Returns the refusal if the password has been changed since, or the user name taken away.
+pub(super) fn proven_before(
+    crawlers: &Crawlers,
+    connection: &Connection,
+) -> Result<Option<Proof>, Refusal> {
+    match &connection.proof {
+        Some(proof) if !crawlers.still_hold(proof) => Err(Refusal {
+            closes: true,
+            ..unauthenticated(
+                "wrong-password",
+                "the password that opened this connection has been changed since",
+            )
+        }),
+        proof => Ok(proof.clone()),
+    }
+}
+
+/// The identity that a client at this address with this proof and `User-Agent` has.
 pub(super) fn recognise(
     crawlers: &Crawlers,
     connection: &Connection,
-    username: Option<&str>,
+    proof: Option<&Proof>,
     request: &Request<'_>,
 ) -> Identity {
+    let username = proof.map(|proof| &*proof.username);
     match crawlers.find(connection.client, username, request.user_agent) {
         Some(crawler) => Identity::Known(Arc::clone(crawler)),
         None => Identity::Asserted {
@@ -124,6 +148,19 @@ pub(super) fn object(
         let details = format!("User-Agent contains no token of crawler {}", crawler.name);
         denied("Token missing in User-Agent", "token-missing", details)
     })
+}
+
+fn too_many_checks() -> Refusal {
+    Refusal {
+        retry_after: Some(Duration::from_secs(1)),
+        ..Refusal::new(
+            429,
+            "Too many password checks",
+            ErrorType::HttpRequestDenied,
+            "password-checks",
+            "too many passwords wait to be checked, of this client or of all",
+        )
+    }
 }
 
 fn unidentified(details: &'static str) -> Refusal {

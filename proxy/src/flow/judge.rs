@@ -1,20 +1,20 @@
 //! May it? Who asks for what, and what speaks against it.
 
-use std::fmt::Write;
 use std::time::Instant;
 
 use wayleave_policy::Scheme;
 
-use super::exchange::{Connection, Facts, Identity, Refusal};
+use super::exchange::{Facts, Identity, Refusal};
 use super::identify::Identified;
 use super::passage::Passage;
-use super::request::{Received, Request};
-use super::resolve::{self, Resolved, Scope};
+use super::request::Request;
+use super::resolve::{Asking, Resolved, Scope};
 use super::settings::Settings;
 use super::way::Flow;
-use super::{connect, consult, rule};
+use super::{consult, rule};
 use crate::crawlers;
-use crate::https::Mode;
+use crate::https::{Mode, Way};
+use crate::proxy_status::ErrorType;
 use crate::rules::{Action, Asked, Match, Rules};
 
 /// Why a tunnel opens that robots.txt was not asked about.
@@ -35,34 +35,48 @@ impl Objections {
     }
 }
 
+/// The refusal of HTTPS as such: of a tunnel, of what is asked for inside one, and of an `https:` target in the open.
+pub(super) fn https_refusal(
+    settings: &Settings,
+    resolved: &Resolved,
+    is_by_tunnel: bool,
+) -> Option<Refusal> {
+    let origin = resolved.target.origin();
+    let is_refused = match is_by_tunnel {
+        true => settings.https.way(origin.host()) == Way::Mode(Mode::Refuse),
+        false => settings.https.mode == Mode::Refuse && origin.scheme() == Scheme::Https,
+    };
+    is_refused.then(|| Refusal {
+        closes: is_by_tunnel,
+        ..https_refused()
+    })
+}
+
 impl Flow {
     /// Leave for a request to go on, or why it has none. `url` becomes the target's spelling.
     pub(super) async fn judge(
         &self,
         settings: &Settings,
-        connection: &Connection,
+        asking: Asking<'_>,
         identified: &mut Identified,
-        received: &Received,
         request: &Request<'_>,
         url: &mut String,
     ) -> (Facts, Result<Passage<'_>, Refusal>) {
-        if let Err(refusal) = received.check() {
+        if let Err(refusal) = asking.received.check() {
             return (Facts::default(), Err(refusal));
         }
         if request.is_loop {
             return (Facts::default(), Err(Refusal::looped()));
         }
-        let resolved = match resolve::resolve(connection, request) {
+        let resolved = match asking.resolve(request) {
             Ok(resolved) => resolved,
             Err(refusal) => return (Facts::default(), Err(refusal)),
         };
         url.clear();
-        write!(url, "{}", resolved.target).expect("memory takes every string");
-        let is_open = connection.tunnel.is_none();
-        if is_open && settings.https.mode == Mode::Refuse && is_https(&resolved) {
-            identified
-                .objection
-                .get_or_insert_with(connect::https_refused);
+        asking.spell(&resolved, url);
+        let is_by_tunnel = asking.connection.tunnel.is_some() || asking.unseen.is_some();
+        if let Some(refusal) = https_refusal(settings, &resolved, is_by_tunnel) {
+            identified.objection.get_or_insert(refusal);
         }
         let (facts, judged) = self
             .decide(settings, identified, request.method, resolved)
@@ -141,8 +155,11 @@ impl Flow {
         if let Some(found) = &facts.rule {
             if found.rule.action == Action::Allow {
                 // The exception is from what may be fetched, not from how often.
-                let known = self.robots.at_hand(resolved.target.origin());
-                facts.delay = known.and_then(|known| consult::delay(known.access(), identity));
+                if let Some(known) = self.robots.at_hand(resolved.target.origin()) {
+                    let politeness = &settings.politeness;
+                    facts.delay = consult::delay(known.access(), identity);
+                    facts.group = consult::group(known.access(), politeness, identity, facts.delay);
+                }
                 return Ok(rule::EXCEPTION);
             }
             rule::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;
@@ -156,9 +173,11 @@ impl Flow {
         if resolved.scope == Scope::Bypass {
             return Ok(BYPASS);
         }
-        let consulted = consult::consult(&self.robots, identity, resolved).await;
+        let consulted =
+            consult::consult(&self.robots, &settings.politeness, identity, resolved).await;
         facts.finding = consulted.finding;
         facts.delay = consulted.delay;
+        facts.group = consulted.group;
         match consulted.reason {
             Ok(reason) => Ok(reason),
             Err(refusal) => {
@@ -192,6 +211,16 @@ fn is_upper_case(method: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn is_https(resolved: &Resolved) -> bool {
-    resolved.target.origin().scheme() == Scheme::Https
+/// The refusal of HTTPS as such.
+pub(super) fn https_refused() -> Refusal {
+    Refusal {
+        is_policy: true,
+        ..Refusal::new(
+            403,
+            "HTTPS refused",
+            ErrorType::HttpRequestDenied,
+            "https-refused",
+            "https.mode is \"refuse\": this proxy takes no HTTPS",
+        )
+    }
 }

@@ -5,7 +5,9 @@
 //!       │
 //!      way ── preview      the steps in their order; the same for a request that nobody made
 //!       │
-//!  identify  judge ─ resolve, rule, consult  turn  forward ── relay  hear  refuse  record
+//!  judged ── identify  judge ─ resolve, rule, consult  turn      judged again after waiting
+//!       │
+//!  forward ── relay  hear  revoke  refuse  record
 //!       │
 //!  request  client  exchange  fields  settings     what they hand each other, and go by
 //! ```
@@ -20,6 +22,7 @@ mod forward;
 mod hear;
 mod identify;
 mod judge;
+mod judged;
 mod last_hop;
 mod pairs;
 mod passage;
@@ -29,6 +32,7 @@ mod refuse;
 mod relay;
 mod request;
 mod resolve;
+mod revoke;
 mod rule;
 mod settings;
 mod slots;

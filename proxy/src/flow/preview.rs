@@ -15,7 +15,7 @@ use super::request::Request;
 use super::resolve::{self, Resolved, Scope};
 use super::settings::Settings;
 use super::way::{Flow, passed};
-use super::{connect, record};
+use super::{judge, record};
 use crate::crawlers::{Crawler, Crawlers};
 use crate::decisions::{Decision, DecisionId};
 use crate::https::{Mode, Way};
@@ -106,7 +106,7 @@ impl Flow {
     pub(crate) async fn preview(&self, question: &Question) -> Result<Previewed, String> {
         let connection = Connection {
             client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
-            username: None,
+            proof: None,
             tunnel: None,
         };
         let method = question.method.as_deref().unwrap_or("GET");
@@ -211,7 +211,7 @@ fn as_it_would_come(
         Way::Mode(Mode::Refuse) => {
             identified
                 .objection
-                .get_or_insert_with(connect::https_refused);
+                .get_or_insert_with(judge::https_refused);
             return Ok(resolved);
         }
         Way::Mode(Mode::Tunnel) => Scope::EveryPath,
@@ -233,7 +233,7 @@ fn identify_as_asked(
         let objection = identify::object(crawlers, &identity, request);
         return Ok(Identified {
             identity,
-            username: None,
+            proof: None,
             objection,
         });
     };
@@ -241,7 +241,7 @@ fn identify_as_asked(
     let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
     Ok(Identified {
         identity: Identity::Known(crawler),
-        username: None,
+        proof: None,
         objection: None,
     })
 }

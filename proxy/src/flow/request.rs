@@ -31,6 +31,13 @@ impl Version {
     }
 }
 
+/// What a client is taken for that ended its side of the connection (a FIN), and may still read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HalfClosed {
+    IsThere,
+    IsGone,
+}
+
 /// A request's head, in the form of its HTTP version.
 #[derive(Debug)]
 pub(super) enum Received {
@@ -136,6 +143,16 @@ impl Received {
                 .is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(b"websocket"))
     }
 
+    /// What a client is taken for that ends its side while it waits for something of ours. A time-out looks like that, and a turn
+    /// kept for somebody who left is lost to everybody. HTTP/1.0 without keep-alive is for one request: to end a side behind
+    /// it says only that this was all.
+    pub(super) fn half_closed(&self) -> HalfClosed {
+        match self {
+            Self::Http1(head) if head.is_http_10() && !head.keeps_alive() => HalfClosed::IsThere,
+            _ => HalfClosed::IsGone,
+        }
+    }
+
     /// Whether the body comes only after a 100 (RFC 9110 section 10.1.1).
     pub(super) fn expects_continue(&self) -> bool {
         self.field("expect").is_some() && self.version() == Version::Http11
@@ -207,6 +224,22 @@ pub(crate) struct Request<'a> {
     pub(crate) only_reads: bool,
     /// `Via` names this proxy: the request goes round in a loop.
     pub(crate) is_loop: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A `CONNECT` whose target is known, by a client with this `User-Agent`.
+    pub(super) fn connect(user_agent: &'a [u8]) -> Self {
+        Self {
+            method: "CONNECT",
+            target: "".into(),
+            scheme: None,
+            authority: None,
+            user_agent,
+            credentials: None,
+            is_loop: false,
+            only_reads: false,
+        }
+    }
 }
 
 /// The refusal of a request whose head is none; nothing if nobody is there to hear it.

@@ -1,15 +1,17 @@
 //! For what? The request target, `Host` and the tunnel to a target: the origin and the path that
 //! will be sent.
 
+use std::fmt::Write;
+
 use wayleave_policy::{Origin, Scheme, Target};
 
 use super::exchange::{Connection, Refusal};
-use super::request::Request;
+use super::request::{Received, Request};
 use crate::proxy_status::ErrorType;
 use crate::request_target::{self, RequestTarget, Unresolved};
 
 /// What a request is for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Resolved {
     /// What is judged.
     pub(super) target: Target,
@@ -49,6 +51,33 @@ impl Resolved {
     /// Whether what is asked for is not seen.
     pub(super) fn is_unseen(&self) -> bool {
         matches!(self.scope, Scope::EveryPath | Scope::Bypass)
+    }
+}
+
+/// A request, and the way it came.
+#[derive(Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) received: &'a Received,
+    /// A `CONNECT`: where to, and how much of what is asked for inside is judged without being seen.
+    pub(super) unseen: Option<(&'a Origin, Scope)>,
+}
+
+impl Asking<'_> {
+    pub(super) fn resolve(self, request: &Request<'_>) -> Result<Resolved, Refusal> {
+        match self.unseen {
+            Some((origin, scope)) => Resolved::unseen(origin.clone(), scope),
+            None => resolve(self.connection, request),
+        }
+    }
+
+    /// Writes the target as it is recorded.
+    pub(super) fn spell(self, resolved: &Resolved, url: &mut String) {
+        let written = match self.unseen {
+            Some((origin, _)) => write!(url, "{}:{}", origin.host(), origin.port()),
+            None => write!(url, "{}", resolved.target),
+        };
+        written.expect("memory takes every string");
     }
 }
 
@@ -158,7 +187,7 @@ mod tests {
     fn plain() -> Connection {
         Connection {
             client: [127, 0, 0, 1].into(),
-            username: None,
+            proof: None,
             tunnel: None,
         }
     }

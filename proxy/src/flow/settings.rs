@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use wayleave_policy::Scheme;
+
+use super::exchange::Connection;
+use super::resolve::{Resolved, Scope};
 use crate::crawlers::Crawlers;
-use crate::https;
+use crate::https::{self, Mode, Way};
 use crate::politeness;
 use crate::rules::Rules;
 use crate::upstream::Upstream;
@@ -32,4 +36,33 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) politeness: politeness::Options,
     pub(crate) upstream: Arc<Upstream>,
+}
+
+impl Settings {
+    /// Whether a connection may go on as it is. A tunnel may not whose password was changed, or that would be refused or not looked
+    /// into if it were asked for now.
+    pub(super) fn keeps(&self, connection: &Connection) -> bool {
+        let Some(tunnel) = &connection.tunnel else {
+            return true;
+        };
+        let origin = &tunnel.origin;
+        let proof = connection.proof.as_ref();
+        let is_looked_into = match self.https.way(origin.host()) {
+            Way::Mode(Mode::Intercept) => true,
+            Way::Mode(Mode::Tunnel) => origin.scheme() == Scheme::Http,
+            Way::Mode(Mode::Refuse) | Way::Bypass => false,
+        };
+        is_looked_into && proof.is_none_or(|proof| self.crawlers.still_hold(proof))
+    }
+
+    /// Whether a tunnel that nobody looks into would open again unseen, as far as that is a matter of https.mode and https.bypass.
+    /// Where HTTPS is refused, its refusal may only be observed.
+    pub(super) fn leaves_unseen(&self, resolved: &Resolved) -> bool {
+        let scope = resolved.scope;
+        match self.https.way(resolved.target.origin().host()) {
+            Way::Mode(Mode::Intercept) => false,
+            Way::Mode(Mode::Tunnel | Mode::Refuse) => scope == Scope::EveryPath,
+            Way::Bypass => scope == Scope::Bypass,
+        }
+    }
 }

@@ -1,7 +1,10 @@
 //! When? The crawler's turn at the origin.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::poll;
 use tokio::time::Instant;
 use wayleave_policy::{Origin, Reason};
 
@@ -33,18 +36,31 @@ impl Flow {
             true => Duration::ZERO,
             false => options.delay(facts.delay.or(own_delay)),
         };
-        let token = identity.tokens().first().map_or("", |token| token.as_str());
+        let own_token = identity
+            .crawler()
+            .and_then(|crawler| crawler.tokens.first());
+        let pace = own_token.map_or(facts.group.as_str(), |token| token.as_str());
         let origin = passage.resolved.target.origin();
-        let started = Instant::now();
-        match self.politeness.turn(&options, origin, token, delay).await {
+        let turn = {
+            let mut turning = pin!(self.politeness.turn(&options, origin, pace, delay));
+            match poll!(&mut turning) {
+                Poll::Ready(turn) => turn,
+                Poll::Pending => {
+                    let started = Instant::now();
+                    let turn = turning.await;
+                    facts.waited += started.elapsed();
+                    turn
+                }
+            }
+        };
+        match turn {
             Ok(turn) => passage.turn = Some(turn),
             Err(too_soon) => {
                 let tolerated = refusal(&too_soon, facts.delay, origin).tolerated(mode)?;
                 passage.observed.get_or_insert(tolerated);
             }
         }
-        facts.waited = started.elapsed();
-        if !facts.waited.is_zero() && !delay.is_zero() {
+        if !delay.is_zero() {
             self.metrics.crawl_delay_wait(facts.waited);
         }
         Ok(passage)
@@ -69,7 +85,7 @@ fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refu
         ),
         Cause::Concurrency => (
             "concurrency",
-            "politeness.max_concurrent_per_origin requests are under way to the origin".to_owned(),
+            "politeness.max_concurrent_per_origin requests of this crawler are under way to the origin".to_owned(),
         ),
     };
     let is_by_robots_txt = matches!(too_soon.cause, Cause::CrawlDelay) && delay.is_some();

@@ -13,6 +13,7 @@ use wayleave_policy::Origin;
 
 use super::connect::Unseen;
 use super::exchange::{Exchange, Outcome};
+use super::request::Request;
 use super::way::Flow;
 use super::{refuse, resolve};
 use crate::stream::Stream;
@@ -56,15 +57,31 @@ impl Flow {
         let Unseen {
             exchange,
             passage,
+            connection,
+            user_agent,
             to_origin,
         } = *unseen;
         let Some((to_origin, open)) = to_origin else {
             return;
         };
+        let judged_by = exchange.configuration;
         self.record(exchange);
         let patience = self.settings().options.idle_timeout;
+        let resolved = &passage.resolved;
+        let revoked = async {
+            let request = Request::connect(&user_agent);
+            let mut now = self.settings_after(judged_by).await;
+            while now.leaves_unseen(resolved)
+                && self.stands(&now, &connection, &request, resolved).await
+            {
+                now = self.settings_after(now.configuration).await;
+            }
+        };
         // However it ends, both connections close now.
-        let _ = pass_both_ways(stream, ahead, to_origin, patience).await;
+        tokio::select! {
+            _ = pass_both_ways(stream, ahead, to_origin, patience) => {}
+            () = revoked => {}
+        }
         drop((passage, open));
     }
 }

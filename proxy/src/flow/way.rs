@@ -6,16 +6,18 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
+use tokio::sync::{Notify, watch};
 
 use super::client::{Client, Gone};
 use super::exchange::{Connection, Exchange, Facts, Outcome, Refusal};
 use super::forward::Forwarded;
-use super::identify::Identified;
-use super::passage::Passage;
+use super::passage::{Judged, Passage};
 use super::relay::Broken;
-use super::request::{self, Received, Request};
+use super::request::{self, Received};
+use super::resolve::{Asking, Resolved};
 use super::settings::Settings;
-use super::{forward, hear, identify, last_hop, refuse};
+use super::{forward, hear, last_hop, refuse};
+use crate::crawlers::Proof;
 use crate::decisions::{DecisionId, Decisions};
 use crate::http1::Framing;
 use crate::intercept::Interceptor;
@@ -31,6 +33,8 @@ use crate::upstream::OriginHead;
 /// Everything that a request meets on its way.
 pub(crate) struct Flow {
     pub(crate) settings: ArcSwap<Settings>,
+    /// Which settings those are: what lasts hears by it when there are others.
+    pub(crate) configuration: watch::Sender<u64>,
     pub(crate) robots: Robots,
     pub(crate) politeness: Politeness,
     pub(crate) interceptor: Interceptor,
@@ -38,6 +42,19 @@ pub(crate) struct Flow {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) traces: Option<Arc<Traces>>,
 }
+
+/// A request on its way to its origin.
+#[derive(Clone, Copy)]
+struct Forwarding<'a> {
+    settings: &'a Settings,
+    id: DecisionId,
+    connection: &'a Connection,
+    proof: Option<&'a Proof>,
+    received: &'a Received,
+}
+
+/// The status by which an exchange becomes a connection of another protocol.
+const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// What may follow an exchange on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +68,16 @@ pub(super) enum Ending {
 }
 
 impl Flow {
-    /// What holds now. An exchange asks once and goes by that to its end.
+    /// What holds now. An exchange asks once and goes by that to its end, unless it waits or lasts.
     pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
+    }
+
+    /// Puts other settings in the place of those that hold.
+    pub(crate) fn go_by(&self, settings: Settings) {
+        let configuration = settings.configuration;
+        self.settings.store(Arc::new(settings));
+        self.configuration.send_replace(configuration);
     }
 
     /// Brings the metrics up to date that are counted when they are gathered.
@@ -73,26 +97,20 @@ impl Flow {
         client: &mut Client,
     ) -> Ending {
         let (id, started, started_at) = self.begin();
-        let settings = self.settings();
-        let name = &settings.options.name;
-        let request = received.request(name);
-        let mut identified =
-            identify::identify(&settings.crawlers, &self.metrics, connection, &request).await;
-        let mut url = request.target.clone().into_owned();
-        let deciding = self.judge_in_turn(
-            &settings,
+        let asking = Asking {
             connection,
-            &mut identified,
             received,
-            &request,
-            &mut url,
-        );
-        let (facts, judged) = tokio::select! {
-            biased;
-            (facts, judged) = deciding => (facts, Some(judged)),
-            () = client.answer.given_up() => (Facts::default(), None),
-            () = client.body.gone() => (Facts::default(), None),
+            unseen: None,
         };
+        let judged = self.judge_in_turn(asking, client).await;
+        let Judged {
+            settings,
+            identified,
+            url,
+            facts,
+            verdict,
+        } = judged;
+        let proof = identified.proof;
         let record = |outcome, oddities| {
             self.record(Exchange {
                 id,
@@ -108,15 +126,22 @@ impl Flow {
                 outcome,
             })
         };
+        let name = &settings.options.name;
         let none = Oddities::default();
-        match judged {
+        match verdict {
             Some(Ok(_)) if received.max_forwards() == Some(0) => {
                 record(Outcome::Refuse(last_hop::refusal()), none);
                 answered_here(received, client, name).await
             }
             Some(Ok(passage)) => {
-                let (outcome, oddities, ending) =
-                    forward(&settings, id, received, client, passage).await;
+                let forwarding = Forwarding {
+                    settings: &settings,
+                    id,
+                    connection,
+                    proof: proof.as_ref(),
+                    received,
+                };
+                let (outcome, oddities, ending) = self.forward(forwarding, client, passage).await;
                 record(outcome, oddities);
                 ending
             }
@@ -132,34 +157,82 @@ impl Flow {
         }
     }
 
-    /// Judges a request, and waits for its turn if it may go on.
-    async fn judge_in_turn(
-        &self,
-        settings: &Settings,
-        connection: &Connection,
-        identified: &mut Identified,
-        received: &Received,
-        request: &Request<'_>,
-        url: &mut String,
-    ) -> (Facts, Result<Passage<'_>, Refusal>) {
-        let (mut facts, judged) = self
-            .judge(settings, connection, identified, received, request, url)
-            .await;
-        let judged = match judged {
-            Ok(passage) => {
-                let identity = &identified.identity;
-                self.await_turn(settings, identity, &mut facts, passage)
-                    .await
-            }
-            Err(refusal) => Err(refusal),
-        };
-        (facts, judged)
-    }
-
     /// The trace that a request is part of.
     pub(super) fn parent(&self, received: &Received) -> Parent {
         let traces = self.traces.as_ref();
         traces.map_or_else(Parent::default, |traces| traces.parent(&received.fields()))
+    }
+
+    /// Sends a request on, and what comes back to its client; tells what became of it.
+    async fn forward(
+        &self,
+        forwarding: Forwarding<'_>,
+        client: &mut Client,
+        passage: Passage<'_>,
+    ) -> (Outcome, Oddities, Ending) {
+        let Forwarding {
+            settings,
+            id,
+            received,
+            ..
+        } = forwarding;
+        let name = &settings.options.name;
+        let (target, path) = (&passage.resolved.target, passage.resolved.path());
+        let upgraded = Notify::new();
+        let heard = |head: &OriginHead| {
+            if let Some(turn) = &passage.turn {
+                hear::hear(turn, target.origin(), head);
+            }
+            if head.status() == SWITCHING_PROTOCOLS {
+                upgraded.notify_one();
+            }
+        };
+        let upstream = &settings.upstream;
+        let relaying = forward::forward(upstream, name, received, client, target, path, &heard);
+        let revoked = async {
+            upgraded.notified().await;
+            self.revoked(forwarding, &passage.resolved).await;
+        };
+        let forwarded = tokio::select! {
+            biased;
+            forwarded = relaying => forwarded,
+            () = revoked => {
+                let outcome = passed(&passage, SWITCHING_PROTOCOLS);
+                return (outcome, Oddities::default(), Ending::CutOff);
+            }
+        };
+        let (refusal, answered) = match forwarded {
+            Ok(Forwarded { status, oddities }) => {
+                return (passed(&passage, status), oddities, Ending::Whole);
+            }
+            Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
+            Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
+            Err(Broken::Late { answered }) => (request::body_too_slow(), answered),
+            Err(Broken::Gone) => (client_closed(), true),
+        };
+        let ending = if answered {
+            Ending::CutOff
+        } else {
+            answer(name, id, received, client, &refusal).await
+        };
+        (Outcome::Fail(refusal), Oddities::default(), ending)
+    }
+
+    /// Waits until a connection that is no exchange any more would not be opened again as it is.
+    async fn revoked(&self, forwarding: Forwarding<'_>, resolved: &Resolved) {
+        let Forwarding {
+            settings,
+            connection,
+            proof,
+            received,
+            ..
+        } = forwarding;
+        let connection = &connection.proven_by(proof.cloned());
+        let request = received.request(&settings.options.name);
+        let mut now = self.settings_after(settings.configuration).await;
+        while now.keeps(connection) && self.stands(&now, connection, &request, resolved).await {
+            now = self.settings_after(now.configuration).await;
+        }
     }
 
     /// An exchange begins.
@@ -205,7 +278,7 @@ pub(super) fn passed(passage: &Passage<'_>, status: u16) -> Outcome {
     }
 }
 
-fn client_closed() -> Refusal {
+pub(super) fn client_closed() -> Refusal {
     let error = ErrorType::ConnectionTerminated;
     let details = "the client left before the response was complete";
     let phrase = "Client closed request";
@@ -237,47 +310,6 @@ async fn answer(
         Ok(()) => Ending::Whole,
         Err(Gone) => Ending::CutOff,
     }
-}
-
-async fn forward(
-    settings: &Settings,
-    id: DecisionId,
-    received: &Received,
-    client: &mut Client,
-    passage: Passage<'_>,
-) -> (Outcome, Oddities, Ending) {
-    let name = &settings.options.name;
-    let (target, path) = (&passage.resolved.target, passage.resolved.path());
-    let heard = |head: &OriginHead| {
-        if let Some(turn) = &passage.turn {
-            hear::hear(turn, target.origin(), head);
-        }
-    };
-    let forwarded = forward::forward(
-        &settings.upstream,
-        name,
-        received,
-        client,
-        target,
-        path,
-        &heard,
-    )
-    .await;
-    let (refusal, answered) = match forwarded {
-        Ok(Forwarded { status, oddities }) => {
-            return (passed(&passage, status), oddities, Ending::Whole);
-        }
-        Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
-        Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
-        Err(Broken::Late { answered }) => (request::body_too_slow(), answered),
-        Err(Broken::Gone) => (client_closed(), true),
-    };
-    let ending = if answered {
-        Ending::CutOff
-    } else {
-        answer(name, id, received, client, &refusal).await
-    };
-    (Outcome::Fail(refusal), Oddities::default(), ending)
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
             "https-refused",
             "unidentified",
             "wrong-password",
+            "password-checks",
             "foreign-token",
             "token-missing",
             "destination_ip_prohibited",

@@ -1,7 +1,8 @@
 //! How often and how many at a time: Crawl-delay over all connections and clients, origins that ask for rest, and a bound
 //! of requests under way.
 //!
-//! A Crawl-delay is the time between an origin's answer to one request and the sending of the next, for one product token.
+//! A Crawl-delay is the time between an origin's answer to one request and the sending of the next, for all who keep one pace: a
+//! configured crawler by its product token, and all others by the group of robots.txt they fall into, whatever they call themselves.
 //! It counts from the answer because that is the latest instant at which the origin can have received the request:
 //! whatever the way takes, two requests never arrive closer together than the delay. With a burst of one, GCRA (the generic
 //! cell rate algorithm) is one instant per key: the next at which a request conforms. A limiter library such as governor
@@ -58,7 +59,7 @@ pub struct Options {
     pub default_delay: Duration,
     /// The longest delay or rest that an origin can ask for. Default 5 min.
     pub max_delay: Duration,
-    /// Requests to one origin at one time; 0: no bound.
+    /// Requests of one crawler, or of all others in one group, to one origin at one time; 0: no bound.
     pub max_concurrent_per_origin: usize,
 }
 
@@ -95,6 +96,11 @@ impl Options {
         }
     }
 
+    /// Whether it matters whose pace a request keeps to an origin that asks for `asked`.
+    pub(crate) fn keeps_a_pace(&self, asked: Option<Duration>) -> bool {
+        self.max_concurrent_per_origin > 0 || !self.delay(asked).is_zero()
+    }
+
     fn patience(&self) -> Duration {
         match self.crawl_delay {
             CrawlDelay::Wait => self.max_wait,
@@ -112,7 +118,7 @@ pub(crate) struct Politeness {
 }
 
 impl Politeness {
-    /// A turn at `origin` for the crawler with this product token, waiting for it if `options` say so.
+    /// A turn at `origin` for who keeps this pace, waiting for it if `options` say so.
     ///
     /// # Errors
     ///
@@ -121,14 +127,14 @@ impl Politeness {
         &self,
         options: &Options,
         origin: &Origin,
-        token: &str,
+        pace: &str,
         delay: Duration,
     ) -> Result<Turn<'_>, TooSoon> {
         let latest = Instant::now() + options.patience();
         let place = if delay.is_zero() {
             None
         } else {
-            Some(self.queues.place(origin, token, delay, latest).await?)
+            Some(self.queues.place(origin, pace, delay, latest).await?)
         };
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         let rests = heeds_rest.then_some(&self.rests);
@@ -136,7 +142,7 @@ impl Politeness {
             Self::await_rest(rests, origin, latest).await?;
             let slot = self
                 .slots
-                .take(options.max_concurrent_per_origin, origin, latest)
+                .take(options.max_concurrent_per_origin, origin, pace, latest)
                 .await?;
             // While it waited, another's answer may have asked for rest.
             if rests.is_none_or(|rests| rests.until(origin).is_none()) {
@@ -322,7 +328,7 @@ mod tests {
         let others = (0..2).map(|_| {
             let politeness = Arc::clone(&politeness);
             tokio::spawn(async move {
-                let turn = politeness.turn(&one, &origin(), "b", Duration::ZERO).await;
+                let turn = politeness.turn(&one, &origin(), "a", Duration::ZERO).await;
                 turn.map(|_| started.elapsed().as_secs())
             })
         });
@@ -341,19 +347,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_are_under_way_than_may_be() {
+    async fn no_more_are_under_way_than_may_be_of_one_pace() {
         let politeness = Politeness::default();
         let two = Options {
             max_concurrent_per_origin: 2,
             ..options(CrawlDelay::Ignore)
         };
         let shop = origin();
-        let turn = |token| politeness.turn(&two, &shop, token, Duration::ZERO);
-        let (first, _second) = (turn("a").await.unwrap(), turn("b").await.unwrap());
-        let soon = turn("c").await.err().unwrap();
+        let turn = |pace| politeness.turn(&two, &shop, pace, Duration::ZERO);
+        let (first, _second) = (turn("a").await.unwrap(), turn("A").await.unwrap());
+        let soon = turn("a").await.err().unwrap();
         assert_eq!(soon.cause, Cause::Concurrency);
+        assert!(turn("b").await.is_ok());
         drop(first);
-        assert!(turn("c").await.is_ok());
+        assert!(turn("a").await.is_ok());
     }
 
     fn numbered(number: usize) -> Origin {

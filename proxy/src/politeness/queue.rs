@@ -1,4 +1,4 @@
-//! Queues: one for each origin and product token that has a delay; and slots for each origin.
+//! Queues and slots: for each origin, those of everybody who keeps one pace.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -45,7 +45,7 @@ impl<K, V> Default for Kept<K, V> {
     }
 }
 
-/// The queue of every origin and token, in lower case.
+/// The queue of every origin and pace, in lower case.
 #[derive(Default)]
 pub(super) struct Queues(Mutex<Kept<(Origin, String), Queue>>);
 
@@ -77,15 +77,15 @@ impl Drop for Waiting<'_> {
 }
 
 impl Queues {
-    /// The next place in the queue of `origin` and `token`, if its turn comes by `latest`.
+    /// The next place in the queue of `origin` and `pace`, if its turn comes by `latest`.
     pub(super) async fn place(
         &self,
         origin: &Origin,
-        token: &str,
+        pace: &str,
         delay: Duration,
         latest: Instant,
     ) -> Result<Place, TooSoon> {
-        let key = (origin.clone(), token.to_ascii_lowercase());
+        let key = (origin.clone(), pace.to_ascii_lowercase());
         let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Some(Instant::now());
         let queue = lock(&self.0).value(key, Queue::new, is_idle);
         let too_soon = |retry_after| TooSoon {
@@ -149,23 +149,25 @@ impl Drop for Place {
     }
 }
 
-/// The slots of every origin, and how many it has.
+/// The slots of every origin and pace, and how many there are.
 #[derive(Default)]
-pub(super) struct Slots(Mutex<Kept<(Origin, usize), Arc<Semaphore>>>);
+pub(super) struct Slots(Mutex<Kept<(Origin, String, usize), Arc<Semaphore>>>);
 
 impl Slots {
-    /// A slot among `count` at `origin`, if one is free by `latest`; none is needed if `count` is 0.
+    /// A slot among the `count` of `pace` at `origin`, if one is free by `latest`; none is needed if `count` is 0. Who reads slowly
+    /// holds one for long, so that others have their own.
     pub(super) async fn take(
         &self,
         count: usize,
         origin: &Origin,
+        pace: &str,
         latest: Instant,
     ) -> Result<Option<OwnedSemaphorePermit>, TooSoon> {
         if count == 0 {
             return Ok(None);
         }
         let is_idle = |slots: &Arc<Semaphore>| slots.available_permits() == count;
-        let key = (origin.clone(), count);
+        let key = (origin.clone(), pace.to_ascii_lowercase(), count);
         let slots = lock(&self.0).value(key, || Arc::new(Semaphore::new(count)), is_idle);
         let acquiring = Semaphore::acquire_owned(Arc::clone(&slots));
         match timeout_at(latest, acquiring).await {

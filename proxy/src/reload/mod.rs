@@ -350,7 +350,7 @@ impl Reader {
         let now = flow.robots.clock().now();
         let settings = assemble::settings(&config, Some(&before), upstream, now);
         let configuration = settings.configuration;
-        flow.settings.store(Arc::new(settings));
+        flow.go_by(settings);
         flow.metrics.config_reloaded(Some(calendar()));
         self.note(cause, Vec::new(), |status| {
             status.configuration = configuration;

@@ -1,0 +1,50 @@
+//! Still? What lasts longer than an exchange, held against other settings: upgraded connections and tunnels that nobody looks into.
+
+use std::sync::Arc;
+
+use super::exchange::Connection;
+use super::identify::{self, Identified};
+use super::judge;
+use super::request::Request;
+use super::resolve::Resolved;
+use super::settings::Settings;
+use super::way::Flow;
+
+impl Flow {
+    /// What holds once it is not the configuration of this number any more.
+    pub(super) async fn settings_after(&self, configuration: u64) -> Arc<Settings> {
+        let mut current = self.configuration.subscribe();
+        if current.wait_for(|now| *now != configuration).await.is_err() {
+            // There will be no others.
+            std::future::pending::<()>().await;
+        }
+        self.settings()
+    }
+
+    /// Whether a request would be let go on by these settings; what it proved when it came counts for as long as its password.
+    pub(super) async fn stands(
+        &self,
+        settings: &Settings,
+        connection: &Connection,
+        request: &Request<'_>,
+        resolved: &Resolved,
+    ) -> bool {
+        let crawlers = &settings.crawlers;
+        let Ok(proof) = identify::proven_before(crawlers, connection) else {
+            return false;
+        };
+        let identity = identify::recognise(crawlers, connection, proof.as_ref(), request);
+        let objection = identify::object(crawlers, &identity, request);
+        let is_inside = connection.tunnel.is_some() || resolved.is_unseen();
+        let objection = objection.or_else(|| judge::https_refusal(settings, resolved, is_inside));
+        let mut identified = Identified {
+            identity,
+            proof,
+            objection,
+        };
+        let (_, judged) = self
+            .decide(settings, &mut identified, request.method, resolved.clone())
+            .await;
+        judged.is_ok()
+    }
+}
