@@ -1,4 +1,4 @@
-//! Owned by benches/Cargo.toml: reading robots.txt and deciding by it, beside three other crates.
+//! Owned by benches/Cargo.toml: reading robots.txt and deciding by it, beside four other crates.
 //!
 //! `cargo bench -p wayleave-benches --bench policy` measures on the sample in `policy/tests/corpus`; with
 //! `WAYLEAVE_CORPUS=DIR` on the files and `google_verdicts.jsonl` there. Single-threaded; absolute numbers depend on the
@@ -7,6 +7,7 @@
 mod corpus;
 mod hostile;
 mod peers;
+mod random;
 mod tables;
 
 use std::fmt::Write as _;
@@ -20,7 +21,9 @@ use corpus::Corpus;
 use peers::{NAME, successful};
 
 fn main() {
-    tables::print(&Corpus::read());
+    let corpus = Corpus::read();
+    tables::print(&corpus);
+    random::print(&corpus);
     hostile::print_worst();
     let mut criterion = Criterion::default()
         .measurement_time(Duration::from_secs(1))

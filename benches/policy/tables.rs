@@ -58,7 +58,7 @@ fn print_parse(corpus: &Corpus) {
         0 => "robotstxt 0.3.0".to_owned(),
         out => format!("robotstxt 0.3.0 (panics on {out})"),
     };
-    let parsers: [Parser<'_>; 5] = [
+    let parsers: [Parser<'_>; 6] = [
         ("wayleave", &bodies, |body| {
             drop(black_box(RobotsTxt::parse(body)));
         }),
@@ -71,11 +71,15 @@ fn print_parse(corpus: &Corpus) {
         ("texting_robots 0.2.2", &bodies, |body| {
             drop(black_box(texting_robots::Robot::new(NAME, body)));
         }),
+        ("fast-robots 0.1.5", &left, |body| {
+            let text = std::str::from_utf8(body).expect("was a text");
+            drop(black_box(fast_robots::RobotsTxt::parse(text)));
+        }),
         (&robotstxt, &left, |body| {
             parse_robotstxt(std::str::from_utf8(body).expect("was a text"));
         }),
     ];
-    let rounds: Vec<[f64; 5]> = (0..ROUNDS)
+    let rounds: Vec<[f64; 6]> = (0..ROUNDS)
         .map(|_| parsers.map(|(_, bodies, parse)| speed(bodies, parse)))
         .collect();
     println!(

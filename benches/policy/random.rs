@@ -1,0 +1,178 @@
+//! Decisions as a proxy meets them: each question once, in random order, so that neither the file nor the path is in the
+//! processor's caches because it was just asked about.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::hint::black_box;
+use std::time::Instant;
+
+use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, decide, decide_strictly};
+
+use crate::corpus::{Corpus, Question};
+
+const PASSES: usize = 5;
+
+pub(crate) fn print(corpus: &Corpus) {
+    println!(
+        "\none decision on a parsed file by path, in random order, best of {PASSES} passes: ns"
+    );
+    println!(
+        "  {:32}  {:>7} {:>7} {:>7}   {:>7} {:>7}",
+        "", "p50", "p99", "worst", "p50", "p99"
+    );
+    let ours = wayleave(corpus, decide);
+    print_row("wayleave", ours, ours);
+    print_row(
+        "wayleave, every spelling",
+        wayleave(corpus, decide_strictly),
+        ours,
+    );
+    print_row("robotxt 0.6.1", robotxt_0_6(corpus), ours);
+    print_row("robotxt 0.7.0", robotxt_0_7(corpus), ours);
+    print_row("texting_robots 0.2.2", texting_robots(corpus), ours);
+    print_row("fast-robots 0.1.5, matcher", fast_robots(corpus), ours);
+}
+
+type Decide = for<'a> fn(
+    &'a AccessResult,
+    Dialect,
+    &'a [ProductToken],
+    &str,
+) -> wayleave_policy::Decision<'a>;
+
+fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
+    let parsed = each(corpus, file, |question| {
+        AccessResult::Successful(RobotsTxt::parse(&corpus.bodies[&question.file]))
+    });
+    let tokens =
+        each(
+            corpus,
+            |question| question.agent.clone(),
+            |question| {
+                [ProductToken::verbatim(&question.agent)
+                    .unwrap_or_else(|_| ProductToken::anonymous())]
+            },
+        );
+    quantiles(corpus, |question| {
+        let (access, tokens) = (&parsed[&question.file], &tokens[&question.agent]);
+        move || {
+            black_box(decide(access, Dialect::Rfc9309, tokens, &question.path).verdict());
+        }
+    })
+}
+
+fn robotxt_0_6(corpus: &Corpus) -> [f64; 3] {
+    let parsed = each(corpus, crawler, |question| {
+        robotxt_0_6::Robots::from_bytes(&corpus.bodies[&question.file], question.agent.as_str())
+    });
+    quantiles(corpus, |question| {
+        let robots = &parsed[&crawler(question)];
+        move || {
+            black_box(robots.is_relative_allowed(&question.path));
+        }
+    })
+}
+
+fn robotxt_0_7(corpus: &Corpus) -> [f64; 3] {
+    let parsed = each(corpus, crawler, |question| {
+        robotxt::Robots::parse(&corpus.bodies[&question.file], question.agent.as_str())
+    });
+    quantiles(corpus, |question| {
+        let robots = &parsed[&crawler(question)];
+        move || {
+            black_box(robots.is_allowed(&question.path));
+        }
+    })
+}
+
+fn texting_robots(corpus: &Corpus) -> [f64; 3] {
+    let parsed = each(corpus, crawler, |question| {
+        let body = &corpus.bodies[&question.file];
+        texting_robots::Robot::new(&question.agent, body).expect("any file is read")
+    });
+    quantiles(corpus, |question| {
+        let robot = &parsed[&crawler(question)];
+        move || {
+            black_box(robot.allowed(&question.path));
+        }
+    })
+}
+
+fn fast_robots(corpus: &Corpus) -> [f64; 3] {
+    let texts = each(corpus, file, |question| {
+        String::from_utf8_lossy(&corpus.bodies[&question.file]).into_owned()
+    });
+    let parsed: HashMap<_, _> = texts
+        .iter()
+        .map(|(file, text)| (file, fast_robots::RobotsTxt::parse(text)))
+        .collect();
+    let matchers: HashMap<_, _> = parsed
+        .iter()
+        .map(|(file, robots)| (*file, robots.matcher()))
+        .collect();
+    quantiles(corpus, |question| {
+        let matcher = &matchers[&question.file];
+        move || {
+            black_box(matcher.is_allowed(&question.agent, &question.path));
+        }
+    })
+}
+
+fn file(question: &Question) -> String {
+    question.file.clone()
+}
+
+fn crawler(question: &Question) -> (String, String) {
+    (question.file.clone(), question.agent.clone())
+}
+
+/// Something for each key that the questions have.
+fn each<K: Hash + Eq, V>(
+    corpus: &Corpus,
+    key: impl Fn(&Question) -> K,
+    value: impl Fn(&Question) -> V,
+) -> HashMap<K, V> {
+    let mut all = HashMap::new();
+    for question in &corpus.questions {
+        all.entry(key(question)).or_insert_with(|| value(question));
+    }
+    all
+}
+
+/// Median, 99th percentile and worst of single calls, less what the clock takes. Of each question the best pass counts: what
+/// else the machine does adds little, and a question's file and path are cold in each. `prepare` finds what is asked, untimed.
+fn quantiles<'a, C: FnOnce()>(corpus: &'a Corpus, prepare: impl Fn(&'a Question) -> C) -> [f64; 3] {
+    let nothing = (0..10_000).map(|_| time(|| {}));
+    let clock = nothing.fold(f64::INFINITY, f64::min);
+    let mut order: Vec<usize> = (0..corpus.questions.len()).collect();
+    let mut times = vec![f64::INFINITY; order.len()];
+    let mut state = 1_u64;
+    for _ in 0..PASSES {
+        for last in (1..order.len()).rev() {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            order.swap(last, (state >> 33) as usize % (last + 1));
+        }
+        for &index in &order {
+            let took = time(prepare(&corpus.questions[index])) - clock;
+            times[index] = times[index].min(took);
+        }
+    }
+    times.sort_unstable_by(f64::total_cmp);
+    [50, 99, 100].map(|share| times[(times.len() - 1) * share / 100])
+}
+
+fn time(call: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    call();
+    start.elapsed().as_secs_f64() * 1e9
+}
+
+fn print_row(name: &str, [median, high, worst]: [f64; 3], ours: [f64; 3]) {
+    println!(
+        "  {name:32}  {median:7.0} {high:7.0} {worst:7.0}   {:5.1} x {:5.1} x",
+        median / ours[0],
+        high / ours[1],
+    );
+}
