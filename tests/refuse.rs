@@ -32,6 +32,31 @@ fn a_disallowed_request_is_refused_with_line_and_rule() {
 }
 
 #[test]
+fn what_takes_too_long_to_decide_is_refused_logged_and_counted() {
+    let origin = Origin::start();
+    let rules = (0..20_000).map(|number| format!("Allow: /*ab*ba*c{number}\n"));
+    let robots = format!("User-agent: *\n{}", rules.collect::<String>());
+    origin.site("shop.test").robots(robots);
+    let proxy = Wayleave::start(&origin);
+    let answer = proxy.get(&format!("http://shop.test/{}", "ab".repeat(7_000)));
+    let refusal = Some("Disallowed by robots.txt");
+    let problem = answer.expect_refusal(403, refusal, "http_request_denied");
+    assert_eq!(problem["reason"], "too-costly");
+    let detail = problem["detail"].as_str().expect("a text");
+    assert!(detail.ends_with("takes too long"), "{detail}");
+    assert_eq!(proxy.get("http://shop.test/ab").status, 200);
+    assert_eq!(
+        origin.seen(),
+        ["GET http://shop.test/robots.txt", "GET http://shop.test/ab"]
+    );
+    let refused = [("outcome", "refused"), ("reason", "too-costly")];
+    eventually("it is counted", || {
+        proxy.metric("wayleave_requests_total", &refused) == 1.0
+    });
+    eventually("it is logged", || proxy.log().contains("too-costly"));
+}
+
+#[test]
 fn every_method_is_refused_and_no_body_leaves() {
     let origin = Origin::start();
     origin

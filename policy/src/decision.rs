@@ -76,6 +76,8 @@ pub enum Reason {
     RedirectLost,
     /// It could not be reached.
     Unreachable,
+    /// The file and the path are made so that to find the rule that decides takes too long.
+    TooCostly,
 }
 
 impl Reason {
@@ -90,6 +92,7 @@ impl Reason {
             Self::Unavailable => "unavailable",
             Self::RedirectLost => "redirect-lost",
             Self::Unreachable => "unreachable",
+            Self::TooCostly => "too-costly",
         }
     }
 }
@@ -224,12 +227,13 @@ pub fn decide_every_path<'a>(
     dialect: Dialect,
     tokens: &'a [ProductToken],
 ) -> Decision<'a> {
+    let mut search = Search::default();
     in_each(dialect, |dialect| match access {
         AccessResult::Successful(robots) => {
-            let found = robots.find_disallow(Reader::new(dialect), tokens);
+            let found = robots.find_disallow(Reader::new(dialect), tokens, &mut search);
             by_what_was_found(found, robots, dialect, tokens)
         }
-        _ => decide_in_one(access, dialect, tokens, "/", &mut Search::default()),
+        _ => decide_in_one(access, dialect, tokens, "/", &mut search),
     })
 }
 
@@ -290,9 +294,7 @@ pub fn decide_strictly<'a>(
     if path == "/robots.txt" {
         return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
     }
-    in_every_spelling(dialect, path, |dialect, path, search| {
-        decide_in_one(access, dialect, tokens, path, search)
-    })
+    in_every_spelling(access, dialect, tokens, path, is_always_allowed)
 }
 
 /// As [`decide_strictly`], for requests that do more than read, such as `POST`: to them `/robots.txt` is a path like any other.
@@ -318,32 +320,55 @@ pub fn decide_any_path_strictly<'a>(
     tokens: &'a [ProductToken],
     path: &str,
 ) -> Decision<'a> {
-    in_every_spelling(dialect, path, |dialect, path, search| {
-        judge_in_one(access, dialect, tokens, path, search)
-    })
+    in_every_spelling(access, dialect, tokens, path, |_, _| false)
 }
 
+/// `is_free` tells of spellings that are allowed whatever the file says.
 #[inline]
 fn in_every_spelling<'a>(
+    access: &'a AccessResult,
     dialect: Dialect,
+    tokens: &'a [ProductToken],
     path: &str,
-    decide: impl Fn(Dialect, &str, &mut Search) -> Decision<'a>,
+    is_free: fn(&str, Dialect) -> bool,
 ) -> Decision<'a> {
     let mut search = Search::default();
-    let received = in_each(dialect, |dialect| decide(dialect, path, &mut search));
+    let received = in_each(dialect, |dialect| match is_free(path, dialect) {
+        true => without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens),
+        false => judge_in_one(access, dialect, tokens, path, &mut search),
+    });
     if received.verdict == Verdict::Disallow {
         return received;
     }
-    for spelling in spelling::others(path) {
-        // What a dialect reads as the path received is allowed as that was.
-        let is_new = |dialect: &&Dialect| !Path::are_alike(path, &spelling, **dialect);
-        let decide = |dialect: &Dialect| decide(*dialect, &spelling, &mut search);
-        let mut decisions = each(&dialect).iter().filter(is_new).map(decide);
-        if let Some(other) = decisions.find(|other| other.verdict == Verdict::Disallow) {
-            return other;
+    let AccessResult::Successful(robots) = access else {
+        return received;
+    };
+    let others = spelling::others(path);
+    if others.is_empty() {
+        return received;
+    }
+    let form = |dialect: &Dialect| (*dialect, Path::new(path, *dialect));
+    let forms: Vec<_> = each(&dialect).iter().map(form).collect();
+    for spelling in &others {
+        for (dialect, received) in &forms {
+            let form = Path::new(spelling, *dialect);
+            // What a dialect reads as the path received is allowed as that was.
+            if form.is_like(received) || is_free(spelling, *dialect) {
+                continue;
+            }
+            let path = (spelling.as_str(), &form);
+            let decision = decide_by_file(robots, *dialect, tokens, path, &mut search);
+            if decision.verdict == Verdict::Disallow {
+                return decision;
+            }
         }
     }
     received
+}
+
+/// `/robots.txt`: Google's parser knows no exception for its own file; the texts of the others do.
+fn is_always_allowed(path: &str, dialect: Dialect) -> bool {
+    path == "/robots.txt" && dialect != Dialect::Google
 }
 
 fn decide_in_one<'a>(
@@ -353,8 +378,7 @@ fn decide_in_one<'a>(
     path: &str,
     search: &mut Search,
 ) -> Decision<'a> {
-    // Google's parser knows no exception for its own file; the texts of the others do.
-    if path == "/robots.txt" && dialect != Dialect::Google {
+    if is_always_allowed(path, dialect) {
         return without_rule(Verdict::Allow, Reason::RobotsTxtItself, dialect, tokens);
     }
     judge_in_one(access, dialect, tokens, path, search)
@@ -371,12 +395,8 @@ fn judge_in_one<'a>(
     let koster = dialect == Dialect::Koster1996;
     match access {
         AccessResult::Successful(robots) => {
-            let mut find =
-                |path: &Path<'_>| robots.find(Reader::new(dialect), tokens, path, search);
-            let found = find(&Path::new(path, dialect));
-            let other = Path::with_cut_escapes(path, dialect).map(|path| find(&path));
-            let found = other.map_or(found, |other| found.max(other));
-            by_what_was_found(found, robots, dialect, tokens)
+            let form = Path::new(path, dialect);
+            decide_by_file(robots, dialect, tokens, (path, &form), search)
         }
         AccessResult::Unavailable { status } => simply(
             Verdict::from_allow(!(koster && matches!(status, 401 | 403))),
@@ -386,6 +406,35 @@ fn judge_in_one<'a>(
         AccessResult::Unreachable => simply(Verdict::Disallow, Reason::Unreachable),
         AccessResult::LongUnreachable => simply(Verdict::from_allow(!koster), Reason::Unreachable),
     }
+}
+
+/// The decision about a path, as spelt and in its dialect's form.
+#[inline(always)]
+fn decide_by_file<'a>(
+    robots: &'a RobotsTxt,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    (path, form): (&str, &Path<'_>),
+    search: &mut Search,
+) -> Decision<'a> {
+    let reader = Reader::new(dialect);
+    let mut found = robots.find(reader, tokens, form, search);
+    if let Some(other) = form.with_cut_escapes(path, dialect) {
+        found = found.max(find_again(robots, reader, tokens, &other, search));
+    }
+    by_what_was_found(found, robots, dialect, tokens)
+}
+
+/// Apart from the search that every decision makes, which is compiled for speed.
+#[cold]
+fn find_again(
+    robots: &RobotsTxt,
+    reader: Reader,
+    tokens: &[ProductToken],
+    form: &Path<'_>,
+    search: &mut Search,
+) -> Found {
+    robots.find(reader, tokens, form, search)
 }
 
 #[inline]
@@ -398,6 +447,9 @@ fn by_what_was_found<'a>(
     let (verdict, reason, rule) = match found {
         Found::NoGroup => {
             return without_rule(Verdict::Allow, Reason::NoMatchingGroup, dialect, tokens);
+        }
+        Found::TooCostly => {
+            return without_rule(Verdict::Disallow, Reason::TooCostly, dialect, tokens);
         }
         Found::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
         Found::Rule(rule) => {

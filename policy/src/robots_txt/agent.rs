@@ -11,8 +11,7 @@ pub(crate) struct Agent(u32);
 impl Agent {
     const LARGE: u32 = 1 << 31;
     const GOES_ON: u32 = 1 << 30;
-    const HUGE: u32 = 1 << 29;
-    const FLAGS: u32 = Self::LARGE | Self::GOES_ON | Self::HUGE;
+    const FLAGS: u32 = Self::LARGE | Self::GOES_ON;
 
     /// `goes_on` says that no rule stands between this line and the one before.
     pub(crate) fn new(offset: usize, goes_on: bool) -> Self {
@@ -29,22 +28,13 @@ impl Agent {
         self.0 & Self::GOES_ON != 0
     }
 
-    /// Whether the group has so many rules that an index pays, and not too many to build one.
+    /// Whether the group has so many rules that an index pays.
     pub(crate) fn is_large(self) -> bool {
         self.0 & Self::LARGE != 0
     }
 
     pub(crate) fn mark_large(&mut self) {
         self.0 |= Self::LARGE;
-    }
-
-    /// Whether the group has too many rules for an index.
-    pub(crate) fn is_huge(self) -> bool {
-        self.0 & Self::HUGE != 0
-    }
-
-    pub(crate) fn mark_huge(&mut self) {
-        self.0 |= Self::HUGE;
     }
 
     pub(super) fn to_bytes(self) -> [u8; Agents::BYTES] {

@@ -2,19 +2,19 @@
 
 use std::cmp::Ordering;
 
-use super::effort::{Effort, cost};
 use super::found::Match;
-use super::holds::Octets;
 use super::index::{Index, Prefix, Wild, common_octets, decides};
+use super::octets::Octets;
 use super::pattern::{Body, Pattern, Patterns, head};
 use super::reader::Reader;
+use super::search::Budget;
 use super::stream::{ALLOW, Event, Events, PLAIN, WILD};
 use crate::Dialect;
 
-/// An index of the group of the user-agent line that the events begin with; `None` if it costs more than
-/// the effort left.
-pub(super) fn build(reader: Reader, events: Events<'_>, effort: &mut Effort) -> Option<Index> {
-    let entries = Entries::read(reader, events, effort)?;
+/// An index of the group of the user-agent line that the events begin with; `None` if the budget does not bear
+/// it.
+pub(super) fn build(reader: Reader, events: Events<'_>, budget: &mut Budget) -> Option<Index> {
+    let entries = Entries::read(reader, events, budget)?;
     let common = entries.common();
     let mut builder = Builder::new(&entries);
     for (head, entry) in entries.sorted(common) {
@@ -56,7 +56,7 @@ struct Entry {
 }
 
 impl Entries {
-    fn read(reader: Reader, events: Events<'_>, effort: &mut Effort) -> Option<Self> {
+    fn read(reader: Reader, events: Events<'_>, budget: &mut Budget) -> Option<Self> {
         let mut entries = Self {
             patterns: Patterns::default(),
             all: Vec::new(),
@@ -70,7 +70,7 @@ impl Entries {
             }
             if event.is_rule() && event.tag & reader.sees != 0 {
                 let (value, _) = event.rule();
-                if !effort.spend(cost(event.form(), value.len())) {
+                if !budget.spend_on_index(value.len(), event.form() == PLAIN) {
                     return None;
                 }
                 entries.push_event(reader, &event);

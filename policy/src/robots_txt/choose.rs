@@ -1,7 +1,5 @@
 //! The groups for a crawler, as a dialect chooses them.
 
-use std::ops::Range;
-
 use super::agent::{self, Agent};
 use super::compiled::Compiled;
 use super::reader::Reader;
@@ -97,22 +95,6 @@ impl<'a> Compiled<'a> {
                 return Some(agent);
             }
         }
-    }
-
-    /// Whether a user-agent line in a stretch of the stream names the crawler, where names are compared as a whole.
-    pub(super) fn is_chosen(
-        self,
-        reader: Reader,
-        choice: Choice<'_>,
-        stretch: Range<usize>,
-    ) -> bool {
-        let mut next = self.agents.before(stretch.start);
-        let end = self.agents.before(stretch.end);
-        let within = Self {
-            tags: &self.tags[..end],
-            ..self
-        };
-        within.next_agent(reader, choice, &mut next).is_some()
     }
 
     /// The first of the user-agent lines that name the crawler best.

@@ -5,7 +5,6 @@ use triomphe::ThinArc;
 use super::agent::{Agent, Agents};
 use super::beside::{Timing, Timings};
 use super::indexes::Indexes;
-use super::sieve::Sieves;
 
 /// Who is named in a file and what it states, in one allocation behind one pointer: a decision on a
 /// file that nobody asked about lately waits for memory once or twice, not once for each part.
@@ -25,14 +24,9 @@ struct Header {
 }
 
 impl Kept {
-    /// Takes the user-agent lines and their tags in the order of the file, the stream they are in, which timings that
-    /// states, and sieves if it needs them.
-    pub(super) fn new(
-        agents: &[(Agent, u8)],
-        stream: Vec<u8>,
-        timings: Timings,
-        sieves: Option<Sieves>,
-    ) -> Self {
+    /// Takes the user-agent lines and their tags in the order of the file, the stream they are in, and which timings that
+    /// states.
+    pub(super) fn new(agents: &[(Agent, u8)], stream: Vec<u8>, timings: Timings) -> Self {
         // Moving the stream takes less than another stretch of memory would.
         let mut all = stream;
         let octets = all.len();
@@ -47,7 +41,7 @@ impl Kept {
             *slot = agent.to_bytes();
         }
         let header = Header {
-            indexes: Indexes::new(sieves),
+            indexes: Indexes::default(),
             agents: u32::try_from(agents.len()).expect("no more than octets in a file"),
             timings,
         };

@@ -7,6 +7,7 @@ use super::compiled::Compiled;
 use super::found::{Found, Match};
 use super::pattern::{Body, Language, Patterns};
 use super::reader::Reader;
+use super::search::Budget;
 use super::stream::{ALLOW, Event};
 use crate::{Dialect, ProductToken};
 
@@ -15,23 +16,36 @@ impl<'a> Compiled<'a> {
     ///
     /// A rule counts unless it is plain that it never decides: no path matches it, or an allow rule for the very same
     /// paths wins against it. Where that would take more thought, it counts: who sees no paths must be sure.
-    pub(super) fn find_disallow(self, reader: Reader, tokens: &[ProductToken]) -> Found {
+    pub(super) fn find_disallow(
+        self,
+        reader: Reader,
+        tokens: &[ProductToken],
+        budget: &mut Budget,
+    ) -> Found {
         let Some(choice) = self.choice(reader, tokens) else {
             return Found::NoGroup;
         };
         let disallow = if reader.takes_first {
-            self.first_not_behind_an_allow(reader, choice)
+            self.first_not_behind_an_allow(reader, choice, budget)
         } else {
-            self.first_not_outweighed(reader, choice)
+            self.first_not_outweighed(reader, choice, budget)
         };
+        if budget.is_spent() {
+            return Found::TooCostly;
+        }
         disallow.map_or(Found::NoRule, Found::Rule)
     }
 
     /// Where the first rule that matches decides: an allow rule hides the same paths behind it, and one for all paths
     /// hides everything.
-    fn first_not_behind_an_allow(self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
+    fn first_not_behind_an_allow(
+        self,
+        reader: Reader,
+        choice: Choice<'_>,
+        budget: &mut Budget,
+    ) -> Option<Match> {
         let mut allowed = HashSet::new();
-        for (event, language, _) in self.rules_that_match(reader, choice) {
+        for (event, language, _) in self.rules_that_match(reader, choice, budget) {
             if event.kind() == ALLOW {
                 if language.is_every_path() {
                     return None;
@@ -45,8 +59,13 @@ impl<'a> Compiled<'a> {
     }
 
     /// Where the most specific rule decides: an allow rule wins that is as specific.
-    fn first_not_outweighed(self, reader: Reader, choice: Choice<'_>) -> Option<Match> {
-        let rules: Vec<_> = self.rules_that_match(reader, choice).collect();
+    fn first_not_outweighed(
+        self,
+        reader: Reader,
+        choice: Choice<'_>,
+        budget: &mut Budget,
+    ) -> Option<Match> {
+        let rules: Vec<_> = self.rules_that_match(reader, choice, budget).collect();
         let mut allowed: HashMap<&Language, usize> = HashMap::new();
         for (event, language, octets) in &rules {
             if event.kind() == ALLOW {
@@ -68,14 +87,20 @@ impl<'a> Compiled<'a> {
         self,
         reader: Reader,
         choice: Choice<'a>,
+        budget: &'a mut Budget,
     ) -> impl Iterator<Item = (Event<'a>, Language, usize)> + 'a {
         let events = self.chosen_events(reader, choice);
         let rules = events.filter(move |event| event.is_rule() && event.tag & reader.sees != 0);
+        // Once nothing is left, nothing more that is found counts.
+        let rules = rules.take_while(move |event| {
+            budget.spend_on_keeping(event.payload.len());
+            !budget.is_spent()
+        });
         let mut patterns = Patterns::default();
         rules.filter_map(move |event| {
             let (value, _) = event.rule();
             let body = Body::of(value, reader.dialect);
-            let pattern = patterns.take_apart(body, reader.dialect, |_, _| true)?;
+            let pattern = patterns.take_apart(body, reader.dialect);
             let (octets, language) = (pattern.octets(body, reader.dialect), pattern.language());
             // An empty value is no rule, or to Google's parser one that decides nothing.
             let is_rule = !value.is_empty() && (octets > 0 || reader.dialect != Dialect::Google);

@@ -8,6 +8,8 @@ pub(crate) enum Found {
     NoGroup,
     NoRule,
     Rule(Match),
+    /// More than any rule: the budget was spent before all that could decide was looked at.
+    TooCostly,
 }
 
 /// A rule that matches, as a number that is the greater the sooner the rule decides: the octets

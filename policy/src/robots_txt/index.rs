@@ -9,8 +9,9 @@
 use std::cmp::Reverse;
 
 use super::found::Match;
-use super::holds::{Holds, Octets};
-use super::pattern::{Path, Pattern, head};
+use super::octets::Octets;
+use super::pattern::{Path, Pattern, head, matches};
+use super::search::Budget;
 
 /// The rules of a group as one dialect reads them.
 #[derive(Clone, Debug)]
@@ -72,13 +73,13 @@ impl Index {
     }
 
     /// The rule of this group that decides about a path.
-    pub(super) fn find(&self, path: &Path<'_>, holds: &mut Holds) -> Option<Match> {
+    pub(super) fn find(&self, path: &Path<'_>, budget: &mut Budget) -> Option<Match> {
         let longest = self.longest_prefix(path)?;
         let mut best = longest.literal;
         let mut next = longest.wild_prefix;
         while let Some(index) = next {
             let prefix = &self.prefixes[index as usize];
-            best = self.find_wild(prefix, path, holds, best);
+            best = self.find_wild(prefix, path, budget, best);
             next = prefix
                 .parent
                 .and_then(|parent| self.prefixes[parent as usize].wild_prefix);
@@ -91,7 +92,7 @@ impl Index {
         &self,
         prefix: &Prefix,
         path: &Path<'_>,
-        holds: &mut Holds,
+        budget: &mut Budget,
         best: Option<Match>,
     ) -> Option<Match> {
         const FEW: usize = 3;
@@ -99,7 +100,7 @@ impl Index {
         let wilds = &self.wilds[range.clone()];
         let octets = match wilds.len() {
             ..=FEW => Octets::ALL,
-            _ => holds.octets(path),
+            _ => path.held(),
         };
         for (wild, needs) in wilds.iter().zip(&self.needs[range]) {
             if !octets.holds(*needs) {
@@ -109,9 +110,7 @@ impl Index {
                 break;
             }
             let pattern = wild.pattern(&self.literals, &self.stars);
-            if pattern.may_fit(path.octets())
-                && holds.search(path, pattern.parts(), pattern.anchored)
-            {
+            if matches(pattern.parts(), pattern.anchored, path.octets(), budget) {
                 return Some(wild.rule);
             }
         }

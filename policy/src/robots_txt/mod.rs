@@ -5,29 +5,21 @@ mod beside;
 mod build;
 mod choose;
 mod compiled;
-mod effort;
 mod every_path;
 mod found;
-mod grams;
-mod holds;
 mod index;
 mod indexes;
 mod line;
-mod needs;
 mod numbers;
+mod octets;
 mod parse;
 mod pattern;
 mod reader;
-mod rows;
 mod rules;
-mod seen;
-mod sieve;
-mod sight;
+mod search;
 mod skim;
-mod spread;
 mod stream;
 mod usual;
-mod widths;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -270,8 +262,14 @@ impl RobotsTxt {
     }
 
     /// The first rule by which some path could be disallowed.
-    pub(crate) fn find_disallow(&self, reader: Reader, tokens: &[ProductToken]) -> Found {
-        self.compiled().find_disallow(reader, tokens)
+    pub(crate) fn find_disallow(
+        &self,
+        reader: Reader,
+        tokens: &[ProductToken],
+        search: &mut Search,
+    ) -> Found {
+        self.compiled()
+            .find_disallow(reader, tokens, &mut search.budget)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.

@@ -5,17 +5,14 @@ use fearless_simd::{Level, Simd, dispatch};
 use super::agent::Agent;
 use super::beside::{Timing, Timings};
 use super::compiled::Kept;
-use super::effort::{Effort, cost};
 use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
-use super::sieve::Sieves;
 use super::skim::{Skimmed, skim};
 use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Writer};
 use super::usual;
 use crate::blocks::{self, first_of};
 use crate::{name_tag, spelling};
 
-/// Groups with more rules, or more with `*`, get an index when first asked, unless it costs more
-/// than one decision can bear.
+/// Groups with more rules, or more with `*`, get an index when first asked.
 const FEW_RULES: u32 = 32;
 const FEW_WILD_RULES: u32 = 4;
 
@@ -73,10 +70,6 @@ struct Parser<'a, S: Simd> {
     group_agents: usize,
     group_rules: u32,
     group_wild_rules: u32,
-    /// What an index of it costs.
-    group_cost: usize,
-    /// What indexes of all groups before cost.
-    cost: usize,
 }
 
 impl<'a, S: Simd> Parser<'a, S> {
@@ -99,16 +92,12 @@ impl<'a, S: Simd> Parser<'a, S> {
             group_agents: 0,
             group_rules: 0,
             group_wild_rules: 0,
-            group_cost: 0,
-            cost: 0,
         }
     }
 
     fn finish(mut self) -> Kept {
         self.end_group();
-        let stream = self.writer.finish();
-        let sieves = (self.cost > Effort::MOST).then(|| Sieves::of(&stream));
-        Kept::new(&self.agents, stream, self.timings, sieves)
+        Kept::new(&self.agents, self.writer.finish(), self.timings)
     }
 
     /// Reads on in a group as long as there are rules as nearly all are.
@@ -129,7 +118,6 @@ impl<'a, S: Simd> Parser<'a, S> {
             self.line += read.rules;
             self.group_rules += read.rules;
             self.group_wild_rules += read.wild_rules;
-            self.group_cost += read.cost;
             self.note_rules(EXACT | GOOGLE);
         }
     }
@@ -348,7 +336,6 @@ impl<'a, S: Simd> Parser<'a, S> {
         let rule = RuleToWrite::new(self.simd, field, seen_by, value);
         self.group_rules += 1;
         self.group_wild_rules += u32::from(rule.form != PLAIN);
-        self.group_cost += cost(rule.form, rule.value.len());
         self.writer.push_rule(&rule, self.line);
         self.note_rules(seen_by);
     }
@@ -379,23 +366,17 @@ impl<'a, S: Simd> Parser<'a, S> {
         self.record_rules = false;
     }
 
-    /// Notes for the user-agent lines of the group just read whether it is large, or too large.
+    /// Notes for the user-agent lines of the group just read whether it is large.
     fn end_group(&mut self) {
         let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
         if many {
-            let is_huge = self.group_cost > Effort::MOST;
             for (agent, _) in &mut self.agents[self.group_agents..] {
-                match is_huge {
-                    true => agent.mark_huge(),
-                    false => agent.mark_large(),
-                }
+                agent.mark_large();
             }
         }
-        self.cost += self.group_cost;
         self.group_agents = self.agents.len();
         self.group_rules = 0;
         self.group_wild_rules = 0;
-        self.group_cost = 0;
     }
 }
 

@@ -1,9 +1,12 @@
 //! Patterns: what a rule matches, and how specific it is.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
-use memchr::{memchr, memmem};
+use memchr::memchr;
 
+use super::octets::Octets;
+use super::search::{Budget, find};
 use crate::forms::{self, Form};
 use crate::{Dialect, spelling};
 
@@ -13,6 +16,7 @@ pub(crate) struct Path<'a> {
     octets: Cow<'a, [u8]>,
     /// The first eight octets, zeros where there are fewer.
     head: u64,
+    held: OnceCell<Octets>,
 }
 
 impl<'a> Path<'a> {
@@ -30,28 +34,31 @@ impl<'a> Path<'a> {
             }
             Dialect::Selfhtml => rewritten(path, memchr(b'%', path).is_none(), &forms::DECODED),
         };
+        Self::of(octets)
+    }
+
+    fn of(octets: Cow<'a, [u8]>) -> Self {
         Self {
             head: head(&octets),
             octets,
+            held: OnceCell::new(),
         }
     }
 
-    /// In RFC 9309's dialect, the path with its cut escapes as they are written, if it has any: a rule that ends in one
-    /// means them, and the escapes that begin so.
-    pub(crate) fn with_cut_escapes(path: &'a str, dialect: Dialect) -> Option<Self> {
-        if dialect != Dialect::Rfc9309 || spelling::all_plain(path.as_bytes()) {
+    /// The path in RFC 9309's form, but with its cut escapes as they are written, if it has any: a rule that ends in one
+    /// means them, and the escapes that begin so. `path` is what this is the form of.
+    pub(crate) fn with_cut_escapes(&self, path: &str, dialect: Dialect) -> Option<Path<'static>> {
+        // A path that is its own form has no `%` that was rewritten.
+        if dialect != Dialect::Rfc9309 || matches!(self.octets, Cow::Borrowed(_)) {
             return None;
         }
         let octets = forms::literal_with_cut_escapes(path.as_bytes())?;
-        Some(Self {
-            head: head(&octets),
-            octets: Cow::Owned(octets),
-        })
+        Some(Path::of(Cow::Owned(octets)))
     }
 
-    /// Whether a dialect reads two spellings as one path.
-    pub(crate) fn are_alike(one: &str, other: &str, dialect: Dialect) -> bool {
-        Path::new(one, dialect).octets == Path::new(other, dialect).octets
+    /// Whether two paths in one dialect's form are the same.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.octets == other.octets
     }
 
     pub(crate) fn octets(&self) -> &[u8] {
@@ -60,6 +67,11 @@ impl<'a> Path<'a> {
 
     pub(crate) fn head(&self) -> u64 {
         self.head
+    }
+
+    /// Which bytes and pairs it holds, found out when first asked.
+    pub(super) fn held(&self) -> Octets {
+        *self.held.get_or_init(|| Octets::of(&self.octets))
     }
 }
 
@@ -114,13 +126,15 @@ pub(crate) struct Pattern<'a> {
 
 impl<'a> Pattern<'a> {
     /// The literal parts in order; at least one.
-    pub(crate) fn parts(self) -> impl Iterator<Item = &'a [u8]> + Clone {
-        let ends = self.stars.iter().map(|&end| end as usize);
-        let ends = ends.chain([self.literals.len()]);
-        ends.scan(0, move |start, end| {
-            let part = &self.literals[*start..end];
-            *start = end;
-            Some(part)
+    pub(crate) fn parts(self) -> impl DoubleEndedIterator<Item = &'a [u8]> {
+        let end = |index: usize| {
+            self.stars
+                .get(index)
+                .map_or(self.literals.len(), |&end| end as usize)
+        };
+        (0..=self.stars.len()).map(move |index| {
+            let start = index.checked_sub(1).map_or(0, end);
+            &self.literals[start..end(index)]
         })
     }
 
@@ -157,13 +171,6 @@ impl<'a> Pattern<'a> {
     /// Whether the pattern matches just what starts with its only part.
     pub(crate) fn is_prefix(self) -> bool {
         self.stars.is_empty() && !self.anchored
-    }
-
-    /// Whether the path is long enough, and its end that of the pattern, if it has one: told before anything is searched.
-    pub(crate) fn may_fit(self, path: &[u8]) -> bool {
-        let last = self.stars.last().map_or(0, |&start| start as usize);
-        self.literals.len() <= path.len()
-            && (!self.anchored || path.ends_with(&self.literals[last..]))
     }
 }
 
@@ -204,46 +211,28 @@ pub(crate) struct Patterns {
 
 impl Patterns {
     /// Takes a value apart behind all that were.
-    pub(crate) fn push(&mut self, body: Body<'_>, dialect: Dialect) {
-        self.push_while(body, dialect, |_, _| true);
+    pub(crate) fn push(&mut self, Body { text, anchored }: Body<'_>, dialect: Dialect) {
+        let form = form(dialect);
+        if !has_stars(dialect) {
+            return form.push(&mut self.literals, text);
+        }
+        form.push_pattern(&mut self.literals, text, !anchored, |_, star| {
+            let end = star.map(|star| u32::try_from(star).expect("shorter than a file"));
+            self.stars.extend(end);
+            true
+        });
     }
 
-    /// Takes one value apart, and forgets what was before. Stops at the first part of which `goes_on` says so, which is
-    /// told which is the last.
-    pub(crate) fn take_apart(
-        &mut self,
-        body: Body<'_>,
-        dialect: Dialect,
-        goes_on: impl FnMut(&[u8], bool) -> bool,
-    ) -> Option<Pattern<'_>> {
+    /// Takes one value apart, and forgets what was before.
+    pub(crate) fn take_apart(&mut self, body: Body<'_>, dialect: Dialect) -> Pattern<'_> {
         self.literals.clear();
         self.stars.clear();
-        let is_whole = self.push_while(body, dialect, goes_on);
-        is_whole.then_some(Pattern {
+        self.push(body, dialect);
+        Pattern {
             literals: &self.literals,
             stars: &self.stars,
             anchored: body.anchored,
-        })
-    }
-
-    #[inline]
-    fn push_while(
-        &mut self,
-        Body { text, anchored }: Body<'_>,
-        dialect: Dialect,
-        mut goes_on: impl FnMut(&[u8], bool) -> bool,
-    ) -> bool {
-        let form = form(dialect);
-        if !has_stars(dialect) {
-            let start = self.literals.len();
-            form.push(&mut self.literals, text);
-            return goes_on(&self.literals[start..], true);
         }
-        form.push_pattern(&mut self.literals, text, !anchored, |part, star| {
-            let end = star.map(|star| u32::try_from(star).expect("shorter than a file"));
-            self.stars.extend(end);
-            goes_on(part, star.is_none())
-        })
     }
 }
 
@@ -278,14 +267,6 @@ pub(crate) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Whether a path is long enough for a body that is plain but for stars, and its end that of the body, if it has one.
-    pub(crate) fn may_fit(self, path: &[u8]) -> bool {
-        let stars = || memchr::memchr_iter(b'*', self.text).count();
-        let last = || memchr::memrchr(b'*', self.text).map_or(0, |star| star + 1);
-        (self.text.len() <= path.len() || self.text.len() - stars() <= path.len())
-            && (!self.anchored || path.ends_with(&self.text[last()..]))
-    }
-
     pub(crate) fn of(value: &'a [u8], dialect: Dialect) -> Self {
         match value {
             [text @ .., b'$'] if has_stars(dialect) => Self {
@@ -313,56 +294,38 @@ impl<'a> Body<'a> {
 }
 
 /// The literal parts of a value that is plain but for `*` and a last `$`.
-pub(crate) fn wild_parts(body: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+pub(crate) fn wild_parts(body: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     body.split(|&byte| byte == b'*')
 }
 
-/// Matches parts between stars from left to right, each at its first place, the last one at the
-/// end if anchored. The first place is always good enough, since more of the path is left for
-/// what follows; so each octet of the path is passed once.
+/// Whether parts, with anything between them, match a path: the first at its start, the last at its end if anchored, and
+/// each of the others at its first place behind the one before. That is always good enough, since more of the path is left
+/// for what follows.
 pub(crate) fn matches<'a>(
-    mut parts: impl Iterator<Item = &'a [u8]>,
+    mut parts: impl DoubleEndedIterator<Item = &'a [u8]>,
     anchored: bool,
     path: &[u8],
+    budget: &mut Budget,
 ) -> bool {
     let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else {
         return false;
     };
-    let Some(mut part) = parts.next() else {
-        return !anchored || rest.is_empty();
-    };
-    for next in parts {
-        match find(rest, part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-        part = next;
-    }
     if anchored {
-        rest.ends_with(part)
-    } else {
-        find(rest, part).is_some()
-    }
-}
-
-/// Where `part` first is. Preparing a proper searcher costs more than most searches here, and
-/// often the place is near.
-pub(crate) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    const NEAR: usize = 4;
-    const SHORT: usize = 256;
-    let Some((&first, others)) = part.split_first() else {
-        return Some(0);
-    };
-    let starts = text.get(..=text.len().checked_sub(part.len())?)?;
-    for (at, &byte) in starts.iter().take(NEAR).enumerate() {
-        if byte == first && text[at + 1..].starts_with(others) {
-            return Some(at);
+        match parts.next_back() {
+            None => return rest.is_empty(),
+            Some(last) => match rest.strip_suffix(last) {
+                Some(before) => rest = before,
+                None => return false,
+            },
         }
     }
-    if text.len() > SHORT && !others.is_empty() {
-        return memmem::find(text, part);
-    }
-    memchr::memchr_iter(first, starts).find(|&at| text[at + 1..].starts_with(others))
+    parts.all(|part| match find(rest, part, budget) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
 }
 
 /// With this from its last slash on, an allow rule means a directory, too.

@@ -6,25 +6,21 @@ use super::agent::Agent;
 use super::build::build;
 use super::choose::Choice;
 use super::compiled::Compiled;
-use super::effort::Effort;
 use super::found::{Found, Match};
-use super::holds::Holds;
 use super::index::Index;
-use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, has_stars, wild_parts};
+use super::pattern::{self, Body, HEAD_OCTETS, Path, Patterns, has_stars, matches, wild_parts};
 use super::reader::Reader;
-use super::sieve::Sieve;
+use super::search::Budget;
 use super::stream::{ALLOW, DISALLOW, Event, PLAIN, RUN, WILD, events};
 use crate::forms::MAX_WRITTEN;
 use crate::{Dialect, ProductToken};
 
-/// Of a file with a sieve, so many groups of a crawler are searched one by one.
-const FEW_GROUPS: usize = 8;
-
 /// What one decision has found out and spent so far, in all the dialects and spellings it asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Search {
-    holds: Holds,
-    effort: Effort,
+    pub(super) budget: Budget,
+    /// The record chosen in each dialect that chooses one, or that there is none: whatever the path.
+    agents: [Option<Option<Agent>>; Dialect::ALL.len()],
     /// Made when a rule is met that needs it, which few decisions do.
     patterns: Option<Box<Patterns>>,
 }
@@ -40,23 +36,18 @@ impl<'a> Compiled<'a> {
         search: &mut Search,
     ) -> Found {
         self.ask_for_memory();
-        search.holds.turn_to(path);
-        for token in tokens {
-            let choice = Choice::Named(token);
-            let found = if reader.takes_first {
-                self.find_in_best(reader, choice, path, search)
-            } else {
-                self.find_in_all(reader, choice, path, search)
-            };
-            if found != Found::NoGroup {
-                return found;
-            }
-        }
-        if reader.takes_first {
-            self.find_in_best(reader, Choice::Everyone, path, search)
+        let found = if reader.takes_first {
+            self.find_in_best(reader, tokens, path, search)
         } else {
-            self.find_in_all(reader, Choice::Everyone, path, search)
+            let named = tokens.iter().map(Choice::Named);
+            let mut found = named.map(|choice| self.find_in_all(reader, choice, path, search));
+            let found = found.find(|found| *found != Found::NoGroup);
+            found.unwrap_or_else(|| self.find_in_all(reader, Choice::Everyone, path, search))
+        };
+        if search.budget.is_spent() {
+            return Found::TooCostly;
         }
+        found
     }
 
     /// Reads one octet of each of the first lines of memory. Of a file that nobody asked about lately they come all at
@@ -73,17 +64,19 @@ impl<'a> Compiled<'a> {
     fn find_in_best(
         self,
         reader: Reader,
-        choice: Choice<'_>,
+        tokens: &[ProductToken],
         path: &Path<'_>,
         search: &mut Search,
     ) -> Found {
-        let Some(agent) = self.best_agent(reader, choice) else {
+        let choose = || {
+            let mut choices = tokens.iter().map(Choice::Named).chain([Choice::Everyone]);
+            choices.find_map(|choice| self.best_agent(reader, choice))
+        };
+        let agent = search.agents[reader.dialect as usize].get_or_insert_with(choose);
+        let Some(agent) = *agent else {
             return Found::NoGroup;
         };
-        let best = match self.indexes.sieve(reader) {
-            Some(sieve) if agent.is_huge() => self.sift_group(sieve, reader, agent, path, search),
-            _ => self.search_group(reader, agent, path, search, None).best,
-        };
+        let best = self.search_group(reader, agent, path, search, None).best;
         best.map_or(Found::NoRule, Found::Rule)
     }
 
@@ -96,12 +89,6 @@ impl<'a> Compiled<'a> {
         path: &Path<'_>,
         search: &mut Search,
     ) -> Found {
-        if let Some(sieve) = self.indexes.sieve(reader)
-            && self.pays_to_sift(sieve, reader, choice)
-        {
-            let best = self.sift(sieve, reader, choice, path, search);
-            return best.map_or(Found::NoRule, Found::Rule);
-        }
         let mut found = Found::NoGroup;
         let mut best = None;
         let mut next = 0;
@@ -119,79 +106,6 @@ impl<'a> Compiled<'a> {
         best.map_or(found, Found::Rule)
     }
 
-    /// Whether the groups chosen have more rules than are searched sooner one by one, or with one index.
-    #[cold]
-    fn pays_to_sift(self, sieve: &Sieve, reader: Reader, choice: Choice<'_>) -> bool {
-        let (mut groups, mut end, mut has_large) = (0, 0, false);
-        for agent in self.chosen_agents(reader, choice) {
-            if agent.offset() < end {
-                continue;
-            }
-            end = sieve.group(agent.offset()).end;
-            groups += 1;
-            has_large |= agent.is_large();
-            if agent.is_huge() || groups > FEW_GROUPS || has_large && groups > 1 {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// What decides among the rules of all groups chosen, found through a sieve.
-    #[cold]
-    fn sift(
-        self,
-        sieve: &Sieve,
-        reader: Reader,
-        choice: Choice<'_>,
-        path: &Path<'_>,
-        search: &mut Search,
-    ) -> Option<Match> {
-        let mut are_chosen = vec![None; sieve.groups()];
-        sieve.find(path.octets(), |offset, best| {
-            let group = sieve.group(offset);
-            let is_chosen = are_chosen[group.number]
-                .get_or_insert_with(|| self.is_chosen(reader, choice, group.start..group.end));
-            if !*is_chosen {
-                return None;
-            }
-            self.judge(offset, reader, path, search, best)
-        })
-    }
-
-    /// What decides among the rules of the group of a user-agent line, found through a sieve.
-    #[cold]
-    fn sift_group(
-        self,
-        sieve: &Sieve,
-        reader: Reader,
-        agent: Agent,
-        path: &Path<'_>,
-        search: &mut Search,
-    ) -> Option<Match> {
-        let group = sieve.group(agent.offset());
-        sieve.find_first(path.octets(), group, |offset| {
-            self.judge(offset, reader, path, search, None)
-        })
-    }
-
-    /// The rule at an offset, if it matches and decides before `best`.
-    fn judge(
-        self,
-        offset: usize,
-        reader: Reader,
-        path: &Path<'_>,
-        search: &mut Search,
-        best: Option<Match>,
-    ) -> Option<Match> {
-        let events = events(self.stream, offset);
-        let event = { events }.next()?;
-        if !events.may_match(&event, path.head()) {
-            return None;
-        }
-        match_rule(&event, reader, path, search, best)
-    }
-
     /// What decides among `best` and the rules of the group of a user-agent line.
     #[inline(always)]
     fn search_group(
@@ -203,10 +117,10 @@ impl<'a> Compiled<'a> {
         best: Option<Match>,
     ) -> Searched {
         if agent.is_large()
-            && let Some(index) = self.index(reader, agent, &mut search.effort)
+            && let Some(index) = self.index(reader, agent, &mut search.budget)
         {
             return Searched {
-                best: best.max(index.find(path, &mut search.holds)),
+                best: best.max(index.find(path, &mut search.budget)),
                 end: index.end(),
             };
         }
@@ -216,14 +130,11 @@ impl<'a> Compiled<'a> {
     /// Few groups are large. Apart, so that the compiler puts the search of the others into their decisions: the median
     /// takes 55 instead of 59 ns.
     #[inline(never)]
-    fn index(self, reader: Reader, agent: Agent, effort: &mut Effort) -> Option<&'a Index> {
-        self.indexes.find_or_build(
-            self.agents,
-            reader.dialect,
-            agent,
-            effort,
-            |agent, effort| build(reader, events(self.stream, agent.offset()), effort),
-        )
+    fn index(self, reader: Reader, agent: Agent, budget: &mut Budget) -> Option<&'a Index> {
+        self.indexes
+            .find_or_build(self.agents, reader.dialect, agent, |agent| {
+                build(reader, events(self.stream, agent.offset()), budget)
+            })
     }
 }
 
@@ -263,6 +174,8 @@ fn search_rules(
             _ => {}
         }
     }
+    let read = end.min(stream.len()) - start;
+    search.budget.spend_on_reading(read);
     Searched { best, end }
 }
 
@@ -295,7 +208,7 @@ fn match_rule(
 fn match_wild(event: &Event<'_>, path: &Path<'_>, search: &mut Search) -> bool {
     let body = Body::of(event.rule().0, Dialect::Rfc9309);
     let parts = wild_parts(body.text);
-    body.may_fit(path.octets()) && search.holds.search(path, parts, body.anchored)
+    matches(parts, body.anchored, path.octets(), &mut search.budget)
 }
 
 /// A rule that the dialects read differently, if it matches and decides before `best`.
@@ -315,30 +228,17 @@ fn match_special(
     };
     rule(MAX_WRITTEN * value.len())?;
     let Search {
-        holds, patterns, ..
+        budget, patterns, ..
     } = search;
+    budget.spend_on_writing(value.len());
     let mut match_body = |body: Body<'_>| {
         if !pattern::form(dialect).may_begin(path.octets(), body.text, has_stars(dialect)) {
             return None;
         }
-        holds.spend(path);
-        // Each part is looked for as soon as it is written, since most rules fail early.
-        let mut end = None;
-        let matches = |part: &[u8], is_last: bool| {
-            let text = path.octets();
-            end = match end {
-                None if is_last && body.anchored => (text == part).then_some(text.len()),
-                None => text.starts_with(part).then_some(part.len()),
-                Some(from) if is_last && body.anchored => {
-                    text[from..].ends_with(part).then_some(text.len())
-                }
-                Some(from) => holds.find(path, from, part).map(|at| at + part.len()),
-            };
-            end.is_some()
-        };
         let patterns = patterns.get_or_insert_default();
-        let pattern = patterns.take_apart(body, dialect, matches)?;
-        rule(pattern.octets(body, dialect))
+        let pattern = patterns.take_apart(body, dialect);
+        let rule = rule(pattern.octets(body, dialect));
+        rule.filter(|_| matches(pattern.parts(), pattern.anchored, path.octets(), budget))
     };
     let rule = match_body(Body::of(value, dialect));
     if rule.is_some() || dialect != Dialect::Google || !allow {
@@ -346,99 +246,4 @@ fn match_special(
     }
     // The directory is less specific than the file in it.
     match_body(Body::of_directory(value)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::robots_txt::parse::parse;
-    use crate::robots_txt::sieve::Sieves;
-
-    /// What decides as found by a search rule by rule, and through a sieve.
-    fn searched_and_sifted(
-        compiled: Compiled<'_>,
-        sieves: &Sieves,
-        dialect: Dialect,
-        choice: Choice<'_>,
-        path: &str,
-    ) -> [Found; 2] {
-        let reader = Reader::new(dialect);
-        let sieve = sieves.by(reader);
-        let path = Path::new(path, dialect);
-        let mut search = Search::default();
-        search.holds.turn_to(&path);
-        if !reader.takes_first {
-            let searched = compiled.find_in_all(reader, choice, &path, &mut search);
-            let sifted = compiled.sift(sieve, reader, choice, &path, &mut Search::default());
-            let is_any = compiled.next_agent(reader, choice, &mut 0).is_some();
-            let none = if is_any {
-                Found::NoRule
-            } else {
-                Found::NoGroup
-            };
-            return [searched, sifted.map_or(none, Found::Rule)];
-        }
-        let searched = compiled.find_in_best(reader, choice, &path, &mut search);
-        let agent = compiled.best_agent(reader, choice);
-        let sifted = agent
-            .map(|agent| compiled.sift_group(sieve, reader, agent, &path, &mut Search::default()));
-        let sifted = sifted.map_or(Found::NoGroup, |rule| {
-            rule.map_or(Found::NoRule, Found::Rule)
-        });
-        [searched, sifted]
-    }
-
-    /// Of these, paths and rules are made so that many match, and of what is read in several ways.
-    const PIECES: &str = "abcdefghijkl|mnop|\u{e9}/|%2Fq|[ab]{40}";
-    const ODD: &str = "[ab%*$\u{e9}/?~4 ]|%2[fFaA4]|%61|%C3%A9|/index\\.htm|[ab]{9,70}";
-
-    fn text(pattern: &str) -> impl Strategy<Value = String> + use<> {
-        proptest::string::string_regex(pattern).expect("a regular expression")
-    }
-
-    fn lines() -> impl Strategy<Value = String> {
-        let rule = format!("(Disallow|Allow): ?/?(\\*?({PIECES})){{0,3}}\\$?");
-        let odd_rule = format!("(Disallow|Allow): ?/?({ODD}){{0,7}}");
-        let line = prop_oneof![
-            3 => "[Uu]ser-agent: ?(\\*|foobot|FooBot/2|foo|x|useragent)",
-            6 => text(&rule),
-            6 => text(&odd_rule),
-            1 => "|#|Disalow: /a|Allow /ab|Crawl-delay: 1|useragent: foobot",
-        ];
-        let lines = prop::collection::vec(line, 0..40);
-        (lines, "\n{1,2}").prop_map(|(lines, end)| {
-            let lines = lines.iter().map(|line| format!("{line}{end}"));
-            lines.collect()
-        })
-    }
-
-    fn path() -> impl Strategy<Value = String> {
-        prop_oneof![
-            text(&format!("/({PIECES}){{0,4}}")),
-            text(&format!("/({ODD}){{0,9}}")),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1_000))]
-
-        #[test]
-        fn a_sieve_finds_what_a_search_finds(
-            body in lines(),
-            path in path(),
-        ) {
-            let token = ProductToken::new("foobot").unwrap();
-            let kept = parse(body.as_bytes());
-            let compiled = kept.compiled();
-            let sieves = Sieves::of(compiled.stream);
-            for dialect in Dialect::EACH {
-                for choice in [Choice::Named(&token), Choice::Everyone] {
-                    let [searched, sifted] = searched_and_sifted(compiled, &sieves, dialect, choice, &path);
-                    prop_assert_eq!(searched, sifted, "{} {:?}", dialect, choice);
-                }
-            }
-        }
-    }
 }

@@ -3,7 +3,6 @@
 
 use fearless_simd::Simd;
 
-use super::effort::cost;
 use super::line::{begins_allow, begins_disallow};
 use super::pattern::DIRECTORY;
 use super::stream::{PLAIN, SPECIAL, USUAL_OCTETS, WILD, Writer};
@@ -17,8 +16,6 @@ pub(super) struct UsualRules {
     pub(super) octets: usize,
     pub(super) rules: u32,
     pub(super) wild_rules: u32,
-    /// What they add to the cost of an index.
-    pub(super) cost: usize,
 }
 
 /// So many octets are looked at to read a rule.
@@ -122,7 +119,6 @@ fn read_one<S: Simd>(
     writer.push_usual(allow, form, distance, octets, length, plain);
     read.rules += 1;
     read.wild_rules += u32::from(form != PLAIN);
-    read.cost += cost(form, length);
     Some(length + line_end)
 }
 

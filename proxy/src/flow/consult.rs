@@ -167,6 +167,9 @@ fn refusal(
     let robots_url = target.origin().robots_txt_uri();
     let mut details = match &rule {
         Some(DecidingRule { line, text }) => format!("{text} (line {line} of {robots_url})"),
+        None if reason == Reason::TooCostly => {
+            format!("finding the rule for this URL in {robots_url} takes too long")
+        }
         None => format!("{robots_url}: {reason}"),
     };
     if resolved.is_unseen() {

@@ -1,135 +1,17 @@
-//! Files of 500 KiB and paths of 16 KiB that somebody made to be slow to judge.
-//!
-//! What counts is the first decision, with all that is put off until then, in any dialect and as the proxy asks. The
-//! others are not asked: some take seconds.
+//! The shapes of files made to be slow, by what makes them so, and random ones.
 
-use std::hint::black_box;
-use std::time::Instant;
+/// The name that the rules are for.
+pub(crate) const NAME: &str = "foobot";
 
-use criterion::{BatchSize, BenchmarkId, Criterion};
-use wayleave_policy::{AccessResult, Dialect, ProductToken, decide, decide_strictly};
-
-use crate::peers::{NAME, successful};
-
+/// The most that is read of a file.
 const FILE_BYTES: usize = 500 * 1024;
 const PATH_BYTES: usize = 16 * 1024;
 
-/// So many random files beside those of known shapes.
-const RANDOM_FILES: u64 = 100;
-
-struct Hostile {
-    name: String,
-    body: Vec<u8>,
-    path: String,
-    token: String,
-}
-
-/// Tries every shape and prints how long its slowest first decision takes, and its slowest later one.
-pub(crate) fn print_worst() {
-    println!("\nthe slowest decision on 500 KiB and 16 KiB, microseconds, first and later:");
-    println!(
-        "  {:28}  {:>15} {:>15} {:>15}",
-        "", "one dialect", "strictest", "as the proxy"
-    );
-    let mut worst = [[0.0_f64; 2]; 3];
-    let mut row = |hostile: &Hostile, print: bool| {
-        let times = all_times(hostile);
-        for (worst, times) in worst.iter_mut().zip(times) {
-            *worst = [worst[0].max(times[0]), worst[1].max(times[1])];
-        }
-        if print {
-            print_row(&hostile.name, times);
-        }
-        times[0][0]
-    };
-    for hostile in known() {
-        row(&hostile, true);
-    }
-    let (mut slowest, mut slow) = ((0.0, 0), 0);
-    for seed in 1..=RANDOM_FILES {
-        let first = row(&random(seed), false);
-        slow += u32::from(first > 1000.0);
-        if first > slowest.0 {
-            slowest = (first, seed);
-        }
-    }
-    row(&random(slowest.1), true);
-    print_row("worst of all", worst);
-    println!("  {slow} of {RANDOM_FILES} random files take more than 1,000 in one dialect");
-}
-
-fn print_row(name: &str, times: [[f64; 2]; 3]) {
-    let text = times.map(|[first, later]| format!("{first:7.0} {later:7.0}"));
-    println!("  {name:28}  {} {} {}", text[0], text[1], text[2]);
-}
-
-type Judge = for<'a> fn(
-    &'a AccessResult,
-    Dialect,
-    &'a [ProductToken],
-    &str,
-) -> wayleave_policy::Decision<'a>;
-
-/// First and later time in the worst single dialect, in `strictest`, and of all spellings in the worst of all.
-fn all_times(hostile: &Hostile) -> [[f64; 2]; 3] {
-    let mut times = [[0.0_f64; 2]; 3];
-    for dialect in Dialect::ALL {
-        for (strictly, judge) in [(false, decide as Judge), (true, decide_strictly)] {
-            let slot = match (dialect, strictly) {
-                (_, true) => 2,
-                (Dialect::Strictest, _) => 1,
-                _ => 0,
-            };
-            for (time, new) in times[slot]
-                .iter_mut()
-                .zip(first_and_later(hostile, dialect, judge))
-            {
-                *time = time.max(new);
-            }
-        }
-    }
-    times
-}
-
-/// Microseconds of the first decision on a file, and of the slowest of some later ones; the best of a few rounds.
-fn first_and_later(hostile: &Hostile, dialect: Dialect, judge: Judge) -> [f64; 2] {
-    const ROUNDS: usize = 3;
-    let tokens = [ProductToken::new(&hostile.token).expect("a name")];
-    let mut best = [f64::INFINITY; 2];
-    for _ in 0..ROUNDS {
-        let access = successful(&hostile.body);
-        let time = || {
-            let start = Instant::now();
-            black_box(judge(&access, dialect, &tokens, black_box(&hostile.path)).verdict());
-            start.elapsed().as_secs_f64() * 1e6
-        };
-        let first = time();
-        let later = (0..3).map(|_| time()).fold(f64::INFINITY, f64::min);
-        best = [best[0].min(first), best[1].min(later)];
-    }
-    best
-}
-
-pub(crate) fn bench(criterion: &mut Criterion) {
-    let tokens = [ProductToken::new(NAME).expect("a name")];
-    for hostile in known().into_iter().take(4) {
-        let access = successful(&hostile.body);
-        let path = hostile.path;
-        let mut group = criterion.benchmark_group("decide_worst");
-        group.bench_function(BenchmarkId::new("wayleave", &hostile.name), |bencher| {
-            bencher.iter(|| decide(black_box(&access), Dialect::Rfc9309, &tokens, &path).verdict());
-        });
-        group.finish();
-        let mut group = criterion.benchmark_group("decide_worst_first");
-        group.bench_function(BenchmarkId::new("wayleave", &hostile.name), |bencher| {
-            bencher.iter_batched_ref(
-                || successful(&hostile.body),
-                |access| decide(access, Dialect::Rfc9309, &tokens, &path).verdict(),
-                BatchSize::LargeInput,
-            );
-        });
-        group.finish();
-    }
+pub(crate) struct Hostile {
+    pub(crate) name: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) path: String,
+    pub(crate) token: String,
 }
 
 /// A file with as many lines as fit behind the name.
@@ -150,8 +32,8 @@ fn long(piece: &str) -> String {
     format!("/{}", piece.repeat((PATH_BYTES - 1) / piece.len()))
 }
 
-fn known() -> Vec<Hostile> {
-    [wildcards(), literals(), groups(), spelt()]
+pub(crate) fn known() -> Vec<Hostile> {
+    [wildcards(), literals(), groups(), spelt(), mixed()]
         .into_iter()
         .flatten()
         .collect()
@@ -368,8 +250,68 @@ fn spelt() -> Vec<Hostile> {
     ]
 }
 
+/// What costs most where a decision is bounded by a budget: to index, to compare in vain, to write rules, to choose groups,
+/// and all of it again for every spelling of a path.
+fn mixed() -> Vec<Hostile> {
+    let odd = long("a//b/%7eab/./%2fab;ab/../b");
+    let agent = format!("User-agent:{NAME}");
+    let mut shapes = vec![
+        hostile("one beginning but for one", long("a"), |n| match n {
+            0 => "Allow:/b".to_owned(),
+            _ => format!("Allow:/aaaaaaaaaaaaaaaaaaaa{n}"),
+        }),
+        hostile("stars behind each beginning", long("a"), |n| {
+            format!("Allow:/{}*b{n}", "a".repeat(n % 300))
+        }),
+        hostile("long parts, wrong in the middle", long("a"), |n| {
+            let half = "a".repeat(2_000 + n);
+            format!("Allow:/*{half}b{half}")
+        }),
+        hostile("chains to the end", format!("{}c", long("a")), |n| {
+            format!("Allow:/*a*a*a*a*a*a{n}*c$")
+        }),
+        hostile("escapes between stars", odd.clone(), |n| {
+            format!("Allow:/*%61*%7E*%62*%41{n}")
+        }),
+        hostile("directories behind stars", long("ab/"), |n| {
+            format!("Allow:/*a*b*{n}/index.htm")
+        }),
+        hostile("every spelling", odd.clone(), |n| {
+            format!("Allow:/*~*b*/{n}c")
+        }),
+        hostile("every spelling, small groups", odd.clone(), |n| {
+            format!("{agent}\nAllow:/*b*a{n}\nAllow:/*%7E{n}")
+        }),
+        hostile("every spelling, literals", odd.clone(), |n| {
+            format!("Allow:/a{n}")
+        }),
+        hostile("a short path", format!("/{}", "ab".repeat(30)), |n| {
+            format!("Allow:/*b*a{n}")
+        }),
+    ];
+    let mut names = hostile("nearly a name, every spelling", odd.clone(), |n| {
+        if n % 2 == 0 {
+            "Allow:/c".to_owned()
+        } else {
+            format!("User-agent:{}", "fooboo".repeat(20))
+        }
+    });
+    names.token = "foobot".to_owned();
+    shapes.push(names);
+    let mut names = hostile("a long name, every spelling", odd, |n| {
+        if n % 2 == 0 {
+            "Allow:/c".to_owned()
+        } else {
+            format!("User-agent:{}", "a".repeat(20_000))
+        }
+    });
+    names.token = format!("{}b", "a".repeat(8_000));
+    shapes.push(names);
+    shapes
+}
+
 /// A file of one random template: stars and parts of a small alphabet, numbers here and there, for a path of the same.
-fn random(seed: u64) -> Hostile {
+pub(crate) fn random(seed: u64) -> Hostile {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let alphabet = random.of(&[
         "a",

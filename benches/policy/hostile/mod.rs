@@ -1,0 +1,138 @@
+//! Files of 500 KiB and paths of 16 KiB that somebody made to be slow to judge.
+//!
+//! What counts is the first decision, with all that is put off until then, in any dialect and as the proxy asks. The
+//! others are not asked: some take seconds. A name in the table ends in `*` if the answer was that it is too costly to tell.
+
+mod shapes;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use criterion::{BatchSize, BenchmarkId, Criterion};
+use wayleave_policy::{AccessResult, Dialect, ProductToken, Reason, decide, decide_strictly};
+
+use crate::peers::successful;
+
+use shapes::{Hostile, NAME, known, random};
+
+/// So many random files beside those of known shapes.
+const RANDOM_FILES: u64 = 300;
+
+/// Tries every shape and prints how long its slowest first decision takes, and its slowest later one.
+pub(crate) fn print_worst() {
+    println!("\nthe slowest decision on 500 KiB and 16 KiB, microseconds, first and later:");
+    println!(
+        "  {:28}  {:>15} {:>15} {:>15}",
+        "", "one dialect", "strictest", "as the proxy"
+    );
+    let mut worst = [[0.0_f64; 2]; 3];
+    let mut row = |hostile: &Hostile, print: bool| {
+        let times = all_times(hostile);
+        for (worst, times) in worst.iter_mut().zip(times) {
+            *worst = [worst[0].max(times[0]), worst[1].max(times[1])];
+        }
+        if print {
+            let mark = if is_too_costly(hostile) { " *" } else { "" };
+            print_row(&format!("{}{mark}", hostile.name), times);
+        }
+        times[0][0]
+    };
+    for hostile in known() {
+        row(&hostile, true);
+    }
+    let (mut slowest, mut slow) = ((0.0, 0), 0);
+    for seed in 1..=RANDOM_FILES {
+        let first = row(&random(seed), false);
+        slow += u32::from(first > 1000.0);
+        if first > slowest.0 {
+            slowest = (first, seed);
+        }
+    }
+    row(&random(slowest.1), true);
+    print_row("worst of all", worst);
+    println!("  {slow} of {RANDOM_FILES} random files take more than 1,000 in one dialect");
+}
+
+/// Whether the first decision as the proxy asks for it, in any dialect, is that it takes too long.
+fn is_too_costly(hostile: &Hostile) -> bool {
+    let tokens = [ProductToken::new(&hostile.token).expect("a name")];
+    Dialect::ALL.into_iter().any(|dialect| {
+        let access = successful(&hostile.body);
+        let decision = decide_strictly(&access, dialect, &tokens, &hostile.path);
+        decision.reason() == Reason::TooCostly
+    })
+}
+
+fn print_row(name: &str, times: [[f64; 2]; 3]) {
+    let text = times.map(|[first, later]| format!("{first:7.0} {later:7.0}"));
+    println!("  {name:28}  {} {} {}", text[0], text[1], text[2]);
+}
+
+type Judge = for<'a> fn(
+    &'a AccessResult,
+    Dialect,
+    &'a [ProductToken],
+    &str,
+) -> wayleave_policy::Decision<'a>;
+
+/// First and later time in the worst single dialect, in `strictest`, and of all spellings in the worst of all.
+fn all_times(hostile: &Hostile) -> [[f64; 2]; 3] {
+    let mut times = [[0.0_f64; 2]; 3];
+    for dialect in Dialect::ALL {
+        for (strictly, judge) in [(false, decide as Judge), (true, decide_strictly)] {
+            let slot = match (dialect, strictly) {
+                (_, true) => 2,
+                (Dialect::Strictest, _) => 1,
+                _ => 0,
+            };
+            for (time, new) in times[slot]
+                .iter_mut()
+                .zip(first_and_later(hostile, dialect, judge))
+            {
+                *time = time.max(new);
+            }
+        }
+    }
+    times
+}
+
+/// Microseconds of the first decision on a file, and of the slowest of some later ones; the best of a few rounds.
+fn first_and_later(hostile: &Hostile, dialect: Dialect, judge: Judge) -> [f64; 2] {
+    const ROUNDS: usize = 3;
+    let tokens = [ProductToken::new(&hostile.token).expect("a name")];
+    let mut best = [f64::INFINITY; 2];
+    for _ in 0..ROUNDS {
+        let access = successful(&hostile.body);
+        let time = || {
+            let start = Instant::now();
+            black_box(judge(&access, dialect, &tokens, black_box(&hostile.path)).verdict());
+            start.elapsed().as_secs_f64() * 1e6
+        };
+        let first = time();
+        let later = (0..3).map(|_| time()).fold(f64::INFINITY, f64::min);
+        best = [best[0].min(first), best[1].min(later)];
+    }
+    best
+}
+
+pub(crate) fn bench(criterion: &mut Criterion) {
+    let tokens = [ProductToken::new(NAME).expect("a name")];
+    for hostile in known().into_iter().take(4) {
+        let access = successful(&hostile.body);
+        let path = hostile.path;
+        let mut group = criterion.benchmark_group("decide_worst");
+        group.bench_function(BenchmarkId::new("wayleave", &hostile.name), |bencher| {
+            bencher.iter(|| decide(black_box(&access), Dialect::Rfc9309, &tokens, &path).verdict());
+        });
+        group.finish();
+        let mut group = criterion.benchmark_group("decide_worst_first");
+        group.bench_function(BenchmarkId::new("wayleave", &hostile.name), |bencher| {
+            bencher.iter_batched_ref(
+                || successful(&hostile.body),
+                |access| decide(access, Dialect::Rfc9309, &tokens, &path).verdict(),
+                BatchSize::LargeInput,
+            );
+        });
+        group.finish();
+    }
+}

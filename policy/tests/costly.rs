@@ -1,0 +1,154 @@
+//! The budget of a decision: what files and paths made to be slow end in, and that ordinary ones never do.
+
+use std::fmt::Write as _;
+
+use wayleave_policy::{
+    AccessResult, Decision, Dialect, ProductToken, Reason, RobotsTxt, Verdict, decide,
+    decide_every_path, decide_strictly,
+};
+
+/// A file whose one group has so many rules, made of their numbers.
+fn file(count: usize, rule: impl Fn(usize) -> String) -> AccessResult {
+    let mut body = String::from("User-agent: *\n");
+    for number in 0..count {
+        writeln!(body, "{}", rule(number)).expect("memory");
+    }
+    AccessResult::Successful(RobotsTxt::parse(body.as_bytes()))
+}
+
+/// Rules that are searched for in all of a path of `ab`, and not in it.
+fn slow(number: usize) -> String {
+    format!("Allow: /*ab*ba*c{number}")
+}
+
+fn path_of_ab(bytes: usize) -> String {
+    format!("/{}", "ab".repeat(bytes / 2))
+}
+
+#[track_caller]
+fn expect_too_costly(decision: &Decision<'_>) {
+    let found = (decision.verdict(), decision.reason());
+    assert_eq!(found, (Verdict::Disallow, Reason::TooCostly));
+    assert_eq!((decision.line(), decision.rule()), (None, None));
+}
+
+#[test]
+fn a_question_that_takes_too_long_is_disallowed_and_says_so() {
+    let access = file(20_000, slow);
+    let path = path_of_ab(16 * 1024);
+    // To koster1996 a star is a byte like others.
+    for dialect in [
+        Dialect::Rfc9309,
+        Dialect::Google,
+        Dialect::Selfhtml,
+        Dialect::Strictest,
+    ] {
+        expect_too_costly(&decide(&access, dialect, &[], &path));
+        expect_too_costly(&decide_strictly(&access, dialect, &[], &path));
+        assert_eq!(
+            decide(&access, dialect, &[], "/ab").verdict(),
+            Verdict::Allow
+        );
+    }
+    assert_eq!(Reason::TooCostly.as_str(), "too-costly");
+}
+
+#[test]
+fn a_rule_found_before_the_budget_is_spent_does_not_decide() {
+    let allow_first = |number| match number {
+        0 => "Allow: /*a".to_owned(),
+        _ => slow(number),
+    };
+    let path = path_of_ab(16 * 1024);
+    expect_too_costly(&decide(
+        &file(20_000, allow_first),
+        Dialect::Google,
+        &[],
+        &path,
+    ));
+}
+
+#[test]
+fn all_dialects_asked_share_one_budget() {
+    let access = file(20_000, slow);
+    let path = path_of_ab(1_000);
+    for dialect in [Dialect::Rfc9309, Dialect::Google, Dialect::Selfhtml] {
+        let reason = decide(&access, dialect, &[], &path).reason();
+        assert_eq!(reason, Reason::NoMatchingRule, "{dialect}");
+    }
+    expect_too_costly(&decide(&access, Dialect::Strictest, &[], &path));
+}
+
+#[test]
+fn all_spellings_of_a_path_share_one_budget() {
+    let access = file(20_000, slow);
+    let path = path_of_ab(1_000);
+    let spelt = format!("{path}//;x/%61/./\\");
+    for path in [&path, &spelt] {
+        let reason = decide(&access, Dialect::Google, &[], path).reason();
+        assert_eq!(reason, Reason::NoMatchingRule);
+    }
+    let reason = decide_strictly(&access, Dialect::Google, &[], &path).reason();
+    assert_eq!(reason, Reason::NoMatchingRule);
+    expect_too_costly(&decide_strictly(&access, Dialect::Google, &[], &spelt));
+}
+
+#[test]
+fn whether_every_path_is_allowed_may_take_too_long_to_say() {
+    let access = file(30_000, |number| format!("Allow: /{number}"));
+    for dialect in Dialect::ALL {
+        expect_too_costly(&decide_every_path(&access, dialect, &[]));
+    }
+    let access = file(3_000, |number| format!("Allow: /{number}"));
+    let decision = decide_every_path(&access, Dialect::Rfc9309, &[]);
+    assert_eq!(decision.verdict(), Verdict::Allow);
+}
+
+#[test]
+fn rules_in_other_spellings_are_paid_for_by_their_length() {
+    // None begins as the path does, so that nothing is searched for.
+    let access = file(8_000, |number| {
+        format!("Allow: /{}%7e{number}", "%61".repeat(20))
+    });
+    let path = path_of_ab(16 * 1024);
+    let reason = decide(&access, Dialect::Rfc9309, &[], &path).reason();
+    assert_eq!(reason, Reason::NoMatchingRule);
+    let spelt = format!("{path}//;x/%61/./\\");
+    expect_too_costly(&decide_strictly(&access, Dialect::Strictest, &[], &spelt));
+}
+
+#[test]
+fn what_is_slow_for_others_costs_a_crawler_nothing() {
+    let mut body = String::from("User-agent: foobot\nDisallow: /private\n\nUser-agent: *\n");
+    for number in 0..20_000 {
+        writeln!(body, "{}", slow(number)).expect("memory");
+    }
+    let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
+    let tokens = [ProductToken::new("foobot").expect("a name")];
+    let path = format!("{}//;x/%61/./\\", path_of_ab(16 * 1024));
+    let reason = decide_strictly(&access, Dialect::Strictest, &tokens, &path).reason();
+    assert_eq!(reason, Reason::NoMatchingRule);
+}
+
+#[test]
+fn a_large_shop_answers_for_the_longest_urls() {
+    let words = ["sort", "filter", "page", "session", "colour", "size"];
+    let access = file(900, |number| {
+        let word = words[number % words.len()];
+        match number % 3 {
+            0 => format!("Disallow: /*?*{word}{number}="),
+            1 => format!("Disallow: /{word}/{number}/"),
+            _ => format!("Disallow: /*/{word}-{number}$"),
+        }
+    });
+    let mut path = String::from("/catalogue/garden/chairs?");
+    for number in 0.. {
+        if path.len() > 16 * 1024 {
+            break;
+        }
+        let word = words[number % words.len()];
+        write!(path, "{word}={:x}&", number * 2_654_435_761).expect("memory");
+    }
+    let decision = decide_strictly(&access, Dialect::Strictest, &[], &path);
+    assert_eq!(decision.reason(), Reason::NoMatchingRule);
+}
