@@ -17,6 +17,7 @@ const BEFORE: &[&str] = &[
     "/x/..%2f", "/x%2f..%2f", "/x%2f../", "/x/%2e%2e%2f", "/x%2f%2e%2e%2f", "/x%2f%2f..%2f", "/x/%2f../", "/x/%2f..%2f", "/%2f../",
     "/x/.%2f../", "/x%2f.%2f../",
     "/\\", "/%5c", "/x\\..\\", "/x/..\\", "/x%5c..%5c", "/x/..%5c", "/.\\", "/%2e%5c", "/x%5c../", "\\",
+    "/x%5cy/..%2f", "/x\\y/..%2f", "/x%5c/%2f..%2f", "/x\\y/.//../%2f",
     "/;/", "/;x/", "/;x=1/", "/.;/", "/.;x/", "/x/..;/", "/x/..;x=1/", "/x;y/../", "/x/;y/../", "/;x/../", "/x/%2e%2e;/", "/..;/",
     "/x/..%3b/", "/;x%2f", "//;x/",
     "/%252f", "/%252e/", "/x/%252e%252e/", "/x/..%252f", "/x/%252e%252e%252f", "/%25%32%66", "/x/%%32%65%%32%65/",
@@ -46,7 +47,7 @@ const FOLDERS: &[&str] = &[
 #[rustfmt::skip]
 const PAGES: &[&str] = &[
     "/deep/page.txt", "/deep//page.txt", "/deep///page.txt", "/deep/./page.txt", "/deep/.//page.txt", "/deep/x/../page.txt",
-    "/deep/x//../page.txt", "/deep/%2e/page.txt", "/deep/x/%2e%2e/page.txt", "/deep%2fpage.txt", "/deep%2Fpage.txt",
+    "/deep/x//../page.txt", "/deep//x/../..//page.txt", "/deep/%2e/page.txt", "/deep/x/%2e%2e/page.txt", "/deep%2fpage.txt", "/deep%2Fpage.txt",
     "/deep/%2fpage.txt", "/deep%2f/page.txt", "/deep/x%2f..%2fpage.txt", "/deep%5cpage.txt", "/deep\\page.txt", "/deep/%5cpage.txt",
     "/deep;/page.txt", "/deep;x/page.txt", "/deep;x=1/page.txt", "/deep;x//page.txt", "/deep/;x/page.txt", "/deep/.;/page.txt",
     "/deep/x/..;/page.txt", "/deep./page.txt", "/deep%20/page.txt", "/deep%00/page.txt", "/deep/pag%65.txt", "/deep/page%2etxt",

@@ -84,13 +84,16 @@ fn first_unusual<S: Simd>(simd: S, text: &[u8], is: impl Fn(u8) -> bool) -> usiz
 type Rewriting = fn(&str) -> Option<String>;
 
 /// What servers do to a path before they look for what it names, in their order. None of them does all of it: which do
-/// what is in `docs/spellings.md`.
-const REWRITINGS: [Rewriting; 5] = [
+/// what is in `docs/spellings.md`. Where empty segments count when dot segments are removed, the file system takes what is left
+/// of them for nothing.
+const REWRITINGS: [Rewriting; 7] = [
     normalised,
-    with_plain_separators,
+    with_plain_slashes,
+    without_backslashes,
     without_parameters,
     without_empty_segments,
     without_dot_segments,
+    without_empty_segments,
 ];
 
 /// Every other spelling of a path that a server may take for the same: each choice of [`REWRITINGS`], made in order.
@@ -140,15 +143,23 @@ fn normalised(path: &str) -> Option<String> {
     (form != path).then_some(form)
 }
 
-/// With `/` for `%2F`, and as Windows has it for `\` and `%5C`.
-fn with_plain_separators(path: &str) -> Option<String> {
-    const SEPARATORS: [&str; 5] = ["\\", "%2F", "%2f", "%5C", "%5c"];
+/// With `/` for `%2F`.
+fn with_plain_slashes(path: &str) -> Option<String> {
+    separated_at(path, &["%2F", "%2f"])
+}
+
+/// With `/` for `\` and `%5C`, as Windows has it.
+fn without_backslashes(path: &str) -> Option<String> {
+    separated_at(path, &["\\", "%5C", "%5c"])
+}
+
+fn separated_at(path: &str, separators: &[&str]) -> Option<String> {
     let (segments, query) = split_query(path);
     if !segments.contains(['\\', '%']) {
         return None;
     }
     let replace = |form: String, separator: &&str| form.replace(separator, "/");
-    let form = SEPARATORS.iter().fold(segments.to_owned(), replace);
+    let form = separators.iter().fold(segments.to_owned(), replace);
     (form != segments).then(|| form + query)
 }
 
@@ -273,11 +284,8 @@ mod tests {
     fn each_rewriting_leaves_the_query_alone() {
         let query = "?u=http://a//b/../c;d%2f\\";
         for (rewrite, path, expected) in [
-            (
-                with_plain_separators as Rewriting,
-                "/a%2fb%2F%5c%5C\\c",
-                "/a/b////c",
-            ),
+            (with_plain_slashes as Rewriting, "/a%2fb%2F", "/a/b/"),
+            (without_backslashes, "/a%5c%5C\\c", "/a///c"),
             (without_parameters, "/;x/a;y=1/b;", "//a/b"),
             (without_empty_segments, "//a///b//", "/a/b/"),
             (without_dot_segments, "/a/../b/.", "/b/"),

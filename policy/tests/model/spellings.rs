@@ -14,22 +14,28 @@ pub fn of(path: &str, normalised: impl Fn(&str) -> String) -> BTreeSet<String> {
         let query = whole.find('?').unwrap_or(whole.len());
         let (mut path, query) = (whole[..query].to_owned(), &whole[query..]);
         if does(1) {
-            for separator in ["%2F", "%2f", "%5C", "%5c", "\\"] {
+            path = path.replace("%2F", "/").replace("%2f", "/");
+        }
+        if does(2) {
+            for separator in ["%5C", "%5c", "\\"] {
                 path = path.replace(separator, "/");
             }
         }
-        if does(2) {
+        if does(3) {
             path = without_parameters(&path);
         }
-        while does(3) && path.contains("//") {
+        while does(4) && path.contains("//") {
             path = path.replace("//", "/");
         }
-        if does(4) {
+        if does(5) {
             path = without_dots(&path);
+        }
+        while does(6) && path.contains("//") {
+            path = path.replace("//", "/");
         }
         path + query
     };
-    (0..1 << 5).map(spelling).collect()
+    (0..1 << 7).map(spelling).collect()
 }
 
 fn without_parameters(path: &str) -> String {
