@@ -202,6 +202,41 @@ fn a_file_behind_links_is_read_when_a_link_is_swapped() {
 }
 
 #[test]
+fn a_link_that_is_made_anew_and_a_file_beside_its_link_are_read() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    let dir = proxy.dir.path().to_owned();
+    let file = dir.join("config.toml");
+    let publish = |name: &str, word: &str| {
+        let text = base.clone().table(&tables(word)).to_toml();
+        std::fs::create_dir_all(dir.join(name).parent().expect("a parent")).expect("a directory");
+        std::fs::write(dir.join(name), text).expect("a file");
+    };
+    let link = |to: &str, from: &str| {
+        std::fs::remove_file(dir.join(from)).expect("it can be removed");
+        std::os::unix::fs::symlink(to, dir.join(from)).expect("a link");
+    };
+    let holds = |word: &str| {
+        eventually(&format!("{word} is noticed"), || {
+            refused_by(&proxy) == format!("[[rule]] 1: {word}")
+        });
+    };
+    publish("one/config.toml", "b");
+    publish("two/config.toml", "c");
+    std::os::unix::fs::symlink("one", dir.join("current")).expect("a link");
+    link("current/config.toml", "config.toml");
+    holds("b");
+    link("two", "current");
+    holds("c");
+    publish("beside.toml", "d");
+    link("beside.toml", "config.toml");
+    holds("d");
+    publish("beside.toml", "e");
+    holds("e");
+    assert!(file.is_symlink());
+}
+
+#[test]
 fn the_connect_timeout_holds_for_robots_txt_and_follows_a_reload() {
     // Connections to it are made, but TLS is never agreed on.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");

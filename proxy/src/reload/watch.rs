@@ -50,19 +50,26 @@ impl Watched {
     }
 
     fn see(&mut self, event: &Event) -> Option<Seen> {
-        let is_put_in_place = is_put_in_place(event.kind);
-        if event.paths.contains(&self.file) {
+        let is_put_in_place = event.kind == PUT_IN_PLACE;
+        if let Some(path) = event.paths.iter().find(|path| self.is_file(path)) {
+            let _known_from_now_on = self.leads_elsewhere();
             match event.kind {
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Seen::InPlace),
                 EventKind::Modify(ModifyKind::Data(_)) => Some(Seen::Writing),
                 // A new file is empty and written next; a link leads to one that is there.
-                EventKind::Create(_) => self.file.is_symlink().then_some(Seen::InPlace),
+                EventKind::Create(_) => path.is_symlink().then_some(Seen::InPlace),
                 _ => is_put_in_place.then_some(Seen::InPlace),
             }
         } else {
-            // Perhaps a link on the way to the file, as Kubernetes swaps them for a ConfigMap.
-            (is_put_in_place && self.leads_elsewhere()).then_some(Seen::InPlace)
+            // Perhaps a link on the way to the file: Kubernetes swaps them for a ConfigMap, `ln -sfn` may make them anew.
+            let may_be_link = is_put_in_place || event.kind.is_create();
+            (may_be_link && self.leads_elsewhere()).then_some(Seen::InPlace)
         }
+    }
+
+    /// Whether it is the file, or what a link leads to in the same directory.
+    fn is_file(&self, path: &PathBuf) -> bool {
+        *path == self.file || self.leads_to.as_ref() == Some(path)
     }
 
     fn leads_elsewhere(&mut self) -> bool {
@@ -73,7 +80,5 @@ impl Watched {
     }
 }
 
-/// Whether something is in a place where something else may have been.
-const fn is_put_in_place(kind: EventKind) -> bool {
-    matches!(kind, EventKind::Modify(ModifyKind::Name(RenameMode::To)))
-}
+/// Something is in a place where something else may have been.
+const PUT_IN_PLACE: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
