@@ -100,7 +100,7 @@ fn method(method: &str) -> Result<(), String> {
     {
         Ok(())
     } else {
-        Err(format!("{method:?} is no method in upper case"))
+        Err(format!("{method:?} is not an upper-case method"))
     }
 }
 
