@@ -115,13 +115,13 @@ struct ShownDecision<'a> {
     params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "As in the refusal and in the log")),
     responses(
         (status = 200, body = ShownDecision<'_>),
-        (status = 400, body = Mistake, description = "This is no id"),
+        (status = 400, body = Mistake, description = "This is not an id"),
         (status = 404, body = Mistake, description = "No such decision is kept"),
     )
 )]
 pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
     let Ok(id) = id.parse() else {
-        return wrong("this is no decision id");
+        return wrong("this is not a decision id");
     };
     match admin.decisions.look_up(id).await {
         Some(decision) => {

@@ -40,13 +40,13 @@ struct Grounds {
     params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "As in the refusal and in the log")),
     responses(
         (status = 200, body = Grounds),
-        (status = 400, body = Mistake, description = "This is no id"),
+        (status = 400, body = Mistake, description = "This is not an id"),
         (status = 404, body = Mistake, description = "No such decision is kept, or it does not rest on robots.txt"),
     )
 )]
 pub(super) async fn grounds(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
     let Ok(id) = id.parse() else {
-        return wrong("this is no decision id");
+        return wrong("this is not a decision id");
     };
     let Some(decision) = admin.decisions.look_up(id).await else {
         return error(StatusCode::NOT_FOUND, "no such decision is kept");

@@ -130,7 +130,7 @@ pub(super) struct Moment {
     params(("origin" = String, Path, format = "origin", description = "Such as https://example.com, percent-encoded"), Moment),
     responses(
         (status = 200, body = Told),
-        (status = 400, body = Mistake, description = "This is no origin, or no time"),
+        (status = 400, body = Mistake, description = "This is not an origin, or not a time"),
         (status = 404, body = Mistake, description = "Nothing is known of it"),
     )
 )]
@@ -214,7 +214,7 @@ pub(super) async fn decided_by(
     params(("origin" = String, Path, format = "origin", description = "Such as https://example.com, percent-encoded")),
     responses(
         (status = 200, body = Summary, description = "What is known now; the fetch may have failed"),
-        (status = 400, body = Mistake, description = "This is no origin"),
+        (status = 400, body = Mistake, description = "This is not an origin"),
         (status = 504, body = Mistake, description = "The fetch goes on"),
     )
 )]
@@ -236,7 +236,7 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
     params(("origin" = String, Path, format = "origin", description = "Such as https://example.com, percent-encoded")),
     responses(
         (status = 204, description = "It is forgotten"),
-        (status = 400, body = Mistake, description = "This is no origin"),
+        (status = 400, body = Mistake, description = "This is not an origin"),
         (status = 404, body = Mistake, description = "Nothing is known of it"),
     )
 )]

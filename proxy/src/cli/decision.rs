@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if !arguments.id.chars().all(is_plain) {
-        return unusable(&format!("{:?} is no decision id", arguments.id));
+        return unusable(&format!("{:?} is not a decision id", arguments.id));
     }
     let path = format!("/v1/decisions/{}", arguments.id);
     let decision = match ask(config.admin.listen, "GET", &path) {

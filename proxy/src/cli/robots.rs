@@ -205,7 +205,7 @@ fn path_of(origin: &str) -> Result<String, String> {
         true => Origin::parse(origin),
         false => Origin::parse(&format!("https://{origin}")),
     };
-    let origin = parsed.map_err(|error| format!("{origin:?} is no origin: {error}"))?;
+    let origin = parsed.map_err(|error| format!("{origin:?} is not an origin: {error}"))?;
     Ok(format!("/v1/robots/{}", encoded(&origin.to_string())))
 }
 

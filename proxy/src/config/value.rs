@@ -236,7 +236,7 @@ pub(super) fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
             let path = path.display();
             return fault(
                 node,
-                format!("{path}: holds a certificate that is no root: {error}"),
+                format!("{path}: holds a certificate that is not a root: {error}"),
             );
         }
     }
