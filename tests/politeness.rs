@@ -212,6 +212,24 @@ fn who_resets_its_connection_waits_no_longer() {
 }
 
 #[test]
+fn robots_txt_itself_may_be_asked_for_while_an_origin_rests() {
+    let origin = sites();
+    origin.site("busy.test").page("/a", Reply::new(503));
+    for crawl_delay in ["reject", "wait"] {
+        let proxy = start(&origin, crawl_delay);
+        for _ in 0..2 {
+            assert_eq!(get(&proxy, "NewsBot/1", "http://busy.test/a").status, 503);
+        }
+        let before = origin.requests().len();
+        assert_eq!(
+            get(&proxy, "NewsBot/1", "http://busy.test/robots.txt").status,
+            404
+        );
+        assert_eq!(origin.requests().len(), before + 1, "{crawl_delay}");
+    }
+}
+
+#[test]
 fn an_origin_that_asks_for_rest_has_it_from_every_crawler() {
     let origin = sites();
     let limited = Reply::new(429).header("Retry-After", "100");

@@ -31,18 +31,22 @@ impl Flow {
             Mode::Observe => settings.politeness.without_waiting(),
         };
         let own_delay = identity.crawler().and_then(|crawler| crawler.default_delay);
-        // It is always allowed, so asking for it neither waits nor makes the page behind it wait.
-        let delay = match passage.reason == Reason::RobotsTxtItself.as_str() {
-            true => Duration::ZERO,
-            false => options.delay(facts.delay.or(own_delay)),
-        };
+        // It may always be asked for, so that neither waits nor makes the page behind it wait.
+        let is_free = passage.reason == Reason::RobotsTxtItself.as_str();
+        let delay = options.delay(facts.delay.or(own_delay));
         let own_token = identity
             .crawler()
             .and_then(|crawler| crawler.tokens.first());
         let pace = own_token.map_or(facts.group.as_str(), |token| token.as_str());
         let origin = passage.resolved.target.origin();
         let turn = {
-            let mut turning = pin!(self.politeness.turn(&options, origin, pace, delay));
+            let politeness = &self.politeness;
+            let mut turning = pin!(async {
+                match is_free {
+                    true => politeness.turn_without_pause(&options, origin, pace).await,
+                    false => politeness.turn(&options, origin, pace, delay).await,
+                }
+            });
             match poll!(&mut turning) {
                 Poll::Ready(turn) => turn,
                 Poll::Pending => {
@@ -60,7 +64,7 @@ impl Flow {
                 passage.observed.get_or_insert(tolerated);
             }
         }
-        if !delay.is_zero() {
+        if !delay.is_zero() && !is_free {
             self.metrics.crawl_delay_wait(facts.waited);
         }
         Ok(passage)

@@ -156,6 +156,29 @@ impl Politeness {
         }
     }
 
+    /// A turn for what may always be asked for: it waits for a slot alone. Its answer may ask for rest.
+    ///
+    /// # Errors
+    ///
+    /// Returns when to come again if no slot is free.
+    pub(crate) async fn turn_without_pause(
+        &self,
+        options: &Options,
+        origin: &Origin,
+        pace: &str,
+    ) -> Result<Turn<'_>, TooSoon> {
+        let latest = Instant::now() + options.patience();
+        let count = options.max_concurrent_per_origin;
+        let slot = self.slots.take(count, origin, pace, latest).await?;
+        let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
+        Ok(Turn {
+            place: None,
+            _slot: slot,
+            rests: heeds_rest.then_some(&self.rests),
+            max_rest: options.max_delay,
+        })
+    }
+
     /// Waits until `origin` has rested, however often it asks for more meanwhile.
     async fn await_rest(
         rests: Option<&Rests>,
@@ -293,6 +316,9 @@ mod tests {
         );
         tokio::time::advance(reject.max_delay).await;
         turn("b").await.unwrap().answered(&origin(), 200, None);
+        turn("a").await.unwrap().answered(&origin(), 429, None);
+        let robots_txt = politeness.turn_without_pause(&reject, &shop, "a").await;
+        robots_txt.unwrap().answered(&origin(), 200, None);
         for (status, rest) in [
             (429, Some(1)),
             (429, Some(2)),
