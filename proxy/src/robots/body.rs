@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use http::{HeaderMap, Response, Version, header};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt};
 use tokio_util::io::StreamReader;
 use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
 
@@ -62,7 +62,7 @@ impl Coding {
 ///
 /// # Errors
 ///
-/// If the body breaks off or cannot be decoded before the limit is reached.
+/// If the body breaks off or cannot be decoded before the limit is reached, or if more follows than the coding holds.
 pub(super) async fn read(
     response: &mut Response<Incoming>,
     coding: Coding,
@@ -79,8 +79,20 @@ pub(super) async fn read(
     let received = StreamReader::new(chunks);
     let read = match coding {
         Coding::Identity => read_some(received, limit).await,
-        Coding::Gzip => read_some(GzipDecoder::new(received), limit).await,
-        Coding::Brotli => read_some(BrotliDecoder::new(received), limit).await,
+        Coding::Gzip => {
+            let mut decoder = GzipDecoder::new(received);
+            // A gzip file may be several in a row (RFC 1952, 2.2).
+            decoder.multiple_members(true);
+            read_coded(decoder, GzipDecoder::into_inner, limit).await
+        }
+        Coding::Brotli => {
+            read_coded(
+                BrotliDecoder::new(received),
+                BrotliDecoder::into_inner,
+                limit,
+            )
+            .await
+        }
     };
     let body = read.map_err(|error| failure(error.to_string()))?;
     if !was_cut.into_inner() {
@@ -108,10 +120,24 @@ fn is_cut_off(error: &hyper::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
-async fn read_some(body: impl AsyncRead, limit: usize) -> io::Result<Body> {
+/// Reads what a decoder gives, and sees to it that it has taken in everything that came.
+async fn read_coded<D: AsyncRead + Unpin, R: AsyncBufRead + Unpin>(
+    mut decoder: D,
+    into_inner: impl FnOnce(D) -> R,
+    limit: usize,
+) -> io::Result<Body> {
+    let body = read_some(&mut decoder, limit).await?;
+    if !body.is_cut && !into_inner(decoder).fill_buf().await?.is_empty() {
+        return Err(io::Error::other(
+            "more follows than the content coding holds",
+        ));
+    }
+    Ok(body)
+}
+
+async fn read_some(body: impl AsyncRead + Unpin, limit: usize) -> io::Result<Body> {
     let mut bytes = Vec::new();
     let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let body = std::pin::pin!(body);
     body.take(one_more).read_to_end(&mut bytes).await?;
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);

@@ -322,6 +322,18 @@ async fn bodies_are_decoded_and_bombs_cut() {
     }
 }
 
+#[tokio::test]
+async fn every_member_of_a_gzip_file_is_read() {
+    let mut parts = Vec::new();
+    for line in RULES.split_inclusive(|&byte| byte == b'\n') {
+        parts.extend(Coded::Gzip.encode(line).await);
+    }
+    parts.extend(Coded::Gzip.encode(b"").await);
+    let lines = "Content-Encoding: gzip\r\n";
+    let server = Server::start(move |_| response("200 OK", lines, &parts)).await;
+    assert_eq!(body(&fetch(&server).await), RULES);
+}
+
 pub(super) enum Coded {
     Gzip,
     Brotli,
@@ -356,8 +368,14 @@ async fn bodies_that_break_off_or_cannot_be_read_are_no_answer() {
     let cut_chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nabc".to_vec();
     let mut cut_gzip = Coded::Gzip.encode(RULES).await;
     cut_gzip.truncate(cut_gzip.len() / 2);
+    let whole = Coded::Gzip.encode(RULES).await;
+    let whole_brotli = Coded::Brotli.encode(RULES).await;
     let coded = |coding: &str| format!("Content-Encoding: {coding}\r\n");
     let cases = [
+        response("200 OK", &coded("gzip"), &[&whole, RULES].concat()),
+        response("200 OK", &coded("gzip"), &[&whole[..], b"\0"].concat()),
+        response("200 OK", &coded("gzip"), &[&whole[..], &cut_gzip].concat()),
+        response("200 OK", &coded("br"), &[&whole_brotli, RULES].concat()),
         Answer::Whole(head.clone()),
         Answer::Reset(head),
         Answer::Whole(broken_chunk),
