@@ -26,6 +26,26 @@ pub enum AccessResult {
     /// Unreachable for so long (30 days unless configured) that RFC 9309 §2.3.1.4 treats it as
     /// unavailable; `koster1996` goes on to disallow.
     LongUnreachable,
+    /// Unreachable, and the last copy is too old to stand for the origin. All is disallowed, but in
+    /// `google`, where the last copy goes on to decide.
+    Lapsed(RobotsTxt),
+    /// Lapsed for so long that RFC 9309 §2.3.1.4 lets crawlers "continue to use a cached copy": it
+    /// decides, but `koster1996` goes on to disallow.
+    LongLapsed(RobotsTxt),
+}
+
+impl AccessResult {
+    /// The rules that decide in `dialect`; `None` if all paths are judged alike. For `strictest`,
+    /// ask about each of the four.
+    #[must_use]
+    pub fn rules(&self, dialect: Dialect) -> Option<&RobotsTxt> {
+        match self {
+            Self::Successful(robots) => Some(robots),
+            Self::Lapsed(robots) if dialect == Dialect::Google => Some(robots),
+            Self::LongLapsed(robots) if dialect != Dialect::Koster1996 => Some(robots),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a path may be fetched.
@@ -228,12 +248,12 @@ pub fn decide_every_path<'a>(
     tokens: &'a [ProductToken],
 ) -> Decision<'a> {
     let mut search = Search::default();
-    in_each(dialect, |dialect| match access {
-        AccessResult::Successful(robots) => {
+    in_each(dialect, |dialect| match access.rules(dialect) {
+        Some(robots) => {
             let found = robots.find_disallow(Reader::new(dialect), tokens, &mut search);
             by_what_was_found(found, robots, dialect, tokens)
         }
-        _ => decide_in_one(access, dialect, tokens, "/", &mut search),
+        None => decide_in_one(access, dialect, tokens, "/", &mut search),
     })
 }
 
@@ -340,17 +360,17 @@ fn in_every_spelling<'a>(
     if received.verdict == Verdict::Disallow {
         return received;
     }
-    let AccessResult::Successful(robots) = access else {
-        return received;
-    };
     let others = spelling::others(path);
     if others.is_empty() {
         return received;
     }
-    let form = |dialect: &Dialect| (*dialect, Path::new(path, *dialect));
-    let forms: Vec<_> = each(&dialect).iter().map(form).collect();
+    let with_rules = |dialect: &Dialect| Some((*dialect, access.rules(*dialect)?));
+    let by_rules = each(&dialect).iter().filter_map(with_rules);
+    let forms: Vec<_> = by_rules
+        .map(|(dialect, robots)| (dialect, robots, Path::new(path, dialect)))
+        .collect();
     for spelling in &others {
-        for (dialect, received) in &forms {
+        for (dialect, robots, received) in &forms {
             let form = Path::new(spelling, *dialect);
             // What a dialect reads as the path received is allowed as that was.
             if form.is_like(received) || is_free(spelling, *dialect) {
@@ -392,19 +412,20 @@ fn judge_in_one<'a>(
     search: &mut Search,
 ) -> Decision<'a> {
     let simply = |verdict, reason| without_rule(verdict, reason, dialect, tokens);
+    if let Some(robots) = access.rules(dialect) {
+        let form = Path::new(path, dialect);
+        return decide_by_file(robots, dialect, tokens, (path, &form), search);
+    }
     let koster = dialect == Dialect::Koster1996;
     match access {
-        AccessResult::Successful(robots) => {
-            let form = Path::new(path, dialect);
-            decide_by_file(robots, dialect, tokens, (path, &form), search)
-        }
         AccessResult::Unavailable { status } => simply(
             Verdict::from_allow(!(koster && matches!(status, 401 | 403))),
             Reason::Unavailable,
         ),
         AccessResult::RedirectLost => simply(Verdict::from_allow(!koster), Reason::RedirectLost),
-        AccessResult::Unreachable => simply(Verdict::Disallow, Reason::Unreachable),
         AccessResult::LongUnreachable => simply(Verdict::from_allow(!koster), Reason::Unreachable),
+        // Of those with rules, what is left is where they do not decide.
+        _ => simply(Verdict::Disallow, Reason::Unreachable),
     }
 }
 

@@ -1,4 +1,5 @@
-//! What holds of the lifecycle whatever happens, in whatever order, even if the clock is set back.
+//! The lifecycle day by day, as a table; and what holds whatever happens, in whatever order, even if the clock is set
+//! back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use wayleave_policy::lifecycle::{
-    Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Lifetimes, Response,
+    Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Learned, Lifetimes, Response,
     Snapshot, Use,
 };
-use wayleave_policy::{AccessResult, Origin};
+use wayleave_policy::{AccessResult, Dialect, Origin, ProductToken, Verdict, decide};
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
@@ -30,6 +31,10 @@ enum Answer {
     Status(u16),
     RedirectLost,
     Fails,
+    /// A redirect that may not be followed.
+    RedirectRefused,
+    /// Its body broke off, or could not be decoded.
+    BodyFails,
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
@@ -79,6 +84,10 @@ fn outcome(origin: &Origin, answer: Answer) -> FetchOutcome {
         Answer::Status(status) => response(status, None),
         Answer::RedirectLost => Ending::RedirectLost(301),
         Answer::Fails => return FetchOutcome::failed(uri, FetchErrorKind::Connect, ""),
+        Answer::RedirectRefused => {
+            return FetchOutcome::failed(uri, FetchErrorKind::RedirectProhibited, "");
+        }
+        Answer::BodyFails => return FetchOutcome::failed(uri, FetchErrorKind::Body, ""),
     };
     FetchOutcome {
         redirects: Vec::new(),
@@ -97,6 +106,16 @@ struct World {
 }
 
 impl World {
+    fn new() -> Self {
+        Self {
+            cache: Cache::new(Lifetimes::default()),
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+            kept: HashMap::new(),
+            published: HashMap::new(),
+            under_way: HashMap::new(),
+        }
+    }
+
     fn start(&mut self, origin: &Origin) {
         let entry = self.kept.get(origin).cloned().unwrap_or_default();
         let other = self.under_way.insert(origin.clone(), entry);
@@ -126,7 +145,7 @@ impl World {
                 self.under_way.clear();
                 self.published.clear();
                 for (origin, entry) in &self.kept {
-                    let snapshot = self.cache.restored(origin, entry);
+                    let snapshot = self.cache.restored(origin, &entry.clone().into());
                     self.published.insert(origin.clone(), Arc::new(snapshot));
                 }
             }
@@ -143,17 +162,17 @@ impl World {
         };
         let known = self.published.get(origin).cloned();
         let outcome = outcome(origin, answer);
-        let (entry, snapshot) =
-            self.cache
-                .fetched(origin, &before, known.as_deref(), outcome, self.now);
+        let lifetimes = self.cache.lifetimes();
+        let learned = Learned::after((&before, known.as_deref()), outcome, self.now, lifetimes);
+        let snapshot = self.cache.fetched(origin, &learned, known.as_deref());
         let usable = snapshot.usable(self.now);
         assert!(usable == Use::AtOnce, "{usable:?} right after {answer:?}");
-        let restored = Cache::new(Lifetimes::default()).restored(origin, &entry);
+        let restored = Cache::new(Lifetimes::default()).restored(origin, &learned);
         if known.is_none() {
             assert_eq!(restored.retry_at(), snapshot.retry_at());
             assert_eq!(restored.fresh_until(), snapshot.fresh_until());
         }
-        self.kept.insert(origin.clone(), entry);
+        self.kept.insert(origin.clone(), learned.entry().clone());
         self.published.insert(origin.clone(), Arc::new(snapshot));
     }
 
@@ -176,7 +195,7 @@ impl World {
                         "stale, not known to be unreachable: {snapshot:?}"
                     );
                 }
-                AccessResult::LongUnreachable => {
+                AccessResult::LongUnreachable | AccessResult::LongLapsed(_) => {
                     let since = snapshot.unreachable_since().expect("it has failed");
                     let waited = now.duration_since(since).unwrap_or_default();
                     assert!(
@@ -196,6 +215,245 @@ impl World {
     }
 }
 
+/// What comes of fetches on these days, and what a crawler may do with `/` and `/private` in rfc9309, google, koster1996
+/// and selfhtml after the last of them: `+` allow, `-` disallow.
+type Row = (&'static str, &'static [(u64, Answer)], [&'static str; 4]);
+
+const DISALLOWED: [&str; 4] = ["--"; 4];
+const BY_COPY: [&str; 4] = ["+-"; 4];
+/// Past `max_stale`, see disagreements.md.
+const LAPSED: [&str; 4] = ["--", "+-", "--", "--"];
+const BY_LAST_COPY: [&str; 4] = ["+-", "+-", "--", "+-"];
+const NO_RULES: [&str; 4] = ["++", "++", "--", "++"];
+
+const TABLE: &[Row] = &[
+    ("never reached", &[(0, Answer::Fails)], DISALLOWED),
+    (
+        "never reached for 29 days",
+        &[(0, Answer::Fails), (14, Answer::Fails), (29, Answer::Fails)],
+        DISALLOWED,
+    ),
+    (
+        "never reached for 30 days",
+        &[
+            (0, Answer::Fails),
+            (14, Answer::Fails),
+            (28, Answer::Fails),
+            (30, Answer::Fails),
+        ],
+        NO_RULES,
+    ),
+    (
+        "two failures 31 days apart",
+        &[(0, Answer::Fails), (31, Answer::Fails)],
+        DISALLOWED,
+    ),
+    (
+        "two days of failures, then 31 days later",
+        &[(0, Answer::Fails), (1, Answer::Fails), (32, Answer::Fails)],
+        DISALLOWED,
+    ),
+    (
+        "the failures after a gap count",
+        &[
+            (0, Answer::Fails),
+            (31, Answer::Fails),
+            (45, Answer::Fails),
+            (60, Answer::Fails),
+            (61, Answer::Fails),
+        ],
+        NO_RULES,
+    ),
+    (
+        "failures every other week but one",
+        &[
+            (0, Answer::Fails),
+            (14, Answer::Fails),
+            (30, Answer::Fails),
+            (31, Answer::Fails),
+        ],
+        DISALLOWED,
+    ),
+    (
+        "an answer ends the failures",
+        &[
+            (0, Answer::Fails),
+            (14, Answer::Fails),
+            (28, Answer::Status(404)),
+            (30, Answer::Fails),
+        ],
+        ["++"; 4],
+    ),
+    (
+        "a copy, then one failure",
+        &[(0, Answer::Rules(None)), (1, Answer::Fails)],
+        BY_COPY,
+    ),
+    (
+        "a copy, and failures to its end",
+        &[
+            (0, Answer::Rules(None)),
+            (15, Answer::Fails),
+            (29, Answer::Fails),
+        ],
+        BY_COPY,
+    ),
+    (
+        "a copy that lapsed",
+        &[
+            (0, Answer::Rules(None)),
+            (15, Answer::Fails),
+            (29, Answer::Fails),
+            (31, Answer::Fails),
+        ],
+        LAPSED,
+    ),
+    (
+        "a copy that lapsed, nobody asking",
+        &[(0, Answer::Rules(None)), (31, Answer::Fails)],
+        LAPSED,
+    ),
+    (
+        "two failures 31 days apart after a copy",
+        &[
+            (0, Answer::Rules(None)),
+            (31, Answer::Fails),
+            (62, Answer::Fails),
+        ],
+        LAPSED,
+    ),
+    (
+        "a copy that lapsed for as long again",
+        &[
+            (0, Answer::Rules(None)),
+            (29, Answer::Fails),
+            (40, Answer::Fails),
+            (50, Answer::Fails),
+            (60, Answer::Fails),
+        ],
+        BY_LAST_COPY,
+    ),
+    (
+        "for ever",
+        &[
+            (0, Answer::Rules(None)),
+            (29, Answer::Fails),
+            (40, Answer::Fails),
+            (50, Answer::Fails),
+            (60, Answer::Fails),
+            (70, Answer::Fails),
+            (80, Answer::Fails),
+            (95, Answer::Fails),
+        ],
+        BY_LAST_COPY,
+    ),
+    (
+        "its age counts from the last 304",
+        &[
+            (0, Answer::Rules(None)),
+            (10, Answer::NotModified),
+            (20, Answer::NotModified),
+            (49, Answer::Fails),
+        ],
+        BY_COPY,
+    ),
+    (
+        "and ends there",
+        &[
+            (0, Answer::Rules(None)),
+            (10, Answer::NotModified),
+            (20, Answer::NotModified),
+            (49, Answer::Fails),
+            (50, Answer::Fails),
+        ],
+        LAPSED,
+    ),
+    (
+        "no file, then lapsed",
+        &[
+            (0, Answer::Status(404)),
+            (29, Answer::Fails),
+            (31, Answer::Fails),
+        ],
+        DISALLOWED,
+    ),
+    (
+        "no file, then lapsed for as long again",
+        &[
+            (0, Answer::Status(404)),
+            (29, Answer::Fails),
+            (40, Answer::Fails),
+            (50, Answer::Fails),
+            (60, Answer::Fails),
+        ],
+        NO_RULES,
+    ),
+    (
+        "a redirect that may not be followed",
+        &[(0, Answer::RedirectRefused)],
+        DISALLOWED,
+    ),
+    (
+        "the same with a copy",
+        &[(0, Answer::Rules(None)), (1, Answer::RedirectRefused)],
+        BY_COPY,
+    ),
+    (
+        "a body that cannot be decoded",
+        &[(0, Answer::BodyFails)],
+        DISALLOWED,
+    ),
+    (
+        "the same with a copy",
+        &[(0, Answer::Rules(None)), (1, Answer::BodyFails)],
+        BY_COPY,
+    ),
+];
+
+#[test]
+fn what_decides_after_days_of_answers_and_failures() {
+    for (name, days, expected) in TABLE {
+        let origin = Origin::parse("https://shop.example").expect("an origin");
+        let mut world = World::new();
+        let start = world.now;
+        for (day, answer) in *days {
+            world.now = start + Duration::from_secs(day * DAY);
+            if !world.under_way.contains_key(&origin) {
+                assert!(world.cache.start(&origin), "{name}");
+                world.start(&origin);
+            }
+            world.fetched(&origin, *answer);
+            world.holds();
+        }
+        let access = world.published[&origin].access(world.now);
+        let dialects = [
+            Dialect::Rfc9309,
+            Dialect::Google,
+            Dialect::Koster1996,
+            Dialect::Selfhtml,
+        ];
+        assert_eq!(
+            dialects.map(|dialect| verdicts(access, dialect)),
+            *expected,
+            "{name}"
+        );
+        let worst = verdicts(access, Dialect::Strictest);
+        assert!(
+            worst.contains('-') || *expected == ["++"; 4],
+            "{name}: {worst}"
+        );
+    }
+}
+
+fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
+    let tokens = [ProductToken::new("ExampleBot").expect("a token")];
+    let verdict = |path| match decide(access, dialect, &tokens, path).verdict() {
+        Verdict::Allow => '+',
+        Verdict::Disallow => '-',
+    };
+    ["/", "/private"].map(verdict).iter().collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -204,13 +462,7 @@ proptest! {
         let origins = ["a", "b", "c"].map(|name| {
             Origin::parse(&format!("https://{name}.example")).expect("an origin")
         });
-        let mut world = World {
-            cache: Cache::new(Lifetimes::default()),
-            now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
-            kept: HashMap::new(),
-            published: HashMap::new(),
-            under_way: HashMap::new(),
-        };
+        let mut world = World::new();
         for (later, event) in events {
             let span = Duration::from_secs(later.unsigned_abs());
             world.now = if later < 0 { world.now - span } else { world.now + span };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::lifetime::Lifetimes;
 use super::outcome::{Ending, Facts, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
 use crate::Origin;
 
@@ -19,7 +20,8 @@ pub struct Entry {
 /// Attempts that failed, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failing {
-    /// When the first of them failed.
+    /// When the first of them failed; since then none was too long after the one before to show that the origin could
+    /// not be reached between.
     pub since: SystemTime,
     /// How many there were.
     pub count: u32,
@@ -47,6 +49,19 @@ impl Entry {
         }
     }
 
+    /// What still counts for a fetch at `now`: failures so long ago that nobody knows what was between count no more.
+    #[must_use]
+    pub(super) fn still_counting(&self, now: SystemTime, lifetimes: &Lifetimes) -> Self {
+        let is_recent = |failing: &&Failing| {
+            let gap = now.duration_since(failing.last.fetched_at);
+            gap.unwrap_or_default() <= lifetimes.longest_gap(failing.count)
+        };
+        Self {
+            answer: self.answer.clone(),
+            failing: self.failing.as_ref().filter(is_recent).cloned(),
+        }
+    }
+
     /// What to fetch to learn more.
     #[must_use]
     pub fn request(&self, origin: &Origin) -> FetchRequest {
@@ -56,7 +71,7 @@ impl Entry {
         }
     }
 
-    /// Whether both answers have one body, so that what was compiled from it holds for both.
+    /// Whether both answers have one body, so that what was parsed from it holds for both.
     pub(super) fn has_body_of(&self, other: &Self) -> bool {
         let body = |entry: &Self| Some(entry.answer.as_ref()?.outcome.body()?.bytes.clone());
         match (body(self), body(other)) {

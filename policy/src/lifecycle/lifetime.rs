@@ -16,9 +16,9 @@ pub struct Lifetimes {
     /// An answer is fresh at most this long, and this long if the origin does not say. Default: 24 h,
     /// the most RFC 9309 §2.4 lets a cached version be used.
     pub max_age: Duration,
-    /// An answer goes on to decide until it is this old while the origin is unreachable; after as long
-    /// without any answer, an unreachable origin counts as unavailable. Default: 30 days, the example of
-    /// RFC 9309 §2.3.1.4.
+    /// An answer goes on to decide in every dialect until it is this old while the origin is unreachable. After as long
+    /// without any answer, an unreachable origin counts as unavailable if it never had rules; if it had, they decide
+    /// again. Default: 30 days, the example of RFC 9309 §2.3.1.4.
     pub max_stale: Duration,
     /// The first failure is believed this long; each further one twice as long. Default: 60 s.
     pub error_ttl: Duration,
@@ -28,6 +28,9 @@ pub struct Lifetimes {
     /// How long an answer is fresh whose origin wants it not cached at all: long enough that not every
     /// request costs a second one. Default: 60 s.
     pub uncacheable_age: Duration,
+    /// By what the moments to try again are spread beside the origin: a number of each node's own, or all nodes would
+    /// come to an origin in the same second. Default: 0.
+    pub spread: u64,
 }
 
 impl Default for Lifetimes {
@@ -38,6 +41,7 @@ impl Default for Lifetimes {
             error_ttl: MINUTE,
             max_backoff: HOUR,
             uncacheable_age: MINUTE,
+            spread: 0,
         }
     }
 }
@@ -62,26 +66,38 @@ impl Lifetimes {
         failures: u32,
         asked: Option<Duration>,
     ) -> Duration {
+        let longest = self.max_backoff.max(self.error_ttl);
+        let spread = self.jittered(self.unspread_backoff(failures), origin, failures);
+        spread.max(asked.unwrap_or_default().min(longest))
+    }
+
+    fn unspread_backoff(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         let grown = self.error_ttl.saturating_mul(1 << doublings);
-        let longest = self.max_backoff.max(self.error_ttl);
-        let spread = jittered(grown.min(longest), origin, failures);
-        spread.max(asked.unwrap_or_default().min(longest))
+        grown.min(self.max_backoff.max(self.error_ttl))
+    }
+
+    /// How long after its `failures`th failure in a row the next one still shows that an origin could not be reached
+    /// between: half of `max_stale`, so that it takes failures on several days to find one unreachable for so long. Where
+    /// the back-off is longer, twice that, for before it has passed nobody tries.
+    pub(super) fn longest_gap(&self, failures: u32) -> Duration {
+        let back_off = self.unspread_backoff(failures);
+        (self.max_stale / 2).max(back_off.saturating_mul(2))
     }
 
     /// How long after its fetch an answer that is fresh for `lifetime` is fetched again if it is in use:
     /// early enough that no request meets it stale.
     pub(super) fn refresh_after(&self, origin: &Origin, lifetime: Duration) -> Duration {
-        jittered(lifetime.mul_f64(0.85), origin, 0)
+        self.jittered(lifetime.mul_f64(0.85), origin, 0)
     }
-}
 
-/// `span`, between nine and eleven tenths of it: always the same for one origin and round.
-fn jittered(span: Duration, origin: &Origin, round: u32) -> Duration {
-    let mut hasher = DefaultHasher::new();
-    (origin, round).hash(&mut hasher);
-    let tenth_either_way = (hasher.finish() % 2001) as f64 / 10_000.0;
-    span.mul_f64(0.9 + tenth_either_way)
+    /// `span`, between nine and eleven tenths of it: always the same for one node, origin and round.
+    fn jittered(&self, span: Duration, origin: &Origin, round: u32) -> Duration {
+        let mut hasher = DefaultHasher::new();
+        (self.spread, origin, round).hash(&mut hasher);
+        let tenth_either_way = (hasher.finish() % 2001) as f64 / 10_000.0;
+        span.mul_f64(0.9 + tenth_either_way)
+    }
 }
 
 /// What the origin says; zero if it wants no caching or the time has passed, `None` if it says nothing.
@@ -229,6 +245,24 @@ mod tests {
         all.dedup();
         assert!(all.len() > 1, "{all:?}");
         assert_eq!(of("a"), of("a"));
+    }
+
+    #[test]
+    fn nodes_come_to_one_origin_at_different_times() {
+        let node = |spread| Lifetimes {
+            spread,
+            ..Lifetimes::default()
+        };
+        let backoff = |spread| node(spread).backoff(&origin("a"), 1, None);
+        let refresh = |spread| node(spread).refresh_after(&origin("a"), DAY);
+        for times in [
+            (1..=6).map(backoff).collect(),
+            (1..=6).map(refresh).collect(),
+        ] {
+            let times: std::collections::HashSet<Duration> = times;
+            assert!(times.len() > 3, "{times:?}");
+        }
+        assert_eq!((backoff(1), refresh(1)), (backoff(1), refresh(1)));
     }
 
     #[test]

@@ -16,15 +16,17 @@
 //! | fresh | its lifetime passes | stale | whoever wants it waits for a fetch |
 //! | stale | an answer, or 304 | fresh | |
 //! | stale | no answer | stale | decides, up to `max_stale`; tried again beside after a back-off |
-//! | stale | `max_stale` passes | unreachable | complete disallow |
+//! | stale | `max_stale` passes | unreachable | complete disallow, but `google` goes on by the last copy |
 //! | unreachable | the back-off passes | unreachable | whoever wants it waits for a fetch |
-//! | unreachable | without any answer for `max_stale` | unreachable | counts as unavailable (RFC 9309 §2.3.1.4) |
+//! | unreachable | without any answer for `max_stale` | unreachable | the last copy decides again; if there never was one, it counts as unavailable (RFC 9309 §2.3.1.4) |
+//! | unreachable | nobody tries for half of `max_stale` | unreachable | the next failure counts as the first |
 //! | any | unused until it could not be used any more | absent | |
 //!
 //! A stale entry does not answer while it is asked about again: RFC 9309 §2.4 lets a copy be used past its lifetime
 //! only "if the robots.txt is unreachable", and before a fetch has failed nobody knows that.
 
 mod entry;
+mod learned;
 mod lifetime;
 mod outcome;
 mod snapshot;
@@ -37,6 +39,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::Origin;
 pub use entry::{Entry, Failing};
+pub use learned::Learned;
 pub use lifetime::Lifetimes;
 pub use outcome::{
     Body, Ending, Facts, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult,
@@ -92,34 +95,42 @@ impl Cache {
         self.under_way.remove(origin);
     }
 
-    /// A fetch ended at `now`; `before` is the entry it started from and `known` what is gone by so far. Returns the
-    /// entry to keep and the snapshot to go by from now on.
+    /// The lifetimes that hold.
+    #[must_use]
+    pub fn lifetimes(&self) -> &Lifetimes {
+        &self.lifetimes
+    }
+
+    /// A fetch that was under way did not take place; `known` is gone by further on.
+    pub fn abandoned(&mut self, origin: &Origin, known: Option<&Snapshot>) {
+        self.stop(origin);
+        if let Some(known) = known {
+            self.evict(origin, known);
+            self.schedule(origin, known);
+        }
+    }
+
+    /// A fetch ended and brought `learned`; `known` is what is gone by so far. Returns the snapshot to go by from now on.
     pub fn fetched(
         &mut self,
         origin: &Origin,
-        before: &Entry,
+        learned: &Learned,
         known: Option<&Snapshot>,
-        outcome: FetchOutcome,
-        now: SystemTime,
-    ) -> (Entry, Snapshot) {
+    ) -> Snapshot {
         self.stop(origin);
-        let entry = before.after(outcome, now);
-        let is_compiled = |known: &&Snapshot| known.is_of(before) && before.has_body_of(&entry);
-        let compiled = known.filter(is_compiled);
-        let mut snapshot = Snapshot::of(origin, &entry, compiled, &self.lifetimes);
-        if let (Some(known), Some(_)) = (known, &entry.failing) {
-            snapshot = snapshot.with_newer_answer_of(known);
-        }
+        // An entry that could not be kept is not lost while someone still goes by it.
+        let newer = known.filter(|_| learned.entry.failing.is_some());
+        let snapshot = Snapshot::of(origin, learned, newer, &self.lifetimes);
         if let Some(known) = known {
             self.evict(origin, known);
         }
         self.schedule(origin, &snapshot);
-        (entry, snapshot)
+        snapshot
     }
 
     /// What follows from an entry that was kept.
-    pub fn restored(&mut self, origin: &Origin, entry: &Entry) -> Snapshot {
-        let snapshot = Snapshot::of(origin, entry, None, &self.lifetimes);
+    pub fn restored(&mut self, origin: &Origin, learned: &Learned) -> Snapshot {
+        let snapshot = Snapshot::of(origin, learned, None, &self.lifetimes);
         self.schedule(origin, &snapshot);
         snapshot
     }

@@ -127,6 +127,8 @@ pub struct FetchError {
 pub enum FetchErrorKind {
     /// DNS knows no address, or answered with an error.
     Dns,
+    /// DNS says that there is no such name.
+    NoSuchName,
     /// DNS did not answer in time.
     DnsTimeout,
     /// The origin itself is at an address that may not be dialled.
@@ -153,8 +155,9 @@ pub enum FetchErrorKind {
 
 impl FetchErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Dns,
+        Self::NoSuchName,
         Self::DnsTimeout,
         Self::Prohibited,
         Self::RedirectProhibited,
@@ -173,6 +176,7 @@ impl FetchErrorKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Dns => "dns",
+            Self::NoSuchName => "no-such-name",
             Self::DnsTimeout => "dns-timeout",
             Self::Prohibited => "prohibited",
             Self::RedirectProhibited => "redirect-prohibited",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Failing};
+use super::learned::Learned;
 use super::lifetime::Lifetimes;
 use super::outcome::{Facts, FetchErrorKind};
 use crate::{AccessResult, Origin};
@@ -36,8 +37,10 @@ struct Failure {
     first_at: Moment,
     last_at: Moment,
     retry_at: Moment,
-    /// From here on an origin without an answer counts as unavailable.
+    /// From here on an origin without an answer counts as unreachable for long.
     given_up_at: Moment,
+    /// What counts where no answer does, before and after.
+    beyond: [AccessResult; 2],
     count: u32,
     status: Option<u16>,
     kind: Option<FetchErrorKind>,
@@ -97,6 +100,13 @@ impl Failure {
             last_at: last_at.into(),
             retry_at: Moment::from(last_at).after(lifetimes.backoff(origin, failing.count, asked)),
             given_up_at: Self::given_up_at(first_at, answer, lifetimes),
+            beyond: match answer.map(|answer| &answer.access) {
+                Some(AccessResult::Successful(copy)) => [
+                    AccessResult::Lapsed(copy.clone()),
+                    AccessResult::LongLapsed(copy.clone()),
+                ],
+                _ => [AccessResult::Unreachable, AccessResult::LongUnreachable],
+            },
             count: failing.count,
             status: outcome.status(),
             kind: outcome.error().map(|error| error.kind),
@@ -186,23 +196,31 @@ pub enum Use {
 }
 
 impl Snapshot {
-    /// What follows from an entry. The body is parsed here, unless `parsed` is a snapshot of an entry with the same.
+    /// What follows from what was learned; with `newer`'s answer, if that is newer.
     pub(super) fn of(
         origin: &Origin,
-        entry: &Entry,
-        parsed: Option<&Self>,
+        learned: &Learned,
+        newer: Option<&Self>,
         lifetimes: &Lifetimes,
     ) -> Self {
-        let parsed = parsed.and_then(|parsed| parsed.answer.as_ref());
-        let answer = entry.answer.as_ref().map(|facts| {
-            let access = parsed.map_or_else(|| facts.access(), |parsed| parsed.access.clone());
-            Answer::new(facts, access, lifetimes)
-        });
-        let failure = entry
-            .failing
-            .as_ref()
+        let entry = &learned.entry;
+        let answer = entry.answer.as_ref().zip(learned.access.clone());
+        let answer = answer.map(|(facts, access)| Answer::new(facts, access, lifetimes));
+        let newer = newer.and_then(|newer| newer.answer.clone());
+        let fetched_at = |answer: &Option<Answer>| answer.as_ref().map(|answer| answer.fetched_at);
+        let answer = match fetched_at(&newer) > fetched_at(&answer) {
+            true => newer,
+            false => answer,
+        };
+        let failing = entry.failing.as_ref();
+        let failure = failing
             .map(|failing| Box::new(Failure::new(origin, failing, answer.as_ref(), lifetimes)));
         Self { answer, failure }
+    }
+
+    /// What the last answer says, however old.
+    pub(super) fn answer_access(&self) -> Option<&AccessResult> {
+        self.answer.as_ref().map(|answer| &answer.access)
     }
 
     /// The same where `lifetimes` hold, which may shorten how long it serves.
@@ -225,16 +243,6 @@ impl Snapshot {
         self.answer.as_ref().map(|answer| answer.fetched_at) == fetched_at
     }
 
-    /// The same with `known`'s answer if that is newer: an entry that could not be kept is not lost while someone still
-    /// goes by it.
-    pub(super) fn with_newer_answer_of(mut self, known: &Self) -> Self {
-        let fetched_at = |snapshot: &Self| snapshot.answer.as_ref().map(|answer| answer.fetched_at);
-        if fetched_at(known) > fetched_at(&self) {
-            self.answer.clone_from(&known.answer);
-        }
-        self
-    }
-
     /// When to fetch again what is in use; `None` while the origin is unreachable, when requests say when.
     pub(super) fn refresh_at(&self, origin: &Origin, lifetimes: &Lifetimes) -> Option<SystemTime> {
         let (Some(answer), None) = (&self.answer, &self.failure) else {
@@ -255,7 +263,7 @@ impl Snapshot {
         let now = Moment::from(now);
         match (&self.answer, &self.failure) {
             (Some(answer), _) if now < answer.usable_until() => &answer.access,
-            (_, Some(failure)) if now >= failure.given_up_at => &AccessResult::LongUnreachable,
+            (_, Some(failure)) => &failure.beyond[usize::from(now >= failure.given_up_at)],
             _ => &AccessResult::Unreachable,
         }
     }
@@ -298,7 +306,10 @@ impl Snapshot {
             AccessResult::Successful(_) if self.is_fresh(now) => State::Fresh,
             AccessResult::Successful(_) => State::Stale,
             AccessResult::Unavailable { .. } | AccessResult::RedirectLost => State::Unavailable,
-            AccessResult::Unreachable | AccessResult::LongUnreachable => State::Unreachable,
+            AccessResult::Unreachable
+            | AccessResult::LongUnreachable
+            | AccessResult::Lapsed(_)
+            | AccessResult::LongLapsed(_) => State::Unreachable,
         }
     }
 

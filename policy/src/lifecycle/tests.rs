@@ -117,11 +117,12 @@ impl World {
     }
 
     fn fetched(&mut self, host: &Origin, outcome: FetchOutcome, now: SystemTime) -> Arc<Snapshot> {
-        let (before, known) = (self.entry(host), self.snapshot(host));
-        let (entry, snapshot) = self
-            .cache
-            .fetched(host, &before, known.as_deref(), outcome, now);
+        let known = self.snapshot(host);
+        let before = (&self.entry(host), known.as_deref());
+        let learned = Learned::after(before, outcome, now, self.cache.lifetimes());
+        let snapshot = self.cache.fetched(host, &learned, known.as_deref());
         let snapshot = Arc::new(snapshot);
+        let entry = learned.entry().clone();
         self.kept.insert(host.clone(), (entry, snapshot.clone()));
         snapshot
     }
@@ -180,6 +181,11 @@ fn fresh() -> Option<(State, Use, [&'static str; 5])> {
 
 fn stale(usable: Use) -> Option<(State, Use, [&'static str; 5])> {
     Some((State::Stale, usable, BY_RULES))
+}
+
+/// Past `max_stale`: only `google` goes on by the last copy.
+fn lapsed(usable: Use) -> Option<(State, Use, [&'static str; 5])> {
+    Some((State::Unreachable, usable, ["--", "+-", "--", "--", "--"]))
 }
 
 fn unreachable(usable: Use) -> Option<(State, Use, [&'static str; 5])> {
@@ -268,13 +274,9 @@ fn a_stale_answer_decides_while_the_origin_is_unreachable() {
             (DAY + 90, Fetched(timeout()), stale(Use::AtOnce)),
             (DAY + 180, Wanted(false), stale(Use::AtOnce)),
             (30 * DAY - 1, Wanted(true), stale(Use::AtOnceAndRefetch)),
-            (30 * DAY, Nothing, unreachable(Use::AfterRefetch)),
-            (31 * DAY, Fetched(timeout()), unreachable(Use::AtOnce)),
-            (
-                31 * DAY + HOUR,
-                Wanted(true),
-                unreachable(Use::AfterRefetch),
-            ),
+            (30 * DAY, Nothing, lapsed(Use::AfterRefetch)),
+            (31 * DAY, Fetched(timeout()), lapsed(Use::AtOnce)),
+            (31 * DAY + HOUR, Wanted(true), lapsed(Use::AfterRefetch)),
             (31 * DAY + HOUR, Fetched(status(200)), fresh()),
         ],
     );
@@ -313,6 +315,8 @@ fn an_origin_never_reached_is_disallowed_and_after_thirty_days_unavailable() {
                 (30, Wanted(false), unreachable(Use::AtOnce)),
                 (90, Wanted(true), unreachable(Use::AfterRefetch)),
                 (90, Fetched(failure.clone()), unreachable(Use::AtOnce)),
+                (12 * DAY, Fetched(failure.clone()), unreachable(Use::AtOnce)),
+                (24 * DAY, Fetched(failure.clone()), unreachable(Use::AtOnce)),
                 (30 * DAY - 1, Nothing, unreachable(Use::AfterRefetch)),
                 (30 * DAY, Wanted(true), given_up(Use::AfterRefetch)),
                 (30 * DAY, Fetched(failure), given_up(Use::AtOnce)),
@@ -324,8 +328,12 @@ fn an_origin_never_reached_is_disallowed_and_after_thirty_days_unavailable() {
 }
 
 #[test]
-fn without_any_copy_for_thirty_days_an_origin_counts_as_unavailable() {
-    let given_up = Some((State::Unreachable, Use::AfterRefetch, ALLOWED_BUT_KOSTER));
+fn a_copy_that_lapsed_for_as_long_again_decides_rather_than_nothing() {
+    let by_last_copy = Some((
+        State::Unreachable,
+        Use::AfterRefetch,
+        ["+-", "+-", "--", "+-", "--"],
+    ));
     run(
         "copy lapsed",
         vec![
@@ -333,8 +341,8 @@ fn without_any_copy_for_thirty_days_an_origin_counts_as_unavailable() {
             (0, Fetched(status(200)), fresh()),
             (DAY, Wanted(true), stale(Use::AfterRefetch)),
             (DAY, Fetched(timeout()), stale(Use::AtOnce)),
-            (60 * DAY - 1, Nothing, unreachable(Use::AfterRefetch)),
-            (60 * DAY, Nothing, given_up),
+            (60 * DAY - 1, Nothing, lapsed(Use::AfterRefetch)),
+            (60 * DAY, Nothing, by_last_copy),
         ],
     );
 }
@@ -372,7 +380,7 @@ fn shorter_lifetimes_hold_at_once_and_longer_ones_from_the_next_fetch_on() {
     assert_eq!(still_failing.retry_at(), failing.retry_at());
     let given_up = at(2 * 24 * 3600);
     let access =
-        |snapshot: &Snapshot| matches!(snapshot.access(given_up), AccessResult::LongUnreachable);
+        |snapshot: &Snapshot| matches!(snapshot.access(given_up), AccessResult::LongLapsed(_));
     assert_eq!((access(&failing), access(&still_failing)), (false, true));
 }
 
@@ -566,7 +574,7 @@ fn what_was_known_before_a_restart_is_known_again() {
 
     let mut after = Cache::new(Lifetimes::default());
     assert!(after.wanted(&host, None, at(30)));
-    let snapshot = after.restored(&host, &before.entry(&host));
+    let snapshot = after.restored(&host, &before.entry(&host).into());
     after.stop(&host);
     assert_eq!(snapshot.unreachable_since(), Some(at(0)));
     let known = before.snapshot(&host).expect("known");
@@ -586,18 +594,21 @@ fn what_was_known_before_a_restart_is_known_again() {
 fn an_answer_that_could_not_be_kept_still_decides() {
     let mut cache = Cache::default();
     let host = origin();
-    cache.start(&host);
-    let (_, known) = cache.fetched(&host, &Entry::default(), None, status(200), at(0));
-    cache.start(&host);
+    let mut fetched = |before: &Entry, known: Option<&Snapshot>, outcome, now| {
+        cache.start(&host);
+        let learned = Learned::after((before, known), outcome, now, &Lifetimes::default());
+        let snapshot = cache.fetched(&host, &learned, known);
+        (learned.entry().clone(), snapshot)
+    };
     let lost = Entry::default();
-    let (entry, snapshot) = cache.fetched(&host, &lost, Some(&known), timeout(), at(DAY));
+    let (_, known) = fetched(&lost, None, status(200), at(0));
+    let (entry, snapshot) = fetched(&lost, Some(&known), timeout(), at(DAY));
     assert_eq!(entry.answer, None);
     assert_eq!(snapshot.state(at(DAY)), State::Stale);
 
-    cache.start(&host);
     let older = Entry::default().after(response(200, OTHER_RULES, Fields::default()), at(5));
     let not_modified = ending(Ending::NotModified(Fields::default()));
-    let (_, snapshot) = cache.fetched(&host, &older, Some(&known), not_modified, at(DAY));
+    let (_, snapshot) = fetched(&older, Some(&known), not_modified, at(DAY));
     let access = snapshot.access(at(DAY));
     assert_eq!(
         verdicts(access, Dialect::Rfc9309),
