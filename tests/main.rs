@@ -49,6 +49,7 @@ mod restart;
 mod revoked;
 mod robots;
 mod rules;
+mod scarce;
 mod security;
 mod selftest;
 mod shutdown;

@@ -322,7 +322,7 @@ fn connections_names_and_robots_txt_files_follow_the_file() {
         .set("robots.user_agent", "\"other/2\"")
         .set("robots.max_age", "\"1s\"");
     origin.site("new.example");
-    assert_eq!(proxy.get("http://new.example/").status, 503, "no such name");
+    assert_eq!(proxy.get("http://new.example/").status, 502, "no such name");
     write(&proxy, &changed.to_toml());
     assert_eq!(post_reload(&proxy).status, 200);
     let fetches = || {

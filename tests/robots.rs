@@ -253,11 +253,109 @@ fn a_name_that_does_not_resolve_makes_robots_txt_unreachable() {
             .set("dns.servers", &format!("[\"{}\"]", names.address))
             .set("robots.fetch_timeout", "\"2s\"")
     });
-    for host in ["nowhere.example", "broken.example", "silent.example"] {
+    for host in ["broken.example", "silent.example"] {
         proxy
             .get(&format!("http://{host}/a"))
             .expect_unreachable(&format!("http://{host}/robots.txt"));
     }
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_a_dns_error() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    names.say("empty.example", Answer::Addresses(Vec::new()));
+    origin
+        .site("lure.test")
+        .robots_reply(Reply::redirect(302, "http://nowhere.example/robots.txt"));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("dns.servers", &format!("[\"{}\"]", names.address))
+    });
+    for url in [
+        "http://nowhere.example/a",
+        "http://nowhere.example/b",
+        "https://nowhere.example/a",
+    ] {
+        let answer = proxy.get(url);
+        answer.expect_refusal(502, Some("DNS error"), "dns_error");
+        assert_eq!(answer.header("retry-after"), None, "{url}");
+    }
+    let refused = [("outcome", "refused"), ("reason", "dns_error")];
+    assert_eq!(proxy.metric("wayleave_requests_total", &refused), 3.0);
+    // These exist, whatever else is wrong.
+    for host in ["empty.example", "lure.test"] {
+        let answer = proxy.get(&format!("http://{host}/a"));
+        answer.expect_unreachable(&format!("http://{host}/robots.txt"));
+    }
+}
+
+#[test]
+fn the_last_copy_goes_on_to_decide_where_the_dialect_says_so() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(KEEP_OUT);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("robots.max_age", "\"1s\"")
+            .set("robots.max_stale", "\"2s\"")
+            .set("robots.error_ttl", "\"1s\"")
+            .table("[[crawler]]\nname = \"g\"\ntokens = [\"G\"]\ndialect = \"google\"\nmatch = { user_agent = \"Google\" }\n")
+    });
+    let status = |path: &str, agent: &str| {
+        let url = format!("http://shop.test{path}");
+        proxy.exchange(&Ask::get(&url).agent(agent)).status
+    };
+    assert_eq!(status("/a", "Other/1"), 200);
+    origin.site("shop.test").robots_reply(Reply::new(503));
+    eventually("the copy is too old for rfc9309", || {
+        let found = status("/a", "Other/1");
+        assert!(matches!(found, 200 | 503), "{found}");
+        found == 503
+    });
+    assert_eq!(status("/private", "Other/1"), 503);
+    assert_eq!(
+        [status("/a", "Google/1"), status("/private", "Google/1")],
+        [200, 403]
+    );
+    eventually("so long that the copy may be used again", || {
+        let found = status("/private", "Other/1");
+        assert!(matches!(found, 403 | 503), "{found}");
+        found == 403
+    });
+    assert_eq!(
+        [status("/a", "Other/1"), status("/a", "Google/1")],
+        [200; 2]
+    );
+}
+
+#[test]
+fn nodes_try_an_origin_again_at_different_times() {
+    let origin = Origin::start();
+    let hosts: Vec<_> = (0..8).map(|n| format!("down{n}.test")).collect();
+    for host in &hosts {
+        origin.site(host).robots_reply(Reply::new(500));
+    }
+    let pauses = || -> Vec<i64> {
+        let proxy = Wayleave::start(&origin);
+        let pause = |host: &String| {
+            proxy.get(&format!("http://{host}/a"));
+            let (_, told) = told(&proxy, &format!("/v1/robots/http%3A%2F%2F{host}"));
+            let at = |text: &serde_json::Value| {
+                let text = text.as_str().expect("a time");
+                humantime::parse_rfc3339(text).expect("RFC 3339")
+            };
+            let failed_at = at(&told["last_failure"]["at"]);
+            let pause = at(&told["retry_at"]).duration_since(failed_at);
+            i64::try_from(pause.expect("later").as_millis()).expect("a minute")
+        };
+        hosts.iter().map(pause).collect()
+    };
+    let (one, other) = (pauses(), pauses());
+    // Of one seed they would differ by no more than rounding.
+    let apart = one
+        .iter()
+        .zip(&other)
+        .filter(|(one, other)| (**one - **other).abs() > 50);
+    assert!(apart.count() > 0, "{one:?} {other:?}");
 }
 
 #[test]
@@ -337,6 +435,22 @@ fn a_compressed_robots_txt_is_read() {
     let proxy = Wayleave::start(&origin);
     let answer = proxy.get("http://shop.test/private");
     answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+}
+
+#[test]
+fn a_compressed_robots_txt_in_several_members_is_read_whole() {
+    let origin = Origin::start();
+    // Each line in a member of its own.
+    let gzip = include_bytes!("data/keep-out-in-two.gz");
+    let coded = |bytes: &[u8]| Reply::text(bytes).header("Content-Encoding", "gzip");
+    origin.site("shop.test").robots_reply(coded(gzip));
+    let junk = [&gzip[..], b"and more"].concat();
+    origin.site("junk.test").robots_reply(coded(&junk));
+    let proxy = Wayleave::start(&origin);
+    let answer = proxy.get("http://shop.test/private");
+    answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+    let answer = proxy.get("http://junk.test/a");
+    answer.expect_unreachable("http://junk.test/robots.txt");
 }
 
 #[test]

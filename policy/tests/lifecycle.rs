@@ -477,9 +477,14 @@ fn a_copy_that_was_dropped_is_fetched_again_at_its_next_use_and_decides_nothing_
     let origin = Origin::parse("https://a.example").expect("an origin");
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let mut cache = Cache::new(Lifetimes::default());
+    let fetched = |cache: &mut Cache, before: &Entry, now| {
+        let rules = outcome(&origin, Answer::Rules(None));
+        let learned = Learned::after((before, None), rules, now, &Lifetimes::default());
+        let known = cache.fetched(&origin, &learned, None);
+        (learned.into_entry(), known)
+    };
     assert!(cache.wanted(&origin, None, now));
-    let rules = outcome(&origin, Answer::Rules(None));
-    let (kept, known) = cache.fetched(&origin, &Entry::default(), None, rules, now);
+    let (kept, known) = fetched(&mut cache, &Entry::default(), now);
     assert!(kept.request(&origin).validators.is_some());
 
     // Memory let go of it, and what the store had was damaged.
@@ -488,12 +493,11 @@ fn a_copy_that_was_dropped_is_fetched_again_at_its_next_use_and_decides_nothing_
     assert!(cache.wanted(&origin, None, later), "it is fetched");
     assert!(!cache.wanted(&origin, None, later), "once");
     assert_eq!(dropped.request(&origin).validators, None, "and in full");
-    let unknown = cache.restored(&origin, &dropped);
+    let unknown = cache.restored(&origin, &dropped.clone().into());
     assert!(matches!(unknown.access(later), AccessResult::Unreachable));
     assert_eq!(unknown.usable(later), Use::AfterRefetch);
 
-    let rules = outcome(&origin, Answer::Rules(None));
-    let (kept, known) = cache.fetched(&origin, &dropped, None, rules, later);
+    let (kept, known) = fetched(&mut cache, &dropped, later);
     assert!(matches!(known.access(later), AccessResult::Successful(_)));
     assert_eq!(known.fetched_at(), Some(later));
     assert!(kept.answer.is_some() && kept.failing.is_none());

@@ -1,7 +1,8 @@
 //! From the configuration to the parts: when the process starts, and when the file is read again.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
 use anyhow::Context;
@@ -20,6 +21,9 @@ use crate::rules::Rules;
 use crate::tls;
 use crate::traces::Traces;
 use crate::upstream::{self, Upstream};
+
+/// Of this process alone: nodes that started together do not come to an origin together.
+static SPREAD: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
 
 /// Sessions with origins kept for resumption.
 const TLS_SESSIONS: usize = 10_000;
@@ -132,6 +136,7 @@ pub(crate) fn robots_options(robots: &config::Robots) -> robots::Options {
             max_age: robots.max_age,
             max_stale: robots.max_stale,
             error_ttl: robots.error_ttl,
+            spread: *SPREAD,
             ..Lifetimes::default()
         },
         fetch_timeout: robots.fetch_timeout,

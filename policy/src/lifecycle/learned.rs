@@ -12,9 +12,9 @@ use crate::AccessResult;
 /// a while and the [`Cache`](super::Cache) has every origin to look after.
 #[derive(Clone, Debug)]
 pub struct Learned {
-    pub(super) entry: Entry,
+    entry: Entry,
     /// What the entry's answer says, if it has one.
-    pub(super) access: Option<AccessResult>,
+    access: Option<AccessResult>,
 }
 
 impl Learned {
@@ -22,6 +22,11 @@ impl Learned {
     #[must_use]
     pub fn entry(&self) -> &Entry {
         &self.entry
+    }
+
+    /// The entry, and what its answer says.
+    pub(super) fn parts(&self) -> (&Entry, Option<&AccessResult>) {
+        (&self.entry, self.access.as_ref())
     }
 
     /// The entry, without what it says.

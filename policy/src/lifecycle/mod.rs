@@ -119,8 +119,8 @@ impl Cache {
     ) -> Snapshot {
         self.stop(origin);
         // An entry that could not be kept is not lost while someone still goes by it.
-        let newer = known.filter(|_| learned.entry.failing.is_some());
-        let snapshot = Snapshot::of(origin, learned, newer, &self.lifetimes);
+        let newer = known.filter(|_| learned.entry().failing.is_some());
+        let snapshot = Snapshot::of(origin, learned.parts(), newer, &self.lifetimes);
         if let Some(known) = known {
             self.evict(origin, known);
         }
@@ -130,7 +130,7 @@ impl Cache {
 
     /// What follows from an entry that was kept.
     pub fn restored(&mut self, origin: &Origin, learned: &Learned) -> Snapshot {
-        let snapshot = Snapshot::of(origin, learned, None, &self.lifetimes);
+        let snapshot = Snapshot::of(origin, learned.parts(), None, &self.lifetimes);
         self.schedule(origin, &snapshot);
         snapshot
     }

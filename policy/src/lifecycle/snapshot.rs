@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Failing};
-use super::learned::Learned;
 use super::lifetime::Lifetimes;
 use super::outcome::{Facts, FetchErrorKind};
 use crate::{AccessResult, Origin};
@@ -196,15 +195,14 @@ pub enum Use {
 }
 
 impl Snapshot {
-    /// What follows from what was learned; with `newer`'s answer, if that is newer.
+    /// What follows from an entry and what its answer says; with `newer`'s answer, if that is newer.
     pub(super) fn of(
         origin: &Origin,
-        learned: &Learned,
+        (entry, access): (&Entry, Option<&AccessResult>),
         newer: Option<&Self>,
         lifetimes: &Lifetimes,
     ) -> Self {
-        let entry = &learned.entry;
-        let answer = entry.answer.as_ref().zip(learned.access.clone());
+        let answer = entry.answer.as_ref().zip(access.cloned());
         let answer = answer.map(|(facts, access)| Answer::new(facts, access, lifetimes));
         let newer = newer.and_then(|newer| newer.answer.clone());
         let fetched_at = |answer: &Option<Answer>| answer.as_ref().map(|answer| answer.fetched_at);

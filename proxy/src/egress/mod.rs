@@ -39,6 +39,9 @@ const MAX_ADDRESSES: usize = 32;
 /// Questions under way per DNS server before the resolver calls itself busy.
 const DNS_ACTIVE_QUERIES: usize = 4_096;
 
+const NXDOMAIN: &str = "NXDOMAIN";
+const NOT_A_NAME: &str = "not a name that DNS can hold";
+
 /// What egress needs to know; part of `[upstream]` and `[dns]`.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -100,6 +103,11 @@ impl EgressError {
             Self::Dns { .. } => "dns_error",
             Self::DnsTimeout => "dns_timeout",
         }
+    }
+
+    /// Whether the name does not exist: trying again is of no use before somebody registers it.
+    pub fn is_no_such_name(&self) -> bool {
+        matches!(self, Self::Dns { rcode } if rcode == NXDOMAIN || rcode == NOT_A_NAME)
     }
 }
 
@@ -240,7 +248,7 @@ fn literal(host: &str) -> Option<IpAddr> {
 /// `host` as a name that no search domain is tried behind: an origin's name means one host, wherever the proxy runs.
 fn absolute_name(host: &str) -> Result<Name, EgressError> {
     let invalid = |_| EgressError::Dns {
-        rcode: "not a name that DNS can hold".to_owned(),
+        rcode: NOT_A_NAME.to_owned(),
     };
     let mut name = Name::from_ascii(host).map_err(invalid)?;
     name.set_fqdn(true);
@@ -292,7 +300,7 @@ fn rcode_name(code: hickory_resolver::proto::op::ResponseCode) -> String {
         ResponseCode::NoError => "NOERROR".to_owned(),
         ResponseCode::FormErr => "FORMERR".to_owned(),
         ResponseCode::ServFail => "SERVFAIL".to_owned(),
-        ResponseCode::NXDomain => "NXDOMAIN".to_owned(),
+        ResponseCode::NXDomain => NXDOMAIN.to_owned(),
         ResponseCode::NotImp => "NOTIMP".to_owned(),
         ResponseCode::Refused => "REFUSED".to_owned(),
         other => format!("RCODE {}", u16::from(other)),

@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot};
+use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot, State};
 use wayleave_policy::{
     AccessResult, Decision, Dialect, ProductToken, Reason, Target, Verdict, decide,
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
 use super::exchange::{DecidingRule, Identity, Refusal};
+use super::identify::Identified;
 use super::resolve::{Resolved, Scope};
 use crate::crawlers::Mode;
 use crate::decisions::Finding;
 use crate::digest::Digest;
 use crate::politeness;
 use crate::proxy_status::ErrorType;
-use crate::robots::{Known, Robots};
+use crate::robots::{Behalf, Known, Robots};
 
 /// What the origin's robots.txt says of a request.
 #[derive(Debug)]
@@ -30,18 +31,23 @@ pub(super) struct Consulted {
     pub(super) group: String,
 }
 
-/// Asks the robots.txt of the target's origin.
+/// Asks the robots.txt of the target's origin, on behalf of who asks.
 pub(super) async fn consult(
     robots: &Robots,
     politeness: &politeness::Options,
-    identity: &Identity,
+    identified: &Identified,
     resolved: &Resolved,
 ) -> Consulted {
+    let identity = &identified.identity;
     let target = &resolved.target;
     let origin = target.origin();
     let crawler = identity.crawler();
-    let user_agent = crawler.and_then(|crawler| crawler.robots_user_agent.as_ref());
-    match robots.find_by(origin, user_agent).await {
+    let behalf = Behalf {
+        crawler: identity.label(),
+        client: Some(identified.client),
+        user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
+    };
+    match robots.find_for(origin, behalf).await {
         Ok(known) => robots.counting(origin, &known, || {
             go_by(&known, politeness, identity, resolved)
         }),
@@ -84,12 +90,10 @@ fn go_by(
     let (dialect, tokens) = (identity.dialect(), identity.tokens());
     let judge = judge_of(resolved.scope);
     let decision = judge(access, dialect, tokens, target.path());
-    // What is too old to go by did not decide.
-    let is_unreached = matches!(
-        access,
-        AccessResult::Unreachable | AccessResult::LongUnreachable
-    );
-    let copy = (!is_unreached).then_some(&*known.snapshot);
+    // What is too old to go by did not decide, but where the last copy goes on to.
+    let is_copy = known.snapshot.state(known.at) != State::Unreachable
+        || access.rules(decision.dialect()).is_some();
+    let copy = is_copy.then_some(&*known.snapshot);
     let (line, rule) = (decision.line(), decision.rule());
     let reason = match decision.verdict() {
         Verdict::Allow => Ok(decision.reason().as_str()),
@@ -136,10 +140,8 @@ pub(super) fn group(
 
 /// The longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
 pub(super) fn delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
-    let AccessResult::Successful(robots) = access else {
-        return None;
-    };
     let in_dialect = |dialect: Dialect| {
+        let robots = access.rules(dialect)?;
         let tokens = identity.tokens();
         let rates = robots.request_rates(dialect, tokens).into_iter();
         let pauses = rates.map(|rate| {
@@ -190,12 +192,17 @@ fn refusal(
     }
 }
 
-/// Nothing came from the origin. If that is because it may not be dialled, the client hears so.
+/// Nothing came from the origin. If that is because it may not be dialled, or is not there, the client hears so.
 fn unreached(target: &Target, Known { snapshot, at }: &Known) -> Refusal {
     let details = match snapshot.error_kind() {
         Some(FetchErrorKind::Prohibited) => {
             let error = ErrorType::DestinationIpProhibited;
             let details = format!("{} is at an internal address", target.origin());
+            return Refusal::new(502, error.phrase(), error, error.as_str(), details);
+        }
+        Some(FetchErrorKind::NoSuchName) => {
+            let error = ErrorType::DnsError;
+            let details = format!("there is no host {}", target.origin().host());
             return Refusal::new(502, error.phrase(), error, error.as_str(), details);
         }
         Some(kind) => format!("the last attempt failed: {kind}"),

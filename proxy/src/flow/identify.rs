@@ -1,5 +1,6 @@
 //! Who is asking? The client, what it proved and its `User-Agent` to a crawler.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::proxy_status::ErrorType;
 /// Who asks, and what speaks against listening to them.
 #[derive(Debug)]
 pub(super) struct Identified {
+    pub(super) client: IpAddr,
     pub(super) identity: Identity,
     /// What was proved.
     pub(super) proof: Option<Proof>,
@@ -37,6 +39,7 @@ pub(super) async fn identify(
     }
     let objection = objection.or_else(|| object(crawlers, &identity, request));
     Identified {
+        client: connection.client,
         identity,
         proof,
         objection,

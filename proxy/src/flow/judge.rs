@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use wayleave_policy::Scheme;
 
-use super::exchange::{Facts, Identity, Refusal};
+use super::exchange::{Facts, Refusal};
 use super::identify::Identified;
 use super::passage::Passage;
 use super::request::Request;
@@ -106,10 +106,9 @@ impl Flow {
         let objection = identified.objection.take();
         let reason = match objection.map_or(Ok(()), |refusal| objections.raise(refusal)) {
             Ok(()) => {
-                let identity = &identified.identity;
                 self.ask(
                     settings,
-                    identity,
+                    identified,
                     method,
                     &resolved,
                     &mut objections,
@@ -134,12 +133,13 @@ impl Flow {
     async fn ask(
         &self,
         settings: &Settings,
-        identity: &Identity,
+        identified: &Identified,
         method: &str,
         resolved: &Resolved,
         objections: &mut Objections,
         facts: &mut Facts,
     ) -> Result<&'static str, Refusal> {
+        let identity = &identified.identity;
         let asked = Asked {
             target: &resolved.target,
             method,
@@ -174,7 +174,7 @@ impl Flow {
             return Ok(BYPASS);
         }
         let consulted =
-            consult::consult(&self.robots, &settings.politeness, identity, resolved).await;
+            consult::consult(&self.robots, &settings.politeness, identified, resolved).await;
         facts.finding = consulted.finding;
         facts.delay = consulted.delay;
         facts.group = consulted.group;

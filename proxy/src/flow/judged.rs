@@ -50,6 +50,7 @@ impl Flow {
             let identity = identify::recognise(crawlers, connection, None, &request);
             return Judged {
                 identified: Identified {
+                    client: connection.client,
                     identity,
                     proof: None,
                     objection: None,

@@ -232,6 +232,7 @@ fn identify_as_asked(
         let identity = identify::recognise(crawlers, connection, None, request);
         let objection = identify::object(crawlers, &identity, request);
         return Ok(Identified {
+            client: connection.client,
             identity,
             proof: None,
             objection,
@@ -240,6 +241,7 @@ fn identify_as_asked(
     let crawler = crawlers.named(name);
     let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
     Ok(Identified {
+        client: connection.client,
         identity: Identity::Known(crawler),
         proof: None,
         objection: None,

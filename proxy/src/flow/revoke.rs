@@ -38,6 +38,7 @@ impl Flow {
         let is_inside = connection.tunnel.is_some() || resolved.is_unseen();
         let objection = objection.or_else(|| judge::https_refusal(settings, resolved, is_inside));
         let mut identified = Identified {
+            client: connection.client,
             identity,
             proof,
             objection,

@@ -67,6 +67,7 @@ pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
             "foreign-token",
             "token-missing",
             "destination_ip_prohibited",
+            "dns_error",
             "malformed-request",
             "misdirected",
             "unsupported-scheme",

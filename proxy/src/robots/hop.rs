@@ -327,6 +327,8 @@ fn egress_failure(error: &EgressError, is_redirected: bool) -> FetchError {
         EgressError::Prohibited { .. } if is_redirected => FetchErrorKind::RedirectProhibited,
         EgressError::Prohibited { .. } => FetchErrorKind::Prohibited,
         EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
+        // Where a redirect leads nowhere, the origin itself is there.
+        error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
         EgressError::Dns { .. } => FetchErrorKind::Dns,
     };
     failure(kind, error)

@@ -57,7 +57,7 @@ impl OnDisk {
     /// What follows from an entry, unless that is of no more use: then it is kept for the origin's history only.
     fn snapshot(&self, origin: &Origin, entry: &Entry, now: SystemTime) -> Option<Arc<Snapshot>> {
         let mut cache = Cache::new(Lifetimes::clone(&self.lifetimes.load()));
-        let snapshot = Arc::new(cache.restored(origin, entry));
+        let snapshot = Arc::new(cache.restored(origin, &entry.clone().into()));
         let due = cache.due(now, |_| Some((snapshot.clone(), false)));
         due.forgotten.is_empty().then_some(snapshot)
     }

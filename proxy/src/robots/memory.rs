@@ -203,7 +203,7 @@ mod tests {
 
     fn snapshot_after(origin: &Origin, outcome: FetchOutcome) -> Arc<Snapshot> {
         let entry = Entry::default().after(outcome, START);
-        Arc::new(Cache::default().restored(origin, &entry))
+        Arc::new(Cache::default().restored(origin, &entry.into()))
     }
 
     struct World {

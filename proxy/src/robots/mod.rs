@@ -22,6 +22,7 @@ mod tests;
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -39,8 +40,9 @@ pub use fetch::{Fetch, FetchOptions, HttpFetch};
 pub use known::Listing;
 use known::{OnDisk, Places};
 use published::Published;
+use queue::Asker;
 pub use queue::FetchBounds;
-use refresh::{Event, Refresh, Surroundings, Terms};
+use refresh::{Event, Refresh, Surroundings, Terms, Wish};
 pub(crate) use store::is_caught;
 pub use store::{Store, StoreError, StoreOptions, Version};
 
@@ -119,6 +121,29 @@ impl Known {
     }
 }
 
+/// On whose behalf an origin's robots.txt is wanted: fetches are shared out among crawlers and their clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Behalf<'a> {
+    /// The crawler's name.
+    pub crawler: &'a str,
+    /// Where the request came from.
+    pub client: Option<IpAddr>,
+    /// If that causes a fetch, it is made by this `User-Agent` instead of the usual one.
+    pub user_agent: Option<&'a Arc<str>>,
+}
+
+impl Behalf<'_> {
+    fn wish(self) -> Wish {
+        Wish {
+            asker: Asker {
+                crawler: self.crawler.to_owned(),
+                client: self.client,
+            },
+            user_agent: self.user_agent.cloned(),
+        }
+    }
+}
+
 /// Robots.txt did not come in time: nothing is known to go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pending {
@@ -180,29 +205,26 @@ impl Robots {
     }
 
     /// What is known of `origin`'s robots.txt. Returns at once if that may be gone by; otherwise waits until it has been
-    /// fetched, at most a little longer than one fetch may take. Leaving early does not end the fetch.
+    /// fetched, at most a little longer than one fetch may take. While the fetch waits for its turn, a copy that was good so
+    /// far serves. Leaving early does not end a fetch that has begun.
     ///
     /// # Errors
     ///
     /// If the fetch has not ended in time, as when too many are under way.
     pub async fn find(&self, origin: &Origin) -> Result<Known, Pending> {
-        self.find_by(origin, None).await
+        self.find_for(origin, Behalf::default()).await
     }
 
-    /// As [`find`](Self::find). If that causes a fetch, it is made by this `User-Agent`; what it brings is for all.
+    /// As [`find`](Self::find), on somebody's behalf; what a fetch brings is for all.
     ///
     /// # Errors
     ///
     /// As [`find`](Self::find).
-    pub async fn find_by(
-        &self,
-        origin: &Origin,
-        user_agent: Option<&Arc<str>>,
-    ) -> Result<Known, Pending> {
+    pub async fn find_for(&self, origin: &Origin, behalf: Behalf<'_>) -> Result<Known, Pending> {
         if let Some(known) = self.at_hand(origin) {
             return Ok(known);
         }
-        let wanted = |reply| Event::Wanted(origin.clone(), user_agent.cloned(), reply);
+        let wanted = |reply| Event::Wanted(origin.clone(), behalf.wish(), reply);
         let snapshot = self.ask_in_time(wanted).await?;
         let at = self.clock.now();
         Ok(Known { snapshot, at })

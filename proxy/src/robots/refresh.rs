@@ -10,13 +10,13 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{
-    Cache, Entry, FetchErrorKind, FetchOutcome, Lifetimes, Snapshot, Use,
+    Cache, Entry, FetchErrorKind, FetchOutcome, Learned, Lifetimes, Snapshot, State, Use,
 };
 
 use super::fetch::Fetch;
 use super::memory::Memory;
 use super::published::Published;
-use super::queue::{FetchBounds, Job, Kind, Queue};
+use super::queue::{Asker, FetchBounds, Job, Next, Queue};
 use super::store::Store;
 use crate::clock::Clock;
 use crate::metrics::{Lookup, Metrics};
@@ -30,8 +30,8 @@ const RECALLED: usize = 64;
 
 /// What the handle asks of the task.
 pub(super) enum Event {
-    /// A request cannot go on without this origin's robots.txt; by which `User-Agent` to fetch it, if not the usual one.
-    Wanted(Origin, Option<Arc<str>>, oneshot::Sender<Arc<Snapshot>>),
+    /// A request cannot go on without this origin's robots.txt.
+    Wanted(Origin, Wish, oneshot::Sender<Arc<Snapshot>>),
     /// A request went on with what is known, but another attempt to reach the origin is due.
     Overdue(Origin),
     /// What is known of an origin takes more memory than when it was published.
@@ -46,6 +46,13 @@ pub(super) enum Event {
     Reconfigure(Terms, oneshot::Sender<()>),
     /// The last event: what is known is to be on disk when this is answered.
     Close(oneshot::Sender<()>),
+}
+
+/// On whose behalf a request waits.
+pub(super) struct Wish {
+    pub(super) asker: Asker,
+    /// By which `User-Agent` to fetch, if not the usual one.
+    pub(super) user_agent: Option<Arc<str>>,
 }
 
 /// What the task works with.
@@ -71,14 +78,23 @@ pub(super) struct Refresh<F> {
     around: Surroundings,
     events: mpsc::Receiver<Event>,
     to_recall: VecDeque<Origin>,
-    recalling: JoinSet<Vec<(Origin, Option<Entry>)>>,
-    fetching: JoinSet<(FetchOutcome, Duration)>,
+    recalling: JoinSet<Vec<(Origin, Option<Learned>)>>,
+    fetching: JoinSet<Learned>,
     jobs: HashMap<Id, Job>,
     waiting: HashMap<Origin, Vec<oneshot::Sender<Arc<Snapshot>>>>,
-    /// Being recalled, and to be fetched even if what is recalled may be gone by.
+    /// Being recalled or fetched for an operator, even if what is known may be gone by.
     forced: HashSet<Origin>,
-    /// Being recalled, and to be fetched by another `User-Agent` than usual.
-    user_agents: HashMap<Origin, Arc<str>>,
+    /// Being recalled, and who wants them.
+    wishes: HashMap<Origin, Wishes>,
+    /// Joined the queue just now, or found themselves in it.
+    queued: Vec<Origin>,
+}
+
+/// Who wants an origin that is being recalled, and the `User-Agent` that the first of them wants it fetched by.
+#[derive(Default)]
+struct Wishes {
+    askers: HashSet<Asker>,
+    user_agent: Option<Arc<str>>,
 }
 
 impl<F: Fetch> Refresh<F> {
@@ -102,7 +118,8 @@ impl<F: Fetch> Refresh<F> {
             jobs: HashMap::new(),
             waiting: HashMap::new(),
             forced: HashSet::new(),
-            user_agents: HashMap::new(),
+            wishes: HashMap::new(),
+            queued: Vec::new(),
         }
     }
 
@@ -124,8 +141,8 @@ impl<F: Fetch> Refresh<F> {
                 },
                 Some(recalled) = self.recalling.join_next() => {
                     // A read that fails or panics is the store's to report; it brings nothing.
-                    for (origin, entry) in recalled.into_iter().flatten() {
-                        self.recalled(origin, entry);
+                    for (origin, learned) in recalled.into_iter().flatten() {
+                        self.recalled(origin, learned);
                     }
                 }
                 Some(ended) = self.fetching.join_next_with_id() => self.fetched(ended),
@@ -133,6 +150,7 @@ impl<F: Fetch> Refresh<F> {
             }
             self.start_recalls();
             self.start_fetches();
+            self.answer_those_in_the_queue();
         }
     }
 
@@ -142,7 +160,7 @@ impl<F: Fetch> Refresh<F> {
 
     fn hear(&mut self, event: Event) {
         match event {
-            Event::Wanted(origin, user_agent, reply) => self.wanted(origin, user_agent, reply),
+            Event::Wanted(origin, wish, reply) => self.wanted(origin, wish, reply),
             Event::Overdue(origin) => {
                 let known = self.around.published.snapshot(&origin);
                 if self.cache.wanted(&origin, known.as_deref(), self.now()) {
@@ -152,8 +170,8 @@ impl<F: Fetch> Refresh<F> {
             Event::Grown => self.shrink(),
             Event::Refresh(origin, reply) => {
                 self.waiting.entry(origin.clone()).or_default().push(reply);
+                self.forced.insert(origin.clone());
                 if self.cache.start(&origin) {
-                    self.forced.insert(origin.clone());
                     self.recall(origin);
                 }
             }
@@ -195,12 +213,7 @@ impl<F: Fetch> Refresh<F> {
             });
     }
 
-    fn wanted(
-        &mut self,
-        origin: Origin,
-        user_agent: Option<Arc<str>>,
-        reply: oneshot::Sender<Arc<Snapshot>>,
-    ) {
+    fn wanted(&mut self, origin: Origin, wish: Wish, reply: oneshot::Sender<Arc<Snapshot>>) {
         let known = self.around.published.snapshot(&origin);
         let is_first = self.cache.wanted(&origin, known.as_deref(), self.now());
         let lookup = match (known, is_first, self.cache.is_under_way(&origin)) {
@@ -216,15 +229,20 @@ impl<F: Fetch> Refresh<F> {
         self.around.metrics.robots_lookup(lookup);
         self.waiting.entry(origin.clone()).or_default().push(reply);
         if is_first {
-            if let Some(user_agent) = user_agent {
-                self.user_agents.insert(origin.clone(), user_agent);
-            }
-            self.recall(origin);
+            self.recall(origin.clone());
+            let wishes = self.wishes.entry(origin).or_default();
+            wishes.user_agent = wish.user_agent;
+            wishes.askers.insert(wish.asker);
+        } else if let Some(wishes) = self.wishes.get_mut(&origin) {
+            wishes.askers.insert(wish.asker);
+        } else if self.queue.join(&origin, &wish.asker) {
+            self.queued.push(origin);
         }
     }
 
     /// Reads what the store keeps of an origin, for a fetch to go on from, or to go by.
     fn recall(&mut self, origin: Origin) {
+        self.wishes.entry(origin.clone()).or_default();
         self.to_recall.push_back(origin);
     }
 
@@ -232,18 +250,25 @@ impl<F: Fetch> Refresh<F> {
         while self.recalling.len() < RECALLS && !self.to_recall.is_empty() {
             let some = self.to_recall.len().min(RECALLED);
             let origins = self.to_recall.drain(..some).collect();
-            let store = self.around.store.clone();
-            self.recalling
-                .spawn(async move { store.load_all(origins).await });
+            let (store, published) = (self.around.store.clone(), self.around.published.clone());
+            self.recalling.spawn(async move {
+                let loaded = store.load_all(origins).await.into_iter();
+                let parse = |(origin, entry): (Origin, Option<Entry>)| {
+                    let known = published.snapshot(&origin);
+                    let learned = entry.map(|entry| Learned::of(entry, known.as_deref()));
+                    (origin, learned)
+                };
+                loaded.map(parse).collect()
+            });
         }
     }
 
-    fn recalled(&mut self, origin: Origin, entry: Option<Entry>) {
-        let is_forced = self.forced.remove(&origin);
-        let user_agent = self.user_agents.remove(&origin);
+    fn recalled(&mut self, origin: Origin, learned: Option<Learned>) {
+        let wishes = self.wishes.remove(&origin).unwrap_or_default();
+        let is_forced = self.forced.contains(&origin);
         let is_published = self.around.published.snapshot(&origin).is_some();
-        if let (Some(entry), false) = (&entry, is_published) {
-            let snapshot = Arc::new(self.cache.restored(&origin, entry));
+        if let (Some(learned), false) = (&learned, is_published) {
+            let snapshot = Arc::new(self.cache.restored(&origin, learned));
             self.publish(&origin, &snapshot);
             let usable = snapshot.usable(self.now());
             if usable != Use::AfterRefetch && !is_forced {
@@ -254,34 +279,83 @@ impl<F: Fetch> Refresh<F> {
                 return;
             }
         }
-        let kind = match entry.is_some() || is_published {
-            true => Kind::Known,
-            false => Kind::Unknown,
-        };
-        let entry = entry.unwrap_or_default();
+        let mut askers = wishes.askers;
+        if askers.is_empty() {
+            askers.insert(Asker::default());
+        }
+        self.queued.push(origin.clone());
         let job = Job {
             origin,
-            entry,
-            user_agent,
+            entry: learned
+                .map(|learned| learned.entry().clone())
+                .unwrap_or_default(),
+            user_agent: wishes.user_agent,
         };
-        self.queue.push(job, kind);
+        self.queue.push(job, askers);
     }
 
     fn start_fetches(&mut self) {
-        while let Some(mut job) = self.queue.start() {
-            let request = job.entry.request(&job.origin);
-            let user_agent = job.user_agent.take();
-            let fetch = self.fetch.clone();
-            let started = Instant::now();
-            let task = self.fetching.spawn(async move {
-                let outcome = fetch.fetch(request, user_agent.as_deref()).await;
-                (outcome, started.elapsed())
-            });
-            self.jobs.insert(task.id(), job);
+        loop {
+            let waiting = &self.waiting;
+            let is_abandoned = |origin: &Origin| {
+                let replies = waiting.get(origin);
+                replies.is_some_and(|replies| replies.iter().all(oneshot::Sender::is_closed))
+            };
+            match self.queue.next(is_abandoned) {
+                Some(Next::Start(job)) => self.start_fetch(job),
+                Some(Next::Drop(origin)) => self.abandon(&origin),
+                None => return,
+            }
         }
     }
 
-    fn fetched(&mut self, ended: Result<(Id, (FetchOutcome, Duration)), JoinError>) {
+    /// Fetches in a task of its own, and parses there: files may be long, and this task has every origin to look after.
+    fn start_fetch(&mut self, mut job: Job) {
+        let request = job.entry.request(&job.origin);
+        let user_agent = job.user_agent.take();
+        let (fetch, clock) = (self.fetch.clone(), self.around.clock);
+        let known = self.around.published.snapshot(&job.origin);
+        let lifetimes = self.cache.lifetimes().clone();
+        let (origin, before) = (job.origin.clone(), job.entry.clone());
+        let metrics = self.around.metrics.clone();
+        let started = Instant::now();
+        let task = self.fetching.spawn(async move {
+            let outcome = fetch.fetch(request, user_agent.as_deref()).await;
+            report(&metrics, &origin, &outcome, started.elapsed());
+            Learned::after(
+                (&before, known.as_deref()),
+                outcome,
+                clock.now(),
+                &lifetimes,
+            )
+        });
+        self.jobs.insert(task.id(), job);
+    }
+
+    /// Nobody waits for it any more; the next who wants it starts anew.
+    fn abandon(&mut self, origin: &Origin) {
+        self.waiting.remove(origin);
+        self.forced.remove(origin);
+        let known = self.around.published.snapshot(origin);
+        self.cache.abandoned(origin, known.as_deref());
+        self.around.published.unreport(origin);
+    }
+
+    /// Those whose origin has to wait for its turn go by a copy that was good so far, if there is one.
+    fn answer_those_in_the_queue(&mut self) {
+        for origin in std::mem::take(&mut self.queued) {
+            if !self.queue.is_waiting(&origin) || self.forced.contains(&origin) {
+                continue;
+            }
+            let known = self.around.published.snapshot(&origin);
+            if let Some(known) = known.filter(|known| known.state(self.now()) != State::Unreachable)
+            {
+                self.answer(&origin, &known);
+            }
+        }
+    }
+
+    fn fetched(&mut self, ended: Result<(Id, Learned), JoinError>) {
         let id = match &ended {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
@@ -290,33 +364,23 @@ impl<F: Fetch> Refresh<F> {
             return;
         };
         self.queue.ended(&origin);
-        let (outcome, took) = match ended {
-            Ok((_, fetched)) => fetched,
-            Err(error) => (broken(&origin, &error), Duration::ZERO),
-        };
-        self.report(&origin, &outcome, took);
+        self.forced.remove(&origin);
         let known = self.around.published.snapshot(&origin);
-        let now = self.now();
-        let (entry, snapshot) = self
-            .cache
-            .fetched(&origin, &entry, known.as_deref(), outcome, now);
-        self.around.store.save(&origin, Arc::new(entry));
+        let learned = match ended {
+            Ok((_, learned)) => learned,
+            Err(error) => {
+                let outcome = broken(&origin, &error);
+                report(&self.around.metrics, &origin, &outcome, Duration::ZERO);
+                let before = (&entry, known.as_deref());
+                Learned::after(before, outcome, self.now(), self.cache.lifetimes())
+            }
+        };
+        let snapshot = self.cache.fetched(&origin, &learned, known.as_deref());
+        let entry = Arc::new(learned.into_entry());
+        self.around.store.save(&origin, entry);
         let snapshot = Arc::new(snapshot);
         self.publish(&origin, &snapshot);
         self.answer(&origin, &snapshot);
-    }
-
-    fn report(&self, origin: &Origin, outcome: &FetchOutcome, took: Duration) {
-        let result = outcome.result().as_str();
-        self.around.metrics.robots_fetch(result, took);
-        tracing::debug!(
-            %origin,
-            result,
-            status = outcome.status(),
-            error = outcome.error().map(|error| error.detail.as_str()),
-            ?took,
-            "fetched robots.txt"
-        );
     }
 
     fn publish(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {
@@ -346,6 +410,19 @@ impl<F: Fetch> Refresh<F> {
             self.recall(origin);
         }
     }
+}
+
+fn report(metrics: &Metrics, origin: &Origin, outcome: &FetchOutcome, took: Duration) {
+    let result = outcome.result().as_str();
+    metrics.robots_fetch(result, took);
+    tracing::debug!(
+        %origin,
+        result,
+        status = outcome.status(),
+        error = outcome.error().map(|error| error.detail.as_str()),
+        ?took,
+        "fetched robots.txt"
+    );
 }
 
 /// A fetch that panicked still ends, or its origin would wait forever.

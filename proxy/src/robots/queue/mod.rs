@@ -1,7 +1,8 @@
-//! Which fetch may start: not too many at once, not too many to one host, and never so many for unknown origins that
-//! known ones wait behind them.
+//! Which fetch may start: not too many at once, not too many to one host, and never so many for one client that others
+//! wait behind it. docs/design.md says who waits for whom.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use wayleave_policy::Origin;
@@ -10,22 +11,31 @@ use wayleave_policy::lifecycle::Entry;
 /// How many fetches may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchBounds {
-    /// In all. Each holds a socket and at most the memory of one body. Default: 256.
+    /// In all. Each holds a socket and at most the memory of one body. Default: 512, so that one client alone may have 224
+    /// for origins that are new to it.
     pub total: usize,
     /// To one host, over all its ports. Default: 4.
     pub per_host: usize,
-    /// Kept free for origins that are known already, so that a storm of new ones delays no refetch. Default: 32.
+    /// Kept free for origins with a copy that was good so far, so that a storm of new ones delays no refetch. Default: 64.
     pub reserved: usize,
 }
 
 impl Default for FetchBounds {
     fn default() -> Self {
         Self {
-            total: 256,
+            total: 512,
             per_host: 4,
-            reserved: 32,
+            reserved: 64,
         }
     }
+}
+
+/// Who wants a fetch. The default is wayleave itself, which asks again before copies are too old.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Asker {
+    /// The crawler's name.
+    pub(super) crawler: String,
+    pub(super) client: Option<IpAddr>,
 }
 
 /// An origin to fetch, and what is kept of it so far.
@@ -37,165 +47,268 @@ pub(super) struct Job {
     pub(super) user_agent: Option<Arc<str>>,
 }
 
-/// Fetches that wait for their turn, first come, first served.
+/// How an origin's last fetch went, in the order in which they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It brought an answer.
+    Good,
+    /// There was none.
+    New,
+    /// It failed.
+    Failing,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Good, Self::New, Self::Failing];
+
+    fn of(entry: &Entry) -> Self {
+        match (&entry.failing, &entry.answer) {
+            (Some(_), _) => Self::Failing,
+            (None, Some(_)) => Self::Good,
+            (None, None) => Self::New,
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// It counts as running until it [`ended`](Queue::ended).
+    Start(Job),
+    /// Nobody waits for it any more.
+    Drop(Origin),
+}
+
+/// Fetches that wait for their turn.
 #[derive(Debug)]
 pub(super) struct Queue {
     bounds: FetchBounds,
-    known: VecDeque<Job>,
-    unknown: VecDeque<Job>,
+    waiting: HashMap<Origin, Waiting>,
+    /// By [`Kind`].
+    turns: [Turns; 3],
     /// Waiting for another fetch to the same host to end.
-    held: HashMap<Box<str>, VecDeque<(Job, Kind)>>,
-    running: usize,
-    running_by_host: HashMap<Box<str>, usize>,
+    held: HashMap<Box<str>, VecDeque<(Asker, Origin)>>,
+    running: Running,
 }
 
-/// Whether something is known already of the origin to fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Known,
-    Unknown,
+#[derive(Debug)]
+struct Waiting {
+    job: Job,
+    askers: HashSet<Asker>,
+}
+
+/// The askers that wait, in the order of their turns, and what each waits for. What has started since is passed over.
+#[derive(Debug, Default)]
+struct Turns {
+    ring: VecDeque<Asker>,
+    wanted: HashMap<Asker, VecDeque<Origin>>,
+}
+
+/// How many fetches are under way, and for whom.
+#[derive(Debug, Default)]
+struct Running {
+    total: usize,
+    by_asker: HashMap<Asker, usize>,
+    by_crawler: HashMap<String, usize>,
+    by_host: HashMap<Box<str>, usize>,
+    askers: HashMap<Origin, Asker>,
 }
 
 impl Queue {
     pub(super) fn new(bounds: FetchBounds) -> Self {
         Self {
             bounds,
-            known: VecDeque::new(),
-            unknown: VecDeque::new(),
+            waiting: HashMap::new(),
+            turns: Default::default(),
             held: HashMap::new(),
-            running: 0,
-            running_by_host: HashMap::new(),
+            running: Running::default(),
         }
     }
 
-    pub(super) fn push(&mut self, job: Job, kind: Kind) {
-        match kind {
-            Kind::Known => self.known.push_back(job),
-            Kind::Unknown => self.unknown.push_back(job),
+    /// Takes in a job that these want. There is at most one for each origin.
+    pub(super) fn push(&mut self, job: Job, askers: HashSet<Asker>) {
+        let turns = &mut self.turns[Kind::of(&job.entry) as usize];
+        for asker in &askers {
+            turns.add(asker, &job.origin);
         }
+        let origin = job.origin.clone();
+        self.waiting.insert(origin, Waiting { job, askers });
     }
 
-    /// The next fetch that may start; it counts as running until [`ended`](Self::ended).
-    pub(super) fn start(&mut self) -> Option<Job> {
-        loop {
-            let (job, kind) = self.next()?;
-            let host = job.origin.host();
-            let running = self.running_by_host.entry(host.into()).or_default();
-            if *running < self.bounds.per_host.max(1) {
-                *running += 1;
-                self.running += 1;
-                return Some(job);
+    /// Another asker wants it, too, and may have its turn earlier; whether it still waits.
+    pub(super) fn join(&mut self, origin: &Origin, asker: &Asker) -> bool {
+        let Some(waiting) = self.waiting.get_mut(origin) else {
+            return false;
+        };
+        if waiting.askers.insert(asker.clone()) {
+            self.turns[Kind::of(&waiting.job.entry) as usize].add(asker, origin);
+        }
+        true
+    }
+
+    /// Whether a job for it has not started.
+    pub(super) fn is_waiting(&self, origin: &Origin) -> bool {
+        self.waiting.contains_key(origin)
+    }
+
+    /// The next fetch that may start. One that `is_abandoned` is dropped when its turn comes, unless there is a copy to keep
+    /// good.
+    pub(super) fn next(&mut self, is_abandoned: impl Fn(&Origin) -> bool) -> Option<Next> {
+        Kind::ALL
+            .into_iter()
+            .find_map(|kind| self.next_of(kind, &is_abandoned))
+    }
+
+    fn next_of(&mut self, kind: Kind, is_abandoned: &impl Fn(&Origin) -> bool) -> Option<Next> {
+        let free = self.free(kind);
+        for _ in 0..self.turns[kind as usize].ring.len() {
+            if free == 0 {
+                return None;
             }
-            let held = self.held.entry(host.into()).or_default();
-            held.push_back((job, kind));
+            let asker = self.turns[kind as usize].ring.pop_front()?;
+            let may_start = self.running.is_within_share(&asker, free);
+            let next = may_start.then(|| self.next_for(&asker, kind, is_abandoned));
+            self.turns[kind as usize].put_back(asker);
+            if let Some(next) = next.flatten() {
+                return Some(next);
+            }
         }
+        None
     }
 
-    fn next(&mut self) -> Option<(Job, Kind)> {
+    /// How many more may be under way.
+    fn free(&self, kind: Kind) -> usize {
         let total = self.bounds.total.max(1);
-        if self.running >= total {
-            return None;
+        let most = match kind {
+            Kind::Good => total,
+            Kind::New | Kind::Failing => total.saturating_sub(self.bounds.reserved).max(1),
+        };
+        most.saturating_sub(self.running.total)
+    }
+
+    /// The first that an asker waits for and that may start.
+    fn next_for(
+        &mut self,
+        asker: &Asker,
+        kind: Kind,
+        is_abandoned: &impl Fn(&Origin) -> bool,
+    ) -> Option<Next> {
+        loop {
+            let wanted = self.turns[kind as usize].wanted.get_mut(asker)?;
+            let origin = wanted.pop_front()?;
+            if !self.waiting.contains_key(&origin) {
+                continue;
+            }
+            if kind != Kind::Good && is_abandoned(&origin) {
+                self.waiting.remove(&origin);
+                self.release(origin.host());
+                return Some(Next::Drop(origin));
+            }
+            if self.running.at_host(origin.host()) >= self.bounds.per_host.max(1) {
+                let held = self.held.entry(origin.host().into()).or_default();
+                held.push_back((asker.clone(), origin));
+                continue;
+            }
+            let waiting = self.waiting.remove(&origin)?;
+            self.running.begin(origin, asker);
+            return Some(Next::Start(waiting.job));
         }
-        if let Some(job) = self.known.pop_front() {
-            return Some((job, Kind::Known));
-        }
-        let for_unknown = total.saturating_sub(self.bounds.reserved).max(1);
-        if self.running >= for_unknown {
-            return None;
-        }
-        Some((self.unknown.pop_front()?, Kind::Unknown))
     }
 
     /// A fetch that was started has ended.
     pub(super) fn ended(&mut self, origin: &Origin) {
-        self.running = self.running.saturating_sub(1);
-        let host = origin.host();
-        if let Some(running) = self.running_by_host.get_mut(host) {
-            *running -= 1;
-            if *running == 0 {
-                self.running_by_host.remove(host);
-            }
+        self.running.end(origin);
+        self.release(origin.host());
+    }
+
+    /// Lets the next one go on that waits for a host.
+    fn release(&mut self, host: &str) {
+        let Some(held) = self.held.get_mut(host) else {
+            return;
+        };
+        let waiting = &self.waiting;
+        let released = std::iter::from_fn(|| held.pop_front())
+            .find_map(|(asker, origin)| Some((asker, waiting.get(&origin)?)));
+        if let Some((asker, waiting)) = released {
+            let kind = Kind::of(&waiting.job.entry);
+            self.turns[kind as usize].add_first(&asker, &waiting.job.origin);
         }
-        if let Some(held) = self.held.get_mut(host) {
-            let released = held.pop_front();
-            if held.is_empty() {
-                self.held.remove(host);
-            }
-            match released {
-                Some((job, Kind::Known)) => self.known.push_front(job),
-                Some((job, Kind::Unknown)) => self.unknown.push_front(job),
-                None => {}
-            }
+        if held.is_empty() {
+            self.held.remove(host);
+        }
+    }
+}
+
+impl Turns {
+    fn add(&mut self, asker: &Asker, origin: &Origin) {
+        self.wanted_by(asker).push_back(origin.clone());
+    }
+
+    fn add_first(&mut self, asker: &Asker, origin: &Origin) {
+        self.wanted_by(asker).push_front(origin.clone());
+    }
+
+    fn wanted_by(&mut self, asker: &Asker) -> &mut VecDeque<Origin> {
+        if !self.wanted.contains_key(asker) {
+            self.ring.push_back(asker.clone());
+        }
+        self.wanted.entry(asker.clone()).or_default()
+    }
+
+    /// An asker's turn was; it has another if it wants more.
+    fn put_back(&mut self, asker: Asker) {
+        match self.wanted.get(&asker) {
+            Some(wanted) if !wanted.is_empty() => self.ring.push_back(asker),
+            _ => drop(self.wanted.remove(&asker)),
+        }
+    }
+}
+
+impl Running {
+    /// Whether an asker may have one more where so many are free: a client holds fewer than are left for others, all
+    /// clients of a crawler together fewer than twice as many. So whoever comes finds room, and those who want much get
+    /// equal shares.
+    fn is_within_share(&self, asker: &Asker, free: usize) -> bool {
+        let of_crawler = self.by_crawler.get(&asker.crawler).copied();
+        self.by_asker.get(asker).copied().unwrap_or_default() < free
+            && of_crawler.unwrap_or_default() < free.saturating_mul(2)
+    }
+
+    fn at_host(&self, host: &str) -> usize {
+        self.by_host.get(host).copied().unwrap_or_default()
+    }
+
+    fn begin(&mut self, origin: Origin, asker: &Asker) {
+        self.total += 1;
+        *self.by_asker.entry(asker.clone()).or_default() += 1;
+        *self.by_crawler.entry(asker.crawler.clone()).or_default() += 1;
+        *self.by_host.entry(origin.host().into()).or_default() += 1;
+        self.askers.insert(origin, asker.clone());
+    }
+
+    fn end(&mut self, origin: &Origin) {
+        let Some(asker) = self.askers.remove(origin) else {
+            return;
+        };
+        self.total -= 1;
+        one_less(&mut self.by_asker, &asker);
+        one_less(&mut self.by_crawler, &asker.crawler);
+        one_less(&mut self.by_host, origin.host());
+    }
+}
+
+fn one_less<K, Q>(counts: &mut HashMap<K, usize>, key: &Q)
+where
+    K: std::borrow::Borrow<Q> + std::hash::Hash + Eq,
+    Q: std::hash::Hash + Eq + ?Sized,
+{
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn job(uri: &str) -> Job {
-        Job {
-            origin: Origin::parse(uri).expect("an origin"),
-            entry: Entry::default(),
-            user_agent: None,
-        }
-    }
-
-    fn started(queue: &mut Queue) -> Vec<String> {
-        std::iter::from_fn(|| queue.start())
-            .map(|job| job.origin.to_string())
-            .collect()
-    }
-
-    fn bounds(total: usize, per_host: usize, reserved: usize) -> FetchBounds {
-        FetchBounds {
-            total,
-            per_host,
-            reserved,
-        }
-    }
-
-    #[test]
-    fn a_storm_of_unknown_origins_leaves_room_for_known_ones() {
-        let mut queue = Queue::new(bounds(4, 4, 1));
-        for n in 0..10 {
-            queue.push(job(&format!("https://new{n}.example")), Kind::Unknown);
-        }
-        assert_eq!(started(&mut queue).len(), 3);
-        queue.push(job("https://known.example"), Kind::Known);
-        assert_eq!(started(&mut queue), ["https://known.example"]);
-        queue.push(job("https://known2.example"), Kind::Known);
-        assert!(started(&mut queue).is_empty(), "four are running");
-        queue.ended(&job("https://new0.example").origin);
-        assert_eq!(started(&mut queue), ["https://known2.example"]);
-        queue.ended(&job("https://new1.example").origin);
-        queue.ended(&job("https://new2.example").origin);
-        assert_eq!(started(&mut queue), ["https://new3.example"]);
-    }
-
-    #[test]
-    fn one_host_holds_up_only_itself() {
-        let mut queue = Queue::new(bounds(100, 2, 0));
-        for port in 1..=5 {
-            queue.push(job(&format!("https://slow.example:{port}")), Kind::Unknown);
-        }
-        queue.push(job("https://quick.example"), Kind::Unknown);
-        let first = [
-            "https://slow.example:1",
-            "https://slow.example:2",
-            "https://quick.example",
-        ];
-        assert_eq!(started(&mut queue), first);
-        queue.ended(&job("https://quick.example").origin);
-        assert!(started(&mut queue).is_empty());
-        queue.ended(&job("https://slow.example:2").origin);
-        assert_eq!(started(&mut queue), ["https://slow.example:3"]);
-        for port in [1, 3, 4, 5] {
-            queue.ended(&job(&format!("https://slow.example:{port}")).origin);
-            started(&mut queue);
-        }
-        assert!(queue.held.is_empty() && queue.running_by_host.is_empty());
-        assert_eq!(queue.running, 0);
-    }
-}
+mod tests;

@@ -39,6 +39,8 @@ enum Answer {
     /// With 304.
     Confirms,
     Fails(FetchErrorKind),
+    /// Takes connections and says nothing, until the fetch has lasted ten seconds.
+    Hangs,
     Panics,
 }
 
@@ -92,6 +94,10 @@ impl Fetch for ScriptedFetch {
                 };
             }
             Answer::Fails(kind) => return FetchOutcome::failed(uri, kind, "as scripted"),
+            Answer::Hangs => {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                return FetchOutcome::failed(uri, FetchErrorKind::Timeout, "as scripted");
+            }
             Answer::Status(status) => (status, super::http::RULES.into()),
             Answer::Says(text) => (200, text.into_bytes().into()),
         };
@@ -193,7 +199,13 @@ async fn a_fetch_is_made_by_the_user_agent_of_who_first_waits_for_it() {
     let fetch = ScriptedFetch::default();
     let robots = started(&fetch);
     let shop = origin("shop");
-    let find_by = async |name: &str| robots.find_by(&shop, Some(&name.into())).await.is_ok();
+    let find_by = async |name: &str| {
+        let behalf = Behalf {
+            user_agent: Some(&name.into()),
+            ..Behalf::default()
+        };
+        robots.find_for(&shop, behalf).await.is_ok()
+    };
     let both = tokio::join!(find_by("One/1"), find_by("Two/1"));
     assert_eq!(both, (true, true));
     for _ in 0..30 {
@@ -527,18 +539,37 @@ async fn a_restart_forgets_nothing() {
     assert_eq!(fetch.fetches(), 2, "what is fresh is not fetched again");
     end(robots).await;
 
+    for days in [14, 28] {
+        let robots = start_in(dir.path(), &fetch, days * DAY, memory);
+        robots.find(&origin("down")).await.unwrap();
+        end(robots).await;
+    }
     let robots = start_in(dir.path(), &fetch, 30 * DAY, memory);
     let down = robots.find(&origin("down")).await.unwrap().snapshot;
-    assert_eq!(down.failures(), 2);
+    assert_eq!(down.failures(), 4);
     let now = robots.clock().now();
     assert!(
         matches!(down.access(now), AccessResult::LongUnreachable),
-        "first seen unreachable 30 days ago"
+        "seen unreachable for 30 days"
     );
     fetch.answer(&origin("shop"), Answer::Fails(FetchErrorKind::Connect));
     let shop = robots.find(&origin("shop")).await.unwrap().snapshot;
     assert_eq!(shop.failures(), 1);
     assert_eq!(private(&robots, &shop), Verdict::Disallow);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_failures_a_month_apart_do_not_open_an_origin() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch = ScriptedFetch::default();
+    fetch.answer(&origin("down"), Answer::Fails(FetchErrorKind::Timeout));
+    for after in [Duration::ZERO, 31 * DAY] {
+        let robots = start_in(dir.path(), &fetch, after, Options::default().memory);
+        let down = robots.find(&origin("down")).await.unwrap().snapshot;
+        assert_eq!(private(&robots, &down), Verdict::Disallow, "{after:?}");
+        assert_eq!(down.failures(), 1);
+        end(robots).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -641,4 +672,148 @@ async fn a_copy_is_usable_for_as_long_since_it_was_last_confirmed() {
         "{known:?}"
     );
     assert_eq!(private(&robots, &known.snapshot), Verdict::Disallow);
+}
+
+fn of(crawler: &str, client: u8) -> Behalf<'_> {
+    Behalf {
+        crawler,
+        client: Some([192, 0, 2, client].into()),
+        user_agent: None,
+    }
+}
+
+/// One client names so many origins, from the first on, that do not answer, and waits for all of them.
+fn name_tarpits(
+    fetch: &ScriptedFetch,
+    robots: &Robots,
+    tarpits: std::ops::Range<usize>,
+) -> tokio::task::JoinSet<bool> {
+    let mut naming = tokio::task::JoinSet::new();
+    for n in tarpits {
+        let (robots, tarpit) = (robots.clone(), origin(&format!("tarpit{n}")));
+        fetch.answer(&tarpit, Answer::Hangs);
+        naming.spawn(async move { robots.find_for(&tarpit, of("attacker", 1)).await.is_ok() });
+    }
+    naming
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_clients_tarpits_hold_up_nobody_else() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    for n in 0..60 {
+        robots.find(&origin(&format!("known{n}"))).await.unwrap();
+    }
+    tokio::time::sleep(2 * DAY).await;
+    let mut naming = vec![name_tarpits(&fetch, &robots, 0..3000)];
+    for second in 0..60 {
+        let first = 3000 + 31 * second;
+        naming.push(name_tarpits(&fetch, &robots, first..first + 31));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let asked = tokio::time::Instant::now();
+        for (name, behalf) in [
+            ("new", of("news", 2)),
+            ("beside", of("news", 1)),
+            ("same", of("attacker", 3)),
+            ("known", of("news", 2)),
+        ] {
+            let shop = origin(&format!("{name}{second}"));
+            let known = robots.find_for(&shop, behalf).await.unwrap();
+            assert!(
+                matches!(known.access(), AccessResult::Successful(_)),
+                "{shop}"
+            );
+        }
+        assert!(asked.elapsed() < Duration::from_millis(10), "{second}");
+    }
+    let known = fetch.script.fetched.lock().unwrap();
+    let refetched = known
+        .iter()
+        .filter(|request| request.origin.host().starts_with("known"));
+    assert_eq!(refetched.count(), 120, "each twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_waits_for_any_more_is_not_fetched() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let naming = name_tarpits(&fetch, &robots, 0..3000);
+    settle().await;
+    assert_eq!(fetch.fetches(), 224);
+    drop(naming);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(fetch.fetches(), 224, "all of them left");
+    fetch.answer(&origin("tarpit2999"), Answer::Status(200));
+    assert!(
+        robots.find(&origin("tarpit2999")).await.is_ok(),
+        "it can be wanted again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_good_copy_serves_while_its_refetch_waits_for_its_turn() {
+    let fetch = ScriptedFetch::default();
+    let one = FetchBounds {
+        total: 1,
+        per_host: 1,
+        reserved: 0,
+    };
+    let (robots, _) = start(&fetch, one);
+    let (good, none) = (origin("good"), origin("none"));
+    fetch.answer(&none, Answer::Status(404));
+    for known in [&good, &none] {
+        robots.find(known).await.unwrap();
+    }
+    tokio::time::sleep(2 * DAY).await;
+    let naming = name_tarpits(&fetch, &robots, 0..1);
+    settle().await;
+    let asked = tokio::time::Instant::now();
+    for _ in 0..3 {
+        let known = robots.find_for(&good, of("news", 2)).await.unwrap();
+        assert_eq!(private(&robots, &known.snapshot), Verdict::Disallow);
+        let known = robots.find_for(&none, of("news", 2)).await.unwrap();
+        assert!(matches!(
+            known.access(),
+            AccessResult::Unavailable { status: 404 }
+        ));
+    }
+    assert!(asked.elapsed() < Duration::from_secs(1), "nobody waited");
+    assert_eq!(fetch.fetches(), 3, "the copies' turn has not come");
+    naming.join_all().await;
+    settle().await;
+    assert_eq!(fetch.fetches(), 5, "it came, though nobody waits any more");
+    assert!(robots.at_hand(&good).is_some() && robots.at_hand(&none).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_waits_for_the_fetch_whatever_copy_there_is() {
+    let fetch = ScriptedFetch::default();
+    let one = FetchBounds {
+        total: 1,
+        per_host: 1,
+        reserved: 0,
+    };
+    let (robots, _) = start(&fetch, one);
+    let shop = origin("shop");
+    robots.find(&shop).await.unwrap();
+    let naming = name_tarpits(&fetch, &robots, 0..1);
+    settle().await;
+    fetch.answer(&shop, Answer::Status(404));
+    let snapshot = robots.refresh(&shop).await.unwrap();
+    assert_eq!(private(&robots, &snapshot), Verdict::Allow);
+    naming.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_client_named_first_comes_when_ones_own_turn_comes() {
+    let fetch = ScriptedFetch::default();
+    let robots = started(&fetch);
+    let naming = name_tarpits(&fetch, &robots, 0..3000);
+    let shop = origin("tarpit2999");
+    fetch.answer(&shop, Answer::Status(200));
+    settle().await;
+    let asked = tokio::time::Instant::now();
+    assert!(robots.find_for(&shop, of("news", 2)).await.is_ok());
+    assert!(asked.elapsed() < Duration::from_millis(10));
+    drop(naming);
 }

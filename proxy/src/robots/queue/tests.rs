@@ -1,0 +1,286 @@
+use wayleave_policy::lifecycle::{Body, Ending, FetchErrorKind, FetchOutcome, Fields, Response};
+
+use super::*;
+
+fn job(uri: &str) -> Job {
+    Job {
+        origin: Origin::parse(uri).expect("an origin"),
+        entry: Entry::default(),
+        user_agent: None,
+    }
+}
+
+/// Of an origin that answered the last time.
+fn good(uri: &str) -> Job {
+    let mut job = job(uri);
+    job.entry = job.entry.after(answer(), std::time::SystemTime::UNIX_EPOCH);
+    job
+}
+
+/// Of an origin that answered once, but not the last time.
+fn failing(uri: &str) -> Job {
+    let mut job = good(uri);
+    let failed = FetchOutcome::failed(String::new(), FetchErrorKind::Timeout, "");
+    job.entry = job.entry.after(failed, std::time::SystemTime::UNIX_EPOCH);
+    job
+}
+
+fn answer() -> FetchOutcome {
+    FetchOutcome {
+        redirects: Vec::new(),
+        uri: String::new(),
+        ending: Ending::Response(Response {
+            status: 200,
+            fields: Fields::default(),
+            body: Body::default(),
+        }),
+    }
+}
+
+fn asker(crawler: &str, client: u8) -> Asker {
+    Asker {
+        crawler: crawler.to_owned(),
+        client: Some([192, 0, 2, client].into()),
+    }
+}
+
+fn push(queue: &mut Queue, job: Job, asker: &Asker) {
+    queue.push(job, HashSet::from([asker.clone()]));
+}
+
+/// Starts what may be started, and names it.
+fn started(queue: &mut Queue) -> Vec<String> {
+    let next = || queue.next(|_| false);
+    let name = |next| match next {
+        Next::Start(job) => job.origin.to_string(),
+        Next::Drop(origin) => panic!("{origin} was dropped"),
+    };
+    std::iter::from_fn(next).map(name).collect()
+}
+
+fn bounds(total: usize, per_host: usize, reserved: usize) -> FetchBounds {
+    FetchBounds {
+        total,
+        per_host,
+        reserved,
+    }
+}
+
+#[test]
+fn a_storm_of_new_origins_leaves_room_for_good_ones() {
+    let mut queue = Queue::new(bounds(4, 4, 1));
+    for n in 0..10 {
+        let (uri, asker) = (format!("https://new{n}.example"), asker(&n.to_string(), n));
+        push(&mut queue, job(&uri), &asker);
+    }
+    assert_eq!(started(&mut queue).len(), 3);
+    queue.push(
+        good("https://known.example"),
+        HashSet::from([Asker::default()]),
+    );
+    assert_eq!(started(&mut queue), ["https://known.example"]);
+    push(&mut queue, good("https://known2.example"), &asker("x", 1));
+    assert!(started(&mut queue).is_empty(), "four are running");
+    queue.ended(&job("https://new0.example").origin);
+    assert_eq!(started(&mut queue), ["https://known2.example"]);
+    queue.ended(&job("https://new1.example").origin);
+    queue.ended(&job("https://new2.example").origin);
+    assert_eq!(started(&mut queue), ["https://new3.example"]);
+}
+
+#[test]
+fn one_host_holds_up_only_itself() {
+    let mut queue = Queue::new(bounds(100, 2, 0));
+    let one = asker("a", 1);
+    for port in 1..=5 {
+        push(
+            &mut queue,
+            job(&format!("https://slow.example:{port}")),
+            &one,
+        );
+    }
+    push(&mut queue, job("https://quick.example"), &one);
+    let first = [
+        "https://slow.example:1",
+        "https://slow.example:2",
+        "https://quick.example",
+    ];
+    assert_eq!(started(&mut queue), first);
+    queue.ended(&job("https://quick.example").origin);
+    assert!(started(&mut queue).is_empty());
+    queue.ended(&job("https://slow.example:2").origin);
+    assert_eq!(started(&mut queue), ["https://slow.example:3"]);
+    for port in [1, 3, 4, 5] {
+        queue.ended(&job(&format!("https://slow.example:{port}")).origin);
+        started(&mut queue);
+    }
+    assert!(queue.held.is_empty() && queue.running.by_host.is_empty());
+    assert_eq!(queue.running.total, 0);
+    assert!(queue.waiting.is_empty() && queue.running.by_asker.is_empty());
+    assert!(
+        queue
+            .turns
+            .iter()
+            .all(|turns| turns.ring.is_empty() && turns.wanted.is_empty())
+    );
+}
+
+#[test]
+fn one_client_never_holds_more_than_it_leaves_to_others() {
+    let mut queue = Queue::new(bounds(512, 4, 64));
+    for n in 0..3000 {
+        push(
+            &mut queue,
+            job(&format!("http://tarpit{n}.example")),
+            &asker("a", 1),
+        );
+    }
+    assert_eq!(started(&mut queue).len(), 224);
+    for (n, (crawler, client)) in [("a", 2), ("b", 1), ("b", 2), ("c", 3)]
+        .into_iter()
+        .enumerate()
+    {
+        let uri = format!("http://shop{n}.example");
+        push(&mut queue, job(&uri), &asker(crawler, client));
+        assert_eq!(started(&mut queue), [uri], "{crawler} at {client}");
+    }
+}
+
+#[test]
+fn many_clients_of_one_crawler_leave_room_for_another_crawler() {
+    let mut queue = Queue::new(bounds(512, 4, 64));
+    for n in 0..5000 {
+        let client = u8::try_from(n % 100).expect("small");
+        push(
+            &mut queue,
+            job(&format!("http://tarpit{n}.example")),
+            &asker("a", client),
+        );
+    }
+    let of_one_crawler = started(&mut queue).len();
+    assert!((290..=300).contains(&of_one_crawler), "{of_one_crawler}");
+    for n in 0..100 {
+        push(
+            &mut queue,
+            job(&format!("http://shop{n}.example")),
+            &asker("b", 1),
+        );
+    }
+    assert!(started(&mut queue).len() > 70);
+}
+
+#[test]
+fn those_who_want_much_get_equal_shares_in_time() {
+    let mut queue = Queue::new(bounds(64, 4, 0));
+    let mut under_way = VecDeque::new();
+    for n in 0..500 {
+        for crawler in ["a", "b", "c"] {
+            let job = job(&format!("http://{crawler}{n}.example"));
+            push(&mut queue, job, &asker(crawler, 1));
+        }
+        under_way.extend(started(&mut queue));
+        if under_way.len() > 40 {
+            let ended: String = under_way.pop_front().expect("some are");
+            queue.ended(&job(&ended).origin);
+            under_way.extend(started(&mut queue));
+        }
+    }
+    let of = |crawler: &str| queue.running.by_crawler[crawler];
+    assert_eq!([of("a"), of("b"), of("c")], [16; 3]);
+}
+
+#[test]
+fn clients_take_turns() {
+    let mut queue = Queue::new(bounds(1, 4, 0));
+    for n in 0..3 {
+        push(
+            &mut queue,
+            job(&format!("http://a{n}.example")),
+            &asker("a", 1),
+        );
+    }
+    for client in 1..3 {
+        push(
+            &mut queue,
+            job(&format!("http://b{client}.example")),
+            &asker("b", client),
+        );
+    }
+    let mut order = Vec::new();
+    for _ in 0..5 {
+        let [next] = started(&mut queue).try_into().expect("one at a time");
+        queue.ended(&job(&next).origin);
+        order.push(next);
+    }
+    let expected = ["a0", "b1", "b2", "a1", "a2"].map(|name| format!("http://{name}.example"));
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn what_another_client_wants_too_comes_when_its_turn_comes() {
+    let mut queue = Queue::new(bounds(16, 4, 0));
+    for n in 0..100 {
+        push(
+            &mut queue,
+            job(&format!("http://host{n}.example")),
+            &asker("a", 1),
+        );
+    }
+    assert_eq!(started(&mut queue).len(), 8);
+    let last = job("http://host99.example").origin;
+    assert!(queue.join(&last, &asker("b", 2)) && queue.join(&last, &asker("b", 2)));
+    assert!(
+        !queue.join(&job("http://host0.example").origin, &asker("b", 2)),
+        "it runs"
+    );
+    assert_eq!(started(&mut queue), ["http://host99.example"]);
+    assert!(!queue.is_waiting(&last) && started(&mut queue).is_empty());
+    queue.ended(&last);
+    assert!(
+        !started(&mut queue).contains(&last.to_string()),
+        "it comes once"
+    );
+}
+
+#[test]
+fn origins_that_failed_come_last_and_take_nothing_from_good_ones() {
+    let mut queue = Queue::new(bounds(4, 4, 2));
+    for n in 0..4 {
+        push(
+            &mut queue,
+            failing(&format!("http://failing{n}.example")),
+            &asker("a", n),
+        );
+    }
+    push(&mut queue, job("http://new.example"), &asker("b", 1));
+    push(&mut queue, good("http://good.example"), &asker("c", 1));
+    let first = started(&mut queue);
+    assert_eq!(first, ["http://good.example", "http://new.example"]);
+}
+
+#[test]
+fn what_nobody_waits_for_is_dropped_unless_a_copy_is_kept_good() {
+    let mut queue = Queue::new(bounds(100, 1, 0));
+    let one = asker("a", 1);
+    let origin = |uri: &str| job(uri).origin;
+    push(&mut queue, job("http://shop.example:1"), &one);
+    assert!(
+        matches!(queue.next(|_| true), Some(Next::Drop(dropped)) if dropped == origin("http://shop.example:1"))
+    );
+    push(&mut queue, good("http://good.example"), &one);
+    assert!(matches!(queue.next(|_| true), Some(Next::Start(_))));
+    // What waits for its host is not forgotten because one before it was dropped.
+    for port in 1..=3 {
+        push(
+            &mut queue,
+            job(&format!("http://shop.example:{port}")),
+            &one,
+        );
+    }
+    assert_eq!(started(&mut queue), ["http://shop.example:1"]);
+    queue.ended(&origin("http://shop.example:1"));
+    let dropped = queue.next(|gone| *gone == origin("http://shop.example:2"));
+    assert!(matches!(dropped, Some(Next::Drop(_))), "{dropped:?}");
+    assert_eq!(started(&mut queue), ["http://shop.example:3"]);
+    assert!(queue.held.is_empty() && queue.waiting.is_empty());
+}

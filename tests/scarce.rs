@@ -1,0 +1,68 @@
+//! When fetches of robots.txt are scarce: who waits for whom (docs/design.md).
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::harness::origin::reply::Step;
+use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+
+/// What one client alone may have under way.
+const SHARE: usize = 224;
+
+/// How many tarpits were asked for their robots.txt.
+fn asked_tarpits(origin: &Origin) -> usize {
+    let requests = origin.requests();
+    let tarpits = requests
+        .iter()
+        .filter(|request| request.host().starts_with("tarpit"));
+    tarpits.count()
+}
+
+#[test]
+fn one_crawlers_tarpits_hold_up_no_other_crawler() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table("[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\n")
+    });
+    let get = |url: &str| proxy.exchange(&Ask::get(url).agent("NewsBot/1")).status;
+    assert_eq!(get("http://known.test/a"), 200);
+    let tarpits: Vec<_> = (0..SHARE + 200)
+        .map(|number| {
+            let host = format!("tarpit{number}.test");
+            origin.site(&host).robots_reply(Reply::nothing(Step::Hang));
+            let url = format!("http://{host}/a");
+            let mut wire = TcpStream::connect(proxy.proxy).expect("it listens");
+            let linger = Some(Duration::ZERO);
+            let set = socket2::SockRef::from(&wire).set_linger(linger);
+            set.expect("a reset instead of an end");
+            let ask = Ask::get(&url).agent("Other/1").bytes(&url);
+            wire.write_all(&ask).expect("it can be sent");
+            wire
+        })
+        .collect();
+    eventually("a client has its share of fetches", || {
+        asked_tarpits(&origin) >= SHARE
+    });
+    for number in 0..20 {
+        assert_eq!(get(&format!("http://new{number}.test/a")), 200, "{number}");
+        assert_eq!(get(&format!("http://known.test/{number}")), 200, "{number}");
+    }
+    assert_eq!(
+        asked_tarpits(&origin),
+        SHARE,
+        "not one tarpit had to give up first"
+    );
+    // Nobody waits for the others any more, so they are never asked.
+    drop(tarpits);
+    eventually("the clients' leaving is seen", || {
+        proxy.metric("wayleave_client_connections", &[]) == 0.0
+    });
+    eventually("the first tarpits are given up", || {
+        let given_up = [("result", "unreachable")];
+        proxy.metric("wayleave_robots_fetches_total", &given_up) >= SHARE as f64
+    });
+    let named_again = "http://tarpit0.test/a";
+    assert_eq!(get(named_again), 503);
+    assert_eq!(asked_tarpits(&origin), SHARE);
+}
