@@ -1,6 +1,6 @@
 //! Redirects of robots.txt (RFC 9309 section 2.3.1.2).
 
-use crate::harness::{Origin, Reply, Wayleave};
+use crate::harness::{Origin, Reply, Wayleave, eventually};
 
 const KEEP_OUT: &str = "User-agent: *\nDisallow: /private\n";
 
@@ -125,6 +125,129 @@ fn a_redirect_to_an_internal_address_is_not_followed() {
             .expect_unreachable(&format!("http://{host}/robots.txt"));
     }
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());
+}
+
+/// The lines of the decision log about redirects, as outcome, reason, status and URL.
+fn log_of_redirects(proxy: &Wayleave) -> Vec<String> {
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let text = std::fs::read_to_string(log).expect("there is a log");
+    let lines = text.lines().map(|line| -> serde_json::Value {
+        serde_json::from_str(line).expect("a line is an object")
+    });
+    let by_wayleave = lines.filter(|line| line["crawler"] == "wayleave");
+    let told = |line: serde_json::Value| {
+        let word = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        let (outcome, reason, url) = (word("outcome"), word("reason"), word("url"));
+        format!("{outcome} {reason} {} {url}", line["status"])
+    };
+    by_wayleave.map(told).collect()
+}
+
+/// Whose robots.txt leads where, and the line of the log about the last redirect.
+const LEADS: &[(&str, &str, &str)] = &[
+    (
+        "a.test",
+        "http://law.test/page",
+        "refused policy-rule 451 http://law.test/page",
+    ),
+    (
+        "b.test",
+        "http://law.test/robots.txt",
+        "refused policy-rule 451 http://law.test/robots.txt",
+    ),
+    (
+        "c.test",
+        "https://own.test/robots.txt",
+        "refused policy-rule 403 https://own.test/robots.txt",
+    ),
+    (
+        "d.test",
+        "http://part.test/secret/a",
+        "refused policy-rule 403 http://part.test/secret/a",
+    ),
+    (
+        "e.test",
+        "http://free.test/elsewhere",
+        "forwarded robots-redirect 200 http://free.test/elsewhere",
+    ),
+    (
+        "f.test",
+        "http://step.test/robots.txt",
+        "refused policy-rule 451 http://law.test/robots.txt",
+    ),
+];
+
+#[test]
+fn a_redirect_never_leads_where_a_rule_refuses_every_crawler() {
+    let origin = Origin::start();
+    for (host, location, _) in LEADS {
+        let redirect = Reply::redirect(302, location);
+        origin.site(host).robots_reply(redirect);
+    }
+    let onward = Reply::redirect(302, "http://law.test/robots.txt");
+    origin.site("step.test").robots_reply(onward);
+    let rules = Reply::text(KEEP_OUT);
+    origin.site("free.test").page("/elsewhere", rules);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.table(
+            "[[rule]]\naction = \"refuse\"\nlegal = true\nhosts = [\"law.test\"]\nowner = \"legal@example.com\"\n\
+             [[rule]]\naction = \"refuse\"\nhosts = [\"own.test\"]\n\
+             [[rule]]\naction = \"refuse\"\nhosts = [\"part.test\"]\npaths = [\"/secret\"]\n\
+             [[rule]]\naction = \"refuse\"\nhosts = [\"free.test\"]\ncrawlers = [\"asserted\"]\n",
+        )
+    });
+    for (host, _, line) in LEADS {
+        let answer = proxy.get(&format!("http://{host}/private"));
+        let expected = if line.starts_with("refused") {
+            503
+        } else {
+            403
+        };
+        assert_eq!(answer.status, expected, "{host}");
+        eventually("the log says so", || {
+            log_of_redirects(&proxy)
+                .last()
+                .is_some_and(|last| last == line)
+        });
+    }
+    for host in ["law.test", "own.test", "part.test"] {
+        let seen = origin.seen();
+        assert!(!seen.iter().any(|line| line.contains(host)), "{seen:?}");
+    }
+}
+
+#[test]
+fn a_redirect_keeps_to_the_pace_of_where_it_leads() {
+    let origin = Origin::start();
+    let slow = origin.site("slow.test");
+    slow.robots("User-agent: *\nCrawl-delay: 100\nDisallow: /no\n")
+        .page("/rules", Reply::text(KEEP_OUT));
+    let busy = Reply::new(429).header("Retry-After", "100");
+    origin.site("busy.test").page("/a", busy);
+    for (host, location) in [
+        ("a.test", "http://slow.test/rules"),
+        ("b.test", "http://slow.test/rules"),
+        ("c.test", "http://slow.test/robots.txt"),
+        ("d.test", "http://busy.test/rules"),
+    ] {
+        let redirect = Reply::redirect(301, location);
+        origin.site(host).robots_reply(redirect);
+    }
+    let proxy = Wayleave::start(&origin);
+    // From now on its delay is known.
+    assert_eq!(proxy.get("http://slow.test/no").status, 403);
+    assert_eq!(proxy.get("http://busy.test/a").status, 429);
+    let status = |host: &str| proxy.get(&format!("http://{host}/a")).status;
+    let statuses = ["a.test", "b.test", "c.test", "d.test"].map(status);
+    assert_eq!(statuses, [200, 503, 200, 503]);
+    let seen = origin.seen();
+    let rules = seen.iter().filter(|line| line.ends_with("/rules"));
+    assert_eq!(rules.collect::<Vec<_>>(), ["GET http://slow.test/rules"]);
+    eventually("the log says so", || {
+        let log = log_of_redirects(&proxy);
+        log.contains(&"refused crawl-delay 429 http://slow.test/rules".to_owned())
+            && log.contains(&"refused origin-rests 429 http://busy.test/rules".to_owned())
+    });
 }
 
 #[test]

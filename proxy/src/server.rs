@@ -93,6 +93,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     let stopping = CancellationToken::new();
     let tasks = TaskTracker::new();
     let flow = Arc::new(flow);
+    fetch.load().follow_by(flow.gate());
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let parts = Parts {
         flow: Arc::clone(&flow),

@@ -133,7 +133,8 @@ pub enum FetchErrorKind {
     DnsTimeout,
     /// The origin itself is at an address that may not be dialled.
     Prohibited,
-    /// A redirect led to an address that may not be dialled.
+    /// A redirect led to an address that may not be dialled, or where a rule or the pace of the origin there keeps
+    /// crawlers out.
     RedirectProhibited,
     /// No connection was made.
     Connect,

@@ -172,6 +172,11 @@ impl Egress {
         }
     }
 
+    /// Whether an address is globally reachable.
+    pub(crate) fn is_public(address: IpAddr) -> bool {
+        internal::why_internal(address.to_canonical()).is_none()
+    }
+
     /// The addresses of a host, unchecked.
     async fn find(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
         if let Some(address) = self.overrides.find(host, port) {

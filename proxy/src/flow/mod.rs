@@ -9,6 +9,8 @@
 //!       │
 //!  forward ── relay  hear  revoke  refuse  record
 //!       │
+//!  redirect     the same for where a robots.txt leads
+//!       │
 //!  request  client  exchange  fields  settings     what they hand each other, and go by
 //! ```
 
@@ -28,6 +30,7 @@ mod pairs;
 mod passage;
 mod preview;
 mod record;
+mod redirect;
 mod refuse;
 mod relay;
 mod request;

@@ -72,7 +72,7 @@ impl Flow {
 }
 
 /// `delay`: what the origin's robots.txt asks for.
-fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
+pub(super) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
     let (reason, details) = match too_soon.cause {
         Cause::CrawlDelay => {
             let delay = delay.map_or(String::new(), |delay| {

@@ -335,6 +335,7 @@ impl Reader {
         let mut upstream = Arc::clone(&before.upstream);
         if let Some(ways) = prepared.ways {
             upstream = ways.upstream;
+            ways.fetch.follow_by(flow.gate());
             self.parts.fetch.store(Arc::new(ways.fetch));
         }
         if config.robots != self.running.robots {

@@ -1,7 +1,7 @@
 //! Fetching robots.txt: the redirects, within one deadline.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,6 +16,7 @@ use wayleave_policy::lifecycle::{
 
 use super::body::{self, Coding};
 use super::fields;
+use super::redirect::{ChosenBy, Gate};
 use crate::clock::Clock;
 use crate::egress::Egress;
 use crate::idle::Idle;
@@ -75,7 +76,8 @@ pub struct HttpFetch {
     pub(super) tls_any: TlsConnector,
     pub(super) idle: Option<Arc<Idle>>,
     pub(super) options: FetchOptions,
-    clock: Clock,
+    pub(super) gate: OnceLock<Gate>,
+    pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
     metrics: Option<Arc<Metrics>>,
     brotli: Semaphore,
@@ -93,6 +95,8 @@ impl std::fmt::Debug for HttpFetch {
 struct Way {
     redirects: Vec<Hop>,
     uri: String,
+    /// Who named the host of `uri`.
+    chosen: ChosenBy,
 }
 
 impl HttpFetch {
@@ -109,6 +113,7 @@ impl HttpFetch {
             tls_any: tls::offering(tls, &[b"h2", b"http/1.1"]),
             idle: None,
             options,
+            gate: OnceLock::new(),
             clock,
             traces: None,
             metrics: None,
@@ -134,6 +139,12 @@ impl HttpFetch {
         self
     }
 
+    /// From now on redirects pass `gate`.
+    pub(crate) fn follow_by(&self, gate: Gate) {
+        // There is one for the life of the process, whose parts are made after this.
+        let _ = self.gate.set(gate);
+    }
+
     async fn follow(
         &self,
         request: &FetchRequest,
@@ -146,9 +157,12 @@ impl HttpFetch {
                 .validators
                 .as_ref()
                 .filter(|validators| validators.uri == way.uri);
-            let mut exchange = self
-                .ask(&url, validators, user_agent, !way.redirects.is_empty())
-                .await?;
+            let asking = self.ask(&url, validators, user_agent, way.chosen);
+            let mut exchange = match way.redirects.is_empty() {
+                true => asking.await?,
+                false => self.pass(&url, asking).await?,
+            };
+            way.chosen = way.chosen.then(exchange.is_public);
             let status = exchange.response.status();
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
@@ -209,6 +223,7 @@ impl Fetch for HttpFetch {
         let mut way = Way {
             redirects: Vec::new(),
             uri: request.origin.robots_txt_uri(),
+            chosen: ChosenBy::Crawler,
         };
         let follow = self.follow(&request, user_agent, &mut way);
         let ending = match timeout(self.options.timeout, follow).await {

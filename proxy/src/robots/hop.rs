@@ -20,11 +20,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use url::Url;
-use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
+use wayleave_policy::{Origin, Target};
 
 use super::allowance::{Allowance, Allowed};
 use super::fetch::HttpFetch;
+use super::fields;
+use super::redirect::{Answered, ChosenBy, Redirect};
 use crate::egress::{Egress, EgressError};
 use crate::http1::has_content;
 use crate::stream::{Stream, to_origin};
@@ -43,7 +45,16 @@ const HANDING_OVER: Duration = Duration::from_millis(50);
 /// A response whose body is still to be read.
 pub(super) struct Exchange {
     pub(super) response: Response<Incoming>,
+    /// It came from a public address.
+    pub(super) is_public: bool,
     connection: Connection,
+}
+
+/// A connection, and what is spoken there.
+struct Connected {
+    stream: Stream,
+    version: Version,
+    is_public: bool,
 }
 
 /// What moves the bytes of an exchange. Dropped, it closes the connection.
@@ -86,24 +97,57 @@ impl Exchange {
 }
 
 impl HttpFetch {
-    /// Asks for `url` and reads the response's head. `is_redirected`: someone else than the crawler chose the host.
+    /// Asks for `url`, whose host was `chosen`, and reads the response's head.
     pub(super) async fn ask(
         &self,
         url: &Url,
         validators: Option<&Validators>,
         user_agent: &str,
-        is_redirected: bool,
+        chosen: ChosenBy,
     ) -> Result<Exchange, FetchError> {
-        let (stream, version) = self.connect(url, is_redirected).await?;
+        let connected = self.connect(url, chosen).await?;
+        let Connected {
+            stream, version, ..
+        } = connected;
         let request = request(url, validators, user_agent, version)?;
         let allowance = Allowance::new(MAX_HEAD_BYTES + WINDOW_BYTES);
         let stream = TokioIo::new(Allowed::new(stream, allowance.clone()));
-        let exchange = match version {
+        let (response, connection) = match version {
             Version::HTTP_2 => http2(stream, request).await,
             _ => http1(stream, request).await,
         }?;
         allowance.add(self.options.max_size.saturating_mul(FRAMING));
-        Ok(exchange)
+        Ok(Exchange {
+            response,
+            is_public: connected.is_public,
+            connection,
+        })
+    }
+
+    /// Asks where a redirect leads, if that passes the gate.
+    pub(super) async fn pass(
+        &self,
+        url: &Url,
+        asking: impl Future<Output = Result<Exchange, FetchError>> + Send,
+    ) -> Result<Exchange, FetchError> {
+        let Some(gate) = self.gate.get() else {
+            return asking.await;
+        };
+        let target = Target::parse(url.as_str())
+            .map_err(|error| failure(FetchErrorKind::BadRedirect, &error))?;
+        let mut exchange = None;
+        let asking = async {
+            let exchange = exchange.insert(asking.await?);
+            let response = &exchange.response;
+            let now = self.clock.now();
+            let retry_at = fields::read(response.headers(), now).retry_at;
+            Ok(Answered {
+                status: response.status().as_u16(),
+                retry_after: retry_at.map(|at| at.duration_since(now).unwrap_or_default()),
+            })
+        };
+        gate(Redirect { target }, Box::pin(asking)).await?;
+        exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
     }
 
     /// Leaves the connection to the requests that wait for this robots.txt, or come soon.
@@ -115,20 +159,23 @@ impl HttpFetch {
         }
     }
 
-    /// A new connection to `url`'s host, and what is spoken there.
-    async fn connect(
-        &self,
-        url: &Url,
-        is_redirected: bool,
-    ) -> Result<(Stream, Version), FetchError> {
+    /// A new connection to `url`'s host.
+    async fn connect(&self, url: &Url, chosen: ChosenBy) -> Result<Connected, FetchError> {
         let limit = self.options.connect_timeout;
         let deadline = Instant::now() + limit;
         let port = url.port_or_known_default().unwrap_or_default();
         let looking_up = self.egress.addresses(host(url), port);
-        let addresses = timeout_at(deadline, looking_up)
+        let mut addresses = timeout_at(deadline, looking_up)
             .await
             .unwrap_or(Err(EgressError::DnsTimeout))
-            .map_err(|error| egress_failure(&error, is_redirected))?;
+            .map_err(|error| egress_failure(&error, chosen))?;
+        if chosen == ChosenBy::Public {
+            addresses.retain(|address| Egress::is_public(address.ip()));
+        }
+        if addresses.is_empty() {
+            let detail = "a public origin's redirect leads to an internal address";
+            return Err(failure(FetchErrorKind::RedirectProhibited, detail));
+        }
         timeout_at(deadline, self.open(url, &addresses))
             .await
             .unwrap_or_else(|_| {
@@ -137,14 +184,14 @@ impl HttpFetch {
             })
     }
 
-    async fn open(
-        &self,
-        url: &Url,
-        addresses: &[SocketAddr],
-    ) -> Result<(Stream, Version), FetchError> {
+    async fn open(&self, url: &Url, addresses: &[SocketAddr]) -> Result<Connected, FetchError> {
         let tcp = dial(addresses).await?;
         if url.scheme() == "http" {
-            return Ok((to_origin(tcp), Version::HTTP_11));
+            return Ok(Connected {
+                is_public: is_public(&tcp),
+                stream: to_origin(tcp),
+                version: Version::HTTP_11,
+            });
         }
         let mut agreed = self.agree_on_tls(&self.tls, url, tcp).await;
         if !settles(&agreed) {
@@ -158,7 +205,11 @@ impl HttpFetch {
             Some(b"h2") => Version::HTTP_2,
             _ => Version::HTTP_11,
         };
-        Ok((to_origin(tls), version))
+        Ok(Connected {
+            is_public: is_public(tls.get_ref().0),
+            stream: to_origin(tls),
+            version,
+        })
     }
 
     async fn agree_on_tls(
@@ -225,6 +276,12 @@ async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, FetchError> {
     dialled.map_err(|error| failure(FetchErrorKind::Connect, &error))
 }
 
+/// Whether a connection is with a public address; if that cannot be told any more, it may be.
+fn is_public(stream: &TcpStream) -> bool {
+    let peer = stream.peer_addr();
+    peer.map_or(true, |peer| Egress::is_public(peer.ip()))
+}
+
 /// A URL's host as egress takes it.
 fn host(url: &Url) -> &str {
     let host = url.host_str().unwrap_or_default();
@@ -234,7 +291,7 @@ fn host(url: &Url) -> &str {
 async fn http1(
     stream: TokioIo<Allowed>,
     request: Request<Empty<Bytes>>,
-) -> Result<Exchange, FetchError> {
+) -> Result<(Response<Incoming>, Connection), FetchError> {
     let mut builder = http1::Builder::new();
     builder
         .max_buf_size(MAX_HEAD_BYTES)
@@ -257,10 +314,7 @@ async fn http1(
         .await
         .map_err(|error| http_failure(&error))?;
     check_framing(response.headers())?;
-    Ok(Exchange {
-        response,
-        connection: Connection::Http1(connecting),
-    })
+    Ok((response, Connection::Http1(connecting)))
 }
 
 /// What hyper lets pass although it could be read in two ways, and is refused of pages: a file misread disallows nothing.
@@ -283,7 +337,7 @@ fn check_framing(fields: &HeaderMap) -> Result<(), FetchError> {
 async fn http2(
     stream: TokioIo<Allowed>,
     request: Request<Empty<Bytes>>,
-) -> Result<Exchange, FetchError> {
+) -> Result<(Response<Incoming>, Connection), FetchError> {
     let over = CancellationToken::new();
     let tasks = Tasks(over.clone());
     let until = over.drop_guard();
@@ -302,10 +356,7 @@ async fn http2(
         .send_request(request)
         .await
         .map_err(|error| http_failure(&error))?;
-    Ok(Exchange {
-        response,
-        connection: Connection::Http2 { _until: until },
-    })
+    Ok((response, Connection::Http2 { _until: until }))
 }
 
 /// Runs what hyper makes of an HTTP/2 connection until that is over. By itself such a task takes leave of the server
@@ -322,7 +373,8 @@ where
     }
 }
 
-fn egress_failure(error: &EgressError, is_redirected: bool) -> FetchError {
+fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
+    let is_redirected = chosen != ChosenBy::Crawler;
     let kind = match error {
         EgressError::Prohibited { .. } if is_redirected => FetchErrorKind::RedirectProhibited,
         EgressError::Prohibited { .. } => FetchErrorKind::Prohibited,

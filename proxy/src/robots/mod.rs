@@ -15,6 +15,7 @@ mod known;
 mod memory;
 mod published;
 mod queue;
+mod redirect;
 mod refresh;
 mod store;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use known::{OnDisk, Places};
 use published::Published;
 use queue::Asker;
 pub use queue::FetchBounds;
+pub(crate) use redirect::{Asking, Gate, Redirect};
 use refresh::{Event, Refresh, Surroundings, Terms, Wish};
 pub(crate) use store::is_caught;
 pub use store::{Store, StoreError, StoreOptions, Version};

@@ -231,6 +231,13 @@ impl Rules {
         rules.find(|found| found.rule.is_for_every_request())
     }
 
+    /// The rule for where a robots.txt is redirected to: the first that matches the request or is for all of its host's, even
+    /// for `/robots.txt`.
+    pub(crate) fn find_for_redirect(&self, asked: Asked<'_>) -> Option<Match> {
+        let found = [self.find(asked), self.find_for_host(asked)];
+        found.into_iter().flatten().min_by_key(|found| found.number)
+    }
+
     /// The rule that holds where our own refusals are only observed: the first that is not one of them, and that `meets` what
     /// is asked.
     pub(crate) fn find_beyond_refusals(

@@ -9,6 +9,7 @@ use wayleave_policy::lifecycle::{
 };
 use wayleave_policy::{AccessResult, Origin};
 
+use super::super::redirect::ChosenBy;
 use super::super::*;
 use super::server::{Answer, Server, response};
 use crate::egress::{self, Egress, Override};
@@ -332,6 +333,35 @@ async fn every_member_of_a_gzip_file_is_read() {
     let lines = "Content-Encoding: gzip\r\n";
     let server = Server::start(move |_| response("200 OK", lines, &parts)).await;
     assert_eq!(body(&fetch(&server).await), RULES);
+}
+
+#[tokio::test]
+async fn a_public_origin_never_redirects_to_an_internal_address() {
+    let server = Server::start(|_| ok(RULES)).await;
+    let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
+    let url = url::Url::parse("http://shop.test/robots.txt").unwrap();
+    let ask = |chosen| fetcher.ask(&url, None, "wayleave", chosen);
+    let refused = ask(ChosenBy::Public).await.err().unwrap();
+    assert_eq!(refused.kind, FetchErrorKind::RedirectProhibited);
+    assert!(server.asked().is_empty());
+    for chosen in [ChosenBy::Crawler, ChosenBy::Internal] {
+        let asked = ask(chosen).await;
+        assert!(
+            asked.is_ok_and(|exchange| !exchange.is_public),
+            "{chosen:?}"
+        );
+    }
+}
+
+#[test]
+fn once_public_a_chain_of_redirects_stays_so() {
+    use ChosenBy::{Crawler, Internal, Public};
+    let chain = |hops: &[bool]| hops.iter().fold(Crawler, |chosen, hop| chosen.then(*hop));
+    assert_eq!(chain(&[false]), Internal);
+    assert_eq!(chain(&[false, false]), Internal);
+    assert_eq!(chain(&[true]), Public);
+    assert_eq!(chain(&[false, true]), Public);
+    assert_eq!(chain(&[true, false]), Public);
 }
 
 pub(super) enum Coded {
