@@ -16,7 +16,7 @@ use crate::decisions::{Journal, JournalOptions};
 use crate::egress::{self, Egress};
 use crate::flow::{Options, Settings};
 use crate::metrics::Metrics;
-use crate::robots::{self, FetchOptions, HttpFetch};
+use crate::robots::{self, FetchOptions, HttpFetch, Shares, StoreOptions};
 use crate::rules::Rules;
 use crate::tls;
 use crate::traces::Traces;
@@ -140,8 +140,17 @@ pub(crate) fn robots_options(robots: &config::Robots) -> robots::Options {
             ..Lifetimes::default()
         },
         fetch_timeout: robots.fetch_timeout,
-        memory: robots.memory,
+        memory: Shares::of(robots.memory).entries,
         ..robots::Options::default()
+    }
+}
+
+/// How what was learned is kept on disk.
+pub(crate) fn store_options(robots: &config::Robots, max_size: u64) -> StoreOptions {
+    StoreOptions {
+        max_size,
+        memory: Shares::of(robots.memory).store,
+        ..StoreOptions::default()
     }
 }
 

@@ -30,17 +30,12 @@ use crate::logging;
 use crate::metrics::Metrics;
 use crate::politeness::Politeness;
 use crate::reload::{self, Parts, Reload};
-use crate::robots::{self, HttpFetch, Robots, Store, StoreOptions};
+use crate::robots::{self, HttpFetch, Robots, Store};
 use crate::traces::Traces;
 use crate::traffic::Traffic;
 
 /// What a process that is replaced may take to end beyond its `shutdown_grace`.
 const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
-
-/// Of what robots.txt entries may hold in memory, what waits for the disk may hold so much besides, and as much again what
-/// is at hand of the store's file.
-const STORE_SHARE: usize = 16;
-const LEAST_STORE_MEMORY: usize = 4 << 20;
 
 /// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is read again when it changes.
 ///
@@ -396,11 +391,7 @@ async fn take_over(
         Some(listener) => listener,
         None => listen_when_free(config.admin.listen, patience).await?,
     };
-    let options = StoreOptions {
-        max_size: config.state.max_size,
-        memory: (config.robots.memory / STORE_SHARE).max(LEAST_STORE_MEMORY),
-        ..StoreOptions::default()
-    };
+    let options = assemble::store_options(&config.robots, config.state.max_size);
     let dir = &config.state.dir;
     let opening = Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience);
     Ok((operators, opening.await?))

@@ -187,7 +187,7 @@ pub struct Robots {
     pub max_stale: Duration,
     /// How long an origin found unreachable is left alone at first.
     pub error_ttl: Duration,
-    /// Bytes that entries may hold in memory; the others are on disk.
+    /// Bytes that entries, and what their store needs, may hold in memory; other entries are on disk.
     pub memory: usize,
 }
 

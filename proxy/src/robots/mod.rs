@@ -17,6 +17,7 @@ mod published;
 mod queue;
 mod redirect;
 mod refresh;
+mod shares;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ use queue::Asker;
 pub use queue::FetchBounds;
 pub(crate) use redirect::{Asking, Gate, Redirect};
 use refresh::{Event, Refresh, Surroundings, Terms, Wish};
+pub(crate) use shares::Shares;
 pub(crate) use store::is_caught;
 pub use store::{Store, StoreError, StoreOptions, Version};
 
@@ -62,7 +64,7 @@ pub struct Options {
     pub bounds: FetchBounds,
     /// How long a request waits for robots.txt; the fetcher's own timeout. Default: 10 s.
     pub fetch_timeout: Duration,
-    /// What entries may hold in memory, in bytes. Default: 256 MiB.
+    /// What entries may hold in memory, in bytes. Default: 256 MiB; the proxy gives them their share of `robots.memory`.
     pub memory: usize,
 }
 

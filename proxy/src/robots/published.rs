@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{Snapshot, State, Use};
 
@@ -27,7 +27,8 @@ pub(super) struct Published {
 
 /// One origin's place in the map.
 struct Slot {
-    snapshot: ArcSwap<Snapshot>,
+    /// `None` once it was taken off the map, which may keep the slot itself for long: papaya frees in batches.
+    snapshot: ArcSwapOption<Snapshot>,
     /// A [`Counted`].
     counted: AtomicU32,
     /// How often it was gone by lately, see `memory`.
@@ -87,7 +88,7 @@ impl Published {
     pub(super) fn at_hand(&self, origin: &Origin, now: SystemTime) -> Option<AtHand> {
         let slots = self.slots.pin();
         let slot = slots.get(origin)?;
-        let snapshot = slot.snapshot.load_full();
+        let snapshot = slot.snapshot.load_full()?;
         let usable = snapshot.usable(now);
         if usable == Use::AfterRefetch {
             return None;
@@ -118,7 +119,7 @@ impl Published {
             self.recounted(Counted::GONE, counted);
             return true;
         };
-        slot.snapshot.store(snapshot.clone());
+        slot.snapshot.store(Some(snapshot.clone()));
         slot.is_used.store(false, Ordering::Relaxed);
         slot.is_reported.store(false, Ordering::Relaxed);
         self.change(slot, |counted| counted.resized(bytes));
@@ -128,7 +129,7 @@ impl Published {
     /// The same for what says nothing new: whether it was used and reported stays.
     pub(super) fn replace(&self, origin: &Origin, snapshot: &Arc<Snapshot>) {
         if let Some(slot) = self.slots.pin().get(origin) {
-            slot.snapshot.store(snapshot.clone());
+            slot.snapshot.store(Some(snapshot.clone()));
         }
     }
 
@@ -137,7 +138,7 @@ impl Published {
         let slots = self.slots.pin();
         let slot = slots.remove(origin)?;
         self.change(slot, |_| Counted::GONE);
-        Some(slot.snapshot.load_full())
+        slot.snapshot.swap(None)
     }
 
     /// Counts what decisions added to an entry since it was counted: the indexes of large groups, which may take more than
@@ -147,9 +148,12 @@ impl Published {
         let Some(slot) = slots.get(origin) else {
             return false;
         };
+        let Some(snapshot) = slot.snapshot.load_full() else {
+            return false;
+        };
         let order = Ordering::Relaxed;
         let before = Counted(slot.counted.load(order));
-        let after = before.resized(size(origin, &slot.snapshot.load()));
+        let after = before.resized(size(origin, &snapshot));
         if before == Counted::GONE || after.bytes() <= before.bytes() {
             return false;
         }
@@ -198,7 +202,7 @@ impl Published {
 
     /// What is known of `origin`, whether or not it may be gone by. Does not count as a use.
     pub(super) fn snapshot(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
-        Some(self.slots.pin().get(origin)?.snapshot.load_full())
+        self.slots.pin().get(origin)?.snapshot.load_full()
     }
 
     /// The same, and whether it was gone by since it was published.
@@ -206,7 +210,7 @@ impl Published {
         let slots = self.slots.pin();
         let slot = slots.get(origin)?;
         let is_used = slot.is_used.load(Ordering::Relaxed);
-        Some((slot.snapshot.load_full(), is_used))
+        Some((slot.snapshot.load_full()?, is_used))
     }
 
     /// How often `origin` was used lately.
@@ -239,7 +243,7 @@ impl Published {
     ) -> Vec<(Origin, Arc<Snapshot>)> {
         let slots = self.slots.pin();
         let all = slots.iter();
-        all.map(|(origin, slot)| (origin, slot.snapshot.load_full()))
+        all.filter_map(|(origin, slot)| Some((origin, slot.snapshot.load_full()?)))
             .filter(|(origin, snapshot)| is_asked_for(origin, snapshot))
             .map(|(origin, snapshot)| (origin.clone(), snapshot))
             .collect()
@@ -249,9 +253,10 @@ impl Published {
     pub(super) fn count(&self, now: SystemTime) -> [(State, usize); 4] {
         let mut counts = State::ALL.map(|state| (state, 0));
         for (_, slot) in &self.slots.pin() {
-            let found = slot.snapshot.load().state(now);
+            let snapshot = slot.snapshot.load();
+            let found = snapshot.as_ref().map(|snapshot| snapshot.state(now));
             for (state, count) in &mut counts {
-                *count += usize::from(*state == found);
+                *count += usize::from(Some(*state) == found);
             }
         }
         counts
@@ -267,7 +272,7 @@ fn size(origin: &Origin, snapshot: &Snapshot) -> usize {
 impl Slot {
     fn new(snapshot: &Arc<Snapshot>, counted: Counted) -> Self {
         Self {
-            snapshot: ArcSwap::new(snapshot.clone()),
+            snapshot: ArcSwapOption::new(Some(snapshot.clone())),
             counted: AtomicU32::new(counted.0),
             uses: AtomicU8::new(0),
             is_used: AtomicBool::new(false),
@@ -284,6 +289,28 @@ impl Slot {
         }
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wayleave_policy::lifecycle::{Cache, Entry, Learned};
+
+    use super::*;
+
+    #[test]
+    fn what_is_withdrawn_is_let_go_of_at_once() {
+        let published = Published::new();
+        for n in 0..100 {
+            let origin = Origin::parse(&format!("https://host{n}.test")).expect("an origin");
+            let learned = Learned::of(Entry::default(), None);
+            let snapshot = Arc::new(Cache::default().restored(&origin, &learned));
+            let seen = Arc::downgrade(&snapshot);
+            published.publish(&origin, &snapshot);
+            drop(snapshot);
+            assert!(seen.upgrade().is_some() && published.withdraw(&origin).is_some());
+            assert!(seen.upgrade().is_none(), "the map still holds the {n}th");
         }
     }
 }

@@ -1,3 +1,4 @@
+mod flood;
 mod handle;
 mod http;
 mod http2;

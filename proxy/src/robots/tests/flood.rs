@@ -1,0 +1,151 @@
+//! A flood of unique robots.txt files through the cache and the store as they are, against the bounds of disk and memory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use wayleave_policy::lifecycle::{Body, Ending, FetchOutcome, FetchRequest, Fields, Response};
+
+use super::super::*;
+use crate::digest::Digest;
+
+/// The program's own, and what was asked of it.
+#[global_allocator]
+static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
+
+/// Answers with 500 kB that no other origin has: as many bits a byte as text with 32 letters holds.
+struct Unique;
+
+impl Fetch for Unique {
+    async fn fetch(&self, request: FetchRequest, _: Option<&str>) -> FetchOutcome {
+        let host = request.origin.host();
+        let digits: String = host.chars().filter(char::is_ascii_digit).collect();
+        let body = unique(digits.parse().expect("a number"));
+        let digest = Digest::of(&body).0;
+        FetchOutcome {
+            redirects: Vec::new(),
+            uri: request.origin.robots_txt_uri(),
+            ending: Ending::Response(Response {
+                status: 200,
+                fields: Fields::default(),
+                body: Body {
+                    bytes: body.into(),
+                    is_cut: false,
+                    digest: Some(Arc::new(digest)),
+                },
+            }),
+        }
+    }
+}
+
+fn unique(n: u64) -> Vec<u8> {
+    const BYTES: usize = 500_000;
+    let mut state = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut body = Vec::with_capacity(BYTES + 80);
+    body.extend_from_slice(b"User-agent: *\n");
+    while body.len() < BYTES {
+        body.extend_from_slice(b"Disallow: /");
+        for _ in 0..8 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            body.extend(state.to_le_bytes().map(|byte| b'A' + byte % 32));
+        }
+        body.push(b'\n');
+    }
+    body.truncate(BYTES);
+    body
+}
+
+/// Memory of this process beside what is mapped from files, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.expect("it is there").trim().trim_end_matches(" kB");
+    kib.parse::<usize>().expect("a number") << 10
+}
+
+fn number(name: &str, default: usize) -> usize {
+    let given = std::env::var(name).ok();
+    given.map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// What was seen at most, in bytes.
+#[derive(Debug, Default)]
+struct Most {
+    file: usize,
+    counted: usize,
+    held: usize,
+    resident: usize,
+}
+
+impl Most {
+    fn look(&mut self, dir: &Path, robots: &Robots) {
+        let found = std::fs::metadata(dir.join("robots.redb"));
+        let length = found.map_or(0, |found| found.len() as usize);
+        self.file = self.file.max(length);
+        self.counted = self.counted.max(robots.memory_bytes());
+        self.held = self.held.max(ALLOCATOR.allocated());
+        self.resident = self.resident.max(resident());
+    }
+
+    fn tell(&self, n: usize) {
+        let Self {
+            file,
+            counted,
+            held,
+            resident,
+        } = self;
+        let mib = [file, counted, held, resident].map(|bytes| bytes >> 20);
+        let now = self::resident() >> 20;
+        println!("{n}: file, counted, held, resident at most {mib:?} MiB, resident {now} now");
+    }
+}
+
+fn start(dir: &Path, disk: usize, memory: usize) -> Robots {
+    let metrics = Arc::new(Metrics::new().expect("they are sound"));
+    let clock = Clock::start_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+    let shares = Shares::of(memory);
+    let options = StoreOptions {
+        max_size: disk as u64,
+        memory: shares.store,
+        ..StoreOptions::default()
+    };
+    let store = Store::open(dir, options, clock, metrics.clone()).expect("it is new");
+    let options = Options {
+        memory: shares.entries,
+        ..Options::default()
+    };
+    Robots::start(Unique, store, &options, clock, metrics).0
+}
+
+/// As many as `WAYLEAVE_FLOOD` says, a thousand without it, with `WAYLEAVE_FLOOD_MIB` of disk and
+/// `WAYLEAVE_FLOOD_MEMORY_MIB` of memory:
+/// `WAYLEAVE_FLOOD=1000000 cargo test --release -p wayleave --lib -- --ignored --nocapture flood`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes"]
+async fn a_flood_of_unique_files_stays_below_the_bounds_of_disk_and_memory() {
+    let count = number("WAYLEAVE_FLOOD", 1000);
+    let disk = number("WAYLEAVE_FLOOD_MIB", 64) << 20;
+    let memory = number("WAYLEAVE_FLOOD_MEMORY_MIB", 256) << 20;
+    let dir = tempfile::tempdir().expect("a directory");
+    let robots = start(dir.path(), disk, memory);
+    let mut most = Most::default();
+    for n in 0..count {
+        let origin = Origin::parse(&format!("https://flood{n}.test")).expect("an origin");
+        robots.find(&origin).await.expect("it is answered");
+        most.look(dir.path(), &robots);
+        if n % (count / 20).max(1) == 0 {
+            most.tell(n);
+        }
+    }
+    robots.close().await;
+    most.look(dir.path(), &robots);
+    most.tell(count);
+    assert!(most.file <= disk);
+    assert!(most.counted <= memory);
+    assert!(most.held <= memory, "something is not counted");
+    assert!(most.resident <= memory + memory / 4);
+    assert!(robots.store().fault().is_none());
+}
