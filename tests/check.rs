@@ -102,7 +102,7 @@ fn a_token_that_finds_no_group_is_refused_with_advice() {
     for (token, advice) in [
         (
             "VerBot/2.1",
-            "\"VerBot/2.1\" holds a version: write \"VerBot\"",
+            "\"VerBot/2.1\" contains a version: write \"VerBot\"",
         ),
         ("Example Bot/1.0", "write \"Example Bot\""),
         (
@@ -343,7 +343,7 @@ fn lint_names_file_and_line_and_exits_by_what_it_found() {
     .unwrap();
     let output = run(&["lint", name], b"");
     let expected =
-        format!("{name}:3: \"Disalow\" is no known directive; did you mean \"Disallow\"?");
+        format!("{name}:3: \"Disalow\" is not a known directive; did you mean \"Disallow\"?");
     assert!(
         stdout(&output).starts_with(&expected),
         "{}",
@@ -362,6 +362,6 @@ fn lint_reads_what_an_origin_serves() {
     let config = config(&dir, &origin);
     let url = "http://shop.test/robots.txt";
     let output = run(&["lint", "--config", config.to_str().unwrap(), url], b"");
-    let expected = format!("{url}:1: a rule before any user-agent line is for nobody\n");
+    let expected = format!("{url}:1: a rule before any user-agent line applies to nobody\n");
     assert_eq!(stdout(&output), expected);
 }

@@ -235,7 +235,7 @@ fn a_wrong_argument_is_answered_in_words() {
         ),
         (
             &["robots", "show", "shop.test"],
-            "nothing is known of https://shop.test",
+            "nothing is known about https://shop.test",
         ),
     ] {
         let output = run(proxy.dir.path(), &[arguments, &["--config", file]].concat());
@@ -377,7 +377,7 @@ fn others_reach_the_certificate_and_nothing_else() {
     let checked = run(&elsewhere, &["config", "check", "--config", &config]);
     let said = text(&checked.stderr);
     assert!(
-        said.contains("others may read") && said.contains("mode 644"),
+        said.contains("other users can read") && said.contains("mode 644"),
         "{said}"
     );
     assert_eq!(mode(&ca.join("ca.key")), 0o644, "a check changes nothing");

@@ -162,7 +162,7 @@ fn an_expired_exception_is_warned_of() {
     let text = exception("2999-01-01") + &exception("2020-01-01");
     let output = check(&text, &["config", "check"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let expected = "wayleave: warning: [[rule]] 2 (allow) has not counted since 2020-01-01T00:00:00Z, when it expired: \
+    let expected = "wayleave: warning: [[rule]] 2 (allow) has had no effect since it expired at 2020-01-01T00:00:00Z: \
                     pilot (owner data@example.com)";
     assert_eq!(complaints(&output), [expected]);
 }

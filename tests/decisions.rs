@@ -412,8 +412,6 @@ fn a_log_goes_on_when_its_directory_is_back() {
     // The first line went with the directory.
     assert_eq!(all_are_accounted_for(&proxy, "log/decisions.jsonl", 2), 1);
     eventually("it is said", || {
-        proxy
-            .log()
-            .contains("the decision log can be written again")
+        proxy.log().contains("the decision log is writable again")
     });
 }

@@ -93,7 +93,7 @@ fn a_file_is_not_read_while_it_is_being_written() {
     let origin = sites();
     let (proxy, base) = start(&origin);
     let file = proxy.dir.path().join("config.toml");
-    let successes = || times_said(&proxy, "the configuration was read again");
+    let successes = || times_said(&proxy, "the configuration was reloaded");
     let before = successes();
     let whole = base.clone().table(&tables("b")).to_toml();
     let (begin, end) = whole.split_at(whole.find("[[rule]]").expect("it has one"));
@@ -123,14 +123,14 @@ fn a_file_is_not_read_while_it_is_being_written() {
 fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
     let origin = sites();
     let (proxy, base) = start(&origin);
-    let refusals = || times_said(&proxy, "the configuration stays as it was");
+    let refusals = || times_said(&proxy, "the configuration is unchanged");
     let all = tables("b");
     let (crawlers, rules) = all.split_at(all.find("[[rule]]").expect("it has one"));
     for (text, said) in [
         (String::new(), "the file is empty"),
         ("# nothing yet\n\n".to_owned(), "the file is empty"),
-        (base.clone().table(crawlers).to_toml(), "no [[rule]]"),
-        (base.clone().table(rules).to_toml(), "no [[crawler]]"),
+        (base.clone().table(crawlers).to_toml(), "no longer has any [[rule]]"),
+        (base.clone().table(rules).to_toml(), "no longer has any [[crawler]]"),
     ] {
         let before = refusals();
         write(&proxy, &text);
@@ -305,7 +305,7 @@ fn what_needs_a_restart_is_said_and_holds_nothing_else_up() {
     let expected = serde_json::json!(["proxy.max_connections", "state.dir"]);
     assert_eq!(answer["needs_restart"], expected);
     let said =
-        "these changes do not count before a restart keys=\"proxy.max_connections, state.dir\"";
+        "these changes take effect only after a restart keys=\"proxy.max_connections, state.dir\"";
     eventually("it is loud", || proxy.log().contains(said));
     assert_eq!(refused_by(&proxy), "[[rule]] 1: b");
     assert!(!proxy.dir.path().join("elsewhere").exists());
@@ -368,7 +368,7 @@ fn the_log_follows_the_file() {
     let is_event = |line: &str, message: &str| {
         serde_json::from_str::<Value>(line).is_ok_and(|event| event.to_string().contains(message))
     };
-    for message in [id, "the configuration was read again"] {
+    for message in [id, "the configuration was reloaded"] {
         eventually("events are JSON now", || {
             proxy.log().lines().any(|line| is_event(line, message))
         });

@@ -120,7 +120,7 @@ fn people_and_spreadsheets_can_read_it() {
     let table = String::from_utf8(table.stdout).expect("text");
     let lines: Vec<_> = table.lines().map(str::trim).collect();
     for expected in [
-        "Only observed: enforcement would refuse these: 4",
+        "Observed only: enforcement would refuse these: 4",
         "3  news     shop.test  403 Disallow: /private (http://shop.test/robots.txt:2)",
         "2  images    shop.test  403 Disallow: /private (http://shop.test/robots.txt:2)",
         "[[rule]] 2 (allow) since 2020-01-01T00:00:00Z: an old exception (owner data@example.com)",

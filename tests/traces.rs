@@ -299,7 +299,7 @@ fn fetches_are_traced_after_a_reload_too() {
     std::fs::write(file, settings.to_toml()).expect("it can be written");
     proxy.signal("HUP");
     eventually("the file is read again", || {
-        proxy.log().contains("the configuration was read again")
+        proxy.log().contains("the configuration was reloaded")
     });
     assert_eq!(ask(&proxy, "http://shop.test/a", None), 200);
     let asked = origin.wait_for_target("/robots.txt");

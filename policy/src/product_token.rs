@@ -35,7 +35,7 @@ impl ProductToken {
     ///
     /// # Errors
     ///
-    /// If the name is empty, starts or ends with white space, or holds a control character or `#`.
+    /// If the name is empty, starts or ends with white space, or contains a control character or `#`.
     pub fn verbatim(name: &str) -> Result<Self, InvalidProductToken> {
         Self::unless(name, unspeakable(name))
     }
@@ -59,7 +59,7 @@ impl ProductToken {
     /// Takes the name out of a `User-Agent` field: the first product, or for those who call
     /// themselves Mozilla the one that follows `compatible;` or otherwise looks like a crawler.
     ///
-    /// `None` if the field names no product at all.
+    /// `None` if the field does not name a product at all.
     #[must_use]
     pub fn from_user_agent(field: &[u8]) -> Option<Self> {
         let name = user_agent::crawler_name(field)?;
@@ -99,9 +99,9 @@ fn unspeakable(name: &str) -> Option<Cow<'static, str>> {
     } else if name.trim_matches(|c: char| c.is_ascii_whitespace()) != name {
         "starts or ends with white space"
     } else if name.chars().any(|c| c.is_ascii_control()) {
-        "holds a control character"
+        "contains a control character"
     } else if name.contains('#') {
-        "holds \"#\", which starts a comment in robots.txt"
+        "contains \"#\", which starts a comment in robots.txt"
     } else {
         return None;
     };
@@ -111,17 +111,17 @@ fn unspeakable(name: &str) -> Option<Cow<'static, str>> {
 /// Why a crawler's group would hardly be found by a name, though a line could hold it.
 fn unfindable(name: &str) -> Option<Cow<'static, str>> {
     if name == "*" {
-        return Some("means everyone who is not named: write the crawler's name".into());
+        return Some("means every crawler that is not named: write the crawler's name".into());
     }
     if name.contains(['(', ';']) {
         let crawler = user_agent::crawler_name(name.as_bytes()).unwrap_or_default();
         return Some(format!("is a whole User-Agent{}", advice(&crawler)).into());
     }
     if let Some((crawler, _)) = name.split_once('/') {
-        return Some(format!("holds a version{}", advice(crawler.trim_ascii_end())).into());
+        return Some(format!("contains a version{}", advice(crawler.trim_ascii_end())).into());
     }
     name.contains('*')
-        .then(|| "holds \"*\", which no name does".into())
+        .then(|| "contains \"*\", which no name may".into())
 }
 
 /// To write another name instead, if that would do.
@@ -178,10 +178,10 @@ mod tests {
             ("", r#""" is empty"#),
             (
                 "*",
-                r#""*" means everyone who is not named: write the crawler's name"#,
+                r#""*" means every crawler that is not named: write the crawler's name"#,
             ),
             (" a", r#"" a" starts or ends with white space"#),
-            ("a\tb", r#""a\tb" holds a control character"#),
+            ("a\tb", r#""a\tb" contains a control character"#),
             (
                 "a#b",
                 r##""a#b" holds "#", which starts a comment in robots.txt"##,

@@ -1,4 +1,4 @@
-//! From the configuration to the parts: when the process starts, and when the file is read again.
+//! Builds the parts of the proxy from the configuration, at the start and at each reload.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -178,7 +178,7 @@ pub(crate) fn settings(
 ) -> Settings {
     let rules = Rules::new(config.rules.clone());
     for expired in rules.count(now).1 {
-        tracing::warn!(rule = %expired, "this rule has expired and does not count");
+        tracing::warn!(rule = %expired, "this rule has expired and has no effect");
     }
     Settings {
         configuration: before.map_or(1, |before| before.configuration + 1),

@@ -1,4 +1,4 @@
-//! Lines on their way to a file, many at a time: whoever writes one only copies it.
+//! A buffer of lines in front of a file: writing a line only copies it, a thread writes many at a time.
 //!
 //! A thread writes what gathered; it sleeps while there is nothing. Under load it is woken some
 //! dozen times a second, whatever the number of lines.
@@ -89,7 +89,7 @@ impl Shared {
             if lost > 0 {
                 let _ = writeln!(
                     output,
-                    "{lost} log lines were lost: their reader is too slow"
+                    "{lost} log lines were lost: whatever reads the log is too slow"
                 );
             }
             batch.clear();

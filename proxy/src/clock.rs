@@ -1,4 +1,4 @@
-//! Clock: the only reader of time.
+//! The clock: all other code gets the time from here.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -90,7 +90,7 @@ impl Clock {
             tracing::warn!(
                 ?by,
                 is_back,
-                "the machine's clock was set, or the machine slept: going by it anew"
+                "the machine's clock was set, or the machine slept: adopting the new time"
             );
         }
         shown

@@ -1,4 +1,4 @@
-//! `Digest`: what the bytes of a robots.txt are known by.
+//! `Digest`: the SHA-256 that identifies the bytes of a robots.txt.
 
 use std::borrow::Cow;
 use std::fmt;

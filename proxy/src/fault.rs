@@ -1,4 +1,4 @@
-//! What failed on the way to an origin.
+//! Errors on the way to an origin, and the RFC 9209 error type of each.
 
 use pingora_error::{Error, ErrorType as PingoraError, RetryType};
 
@@ -58,7 +58,7 @@ impl From<BodyError> for Fault {
                 Self::new(ErrorType::HttpResponseIncomplete, details.to_owned())
             }
             BodyError::Late => {
-                let details = "the origin does not go on with its body";
+                let details = "the origin stopped sending its body";
                 Self::new(ErrorType::HttpResponseTimeout, details.to_owned())
             }
             BodyError::Io(error) => Self::new(

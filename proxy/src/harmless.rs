@@ -1,4 +1,4 @@
-//! Text by strangers, made safe to show. Control characters move a terminal's cursor or end a line of a log early; format
+//! Text from strangers, made safe to show. Control characters move a terminal's cursor or end a line of a log early; format
 //! characters (Unicode's category Cf) reorder what a reader sees, or hide in it. All of them are shown as what they are.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! What becomes of HTTPS: looked into, tunnelled unseen, or refused.
+//! What becomes of HTTPS: intercepted, tunnelled uninspected, or refused.
 
 use wayleave_policy::HostPattern;
 

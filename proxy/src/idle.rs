@@ -1,4 +1,4 @@
-//! Unused connections to origins, kept to serve again.
+//! The pool of idle connections to origins.
 //!
 //! One lock over plain maps: taking and keeping are a few hundred nanoseconds, no task watches a
 //! connection, and none needs a system call. That the origin closed one shows when it is taken,

@@ -33,8 +33,8 @@ impl Inherited {
         let mut sockets = Vec::with_capacity(given.len());
         for index in 0..given.len() {
             let socket = given.take_tcp_listener(index);
-            let socket =
-                socket.with_context(|| format!("inherited socket {index} is no TCP listener"))?;
+            let socket = socket
+                .with_context(|| format!("inherited socket {index} is not a TCP listener"))?;
             if let Some(socket) = socket {
                 sockets.push((socket.local_addr()?, socket));
             }
@@ -89,7 +89,7 @@ impl Inherited {
             .collect();
         ensure!(
             unused.is_empty(),
-            "inherited sockets that the configuration does not know: {}",
+            "inherited sockets that proxy.listen and admin.listen do not name: {}",
             unused.join(", ")
         );
         Ok(())

@@ -1,5 +1,5 @@
-//! What origins send that is not quite HTTP, and is mended on its way through: docs/design.md has a row for each, with the
-//! clause that lets a proxy mend it.
+//! What origins send that is not quite HTTP and is repaired on its way through: docs/design.md has a row for each, with the
+//! clause that lets a proxy repair it.
 
 /// A way in which a response was odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Why a proxy answered in the origin's place: RFC 9209's error types.
+//! Proxy-Status error types (RFC 9209): why the proxy answered in the origin's place.
 
 /// An error type of RFC 9209, section 2.3, as far as wayleave uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

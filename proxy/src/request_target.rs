@@ -1,4 +1,4 @@
-//! Where a request goes, by all that names a place in it (RFC 9112 section 3.2): pure, and fuzzed (proxy/fuzz).
+//! Where a request goes, from everything in it that names a place (RFC 9112 section 3.2). Pure, and fuzzed (proxy/fuzz).
 
 use wayleave_policy::{InvalidUri, Origin, Scheme, Target};
 
@@ -118,7 +118,7 @@ pub(crate) fn connect(authority: &str, scheme: Scheme) -> Result<Origin, Unresol
 }
 
 fn misdirected(what: &str, origin: &Origin) -> Unresolved {
-    Unresolved::Misdirected(format!("the request {what}, the tunnel is to {origin}"))
+    Unresolved::Misdirected(format!("the request {what}, but the tunnel is to {origin}"))
 }
 
 #[cfg(test)]

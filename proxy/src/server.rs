@@ -1,4 +1,4 @@
-//! Ties the parts together and runs until told to stop.
+//! Starts the parts, announces the proxy and runs until told to stop.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -195,7 +195,7 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
         ended = tokio::time::timeout(grace, tasks.wait()) => if ended.is_err() {
             tracing::warn!(cut_off = tasks.len(), "the grace period is over");
         },
-        () = stop.wait() => tracing::warn!(cut_off = tasks.len(), "told to stop twice"),
+        () = stop.wait() => tracing::warn!(cut_off = tasks.len(), "told to stop a second time"),
     }
 }
 
@@ -328,7 +328,7 @@ fn dialable(mut address: SocketAddr) -> SocketAddr {
 
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager could not be told");
+        tracing::warn!(%error, "the service manager could not be notified");
     }
 }
 

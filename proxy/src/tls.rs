@@ -1,4 +1,4 @@
-//! How TLS is spoken, to clients and to origins.
+//! TLS settings towards clients and origins.
 
 use std::io;
 use std::sync::Arc;

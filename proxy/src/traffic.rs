@@ -1,6 +1,6 @@
-//! Traffic: how many requests there were lately, by crawler, outcome and reason.
+//! Recent traffic: requests over time, by crawler, outcome and reason.
 //!
-//! The requests' own counter is read every two seconds, so that counting over time costs a request nothing. What is kept
+//! The counter of requests is read every two seconds, so that this costs a request nothing. What is kept
 //! are the differences: half an hour of them, and of those only what is not zero.
 
 use std::collections::{HashMap, VecDeque};

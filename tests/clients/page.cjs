@@ -111,7 +111,7 @@ async function decisionsAreFilteredAndSearched(page) {
     return links.length > 0 && links.every((link) => link.textContent.includes("//museum.test"));
   });
   await page.getByLabel("Host").fill("nowhere.test");
-  await page.getByText("No recent decision is like that.").waitFor();
+  await page.getByText("No recent decision matches.").waitFor();
 }
 
 /** Whether a person sees the element: within its scrolling box, and within the window. */
@@ -196,10 +196,10 @@ async function decisionsStream(page) {
   await crawl("http://shop.test/private/held");
   await page.getByText("paused; 1 new").waitFor();
   assert.equal(await link("/private/held").count(), 0);
-  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("button", { name: "Resume" }).click();
   await link("/private/held").waitFor();
   await page.getByLabel("Search").fill("only-this");
-  await page.getByText("No recent decision is like that.").waitFor();
+  await page.getByText("No recent decision matches.").waitFor();
   await crawl("http://shop.test/not-that");
   await crawl("http://shop.test/only-this");
   await link("/only-this").waitFor();
@@ -228,13 +228,13 @@ async function aDecisionIsExplained(page) {
   }
   await page.getByText("The last fetch").click();
   await page.getByText("200 from http://shop.test/robots.txt (successful)").waitFor();
-  await page.getByRole("link", { name: "Try it again" }).click();
+  await page.getByRole("link", { name: "Try this URL" }).click();
   await page.locator("table.dialects").waitFor();
 }
 
 async function aDecisionThatIsGoneIsSaid(page) {
   await visit(page, `decisions/${"0".repeat(32)}`);
-  await page.locator("#alert", { hasText: "no such decision is kept" }).waitFor();
+  await page.locator("#alert", { hasText: "there is no such decision, or it is no longer kept" }).waitFor();
 }
 
 async function originsAreFoundRefreshedAndForgotten(page) {
@@ -254,8 +254,8 @@ async function originsAreFoundRefreshedAndForgotten(page) {
   assert.equal(await row("http://museum.test").count(), 1);
   await page.getByRole("button", { name: "Forget http://museum.test" }).click();
   await page.getByRole("button", { name: "Forget it" }).click();
-  await page.getByText("http://museum.test is forgotten.").waitFor();
-  await page.getByText("No origin in memory is like that.").waitFor();
+  await page.getByText("http://museum.test was forgotten.").waitFor();
+  await page.getByText("No known origin matches.").waitFor();
   await page.getByLabel("Search").fill("");
   await row("http://shop.test").getByRole("link").click();
   await page.locator(".robots code", { hasText: "Disallow: /images" }).waitFor();
@@ -296,18 +296,18 @@ async function theConfigurationIsShownAndReadAgain(page) {
   assert.match(toml, /name = "news"/);
   assert.match(toml, /password_hash = "\(not shown\)"/);
   assert.doesNotMatch(toml, /argon2/);
-  await page.getByText("number 1 since the start").waitFor();
-  await page.getByRole("button", { name: "Read the file again" }).click();
-  await page.getByText("Read again: configuration 2 holds.").waitFor();
+  await page.getByText("version 1").waitFor();
+  await page.getByRole("button", { name: "Reload the file" }).click();
+  await page.getByText("Reloaded: version 2 is in use.").waitFor();
   const rules = await page.getByRole("region", { name: "Rules", exact: true }).innerText();
   for (const words of ["refusal", "exception", "data@example.com", "/internal/", "expired"]) assert.match(rules, new RegExp(words));
   const sound = fs.readFileSync(CONFIG, "utf8");
   fs.writeFileSync(CONFIG, `nonsense = 1\n${sound}`);
-  await page.getByRole("button", { name: "Read the file again" }).click();
+  await page.getByRole("button", { name: "Reload the file" }).click();
   await page.locator("#alert", { hasText: "nonsense: unknown key" }).waitFor();
   fs.writeFileSync(CONFIG, sound);
-  await page.getByRole("button", { name: "Read the file again" }).click();
-  await page.getByText(/Read again: configuration \d holds/).waitFor();
+  await page.getByRole("button", { name: "Reload the file" }).click();
+  await page.getByText(/Reloaded: version \d is in use/).waitFor();
 }
 
 async function theKeyboardIsEnough(page) {
@@ -339,11 +339,11 @@ async function aTokenIsAskedFor(page) {
   await page.goto(`${TOKEN_ADMIN}/`);
   await page.locator("dialog#token[open]").waitFor();
   await page.locator("dialog#token input").fill("wrong");
-  await page.getByRole("button", { name: "Go on" }).click();
-  await page.locator("dialog#token[open]", { hasText: "That was not the token." }).waitFor();
+  await page.getByRole("button", { name: "Continue" }).click();
+  await page.locator("dialog#token[open]", { hasText: "This is not the token: its SHA-256 is not admin.token_sha256." }).waitFor();
   assert.equal(await page.locator("dialog#token input").inputValue(), "");
   await page.locator("dialog#token input").fill(TOKEN);
-  await page.getByRole("button", { name: "Go on" }).click();
+  await page.getByRole("button", { name: "Continue" }).click();
   await page.locator("#health.live").waitFor();
   await page.locator("main h1", { hasText: "Overview" }).waitFor();
   await page.getByText("No exception expires within 30 days.").waitFor();

@@ -90,7 +90,7 @@ impl Settings {
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         for (key, value) in &self.keys {
-            writeln!(text, "{key} = {value}").expect("writing to a string cannot fail");
+            writeln!(text, "{key} = {value}").expect("writing to a String cannot fail");
         }
         text + &self.tables
     }

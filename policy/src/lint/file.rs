@@ -16,7 +16,7 @@ pub(super) fn check(body: &[u8], findings: &mut Findings) {
     if body.starts_with(b"\xEF\xBB\xBF") {
         findings.add(
             1,
-            "a byte order mark stands before the first line; older readers miss it",
+            "a byte order mark precedes the first line; older readers do not skip it",
         );
     }
     let start = body.trim_ascii_start();
@@ -39,7 +39,7 @@ fn check_size(body: &[u8], findings: &mut Findings) {
     };
     let (line, _) = numbered_lines(read).last().unwrap_or((1, b""));
     let message = format!(
-        "the file has {} octets; crawlers need not read beyond 500 KiB, which end in this line",
+        "the file has {} bytes; crawlers need not read beyond 500 KiB, which end in this line",
         body.len()
     );
     findings.add(line, message);
@@ -56,12 +56,12 @@ fn check_line(number: u32, line: &[u8], findings: &mut Findings) {
     if memchr(0, line).is_some() {
         findings.add(
             number,
-            "a NUL octet stands here; to Google the line ends before it",
+            "there is a NUL byte here; to Google the line ends before it",
         );
     }
     if line.len() > GOOGLE_LINE_BYTES {
         let message = format!(
-            "the line has {} octets; Google reads {GOOGLE_LINE_BYTES} of them",
+            "the line has {} bytes; Google reads {GOOGLE_LINE_BYTES} of them",
             line.len()
         );
         findings.add(number, message);
@@ -69,7 +69,7 @@ fn check_line(number: u32, line: &[u8], findings: &mut Findings) {
     if std::str::from_utf8(line).is_err() {
         findings.add(
             number,
-            "the line is not UTF-8; its octets are compared as they are",
+            "the line is not UTF-8; its bytes are compared as they are",
         );
     }
 }

@@ -75,7 +75,7 @@ fn check_value(line: &Line<'_>, value: &[u8], findings: &mut Findings) {
     if body.contains(&b'$') {
         findings.add(
             number,
-            format!("\"$\" is an ordinary octet but at the end of {shown}"),
+            format!("\"$\" is an ordinary character except at the end of {shown}"),
         );
     }
     if value.contains(&b' ') {

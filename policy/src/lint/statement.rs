@@ -61,7 +61,10 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
                 check_statement(*number, statement, google.as_ref(), findings);
                 let is_rule = matches!(statement.field, Field::Allow | Field::Disallow);
                 if is_rule && !has_agent {
-                    findings.add(*number, "a rule before any user-agent line is for nobody");
+                    findings.add(
+                        *number,
+                        "a rule before any user-agent line applies to nobody",
+                    );
                 }
             }
         }
@@ -89,7 +92,10 @@ fn check_no_statement(
                 show(text)
             )
         }
-        _ => format!("{} is no statement: expected \"name: value\"", show(text)),
+        _ => format!(
+            "{} is not a statement: expected \"name: value\"",
+            show(text)
+        ),
     };
     findings.add(number, message);
 }
@@ -130,7 +136,7 @@ fn check_unknown(
     let rule = google
         .map(|statement| statement.field)
         .filter(|field| *field != Field::Other);
-    let mut message = format!("{} is no known directive", show(name));
+    let mut message = format!("{} is not a known directive", show(name));
     if let Some(meant) = meant {
         message += &format!("; did you mean {meant:?}?");
     }
@@ -144,10 +150,10 @@ fn check_agent(number: u32, value: &[u8], findings: &mut Findings) {
     let is_token = |byte: &u8| byte.is_ascii_alphabetic() || b"_-".contains(byte);
     let kept = value.iter().take_while(|byte| is_token(byte)).count();
     if value.is_empty() {
-        findings.add(number, "a user-agent line without a name is for nobody");
+        findings.add(number, "a user-agent line without a name applies to nobody");
     } else if value != b"*" && kept < value.len() {
         let message = format!(
-            "{} is no product token (letters, \"_\" and \"-\"); Google reads {}",
+            "{} is not a product token (letters, \"_\" and \"-\"); Google reads {}",
             show(value),
             if value[0] == b'*' {
                 "\"*\" or nothing".to_owned()
@@ -163,10 +169,13 @@ fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) 
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let text = String::from_utf8_lossy(value);
     if is("crawl-delay") && crate::robots_txt::seconds(&text).is_none() {
-        findings.add(number, format!("{} is no number of seconds", show(value)));
+        findings.add(
+            number,
+            format!("{} is not a number of seconds", show(value)),
+        );
     }
     if is("sitemap") && !text.to_ascii_lowercase().starts_with("http") {
-        let message = format!("the sitemap {} is no absolute URL", show(value));
+        let message = format!("the sitemap {} is not an absolute URL", show(value));
         findings.add(number, message);
     }
 }

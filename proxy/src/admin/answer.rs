@@ -1,4 +1,4 @@
-//! How the operators' listener hears what is asked, and says that it cannot be answered.
+//! Parsing of requests to the admin listener, and its error responses.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Path, Query};

@@ -1,4 +1,4 @@
-//! What clients fetch to use the proxy: the CA's certificate and a proxy auto-configuration file.
+//! What clients download to use the proxy: the CA's certificate and a proxy auto-configuration file.
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;

@@ -1,4 +1,4 @@
-//! How many origins there are, remembered for a while.
+//! The number of known origins, cached for a while because counting is expensive.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What was decided, what is being decided, and what would be.
+//! `/v1/decisions` and `/v1/top`: what was decided recently.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl OutcomeWord {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Filter {
-    /// At most so many; 100 unless another number is given.
+    /// Maximum number of decisions; default 100.
     #[param(minimum = 1, maximum = 8192)]
     limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
@@ -82,7 +82,7 @@ struct ListedDecisions<'a> {
     params(Filter),
     responses(
         (status = 200, body = ListedDecisions<'_>),
-        (status = 400, body = Mistake, description = "A parameter is wrong"),
+        (status = 400, body = Mistake, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn list(
@@ -112,11 +112,11 @@ struct ShownDecision<'a> {
     get,
     path = "/v1/decisions/{id}",
     tag = "decisions",
-    params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "As in the refusal and in the log")),
+    params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "The `decision_id` of a refusal or of a log line")),
     responses(
         (status = 200, body = ShownDecision<'_>),
-        (status = 400, body = Mistake, description = "This is not an id"),
-        (status = 404, body = Mistake, description = "No such decision is kept"),
+        (status = 400, body = Mistake, description = "The id is malformed"),
+        (status = 404, body = Mistake, description = "There is no such decision, or it is no longer kept"),
     )
 )]
 pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
@@ -132,7 +132,10 @@ pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> 
             })
             .into_response()
         }
-        None => error(StatusCode::NOT_FOUND, "no such decision is kept"),
+        None => error(
+            StatusCode::NOT_FOUND,
+            "there is no such decision, or it is no longer kept",
+        ),
     }
 }
 
@@ -143,7 +146,7 @@ pub(super) struct Ranking {
     /// What to count by.
     #[param(inline)]
     by: By,
-    /// At most so many; 100 unless another number is given.
+    /// Maximum number of rows; default 100.
     #[param(minimum = 1, maximum = 8192)]
     limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
@@ -168,7 +171,7 @@ struct Top {
     params(Ranking),
     responses(
         (status = 200, body = Top, description = "The most frequent first"),
-        (status = 400, body = Mistake, description = "A parameter is wrong"),
+        (status = 400, body = Mistake, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn top(

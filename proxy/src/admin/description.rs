@@ -1,4 +1,4 @@
-//! What the OpenAPI document says besides the endpoints.
+//! The OpenAPI document, apart from the endpoints' own descriptions.
 
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};

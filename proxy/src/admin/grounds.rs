@@ -1,4 +1,4 @@
-//! The robots.txt that a decision rests on, as it was then.
+//! The robots.txt that a decision rests on, as it was when the decision was made.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -37,11 +37,11 @@ struct Grounds {
     get,
     path = "/v1/decisions/{id}/robots",
     tag = "decisions",
-    params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "As in the refusal and in the log")),
+    params(("id" = String, Path, pattern = "^[0-9a-f]{32}$", description = "The `decision_id` of a refusal or of a log line")),
     responses(
         (status = 200, body = Grounds),
-        (status = 400, body = Mistake, description = "This is not an id"),
-        (status = 404, body = Mistake, description = "No such decision is kept, or it does not rest on robots.txt"),
+        (status = 400, body = Mistake, description = "The id is malformed"),
+        (status = 404, body = Mistake, description = "There is no such decision, or it does not rest on robots.txt"),
     )
 )]
 pub(super) async fn grounds(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
@@ -49,7 +49,10 @@ pub(super) async fn grounds(State(admin): State<Admin>, Path(id): Path<String>) 
         return wrong("this is not a decision id");
     };
     let Some(decision) = admin.decisions.look_up(id).await else {
-        return error(StatusCode::NOT_FOUND, "no such decision is kept");
+        return error(
+            StatusCode::NOT_FOUND,
+            "there is no such decision, or it is no longer kept",
+        );
     };
     match grounds_of(&admin, &decision).await {
         Some(grounds) => Json(grounds).into_response(),

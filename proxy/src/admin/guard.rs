@@ -1,4 +1,4 @@
-//! Who may ask the operators' listener, and what holds for every answer.
+//! Who may use the admin listener, and the header fields that every response carries.
 //!
 //! Without a token, whoever reaches the listener is an operator: it is on loopback then. A browser on the same machine
 //! reaches it too, on behalf of any page it shows. So what a foreign page sends is refused, and what comes under a foreign
@@ -81,11 +81,11 @@ impl Objection {
             ),
             Self::NoToken => (
                 StatusCode::UNAUTHORIZED,
-                "this needs the token of [admin]: Authorization: Bearer TOKEN",
+                "this needs the admin listener's token: Authorization: Bearer TOKEN",
             ),
             Self::WrongToken => (
                 StatusCode::UNAUTHORIZED,
-                "this is not the token of [admin]: its SHA-256 is not admin.token_sha256",
+                "this is not the admin listener's token: its SHA-256 is not admin.token_sha256",
             ),
         };
         let mut response = error(status, message);

@@ -1,4 +1,4 @@
-//! Whether the proxy is well: for load balancers, and for Prometheus.
+//! `/livez`, `/readyz` and `/metrics`: health for load balancers and Prometheus.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -24,7 +24,7 @@ pub(super) async fn livez() -> &'static str {
     security(()),
     responses(
         (status = 200, body = String, content_type = "text/plain"),
-        (status = 503, body = String, content_type = "text/plain", description = "It is stopping"),
+        (status = 503, body = String, content_type = "text/plain", description = "The proxy is stopping"),
     )
 )]
 pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
@@ -34,7 +34,7 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     let body = match admin.flow.robots.store().fault() {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),
         None => match admin.flow.robots.store().put_aside() {
-            Some(what) => format!("ready, but what was learned before is lost: {what}\n"),
+            Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
             None => "ready\n".to_owned(),
         },
     };

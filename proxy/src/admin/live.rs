@@ -1,4 +1,4 @@
-//! Decisions and traffic as they come, as server-sent events.
+//! Live decisions and traffic, as server-sent events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub(super) struct Wish {
     tag = "decisions",
     params(Wish),
     responses(
-        (status = 200, body = String, content_type = "text/event-stream", description = "Never ends"),
-        (status = 400, body = Mistake, description = "A parameter is wrong"),
+        (status = 200, body = String, content_type = "text/event-stream", description = "An endless stream"),
+        (status = 400, body = Mistake, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn stream(

@@ -1,4 +1,4 @@
-//! The operators' listener: metrics, health, decisions, robots.txt files, the page, and what clients need.
+//! The admin listener: metrics, health, decisions, robots.txt files, the page, and what clients need.
 
 #![allow(
     unused_qualifications,
@@ -52,7 +52,9 @@ pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
             "/v1/openapi.json",
             routing::get(|| async { ([(CONTENT_TYPE, "application/json")], description) }),
         )
-        .fallback(|| async { answer::error(StatusCode::NOT_FOUND, "there is nothing here") })
+        .fallback(|| async {
+            answer::error(StatusCode::NOT_FOUND, "nothing is served at this path")
+        })
         .method_not_allowed_fallback(not_allowed)
         .with_state(admin)
         .layer(middleware::from_fn_with_state(
@@ -87,5 +89,8 @@ fn described() -> (Router<Admin>, OpenApi) {
 }
 
 async fn not_allowed() -> Response {
-    answer::error(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here")
+    answer::error(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this method is not allowed here",
+    )
 }

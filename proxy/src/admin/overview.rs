@@ -1,4 +1,4 @@
-//! How the proxy is, at a glance: its traffic, its parts, its configuration and the organisation's rules.
+//! The proxy at a glance: traffic, status, configuration and the organisation's rules.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -144,7 +144,7 @@ pub(super) struct Choice {
     /// Only rules that expire within so many days or have expired, the soonest first.
     #[param(minimum = 0, maximum = 36_600)]
     expires_within_days: Option<u32>,
-    /// At most so many; 100 unless another number is given.
+    /// Maximum number of rules; default 100.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
 }
@@ -185,7 +185,7 @@ struct ListedRules {
     params(Choice),
     responses(
         (status = 200, body = ListedRules),
-        (status = 400, body = Mistake, description = "A parameter is wrong"),
+        (status = 400, body = Mistake, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn rules(

@@ -1,6 +1,6 @@
-//! The page for operators: files that are part of the program, so that it needs no other machine and no build step.
+//! The page for operators. Its files are compiled into the program, so it needs no other machine and no build step.
 //!
-//! It has no data by itself: its scripts ask the API for everything, with the token if there is one.
+//! The files hold no data: scripts ask the API for everything, with the token if there is one.
 
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -46,6 +46,6 @@ pub(super) async fn index() -> Response {
 pub(super) async fn asset(Path(name): Path<String>) -> Response {
     match ASSETS.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => ([(CONTENT_TYPE, *kind)], *text).into_response(),
-        None => error(StatusCode::NOT_FOUND, "there is nothing here"),
+        None => error(StatusCode::NOT_FOUND, "nothing is served at this path"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the operators' listener works with.
+//! What the admin listener's handlers share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

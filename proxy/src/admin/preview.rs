@@ -1,4 +1,4 @@
-//! What would be decided, in every dialect.
+//! `/v1/decision`: what would be decided about a URL, in every dialect.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -62,7 +62,7 @@ struct Preview {
     params(Question),
     responses(
         (status = 200, body = Preview),
-        (status = 400, body = Mistake, description = "A parameter is wrong"),
+        (status = 400, body = Mistake, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn preview(

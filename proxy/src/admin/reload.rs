@@ -1,4 +1,4 @@
-//! Reads the configuration again.
+//! `/v1/reload`: reloads the configuration.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -31,7 +31,7 @@ struct Mistakes {
     tag = "proxy",
     responses(
         (status = 200, body = Reloaded),
-        (status = 422, body = Mistakes, description = "It cannot be used"),
+        (status = 422, body = Mistakes, description = "The configuration cannot be used"),
     )
 )]
 pub(super) async fn reload(State(admin): State<Admin>) -> Response {
@@ -43,7 +43,7 @@ pub(super) async fn reload(State(admin): State<Admin>) -> Response {
         .into_response(),
         Err(mistakes) => {
             let answer = Mistakes {
-                error: "the configuration stays as it was",
+                error: "the configuration is unchanged",
                 mistakes,
             };
             (StatusCode::UNPROCESSABLE_ENTITY, Json(answer)).into_response()

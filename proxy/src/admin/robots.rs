@@ -1,4 +1,4 @@
-//! What is known of origins' robots.txt files, and what operators may do about it.
+//! `/v1/robots`: what is known about origins' robots.txt files; refreshing and forgetting them.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -48,12 +48,12 @@ pub(super) struct Filter {
     /// Only origins in this state.
     #[param(inline)]
     state: Option<StateWord>,
-    /// Only origins that contain this.
+    /// List only origins that contain this text.
     q: Option<String>,
-    /// At most so many; 100 unless another number is given.
+    /// Maximum number of origins; default 100.
     #[param(minimum = 1, maximum = 10_000)]
     limit: Option<usize>,
-    /// Only origins after this one: `next_cursor` of the answer before.
+    /// Continue after this origin: `next_cursor` of the answer before.
     #[param(format = "origin")]
     cursor: Option<String>,
 }
@@ -73,7 +73,7 @@ struct ListedRobots {
     params(Filter),
     responses(
         (status = 200, body = ListedRobots),
-        (status = 400, body = Mistake, description = "A parameter is wrong"),
+        (status = 400, body = Mistake, description = "A parameter is malformed"),
     )
 )]
 pub(super) async fn list(
@@ -127,11 +127,11 @@ pub(super) struct Moment {
     get,
     path = "/v1/robots/{origin}",
     tag = "robots.txt",
-    params(("origin" = String, Path, format = "origin", description = "Such as https://example.com, percent-encoded"), Moment),
+    params(("origin" = String, Path, format = "origin", description = "An origin such as https://example.com, percent-encoded"), Moment),
     responses(
         (status = 200, body = Told),
-        (status = 400, body = Mistake, description = "This is not an origin, or not a time"),
-        (status = 404, body = Mistake, description = "Nothing is known of it"),
+        (status = 400, body = Mistake, description = "The origin or the time is malformed"),
+        (status = 404, body = Mistake, description = "Nothing is known about this origin"),
     )
 )]
 pub(super) async fn show(
@@ -157,7 +157,7 @@ pub(super) async fn show(
     };
     match said_at(robots.store(), &origin, time).await {
         Some(said) => Json(Told::Said(Box::new(said))).into_response(),
-        None => error(StatusCode::NOT_FOUND, "what it said then is not known"),
+        None => error(StatusCode::NOT_FOUND, "what it served then is not known"),
     }
 }
 
@@ -211,11 +211,11 @@ pub(super) async fn decided_by(
     post,
     path = "/v1/robots/{origin}/refresh",
     tag = "robots.txt",
-    params(("origin" = String, Path, format = "origin", description = "Such as https://example.com, percent-encoded")),
+    params(("origin" = String, Path, format = "origin", description = "An origin such as https://example.com, percent-encoded")),
     responses(
         (status = 200, body = Summary, description = "What is known now; the fetch may have failed"),
-        (status = 400, body = Mistake, description = "This is not an origin"),
-        (status = 504, body = Mistake, description = "The fetch goes on"),
+        (status = 400, body = Mistake, description = "The origin is malformed"),
+        (status = 504, body = Mistake, description = "The fetch is still running"),
     )
 )]
 pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) -> Response {
@@ -233,11 +233,11 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
     delete,
     path = "/v1/robots/{origin}",
     tag = "robots.txt",
-    params(("origin" = String, Path, format = "origin", description = "Such as https://example.com, percent-encoded")),
+    params(("origin" = String, Path, format = "origin", description = "An origin such as https://example.com, percent-encoded")),
     responses(
-        (status = 204, description = "It is forgotten"),
-        (status = 400, body = Mistake, description = "This is not an origin"),
-        (status = 404, body = Mistake, description = "Nothing is known of it"),
+        (status = 204, description = "The origin was forgotten"),
+        (status = 400, body = Mistake, description = "The origin is malformed"),
+        (status = 404, body = Mistake, description = "Nothing is known about this origin"),
     )
 )]
 pub(super) async fn forget(State(admin): State<Admin>, Named(origin): Named) -> Response {
@@ -248,6 +248,6 @@ pub(super) async fn forget(State(admin): State<Admin>, Named(origin): Named) -> 
 }
 
 fn unknown(origin: &Origin) -> Response {
-    let message = format!("nothing is known of {origin}");
+    let message = format!("nothing is known about {origin}");
     error(StatusCode::NOT_FOUND, message)
 }

@@ -51,7 +51,7 @@ async fn serve_one(stream: TcpStream, routes: Router, place: &Place) {
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = serving.await {
-        tracing::debug!(%error, "an operator's connection broke");
+        tracing::debug!(%error, "a connection to the admin listener broke");
     }
 }
 

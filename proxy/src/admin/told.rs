@@ -1,4 +1,4 @@
-//! Origins' robots.txt files as the API tells of them.
+//! The JSON that the API serves about origins' robots.txt files.
 
 use std::time::SystemTime;
 

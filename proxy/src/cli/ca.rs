@@ -1,4 +1,4 @@
-//! `wayleave ca`: the authority that clients are told to trust.
+//! `wayleave ca`: creates and shows the certificate authority that clients are told to trust.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::intercept::CertificateAuthority;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum Command {
-    /// Make the CA unless there is one, and say where it is
+    /// Create the CA unless it exists, and say where it is
     Init,
     /// Print the certificate (PEM) and its SHA-256 fingerprint
     Show,

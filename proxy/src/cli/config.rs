@@ -1,4 +1,4 @@
-//! `wayleave config`: the configuration file, without running anything.
+//! `wayleave config`: checks a configuration file, or prints the default one.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,9 +14,9 @@ use crate::intercept::exposed_key;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum Command {
-    /// Report every mistake in the file, or print what would be used
+    /// Report every mistake in the file, or print the configuration in full
     Check,
-    /// Print the commented default file
+    /// Print the default file, with comments
     Default,
 }
 

@@ -19,12 +19,12 @@ const AROUND: usize = 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// `decision_id` of a refusal or of a line in the decision log
+    /// The `decision_id` of a refusal or of a line in the decision log
     id: String,
-    /// Print it as JSON, robots.txt and all
+    /// Print as JSON, with robots.txt
     #[arg(long)]
     json: bool,
-    /// Print all of a long robots.txt, not only what is around the line that decided
+    /// Print all of a long robots.txt, not only the lines around the deciding one
     #[arg(long)]
     whole: bool,
 }
@@ -57,7 +57,7 @@ fn robots_txt(decision: &Value, around: usize) -> String {
         return String::new();
     };
     let Some(body) = body(copy) else {
-        return "\nThe robots.txt is not kept any more.\n".to_owned();
+        return "\nThe robots.txt is no longer kept.\n".to_owned();
     };
     let decided = decision["line"].as_u64();
     let middle = decided.map_or(1, |line| usize::try_from(line).unwrap_or(usize::MAX));
@@ -150,7 +150,7 @@ fn describe(decision: &Value) -> String {
     for (name, value) in lines {
         if let Some(value) = value {
             let value = harmless(&value);
-            writeln!(described, "{name:<11} {value}").expect("writing to a string cannot fail");
+            writeln!(described, "{name:<11} {value}").expect("writing to a String cannot fail");
         }
     }
     described
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_file_that_is_gone_is_said_to_be() {
         let gone = json!({ "robots_txt": { "sha256": "ab", "body": null } });
-        assert!(robots_txt(&gone, AROUND).contains("not kept any more"));
+        assert!(robots_txt(&gone, AROUND).contains("no longer kept"));
         assert_eq!(robots_txt(&json!({ "outcome": "refused" }), AROUND), "");
     }
 }

@@ -1,6 +1,6 @@
-//! `wayleave env`: what makes a client use the proxy and trust its CA.
+//! `wayleave env`: the settings that make a client use the proxy and trust its CA.
 //!
-//! Everything printed can be given to `eval` of a POSIX shell; what is no shell is a comment. Each client reads
+//! Everything printed can be given to `eval` of a POSIX shell; whatever is not shell is a comment. Each client reads
 //! different variables, in different case, and finds its roots in its own way: what is known of that stands beside the
 //! lines it explains.
 
@@ -19,7 +19,7 @@ use crate::environment::{GENERAL, fill};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Only what this client needs; without it, variables that suit most
+    /// Print only what this client needs; without it, variables that suit most
     #[arg(long, value_enum)]
     client: Option<Client>,
 }

@@ -1,4 +1,4 @@
-//! Rules that have expired.
+//! Finds `[[rule]]`s that have expired, for `wayleave report` and `wayleave config check`.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -27,7 +27,7 @@ impl fmt::Display for Expired {
         let owner = self.owner.as_deref().unwrap_or("nobody");
         write!(
             f,
-            "[[rule]] {number} ({action}) has not counted since {at}, when it expired: {reason} (owner {owner})"
+            "[[rule]] {number} ({action}) has had no effect since it expired at {at}: {reason} (owner {owner})"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The robots.txt files that origins serve now, fetched as the proxy fetches them.
+//! Fetches robots.txt for the command line exactly as the proxy does.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! `wayleave lint`: what an author or reader of a robots.txt should know about it.
+//! `wayleave lint`: mistakes in a robots.txt, and where dialects read it differently.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 #[derive(Debug, Args)]
 #[command(after_help = "Exit status: 0 clean, 1 findings, 2 error.")]
 pub(super) struct Arguments {
-    /// Files, "-" for standard input, or the http(s) URLs of robots.txt files
+    /// Files ("-": standard input), or http(s) URLs of robots.txt files
     #[arg(value_name = "FILE|URL", required = true)]
     sources: Vec<String>,
 }

@@ -28,7 +28,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "wayleave", version, max_term_width = 100)]
 struct Arguments {
-    /// Configuration file; without it ./config.toml if there is one, else built-in defaults
+    /// Configuration file [default: ./config.toml if it exists, else the built-in defaults]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What to do; without a command, serve
@@ -40,24 +40,24 @@ struct Arguments {
 enum Command {
     /// Run the proxy in the foreground until SIGTERM or SIGINT
     Serve,
-    /// Say what robots.txt allows, without a proxy
+    /// Show what robots.txt allows, without a running proxy
     Check(check::Arguments),
-    /// Say what is wrong with a robots.txt, or read differently by different dialects
+    /// Report mistakes in a robots.txt, and where dialects read it differently
     Lint(lint::Arguments),
     /// Check a configuration file, or print the default one
     #[command(subcommand)]
     Config(config::Command),
-    /// Make the interception CA, or show its certificate
+    /// Create the interception CA, or show its certificate
     #[command(subcommand)]
     Ca(ca::Command),
-    /// Say why a request was refused or forwarded, as a running proxy remembers it
+    /// Explain why a request was refused or forwarded (asks the running proxy)
     Decision(decision::Arguments),
-    /// Say what was refused and what enforcement would refuse, from the decision log
+    /// Summarise from the decision log what was refused, and what enforcement would refuse
     Report(report::Arguments),
-    /// Ask a running proxy about origins' robots.txt files
+    /// List, show, refresh or forget the robots.txt files of a running proxy
     #[command(subcommand)]
     Robots(robots::Command),
-    /// Print what makes a client use the proxy, ready to paste or `eval`
+    /// Print the settings that make a client use the proxy, ready to paste or `eval`
     Env(env::Arguments),
 }
 

@@ -1,4 +1,4 @@
-//! A time as people give it: an instant, a day, or how long ago.
+//! Times as arguments: an instant, a day, or a span back from now.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};

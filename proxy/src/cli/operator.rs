@@ -1,4 +1,4 @@
-//! Asks a running proxy, through its admin listener.
+//! A client of a running proxy's admin listener.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
         Ok(Ok(answer)) if answer.status == http::StatusCode::UNAUTHORIZED => {
             match std::env::var_os(TOKEN) {
                 None => {
-                    bail!("the proxy at http://{admin} wants its token in the variable {TOKEN}")
+                    bail!("the proxy at http://{admin} needs its token in the variable {TOKEN}")
                 }
                 Some(_) => bail!(
                     "the variable {TOKEN} does not hold the token of the proxy at http://{admin}: \

@@ -19,53 +19,53 @@ use crate::harmless::harmless_lines;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// List the known origins, in order
+    /// List the known origins in alphabetical order
     List(List),
-    /// Show everything known of an origin, or what it said at a time
+    /// Show everything known about an origin, or what it served at a given time
     Show(Show),
-    /// Fetch an origin's robots.txt anew
+    /// Fetch an origin's robots.txt again now
     Refresh(Named),
-    /// Forget what is known of an origin; its history stays
+    /// Forget what is known about an origin; its history is kept
     Forget(Named),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// Only origins that contain this
+    /// List only origins that contain this text
     #[arg(conflicts_with = "query")]
     origin: Option<String>,
-    /// Only these: fresh, stale, unavailable or unreachable
+    /// List only origins in this state: fresh, stale, unavailable or unreachable
     #[arg(long, value_parser = ["fresh", "stale", "unavailable", "unreachable"], hide_possible_values = true)]
     state: Option<String>,
-    /// The same
+    /// Same as ORIGIN
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// Only origins after this one
+    /// Continue after this origin
     #[arg(long, value_name = "ORIGIN")]
     after: Option<String>,
-    /// At most so many
+    /// Maximum number of origins
     #[arg(long, default_value_t = 100)]
     limit: usize,
-    /// Print them as JSON
+    /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Show {
-    /// Such as https://example.com; https:// may be left out
+    /// An origin such as https://example.com; https:// may be omitted
     origin: String,
-    /// What it said then: 2026-11-21T08:00:00Z, 2026-11-21 or 3d (that long ago)
+    /// Show what it served at this time: 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
     at: Option<Moment>,
-    /// Print it as JSON
+    /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Named {
-    /// Such as https://example.com; https:// may be left out
+    /// An origin such as https://example.com; https:// may be omitted
     origin: String,
 }
 
@@ -158,7 +158,7 @@ fn describe(robots: &Value) -> String {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        writeln!(described, "{name:<18} {text}").expect("writing to a string cannot fail");
+        writeln!(described, "{name:<18} {text}").expect("writing to a String cannot fail");
     };
     for name in [
         "origin",
@@ -179,18 +179,18 @@ fn describe(robots: &Value) -> String {
     tell("uri", &answer["uri"]);
     tell("status", &answer["status"]);
     if answer["is_cut"] == true {
-        tell("cut", &"after as much as [robots] max_size allows".into());
+        tell("cut", &"at robots.max_size".into());
     }
     if answer["looks_like_a_page"] == true {
         tell(
             "looks like",
-            &"a page for people; read as robots.txt all the same".into(),
+            &"an HTML page; read as robots.txt all the same".into(),
         );
     }
     tell("failure", &failure["error"]["detail"]);
     tell("failure status", &failure["status"]);
     for said in robots["history"].as_array().into_iter().flatten() {
-        tell("said since", &said["first_seen_at"]);
+        tell("first seen", &said["first_seen_at"]);
     }
     if let Some(body) = answer["body"].as_str() {
         described += "\n";

@@ -1,4 +1,4 @@
-//! Which configuration a command works with.
+//! Finds and loads the configuration that a command works with.
 
 use std::path::Path;
 use std::process::ExitCode;

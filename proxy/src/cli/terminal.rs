@@ -1,4 +1,4 @@
-//! What a command says, where, and the exit status that goes with it.
+//! Output of commands: results, complaints, and the exit status that goes with each.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -42,7 +42,7 @@ pub(super) fn crawlers(root: &mut Section<'_>, others: Others, dialect: Dialect)
         }
         if let Some(name) = &catch_all {
             section.mistake_of_table(format!(
-                "can never be used: {name:?} before it matches every request"
+                "can never match: {name:?} before it matches every request"
             ));
         } else if section.is_sound("match") && matches_all(&crawler) {
             catch_all = Some(crawler.name.clone());
@@ -128,7 +128,7 @@ fn token(node: &Node<'_>) -> Parsed<ProductToken> {
 /// Basic credentials end the name at the first colon (RFC 7617 section 2).
 fn username(name: &str) -> Result<(), String> {
     if name.contains(':') {
-        return Err("must not hold \":\"".to_owned());
+        return Err("must not contain \":\"".to_owned());
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The file: which keys there are, what each may say, and which of them contradict each other.
+//! The configuration file: its keys, the range of each, and which contradict each other.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -133,7 +133,7 @@ fn none_twice(addresses: &[SocketAddr]) -> Result<(), String> {
             .find(|other| overlap(**other, *address));
         if let Some(earlier) = earlier {
             return Err(format!(
-                "{earlier} and {address} cannot both be listened on"
+                "{earlier} and {address} overlap: listen on one of them"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where.
+//! A mistake in a configuration file: where it is and what is wrong.
 
 use std::fmt;
 

@@ -11,8 +11,8 @@
 //! Reading is done by hand on the spanned tree of the `toml` crate, because a derived `Deserialize` stops at the first
 //! mistake and knows no line. Nothing after start-up meets an unchecked value.
 //!
-//! A key whose part is not built yet is known and checked, but refused with "not supported yet" unless it says what is
-//! done anyway: a proxy that ignores what it was told would not obey.
+//! A key for a feature that is not built yet is known and checked, but refused with "not supported yet" unless it asks for what is
+//! done anyway: a proxy must not silently ignore what it was told.
 
 mod crawlers;
 mod file;

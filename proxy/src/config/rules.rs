@@ -51,7 +51,7 @@ fn complain(section: &Section<'_>, rule: &Rule, legal: bool) {
             if !section.has(key) {
                 section.mistake(
                     key,
-                    "is missing: an exception to robots.txt has an owner, a reason and an expiry",
+                    "is missing: an exception to robots.txt needs an owner, a reason and an expiry",
                 );
             }
         }
@@ -63,7 +63,7 @@ fn complain(section: &Section<'_>, rule: &Rule, legal: bool) {
     {
         section.mistake(
             "owner",
-            "must be a mail address or a URL with legal = true: the answer says who blocks (RFC 7725)",
+            "must be a mail address or a URL with legal = true: the response says who blocks (RFC 7725)",
         );
     }
 }
@@ -87,7 +87,7 @@ fn pattern(pattern: &str) -> Result<(), String> {
     }
     if pattern.contains(|c: char| c == '#' || c.is_whitespace()) {
         return Err(format!(
-            "{pattern:?} holds what no path can: write it percent-encoded"
+            "{pattern:?} contains characters that no path can: percent-encode them"
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What the proxy was told: one type for each section of the file, with the built-in defaults.
+//! The configuration as used: one type for each section of the file, with the built-in defaults.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

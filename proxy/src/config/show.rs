@@ -1,4 +1,4 @@
-//! A configuration as TOML, so that `wayleave config check` shows what would be used.
+//! Writes a configuration as TOML, for `wayleave config check` and the admin page.
 
 use std::fmt::{self, Display};
 use std::path::{Path, absolute};

@@ -412,7 +412,7 @@ fn extra_roots_are_read_with_the_file() {
         empty.display().to_string()
     );
     let expected = format!(
-        "t.toml:2: upstream.extra_roots[0]: {}: holds no certificate",
+        "t.toml:2: upstream.extra_roots[0]: {} contains no certificate",
         empty.display()
     );
     assert_mistakes(&text, &[&expected]);

@@ -1,4 +1,4 @@
-//! Single values: what is written in the file, made into what the proxy works with.
+//! Parsers of single values: durations, sizes, addresses, networks and so on.
 
 use std::borrow::Borrow;
 use std::fmt::Display;
@@ -61,7 +61,7 @@ pub(super) fn text(node: &Node<'_>) -> Parsed<String> {
         return fault(node, "must not be empty");
     }
     if text.chars().any(char::is_control) {
-        return fault(node, "must not hold control characters");
+        return fault(node, "must not contain control characters");
     }
     Ok(text.to_owned())
 }
@@ -70,7 +70,7 @@ pub(super) fn text(node: &Node<'_>) -> Parsed<String> {
 pub(super) fn user_agent(node: &Node<'_>) -> Parsed<String> {
     let sendable = |text: &str| match HeaderValue::from_str(text) {
         // HTTP/2 has no field values with blanks around them (RFC 9113 section 8.2.1).
-        _ if text.trim() != text => Err(format!("{text:?} begins or ends with a blank")),
+        _ if text.trim() != text => Err(format!("{text:?} starts or ends with white space")),
         Ok(value) if value.to_str().is_ok() => Ok(()),
         _ => Err(format!(
             "{text:?} cannot be sent as User-Agent: only visible ASCII can"
@@ -228,7 +228,7 @@ pub(super) fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
         Err(message) => return fault(node, message),
     };
     if certificates.is_empty() {
-        return fault(node, format!("{}: holds no certificate", path.display()));
+        return fault(node, format!("{} contains no certificate", path.display()));
     }
     let mut roots = RootCertStore::empty();
     for certificate in &certificates {
@@ -236,7 +236,7 @@ pub(super) fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
             let path = path.display();
             return fault(
                 node,
-                format!("{path}: holds a certificate that is not a root: {error}"),
+                format!("{path}: contains a certificate that is not a root: {error}"),
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Who proved a user name by its password: `Proxy-Authorization: Basic` (RFC 7617).
+//! Checks user names and passwords: `Proxy-Authorization: Basic` (RFC 7617).
 
 use std::collections::HashMap;
 use std::fmt;

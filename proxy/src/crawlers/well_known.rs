@@ -1,4 +1,4 @@
-//! The names of well-known crawlers, which nobody else may claim.
+//! The names of well-known crawlers, which only their owners may use.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

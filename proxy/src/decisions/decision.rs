@@ -1,4 +1,4 @@
-//! `Decision`: everything worth keeping of one exchange, as one value.
+//! `Decision`: the record of one exchange.
 
 use std::borrow::Cow;
 use std::fmt;

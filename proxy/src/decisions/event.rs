@@ -1,4 +1,4 @@
-//! A decision as an event of the log. Written here rather than by tracing, whose visitors take five
+//! A decision as a log event. Written here rather than by tracing, whose visitors take five
 //! times as long for as many fields.
 
 use std::io::{self, Write};

@@ -125,7 +125,7 @@ impl Journal {
                 self.tidy();
             }
             Err(error) => {
-                tracing::warn!(%error, file = %path.display(), "the decision log cannot be rotated and grows on");
+                tracing::warn!(%error, file = %path.display(), "the decision log cannot be rotated and keeps growing");
                 self.rotate_after = Some(Instant::now() + ROTATE_AGAIN);
             }
         }
@@ -159,7 +159,7 @@ impl Journal {
             if age.is_some_and(|age| age > self.options.keep)
                 && let Err(error) = fs::remove_file(&old)
             {
-                tracing::warn!(%error, file = %old.display(), "an old decision log stays");
+                tracing::warn!(%error, file = %old.display(), "an old decision log could not be deleted");
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Decisions as they are made, for whoever watches.
+//! Live decisions for watchers, such as the admin page.
 //!
-//! An exchange does nothing for watchers, and does not know whether there are any. While there are some, one task looks
-//! four times a second at what was kept meanwhile and hands the same batch to all; what one of them sends as text, the
-//! others send too.
+//! An exchange does nothing for watchers and does not know whether there are any. While there are some, one task looks
+//! four times a second for new decisions and hands the same batch to all; text that one of them has rendered, the
+//! others reuse.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Decisions: what became of every exchange and why, kept for whoever asks.
+//! Decisions: what became of every exchange and why, in memory and in the decision log.
 //!
 //! ```text
 //!  mod ─┬─ live       as they are made, for watchers

@@ -1,4 +1,4 @@
-//! The last decisions, in memory.
+//! The most recent decisions, in memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What the decision log says of a span of time: what was refused, and what would have been.
+//! Evaluates the decision log over a span of time: what was refused, and what would have been.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -217,9 +217,9 @@ impl Report {
     fn read_line(&mut self, line: Line<'_>, rows: &mut HashMap<Key, Row>) -> Result<(), String> {
         let line = line.map_err(str::to_owned)?;
         let read = serde_json::from_slice::<Entry<'_>>(line);
-        let entry = read.map_err(|error| format!("is no decision: {error}"))?;
+        let entry = read.map_err(|error| format!("is not a decision: {error}"))?;
         let at = humantime::parse_rfc3339(&entry.at);
-        let at = at.map_err(|error| format!("is no decision: at: {error}"))?;
+        let at = at.map_err(|error| format!("is not a decision: at: {error}"))?;
         if at < self.since {
             self.lines_before += 1;
             return Ok(());

@@ -1,4 +1,4 @@
-//! What decisions are about: counted by host, crawler or rule.
+//! Counts decisions by host, crawler or rule.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -193,7 +193,7 @@ impl Desk {
         };
         match journal.flush() {
             Ok(true) if self.is_failing => {
-                tracing::info!("the decision log can be written again");
+                tracing::info!("the decision log is writable again");
                 self.is_failing = false;
             }
             Ok(_) => {}

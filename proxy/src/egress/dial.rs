@@ -1,4 +1,4 @@
-//! Opens a TCP connection to the first address that takes one (RFC 8305 section 5).
+//! Opens a TCP connection to the first address that accepts one (RFC 8305 section 5).
 
 use std::future::Future;
 use std::io;

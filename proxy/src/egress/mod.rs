@@ -1,4 +1,4 @@
-//! Egress: the one door to the outside. Turns a host into addresses that may be dialled.
+//! Egress: the only way out. Turns a host into addresses that may be dialled.
 //!
 //! Requests and robots.txt fetches, every hop of a redirect, literal addresses, overrides and answers of DNS all pass
 //! the same check, and what is dialled is exactly the address that was checked: a name is never looked up twice.

@@ -1,4 +1,4 @@
-//! A connection: HTTP/1 in the open, then perhaps a tunnel with HTTP/1 or HTTP/2 inside.
+//! A client connection: plain HTTP/1, then perhaps a tunnel with HTTP/1 or HTTP/2 inside.
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -109,10 +109,8 @@ impl Listener {
 fn full(reached: Full) -> Refusal {
     let error = ErrorType::ConnectionLimitReached;
     let details = match reached {
-        Full::All => "as many connections are open as proxy.max_connections allows",
-        Full::Client => {
-            "as many connections of this client are open as proxy.max_connections_per_client allows"
-        }
+        Full::All => "proxy.max_connections connections are open",
+        Full::Client => "proxy.max_connections_per_client connections of this client are open",
     };
     Refusal {
         retry_after: Some(Duration::from_secs(1)),

@@ -1,4 +1,4 @@
-//! The client's side of one request: what comes from it and what goes back, each by itself, so that
+//! The client's side of one request. Receiving and answering are independent, so that
 //! both can be under way at once.
 
 use std::fmt::Write;
@@ -403,7 +403,7 @@ async fn in_time(
 
 fn status_line(response: &OnwardResponse<'_>) -> BytesMut {
     let mut head = BytesMut::with_capacity(1024);
-    write!(head, "HTTP/1.1 {} ", response.status).expect("memory takes every string");
+    write!(head, "HTTP/1.1 {} ", response.status).expect("writing to a String cannot fail");
     head.extend_from_slice(response.reason);
     head.extend_from_slice(b"\r\n");
     head

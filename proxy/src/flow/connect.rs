@@ -1,4 +1,4 @@
-//! A `CONNECT`, judged: whether a tunnel opens, and whether anybody looks into it.
+//! Judges a `CONNECT`: whether a tunnel opens, and whether it is inspected.
 
 use tokio::net::TcpStream;
 use wayleave_policy::{Origin, Scheme};

@@ -1,4 +1,4 @@
-//! May it? Target and crawler to a decision, waiting if the origin's robots.txt is not known yet.
+//! Asks the origin's robots.txt for a decision, and waits for it if it is not known yet.
 
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ fn refusal(
     };
     if resolved.is_unseen() {
         details
-            .push_str(": a tunnel that nobody looks into is only for where every path is allowed");
+            .push_str(": an uninspected tunnel is allowed only where robots.txt allows every path");
     }
     Refusal {
         is_policy: true,

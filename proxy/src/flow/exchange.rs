@@ -1,4 +1,4 @@
-//! What is known of one exchange: a request and what became of it.
+//! An exchange: the facts about one request and what became of it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The fields that change on the way: those of one hop end, those of the next begin
+//! Header fields on the way through: hop-by-hop fields are removed, our own are added
 //! (RFC 9110 section 7.6).
 
 use std::borrow::Cow;

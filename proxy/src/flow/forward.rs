@@ -1,4 +1,4 @@
-//! To the origin: which connection serves the request, and when another one is tried.
+//! Forwards to the origin: which connection serves the request, and when another one is tried.
 
 use wayleave_policy::{Scheme, Target};
 
@@ -96,7 +96,7 @@ async fn start(
         }
         Connection::Http2(session) => {
             let head = request.http2().map_err(|error| {
-                let details = format!("HTTP/2 cannot say this request: {error}");
+                let details = format!("HTTP/2 cannot carry this request: {error}");
                 Fault::new(ErrorType::HttpRequestError, details)
             })?;
             upstream::start_http2(session, head, request.framing(), upstream.patience()).await

@@ -1,4 +1,4 @@
-//! What the origin's answer says of the next turns.
+//! Notes what the origin's response means for the next requests: Retry-After, 429 and 503.
 
 use std::time::Duration;
 

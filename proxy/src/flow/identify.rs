@@ -1,4 +1,4 @@
-//! Who is asking? The client, what it proved and its `User-Agent` to a crawler.
+//! Identifies the crawler by the client's address, credentials and `User-Agent`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(super) async fn admit(
     let proof = prove(crawlers, connection, request).await?;
     let must_prove = crawlers.require_crawler && !crawlers.may_be_known(connection.client);
     if must_prove && proof.is_none() {
-        let refusal = unidentified("no [[crawler]] is at this address without a user name");
+        let refusal = unidentified("every [[crawler]] at this address needs a user name");
         return refusal.tolerated(crawlers.mode).map(|_| None);
     }
     Ok(proof)
@@ -161,7 +161,7 @@ fn too_many_checks() -> Refusal {
             "Too many password checks",
             ErrorType::HttpRequestDenied,
             "password-checks",
-            "too many passwords wait to be checked, of this client or of all",
+            "too many passwords are waiting to be checked, from this client or in all",
         )
     }
 }

@@ -1,4 +1,4 @@
-//! May it? Who asks for what, and what speaks against it.
+//! Judges a request: identifies the crawler, resolves the target and collects every objection.
 
 use std::time::Instant;
 
@@ -220,7 +220,7 @@ pub(super) fn https_refused() -> Refusal {
             "HTTPS refused",
             ErrorType::HttpRequestDenied,
             "https-refused",
-            "https.mode is \"refuse\": this proxy takes no HTTPS",
+            "https.mode is \"refuse\": this proxy refuses all HTTPS",
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that may go no further: `Max-Forwards` of OPTIONS and TRACE (RFC 9110 section 7.6.2).
+//! Requests that end here: `Max-Forwards: 0` of OPTIONS and TRACE (RFC 9110 section 7.6.2).
 
 use bytes::{Bytes, BytesMut};
 

@@ -1,4 +1,4 @@
-//! Leave to go on, and what it was given by.
+//! `Passage` and `Judged`: a request that was judged, and the permission to forward it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What would be decided about a request that nobody made.
+//! Decides about a hypothetical request, for the API's preview.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One decision and one count per exchange, and a trace if somebody collects them.
+//! Records an exchange: one decision, one count, and a trace if traces are collected.
 
 use std::mem;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Back to the crawler: status, reason, when to retry.
+//! Refusals as responses: status, Proxy-Status, problem details and Retry-After.
 
 use std::borrow::Cow;
 use std::time::Duration;

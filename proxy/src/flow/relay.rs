@@ -78,7 +78,7 @@ impl Progress {
     /// Whether waiting for the origin goes on: it does for as long as the client's body is on its way.
     fn goes_on(&self, sent_before: usize) -> Result<(), Broken> {
         if self.sent() == sent_before {
-            let details = "the origin sends nothing".to_owned();
+            let details = "the origin did not answer".to_owned();
             return Err(self.answered(Fault::new(ErrorType::HttpResponseTimeout, details)));
         }
         Ok(())
@@ -231,7 +231,7 @@ fn body_broke(error: &BodyError, progress: &Progress) -> Broken {
     match error {
         BodyError::Malformed(details) => Broken::Body { details, answered },
         BodyError::Incomplete => Broken::Body {
-            details: "the body is cut off",
+            details: "the request body is cut short",
             answered,
         },
         BodyError::Late => Broken::Late { answered },
@@ -286,7 +286,7 @@ impl Download<'_> {
             biased;
             trailers = timeout(self.patience, self.reader.trailers()) => {
                 let trailers = trailers.unwrap_or_else(|_| {
-                    let details = "the origin does not end its response".to_owned();
+                    let details = "the origin did not finish its response".to_owned();
                     Err(Fault::new(ErrorType::HttpResponseTimeout, details))
                 });
                 trailers.map_err(|fault| self.progress.answered(fault))
@@ -317,7 +317,7 @@ impl Download<'_> {
                 _ => return Ok(head),
             }
         }
-        let details = "the origin sends interim responses without end".to_owned();
+        let details = "the origin keeps sending interim responses".to_owned();
         Err(Fault::new(ErrorType::HttpProtocolError, details).into())
     }
 

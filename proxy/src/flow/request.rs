@@ -193,7 +193,7 @@ impl Received {
             .keys()
             .any(|name| is_taken_for_another(name.as_ref()))
         {
-            let details = "a field with \"_\" that servers take for one with \"-\"";
+            let details = "a field name has \"_\" where servers may read \"-\"";
             return Err(Refusal::malformed(details));
         }
         Ok(())
@@ -246,11 +246,11 @@ impl<'a> Request<'a> {
 pub(super) fn head_refusal(error: HeadError) -> Option<Refusal> {
     match error {
         HeadError::Closed => None,
-        HeadError::Broken(_) => Some(Refusal::malformed("the head is cut off")),
+        HeadError::Broken(_) => Some(Refusal::malformed("the request head is cut short")),
         HeadError::Malformed(details) => Some(Refusal::malformed(details)),
         HeadError::TooLarge(details) => Some(too_large(details)),
         HeadError::Version => {
-            let details = "neither HTTP/1.1 nor HTTP/1.0";
+            let details = "the HTTP version is neither 1.1 nor 1.0";
             Some(closing(
                 505,
                 "HTTP version not supported",
@@ -272,7 +272,7 @@ pub(super) fn too_slow() -> Refusal {
         408,
         "Request timeout",
         "head-timeout",
-        "the head did not come in time",
+        "the request head did not arrive in time",
     )
 }
 
@@ -282,7 +282,7 @@ pub(super) fn body_too_slow() -> Refusal {
         408,
         "Request timeout",
         "body-timeout",
-        "the body did not come in time",
+        "the request body did not arrive in time",
     )
 }
 

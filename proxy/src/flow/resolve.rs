@@ -1,4 +1,4 @@
-//! For what? The request target, `Host` and the tunnel to a target: the origin and the path that
+//! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that
 //! will be sent.
 
 use std::fmt::Write;
@@ -77,7 +77,7 @@ impl Asking<'_> {
             Some((origin, _)) => write!(url, "{}:{}", origin.host(), origin.port()),
             None => write!(url, "{}", resolved.target),
         };
-        written.expect("memory takes every string");
+        written.expect("writing to a String cannot fail");
     }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn is_host_of(server_name: &str, origin: &Origin) -> bool {
 /// The refusal of a TLS handshake with another host than the tunnel's.
 pub(super) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
     misdirected(format!(
-        "the TLS handshake named {name}, the tunnel is to {origin}"
+        "the TLS handshake named {name}, but the tunnel is to {origin}"
     ))
 }
 

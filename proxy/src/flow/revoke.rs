@@ -1,4 +1,4 @@
-//! Still? What lasts longer than an exchange, held against other settings: upgraded connections and tunnels that nobody looks into.
+//! Whether upgraded connections and uninspected tunnels, which outlast an exchange, are still allowed after a reload.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Does the organisation itself say so? Its rules to a refusal, an exception or nothing.
+//! Applies the organisation's own rules: a refusal, an exception or nothing.
 
 use super::exchange::Refusal;
 use crate::proxy_status::ErrorType;

@@ -1,4 +1,4 @@
-//! What the configuration says of the way of a request: one value, replaced as a whole when it is read again.
+//! The settings that requests go by: one value, replaced as a whole at each reload.
 
 use std::sync::Arc;
 use std::time::Duration;

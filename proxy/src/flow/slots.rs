@@ -1,4 +1,4 @@
-//! How many connections of clients there may be: in all, and from one client.
+//! Limits on client connections: in total, and per client.
 
 use std::net::IpAddr;
 use std::sync::Arc;

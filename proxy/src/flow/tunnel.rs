@@ -1,4 +1,4 @@
-//! A tunnel from its opening to what speaks inside: TLS that is ended here or passes unseen, or plain HTTP.
+//! A tunnel, from its opening to the protocol inside: TLS that is intercepted or passed on uninspected, or plain HTTP.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -103,7 +103,7 @@ impl Flow {
             }
         };
         let Ok(stream) = stream.into_any().downcast::<Transport<TcpStream>>() else {
-            tracing::error!(%origin, "a tunnel inside a tunnel");
+            tracing::error!(%origin, "a tunnel was opened inside a tunnel");
             return None;
         };
         let id = pingora_core::protocols::UniqueID::id(&*stream);

@@ -1,4 +1,4 @@
-//! When? The crawler's turn at the origin.
+//! Waits for the crawler's turn at the origin, or refuses a request that comes too soon.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -80,7 +80,7 @@ pub(super) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Orig
             });
             (
                 "crawl-delay",
-                format!("the origin wants a delay{delay} between requests of this crawler"),
+                format!("the origin asks for a delay{delay} between this crawler's requests"),
             )
         }
         Cause::OriginRests => (
@@ -89,7 +89,7 @@ pub(super) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Orig
         ),
         Cause::Concurrency => (
             "concurrency",
-            "politeness.max_concurrent_per_origin requests of this crawler are under way to the origin".to_owned(),
+            "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress".to_owned(),
         ),
     };
     let is_by_robots_txt = matches!(too_soon.cause, Cause::CrawlDelay) && delay.is_some();

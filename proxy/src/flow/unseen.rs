@@ -1,4 +1,4 @@
-//! A tunnel that nobody looks into: what its first bytes must be, and then bytes both ways.
+//! An uninspected tunnel: a check of its first bytes, then bytes both ways.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The steps in their order; this file alone knows it.
+//! The steps of an exchange, in their order.
 
 use std::fmt;
 use std::sync::Arc;

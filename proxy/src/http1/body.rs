@@ -1,4 +1,4 @@
-//! Where a body ends, and what it is on the wire (RFC 9112 sections 6 and 7).
+//! Bodies on the wire: where one ends, and chunked coding (RFC 9112 sections 6 and 7).
 
 use std::io;
 

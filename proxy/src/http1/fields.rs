@@ -1,4 +1,4 @@
-//! The fields of a head, as they came.
+//! The fields of a head, as received.
 
 use std::ops::Range;
 

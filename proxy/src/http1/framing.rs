@@ -1,6 +1,6 @@
-//! Where a message's content ends: decided here alone, for both versions of HTTP (RFC 9112 section 6, RFC 9113 section 8.1.1).
+//! Where a message's content ends. Decided only here, for both versions of HTTP (RFC 9112 section 6, RFC 9113 section 8.1.1).
 //!
-//! It is told once and in one way, or the message is refused: whoever reads another end takes the rest for the next message.
+//! The length must be stated once and unambiguously, or the message is refused: a reader who sees another end takes the rest for the next message.
 
 use crate::oddities::{Oddities, Oddity};
 

@@ -80,7 +80,7 @@ impl RequestHead {
         check_host(&fields, is_http_10)?;
         check_connection(&fields)?;
         if fields.iter().any(|(name, _)| is_taken_for_another(name)) {
-            return Err("a field with \"_\" that servers take for one with \"-\"".into());
+            return Err("a field name has \"_\" where servers may read \"-\"".into());
         }
         if fields.values("user-agent").nth(1).is_some() {
             return Err("more than one User-Agent".into());
@@ -268,7 +268,7 @@ fn head_end(ahead: &[u8], scanned: usize, lines: Lines) -> Result<Option<usize>,
 fn whole(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError> {
     match parsed {
         Ok(httparse::Status::Complete(end)) if end == bytes.len() => Ok(()),
-        Ok(_) => Err("the head ends where it should not".into()),
+        Ok(_) => Err("the head ends too early".into()),
         Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooLarge("more than 100 fields")),
         Err(error) => Err(HeadError::Malformed(
             format!("malformed head: {error}").into(),
@@ -280,7 +280,7 @@ fn whole(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError>
 fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
     let end = memchr(b'\r', head).unwrap_or(head.len());
     let line = str::from_utf8(&head[..end]);
-    let line = line.map_err(|_| "the request line holds bytes that no URI has")?;
+    let line = line.map_err(|_| "the request line contains bytes that are not allowed in a URI")?;
     let mut parts = line.split(' ');
     let (Some(_), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -288,7 +288,7 @@ fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
         return Err("the request line is not method, target and version".into());
     };
     if target.is_empty() || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("the request target holds bytes that no URI has".into());
+        return Err("the request target contains bytes that are not allowed in a URI".into());
     }
     match version {
         "HTTP/1.1" | "HTTP/1.0" => Ok(line.to_owned()),
@@ -323,7 +323,7 @@ fn check_connection(fields: &Fields) -> Result<(), HeadError> {
         None => Ok(()),
         Some(option) => {
             let name = String::from_utf8_lossy(option);
-            let details = format!("Connection lists {name}, which is not for one hop only");
+            let details = format!("Connection lists {name}, which is an end-to-end field");
             Err(HeadError::Malformed(details.into()))
         }
     }

@@ -1,4 +1,4 @@
-//! Heads and trailers of origins in the form that is read here, where RFC 9112 lets a proxy bring them into it.
+//! Repairs heads and trailers of origins where RFC 9112 lets a proxy do so.
 
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memchr_iter};

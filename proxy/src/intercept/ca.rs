@@ -1,4 +1,4 @@
-//! The organisation's CA: loaded, or made at the first start; mints a leaf for a host.
+//! The organisation's CA: loaded, or created at the first start; issues a leaf certificate for a host.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
@@ -80,12 +80,15 @@ impl CertificateAuthority {
             .with_context(|| format!("{} is not PEM", path.display()))?;
         let first = chain
             .first()
-            .with_context(|| format!("{} holds no certificate", path.display()))?;
+            .with_context(|| format!("{} contains no certificate", path.display()))?;
         let key_pem = read(&key_path)?;
         let private_key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
-            .with_context(|| format!("{} holds no private key", key_path.display()))?;
+            .with_context(|| format!("{} contains no private key", key_path.display()))?;
         let signing_key = any_supported_type(&private_key).with_context(|| {
-            format!("{} holds a key of an unsupported type", key_path.display())
+            format!(
+                "{} contains a key of an unsupported type",
+                key_path.display()
+            )
         })?;
         CertifiedKey::new(chain.clone(), signing_key)
             .keys_match()
@@ -97,9 +100,9 @@ impl CertificateAuthority {
                 )
             })?;
         let key = KeyPair::try_from(&private_key)
-            .with_context(|| format!("{} holds a key that cannot sign", key_path.display()))?;
+            .with_context(|| format!("{} contains a key that cannot sign", key_path.display()))?;
         let issuer = Issuer::from_ca_cert_der(first, key)
-            .with_context(|| format!("{} is no CA certificate", path.display()))?;
+            .with_context(|| format!("{} is not a CA certificate", path.display()))?;
         check_authority(first).with_context(|| format!("{} cannot be used", path.display()))?;
         Ok(Self {
             issuer,
@@ -187,7 +190,7 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate)?;
     ensure!(
         certificate.is_ca(),
-        "it is no CA certificate (basic constraints)"
+        "it is not a CA certificate (basic constraints)"
     );
     let usage = certificate.key_usage()?;
     let may_sign = usage.is_none_or(|usage| usage.value.key_cert_sign());
@@ -207,10 +210,10 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
 pub(crate) fn exposed_key(dir: &Path) -> Option<String> {
     let key = dir.join(KEY_FILE);
     let mode = fs::metadata(&key).ok()?.permissions().mode() & 0o777;
-    let advice = "whoever has it can stand in for any origin: chmod 600 it, and make a new CA if somebody read it";
+    let advice = "whoever has it can impersonate any origin: chmod 600 it, and make a new CA if somebody may have read it";
     (mode & 0o077 != 0).then(|| {
         format!(
-            "others may read {} (mode {mode:03o}); {advice}",
+            "other users can read {} (mode {mode:03o}); {advice}",
             key.display()
         )
     })

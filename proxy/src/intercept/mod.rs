@@ -1,4 +1,4 @@
-//! Ends TLS in the origin's place: one server configuration per host, its leaf minted from the CA.
+//! Terminates TLS in the origin's place: one server configuration per host, with a leaf certificate from the CA.
 
 mod ca;
 

@@ -367,18 +367,20 @@ impl Drop for OpenConnection {
     }
 }
 
-const REQUESTS: &str = "Requests by what became of them and why.";
-const REQUEST_DURATION: &str = "From a request's head to the end of its response.";
+const REQUESTS: &str = "Finished exchanges, by outcome and reason.";
+const REQUEST_DURATION: &str = "Time from a request's head to the end of its response.";
 const DECISION_DURATION: &str =
-    "From a known target to a decision, waiting for robots.txt included.";
-const CLIENT_CONNECTIONS: &str = "Open connections of clients.";
-const CLIENT_CONNECTIONS_LIMIT: &str = "How many may be open: proxy.max_connections.";
+    "Time to decide about a known target, waiting for robots.txt included.";
+const CLIENT_CONNECTIONS: &str = "Open client connections.";
+const CLIENT_CONNECTIONS_LIMIT: &str =
+    "The most client connections that may be open: proxy.max_connections.";
 const UPSTREAM_CONNECTIONS: &str =
-    "Connections to origins serving a request now, by whether they were reused.";
-const ORIGIN_ODDITIES: &str = "Responses of origins that had to be mended, by what was odd.";
-const LEAF_CERTIFICATES: &str = "Leaf certificates asked for by intercepted connections.";
-const SPANS: &str = "Spans of traces, by whether the collector has them.";
-const PANICS: &str = "Tasks that ended in a panic: each is a bug to report.";
+    "Connections to origins that are serving a request, by whether they were reused.";
+const ORIGIN_ODDITIES: &str = "Responses of origins that had to be repaired, by what was wrong.";
+const LEAF_CERTIFICATES: &str =
+    "Leaf certificates that intercepted connections asked for, by result.";
+const SPANS: &str = "Spans of traces, by whether they reached the collector.";
+const PANICS: &str = "Tasks that panicked: each is a bug to report.";
 
 #[cfg(test)]
 mod tests {

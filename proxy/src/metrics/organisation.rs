@@ -1,4 +1,4 @@
-//! What concerns the organisation more than the traffic.
+//! Metrics about configuration, rules, the decision log and waiting, rather than single requests.
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
@@ -8,12 +8,13 @@ use super::registered::{counter, counters, gauge, gauges, histogram};
 const WAIT_SECONDS: &[f64] = &[
     0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
 ];
-const CRAWL_DELAY_WAITS: &str = "How long requests waited for their turn at an origin.";
+const CRAWL_DELAY_WAITS: &str = "Time that requests waited for their turn at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
-const EXCEPTION_EXPIRY: &str = "When the next exception to robots.txt expires; 0 if there is none.";
-const RELOAD_SUCCESSFUL: &str = "Whether the configuration was sound when it was last read.";
-const RELOAD_SUCCESS_AT: &str = "When a sound configuration was last read.";
-const RULES: &str = "The organisation's rules, by whether they count or have expired.";
+const EXCEPTION_EXPIRY: &str =
+    "Time at which the next exception to robots.txt expires; 0 if there is none.";
+const RELOAD_SUCCESSFUL: &str = "1 if the last reload of the configuration succeeded, else 0.";
+const RELOAD_SUCCESS_AT: &str = "Time of the last successful reload of the configuration.";
+const RULES: &str = "The organisation's rules, by whether they are active or expired.";
 const USER_AGENT_MISMATCHES: &str =
     "Requests of known crawlers whose User-Agent contains none of their tokens.";
 

@@ -1,4 +1,4 @@
-//! Why exchanges end as they do: the closed sets behind `wayleave_requests_total`.
+//! The closed sets of outcomes and reasons behind `wayleave_requests_total`.
 
 /// The label of crawlers that no configuration knows, whose name is only their own word.
 pub(crate) const ASSERTED: &str = "asserted";

@@ -1,4 +1,4 @@
-//! Metrics as they are made: named, with help, and known to the registry.
+//! Constructors of metrics, which name them, give them help and register them.
 
 use anyhow::Context;
 use prometheus::core::Collector;

@@ -1,16 +1,16 @@
-//! What is kept of robots.txt files, and how.
+//! Metrics of fetching and caching robots.txt files.
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use super::registered::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
 
-const FETCH_DURATION: &str = "One fetch of robots.txt, all redirects together.";
-const ROBOTS_CACHE_BYTES: &str = "Memory held by robots.txt entries.";
+const FETCH_DURATION: &str = "Duration of one fetch of robots.txt, redirects included.";
+const ROBOTS_CACHE_BYTES: &str = "Memory that robots.txt entries hold.";
 const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
-const ROBOTS_FETCHES: &str = "Fetches of robots.txt by their access result (RFC 9309, 2.3.1).";
-const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests.";
-const SNAPSHOT_SWAPS: &str = "Snapshots of an origin's rules that replaced what was there.";
-const STORE_ERRORS: &str = "Operations on the store in state.dir that failed.";
+const ROBOTS_FETCHES: &str = "Fetches of robots.txt, by access result (RFC 9309 section 2.3.1).";
+const ROBOTS_LOOKUPS: &str = "Look-ups of an origin's robots.txt by requests, by result.";
+const SNAPSHOT_SWAPS: &str = "Replacements of an origin's rules by newer ones.";
+const STORE_ERRORS: &str = "Failed operations on the store in state.dir.";
 
 /// How a look-up of an origin's robots.txt went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! How often and how many at a time: Crawl-delay over all connections and clients, origins that ask for rest, and a bound
-//! of requests under way.
+//! Pacing: Crawl-delay over all connections and clients, origins that ask for fewer requests, and a limit
+//! on concurrent requests.
 //!
 //! A Crawl-delay is the time between an origin's answer to one request and the sending of the next, for all who keep one pace: a
 //! configured crawler by its product token, and all others by the group of robots.txt they fall into, whatever they call themselves.

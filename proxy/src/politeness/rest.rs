@@ -1,4 +1,4 @@
-//! Origins that asked for rest: by `Retry-After`, 429 or 503.
+//! Origins to leave alone for a while, because they answered 429 or 503 or sent `Retry-After`.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

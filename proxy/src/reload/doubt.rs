@@ -1,14 +1,14 @@
-//! Whether a file that changed looks as if it were meant: it says something, and has not lost all of its rules or crawlers.
+//! Guards against half-written files: a file that is empty, or has lost all its rules or crawlers, is not loaded just because it changed.
 
 use crate::config::Config;
 
 /// What to do about a doubt.
-const ASSURE: &str = "if that is meant, say so by SIGHUP or POST /v1/reload";
+const ASSURE: &str = "if this is intended, confirm with SIGHUP or POST /v1/reload";
 
 /// What speaks against taking a file for meant because it changed. `text` is all of it.
 pub(super) fn doubt(text: &[u8], running: &Config, read: &Config) -> Option<String> {
     let lost = |what: &str, before: usize| {
-        format!("the file has no {what} any more, where {before} held: {ASSURE}")
+        format!("the file no longer has any {what}, and had {before} before: {ASSURE}")
     };
     let (rules, crawlers) = (&running.rules, &running.crawlers.crawlers);
     if is_empty(text) {

@@ -1,12 +1,12 @@
-//! Reads the configuration again: on SIGHUP, when the file changes, and when an operator says so.
+//! Reloads the configuration: on SIGHUP, when the file changes, and on `POST /v1/reload`.
 //!
-//! What requests go by is made anew as one value and put in the place of the old one; an exchange goes by the one it began
-//! with. A file with a mistake, or one by which something cannot be opened, changes nothing. What is tied to the process
+//! The settings that requests go by are built anew as one value that replaces the old one; an exchange keeps the one it began
+//! with. A file with a mistake, or one that names something that cannot be opened, changes nothing. What is tied to the process
 //! (where it listens, how many connections it takes, where its state and its CA are) stays as it is; a change of that is
-//! answered with the names of the keys that need a restart, and everything else in the file counts all the same.
+//! answered with the names of the keys that need a restart, and everything else in the file takes effect.
 //!
-//! A change of the file is taken for meant only if it looks whole: nobody is writing the file any more, it says something, and it
-//! has not lost all of its rules or crawlers. An operator who asks, by signal or by request, has his word taken for it.
+//! A changed file is loaded only if it looks complete: nobody is still writing it, it is not empty, and it
+//! has not lost all of its rules or crawlers. An operator who asks, by signal or by request, is believed.
 
 mod doubt;
 mod watch;
@@ -193,7 +193,7 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> Reloa
         let error = format!("{error:#}");
         tracing::warn!(
             error,
-            "changes of the configuration file are not noticed: send SIGHUP"
+            "changes to the configuration file go unnoticed: send SIGHUP"
         );
     });
     let reader = Reader {
@@ -212,7 +212,7 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> Reloa
 
 async fn refuse_all(mut wishes: mpsc::Receiver<Wish>) {
     while let Some(wish) = wishes.recv().await {
-        let refusal = "there is no configuration file: the built-in defaults are used";
+        let refusal = "there is no configuration file to reload: the built-in defaults are in use";
         tracing::warn!("{refusal}");
         if let Wish::Operator(reply) = wish {
             // Whoever asked may have gone.
@@ -276,7 +276,7 @@ impl Reader {
                 self.parts.flow.metrics.config_reloaded(None);
                 self.note(cause, mistakes.clone(), |_| {});
                 for mistake in &mistakes {
-                    tracing::error!(cause, mistake, "the configuration stays as it was");
+                    tracing::error!(cause, mistake, "the configuration is unchanged");
                 }
                 Err(mistakes)
             }
@@ -359,11 +359,11 @@ impl Reader {
             status.needs_restart.clone_from(&prepared.needs_restart);
             status.toml = config.without_secrets();
         });
-        tracing::info!(cause, configuration, "the configuration was read again");
+        tracing::info!(cause, configuration, "the configuration was reloaded");
         self.running = config;
         if !prepared.needs_restart.is_empty() {
             let keys = prepared.needs_restart.join(", ");
-            tracing::warn!(keys, "these changes do not count before a restart");
+            tracing::warn!(keys, "these changes take effect only after a restart");
         }
         Reloaded {
             configuration,

@@ -1,4 +1,4 @@
-//! Watches the configuration file: when it is written or put in place, and that it is not read before.
+//! Watches the configuration file, and reports a change only once the writer has closed or replaced it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! How much a fetch may read: whatever a server sends, and however it is framed, only so much of it is taken in.
+//! A read limit for one fetch: however a server frames what it sends, only so many bytes are read.
 
 use std::io;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ impl Allowance {
             .fetch_update(order, order, |left| left.checked_sub(bytes));
         taken
             .map(drop)
-            .map_err(|_| io::Error::other("more is sent than a robots.txt takes"))
+            .map_err(|_| io::Error::other("the response is larger than any robots.txt is read"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading a body: decoded, and no more of it than is wanted.
+//! Reads and decodes the body of a robots.txt, up to the size limit.
 
 use std::future::ready;
 use std::io;

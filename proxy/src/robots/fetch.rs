@@ -1,4 +1,4 @@
-//! Fetching robots.txt: the redirects, within one deadline.
+//! Fetches robots.txt and follows redirects, within one deadline.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -262,12 +262,12 @@ fn is_redirect(status: StatusCode) -> bool {
 fn redirect_target(from: &Url, headers: &HeaderMap) -> Result<Url, FetchError> {
     let mut locations = headers.get_all(header::LOCATION).iter();
     let (Some(location), None) = (locations.next(), locations.next()) else {
-        return Err(bad_redirect("not one Location field"));
+        return Err(bad_redirect("there is not exactly one Location field"));
     };
     let location = std::str::from_utf8(location.as_bytes())
-        .map_err(|_| bad_redirect("a Location that is not text"))?;
+        .map_err(|_| bad_redirect("the Location is not text"))?;
     if location.len() > MAX_URI_BYTES {
-        return Err(bad_redirect("a Location that is too long"));
+        return Err(bad_redirect("the Location is too long"));
     }
     let mut target = from
         .join(location)

@@ -1,4 +1,4 @@
-//! The response fields that are kept as facts.
+//! Reads the response fields that the lifecycle of a robots.txt depends on.
 
 use std::time::{Duration, SystemTime};
 

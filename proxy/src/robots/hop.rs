@@ -1,4 +1,4 @@
-//! One request of a fetch: dial, agree on TLS, ask, and read the response's head.
+//! One request of a fetch: dial, negotiate TLS, send the request and read the response's head.
 
 use std::fmt::Display;
 use std::io;
@@ -223,7 +223,8 @@ impl HttpFetch {
             Some(v6) => v6.parse::<IpAddr>().map(ServerName::from).ok(),
             None => ServerName::try_from(host.to_owned()).ok(),
         };
-        let name = name.ok_or_else(|| io::Error::other("no name for a certificate"))?;
+        let name =
+            name.ok_or_else(|| io::Error::other("the host cannot be a name in a certificate"))?;
         tls.connect(name, stream).await
     }
 }

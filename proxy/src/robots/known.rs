@@ -1,6 +1,6 @@
-//! Which origins are known, in memory or on disk only: for operators, who look at all of them.
+//! Lists the known origins, in memory or only on disk, for operators.
 //!
-//! Of what is on disk no body is read: in which state an entry is follows from its times and its status.
+//! No body is read from disk for this: the state of an entry follows from its times and its status.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -22,11 +22,11 @@ const SERVES_TIMES: u32 = 50;
 pub struct Listing {
     /// Only these.
     pub state: Option<State>,
-    /// Only origins that contain this.
+    /// List only origins that contain this text.
     pub query: String,
-    /// Only origins after this one, in the order of their text.
+    /// Continue after this origin, in the order of their text.
     pub after: Option<Origin>,
-    /// At most so many.
+    /// Maximum number of origins.
     pub limit: usize,
 }
 

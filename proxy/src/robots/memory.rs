@@ -1,4 +1,4 @@
-//! Which entries stay in memory: S3-FIFO (Yang et al., SOSP 2023).
+//! Eviction: which entries stay in memory. The algorithm is S3-FIFO (Yang et al., SOSP 2023).
 //!
 //! New origins pass through a small queue; only those used again while they are in it reach the main one, where each use
 //! buys another round. One-time visitors, most of a crawl, so never push out what is used daily. Hits touch nothing but

@@ -1,4 +1,4 @@
-//! Robots: keeps every origin's robots.txt at hand.
+//! The cache of every origin's robots.txt.
 //!
 //! A [`Robots`] is a handle. What is known of an origin is a [`Snapshot`] behind an atomic pointer in one concurrent
 //! map (`published`): reading it takes no lock and waits for nobody. What is not known, or too old to go by, is asked

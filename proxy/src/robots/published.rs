@@ -1,4 +1,4 @@
-//! What requests read: every origin's snapshot in one concurrent map, behind an atomic pointer each.
+//! The snapshots that requests read: one concurrent map, with an atomic pointer for each origin.
 //!
 //! The map is papaya's: its readers never lock and never wait for writers, nor for its growth, which it spreads over
 //! later writes. dashmap and scc lock a shard or a bucket for a read, which the writer of another origin may hold.

@@ -1,5 +1,5 @@
-//! The one task that owns the cache: it hears who wants what, recalls it from the store or starts fetches, applies what
-//! they bring, publishes.
+//! The one task that owns the cache: it receives requests for entries, loads them from the store or starts fetches, applies what
+//! they bring, and publishes it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -427,10 +427,10 @@ fn report(metrics: &Metrics, origin: &Origin, outcome: &FetchOutcome, took: Dura
 
 /// A fetch that panicked still ends, or its origin would wait forever.
 fn broken(origin: &Origin, error: &JoinError) -> FetchOutcome {
-    tracing::error!(%origin, %error, "the fetch of a robots.txt broke");
+    tracing::error!(%origin, %error, "the fetch of a robots.txt failed unexpectedly");
     FetchOutcome::failed(
         origin.robots_txt_uri(),
         FetchErrorKind::Internal,
-        "the fetch broke",
+        "the fetch failed unexpectedly",
     )
 }

@@ -1,4 +1,4 @@
-//! `Bucket`: rules that some hosts lead to, findable by path.
+//! `Bucket`: the rules for some hosts, indexed by path.
 
 use wayleave_policy::HostPattern;
 

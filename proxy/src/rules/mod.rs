@@ -1,4 +1,4 @@
-//! The organisation's own rules, `[[rule]]`: looked at before robots.txt, the first that matches is used.
+//! The organisation's own rules, `[[rule]]`: checked before robots.txt; the first that matches applies.
 //!
 //! A request meets only the rules that its host leads to, so that ten thousand rules for other hosts cost it nothing. Among
 //! the rules of one host, one look at all their paths together tells whether any of them can match.

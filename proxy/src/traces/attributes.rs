@@ -1,4 +1,4 @@
-//! What spans say, in the names of OpenTelemetry's semantic conventions for HTTP; what only wayleave has begins with `wayleave.`.
+//! Attributes of spans, named by OpenTelemetry's semantic conventions for HTTP; wayleave's own start with `wayleave.`.
 
 use std::borrow::Cow;
 

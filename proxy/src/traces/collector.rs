@@ -1,4 +1,4 @@
-//! One request to the collector. Its address is the operator's choice, so that it may be an internal one.
+//! One request to the collector. The operator chose its address, so it may be an internal one.
 
 use std::io;
 use std::sync::Arc;

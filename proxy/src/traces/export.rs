@@ -1,4 +1,4 @@
-//! Spans on their way to the collector: no more than there is room for, and each of them counted.
+//! The bounded queue of spans to the collector; every span is counted as sent, failed or dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ impl Queue {
             Ok(()) => {
                 self.metrics.spans("sent", spans);
                 if was_failing {
-                    tracing::info!("traces can be sent again");
+                    tracing::info!("traces are being sent again");
                 }
             }
             Err(error) => {

@@ -1,4 +1,4 @@
-//! HTTP/2 with an origin: a connection, the streams of it, and its place in pingora's pool.
+//! HTTP/2 with an origin: connections, their streams, and their place in pingora's pool.
 //!
 //! pingora keeps count of streams and connections; the messages are read and written with h2 itself, because pingora's session
 //! takes heads of 16 MiB and drops interim responses.

@@ -1,4 +1,4 @@
-//! Connections to origins: a pooled one if there is one, else a new one through the egress door.
+//! Connections to origins: from the pool if it has one, else new ones, through egress.
 //!
 //! pingora keeps HTTP/2's pools; the rest is done here, because what a forward proxy needs is not
 //! pingora's: addresses checked and raced (RFC 8305), one TLS configuration for all origins so
@@ -290,7 +290,7 @@ impl Upstream {
             .map_err(|error| Unopened::by_tls(origin, &error))?;
         let protocol = tls.get_ref().1.alpn_protocol();
         if protocol.is_none() && !self.speaks_http1(origin, preference) {
-            let details = format!("{origin} agrees on no protocol");
+            let details = format!("{origin} and wayleave share no protocol");
             let fault = Fault::new(ErrorType::TlsProtocolError, details);
             return Err(Unopened::WithoutHttp1(fault));
         }
@@ -327,7 +327,7 @@ impl Upstream {
         let connection = connection.map_err(|error| error.to_string())?;
         let stream = connection.spawn_stream().await;
         let stream = stream.map_err(|error| describe(&error))?;
-        let stream = stream.ok_or("the origin takes no streams")?;
+        let stream = stream.ok_or("the origin accepts no more streams")?;
         if connection.more_streams_allowed() {
             self.pool.in_use_pool().insert(key.0, connection);
         }

@@ -1,4 +1,4 @@
-//! One request on a connection to an origin: what goes there and what comes back, each by itself, so
+//! One request on a connection to an origin. Sending and receiving are independent, so
 //! that both can be under way at once.
 
 use std::io;
@@ -315,7 +315,7 @@ fn head_fault(error: HeadError) -> Fault {
         ),
         HeadError::Version => (
             ErrorType::HttpProtocolError,
-            "the response is no HTTP/1".to_owned(),
+            "the response is not HTTP/1".to_owned(),
         ),
     };
     Fault::new(kind, details)

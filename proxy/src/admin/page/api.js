@@ -17,7 +17,7 @@ let asking = null;
 function wantToken(wasWrong) {
   asking ??= new Promise((resolve) => {
     const dialog = document.getElementById("token");
-    dialog.querySelector("[role=alert]").textContent = wasWrong ? "That was not the token." : "";
+    dialog.querySelector("[role=alert]").textContent = wasWrong ? "This is not the token: its SHA-256 is not admin.token_sha256." : "";
     const input = dialog.querySelector("input");
     input.value = "";
     dialog.addEventListener("close", () => {
@@ -44,7 +44,7 @@ async function send(method, path, signal) {
     if (response.status !== 401) return response;
     // Another call may have been given the token meanwhile.
     if (sessionStorage.getItem(KEY) !== token) continue;
-    if (!(await wantToken(Boolean(token)))) throw new Refusal(401, { error: "Without its token the proxy tells nothing." });
+    if (!(await wantToken(Boolean(token)))) throw new Refusal(401, { error: "The proxy answers nothing without its token." });
   }
 }
 

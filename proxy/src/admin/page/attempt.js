@@ -9,7 +9,7 @@ const DIALECTS = ["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
 export function trial(parameters) {
   const inside = h("div", { role: "region", "aria-live": "polite", "aria-label": "Answer" });
   const input = (name, type, attributes = {}) => h("input", { name, type, value: parameters.get(name) ?? "", autocomplete: "off", spellcheck: "false", ...attributes });
-  const crawler = h("select", { name: "crawler" }, h("option", { value: "" }, "as User-Agent says"));
+  const crawler = h("select", { name: "crawler" }, h("option", { value: "" }, "from User-Agent"));
   const dialect = h("select", { name: "dialect" }, h("option", { value: "" }, "the crawler's"), DIALECTS.map((value) => h("option", { value, selected: parameters.get("dialect") === value }, value)));
   const form = h("form", { class: "panel form" },
     h("label", { class: "long" }, "URL", input("url", "url", { required: true, placeholder: "https://example.com/a" })),
@@ -20,7 +20,7 @@ export function trial(parameters) {
   const ask = async () => {
     const asked = Object.fromEntries(new FormData(form));
     history.replaceState(null, "", `#/try${query(asked)}`);
-    inside.replaceChildren(h("p", { class: "empty" }, "Asking …"));
+    inside.replaceChildren(h("p", { class: "empty" }, "Loading …"));
     const found = await attempt(async () => {
       const preview = await get(`/v1/decision${query(asked)}`);
       const known = preview.origin ? await get(`/v1/robots/${encodeURIComponent(preview.origin)}`).catch(() => null) : null;
@@ -33,7 +33,7 @@ export function trial(parameters) {
     ask();
   });
   const view = h("div", { class: "view" }, h("h1", {}, "Try a URL"),
-    h("p", { class: "lead" }, "Says what the proxy would do, without sending the request. The robots.txt is fetched if it is not known."), form, inside);
+    h("p", { class: "lead" }, "Shows what the proxy would do; no request is sent. The robots.txt is fetched if it is not known yet."), form, inside);
   attempt(async () => {
     const { crawlers } = await get("/v1/status");
     crawler.append(...crawlers.map((value) => h("option", { value, selected: parameters.get("crawler") === value }, value)));
@@ -45,7 +45,7 @@ export function trial(parameters) {
 function sentence({ outcome, status, would_be, policy, line, rule, reason, details }) {
   const by = policy?.action === "allow" ? `an exception, [[rule]] ${policy.number}` : line ? `line ${line} of robots.txt, ${rule}` : reason;
   if (outcome === "forwarded") return `Would be forwarded: ${by}`;
-  if (outcome === "observed") return `Would be forwarded, since refusals are only observed; else ${would_be}: ${details}`;
+  if (outcome === "observed") return `Would be forwarded, because refusals are only observed here; enforcement would answer ${would_be}: ${details}`;
   return `Would be refused with ${status}: ${details}`;
 }
 
@@ -53,11 +53,11 @@ function answer(preview, body) {
   const text = h("div", {});
   const mark = (reading) => {
     for (const row of rows) row.setAttribute("aria-selected", String(row.dataset.dialect === reading.dialect));
-    text.replaceChildren(body === null || body === undefined ? h("p", { class: "empty" }, "There is no text to go by.")
+    text.replaceChildren(body === null || body === undefined ? h("p", { class: "empty" }, "There is no robots.txt text.")
       : listing(body, { line: reading.line, group: reading.group_lines, verdict: reading.verdict }));
   };
   const rows = preview.dialects.map((reading) => h("tr", { "data-dialect": reading.dialect },
-    h("th", { scope: "row" }, h("button", { type: "button", class: "plain", "aria-label": `Mark what decides in ${reading.dialect}`, click: () => mark(reading) }, reading.dialect)),
+    h("th", { scope: "row" }, h("button", { type: "button", class: "plain", "aria-label": `Mark the deciding line in ${reading.dialect}`, click: () => mark(reading) }, reading.dialect)),
     h("td", {}, badge(reading.verdict)),
     h("td", {}, reading.line ? `line ${reading.line}: ${reading.rule}` : reading.basis),
     h("td", {}, reading.group.join(", ") || "–")));
@@ -66,13 +66,13 @@ function answer(preview, body) {
   const verdict = h("p", { class: `verdict ${preview.outcome}` }, h("strong", {}, sentence(preview)));
   const heads = ["Dialect", "Verdict", "Decided by", "Group"].map((name) => h("th", { scope: "col" }, name));
   return h("div", { class: "pair" },
-    panel("What would be done", verdict, facts([
+    panel("Decision", verdict, facts([
       ["Crawler", `${preview.crawler} (${preview.identity})`],
-      ["Tokens", preview.tokens.join(", ") || "none: only the group * counts"],
+      ["Tokens", preview.tokens.join(", ") || "none: only the group * applies"],
       ["Organisation's rule", preview.policy && `[[rule]] ${preview.policy.number}, ${preview.policy.action}${preview.policy.reason ? `: ${preview.policy.reason}` : ""}`],
       ["Mode", preview.would_be ? `${preview.mode}: would have been ${preview.would_be}` : preview.mode],
     ]), h("h3", {}, "In every dialect"),
     rows.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Verdicts by dialect" }, h("table", { class: "dialects" }, h("caption", {}, "Verdicts by dialect"), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)))
-      : h("p", { class: "empty" }, "The robots.txt could not be had in time.")),
+      : h("p", { class: "empty" }, "The robots.txt did not arrive in time.")),
     panel("Robots.txt", text));
 }

@@ -19,11 +19,11 @@ export function decisions(live, parameters) {
   const tell = () => {
     const parts = [];
     if (isHeld) parts.push(`paused; ${count(waiting.length)} new`);
-    if (skipped) parts.push(`${count(skipped)} not shown: more than can be read`);
+    if (skipped) parts.push(`${count(skipped)} more came than the list can show; filter or pause`);
     note.textContent = parts.join(" · ");
     empty.hidden = body.childElementCount > 0;
     empty.textContent = Object.values(wanted).some(Boolean)
-      ? "No recent decision is like that. New ones appear here."
+      ? "No recent decision matches. New ones appear here."
       : "No request has come through the proxy yet. Decisions appear here as they are made.";
   };
   const add = (found) => {
@@ -34,7 +34,7 @@ export function decisions(live, parameters) {
   const hold = (held) => {
     isHeld = held;
     pause.setAttribute("aria-pressed", String(held));
-    pause.textContent = held ? "Go on" : "Pause";
+    pause.textContent = held ? "Resume" : "Pause";
     if (!held) {
       add(waiting);
       waiting = [];
@@ -100,7 +100,7 @@ export function decisions(live, parameters) {
     note,
     h("div", { class: "panel flush" },
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Recent decisions" },
-        h("table", { class: "stream" }, h("caption", {}, "Recent decisions, the newest first"), h("thead", {}, h("tr", {}, heads)), body)),
+        h("table", { class: "stream" }, h("caption", {}, "Recent decisions, newest first"), h("thead", {}, h("tr", {}, heads)), body)),
       empty));
   tell();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = null)) };
@@ -123,7 +123,7 @@ function row(decision) {
 
 /** One decision: what was asked, what was decided, and the text it rests on. */
 export function decision(id) {
-  const inside = h("div", { class: "explained" }, h("p", { class: "empty" }, "Looking …"));
+  const inside = h("div", { class: "explained" }, h("p", { class: "empty" }, "Loading …"));
   const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: "#/decisions" }, "← Decisions")), h("h1", {}, "Decision"), inside);
   attempt(async () => {
     let found;
@@ -154,12 +154,12 @@ async function explained(found) {
     ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
     ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
     ["At", time(found.at, true)],
-    ["Took", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
+    ["Duration", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
     ["Configuration", found.configuration],
-    ["Id", h("code", {}, found.id)],
-  ]), h("p", { class: "actions" }, h("a", { class: "button", href: `#/try${asked}` }, "Try it again"),
-    found.origin && h("a", { class: "button", href: `#/origins/${encodeURIComponent(found.origin)}` }, "The origin")));
-  if (!found.verdict) return h("div", { class: "pair" }, what, panel("Robots.txt", h("p", { class: "empty" }, "Robots.txt was not asked about this request.")));
+    ["ID", h("code", {}, found.id)],
+  ]), h("p", { class: "actions" }, h("a", { class: "button", href: `#/try${asked}` }, "Try this URL"),
+    found.origin && h("a", { class: "button", href: `#/origins/${encodeURIComponent(found.origin)}` }, "Show the origin")));
+  if (!found.verdict) return h("div", { class: "pair" }, what, panel("Robots.txt", h("p", { class: "empty" }, "This request was decided without robots.txt.")));
   return h("div", { class: "pair" }, what, await rests(found));
 }
 
@@ -180,13 +180,13 @@ async function rests(found) {
     ["Group used", grounds.group.join(", ")],
     ["From", grounds.robots_url],
     ["Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
-    ["Said since", said && time(said.first_seen_at, true)],
+    ["First seen", said && time(said.first_seen_at, true)],
     ["Status", said?.status],
     ["SHA-256", said?.sha256 && h("code", {}, said.sha256)],
   ]);
   const text = said?.body === null || said?.body === undefined
-    ? h("p", { class: "empty" }, said ? "That answer had no rules." : "What it said then is not kept.")
+    ? h("p", { class: "empty" }, said ? "That response had no rules." : "What the origin served then is no longer kept.")
     : listing(said.body, { line: grounds.line, group: grounds.group_lines, verdict: found.verdict });
-  const differs = said?.body && !grounds.is_same && h("p", { class: "warn" }, "This copy is not quite the one that decided: it reads otherwise.");
+  const differs = said?.body && !grounds.is_same && h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently.");
   return panel("Robots.txt", copy, differs, text, origin && h("details", {}, h("summary", {}, "The last fetch"), fetchFacts(origin)));
 }

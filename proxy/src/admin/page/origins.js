@@ -29,7 +29,7 @@ async function refresh(origin, button) {
 }
 
 async function forget(origin) {
-  const text = `The next request for ${origin} waits until its robots.txt has been fetched again. What it said before stays in its history.`;
+  const text = `The next request for ${origin} waits until its robots.txt has been fetched again. Its history is kept.`;
   if (!(await confirmed(`Forget ${origin}?`, text))) return false;
   return (await attempt(async () => (await remove(path(origin)), true))) ?? false;
 }
@@ -42,8 +42,8 @@ export function origins(parameters) {
   let found = [];
   const show = () => {
     const rows = found.map(row);
-    const empty = wanted.q || wanted.state ? "No origin in memory is like that." : "No robots.txt is known yet: the first request for an origin fetches it.";
-    list.replaceChildren(table("Origins in memory", ["Origin", "State", "Fetched", "Fresh until", "Trouble", "Do"], rows, empty, "origins"));
+    const empty = wanted.q || wanted.state ? "No known origin matches." : "No robots.txt is known yet: the first request for an origin fetches it.";
+    list.replaceChildren(table("Known origins", ["Origin", "State", "Fetched", "Fresh until", "Last error", "Actions"], rows, empty, "origins"));
   };
   const row = (known) => h("tr", {},
     h("th", { scope: "row", class: "url" }, h("a", { href: `#/origins/${encodeURIComponent(known.origin)}` }, known.origin)),
@@ -61,7 +61,7 @@ export function origins(parameters) {
       h("button", { type: "button", "aria-label": `Forget ${known.origin}`, click: async () => {
         if (!(await forget(known.origin))) return;
         found = found.filter((other) => other.origin !== known.origin);
-        done(`${known.origin} is forgotten.`);
+        done(`${known.origin} was forgotten.`);
       } }, "Forget")));
   let turn = 0;
   let isLoading = false;
@@ -107,7 +107,7 @@ export function origins(parameters) {
 }
 
 export function origin(name) {
-  const inside = h("div", {}, h("p", { class: "empty" }, "Looking …"));
+  const inside = h("div", {}, h("p", { class: "empty" }, "Loading …"));
   const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: "#/origins" }, "← Origins")), h("h1", { class: "url" }, name), inside);
   const load = () => attempt(async () => {
     let known;
@@ -123,12 +123,12 @@ export function origin(name) {
       h("td", { class: "number" }, version.status), h("td", {}, version.sha256 ? h("code", {}, version.sha256.slice(0, 16)) : "–"))).reverse();
     const again = h("button", { type: "button", click: async () => (await refresh(name, again)) && load() }, "Refresh");
     inside.replaceChildren(h("div", { class: "pair" },
-      panel("What is known", fetchFacts(known), h("p", { class: "actions" }, again, " ",
+      panel("Current state", fetchFacts(known), h("p", { class: "actions" }, again, " ",
         h("button", { type: "button", click: async () => (await forget(name)) && (location.hash = "#/origins") }, "Forget"), " ",
-        h("a", { class: "button", href: `#/decisions${query({ host: new URL(name).hostname })}` }, "Its decisions"), " ",
+        h("a", { class: "button", href: `#/decisions${query({ host: new URL(name).hostname })}` }, "Decisions"), " ",
         h("a", { class: "button", href: `#/try${query({ url: `${name}/` })}` }, "Try a URL")),
-      h("h3", {}, "What it said before"), table("History of robots.txt", ["From", "Until", "#Status", "SHA-256"], history, "Nothing is kept.")),
-      panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no text to go by.") : listing(body))));
+      h("h3", {}, "History"), table("History of robots.txt", ["From", "Until", "#Status", "SHA-256"], history, "No history yet.")),
+      panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no robots.txt text.") : listing(body))));
   });
   load();
   return { view, end: () => {} };

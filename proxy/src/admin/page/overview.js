@@ -85,7 +85,7 @@ function fill(tiles, points, all, status) {
   const robots = status?.robots;
   const tile = (name, value, note) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
   tiles.replaceChildren(h("dl", {},
-    tile("Requests a second", rate(now), "over the last 10 s"),
+    tile("Requests per second", rate(now), "over the last 10 s"),
     tile("Refused", share(refused, requests), `${count(refused)} of ${count(requests)} in ${kept.minutes} min`),
     tile("Failed", count(total(points, (one) => one.outcome === "failed")), `origin or network, in ${kept.minutes} min`),
     tile("Clients connected", status ? count(status.client_connections) : "–", status ? `at ${status.proxy}` : ""),
@@ -101,9 +101,9 @@ function plot(figure, points, step, pointer) {
   const canvas = h("div", { class: "canvas", "aria-hidden": "true" });
   const refusals = total(points, isRefused);
   figure.replaceChildren(canvas,
-    h("figcaption", {}, key, h("p", { class: "unseen" }, `Requests a second, ${kept.minutes} minutes: ${count(total(points, () => true))} requests, of which ${count(refusals)} were refused.`)));
+    h("figcaption", {}, key, h("p", { class: "unseen" }, `Requests per second, last ${kept.minutes} minutes: ${count(total(points, () => true))} requests, of which ${count(refusals)} were refused.`)));
   if (times.length < 2) {
-    canvas.replaceChildren(h("p", { class: "empty" }, "The first points come in a few seconds."));
+    canvas.replaceChildren(h("p", { class: "empty" }, "The first data points arrive in a few seconds."));
     return null;
   }
   const drawn = layers.length ? layers : [{ label: "", colour: "--forwarded", values: times.map(() => 0) }];
@@ -154,7 +154,7 @@ function mostRefused(ranked) {
   const rows = ranked.map(({ name, count: times }) => h("tr", {},
     h("th", { scope: "row" }, kept.by === "host" ? h("a", { href: `#/decisions${query({ host: name, outcome: "refused" })}` }, name) : name),
     h("td", { class: "number" }, count(times))));
-  return table("Most refused of the last 8192 decisions", [kept.by[0].toUpperCase() + kept.by.slice(1), "#Refusals"], rows, "Nothing was refused lately.");
+  return table("Most refused, of the last 8,192 decisions", [kept.by[0].toUpperCase() + kept.by.slice(1), "#Refusals"], rows, "No recent refusals.");
 }
 
 function exceptions(rules) {

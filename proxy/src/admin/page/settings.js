@@ -10,12 +10,12 @@ export function settings() {
     const [now, listed] = await Promise.all([get("/v1/configuration"), get("/v1/rules?limit=500")]);
     const last = now.last_attempt;
     const tried = last && h("div", { class: last.mistakes.length ? "bad" : null }, time(last.at, true), `, ${last.cause}: `,
-      last.mistakes.length ? "it cannot be used" : "it holds", last.mistakes.map((mistake) => h("div", {}, h("code", {}, mistake))));
+      last.mistakes.length ? "rejected" : "loaded", last.mistakes.map((mistake) => h("div", {}, h("code", {}, mistake))));
     status.replaceChildren(facts([
-      ["In force", `number ${now.configuration} since the start`],
+      ["In use", `version ${now.configuration}`],
       ["File", now.file ?? "none: the built-in defaults"],
       ["Read", time(now.read_at, true)],
-      ["Last reload", tried ?? "not since the start"],
+      ["Last reload", tried ?? "none since the start"],
       ["Needs a restart", now.needs_restart.length ? h("span", { class: "warn" }, now.needs_restart.join(", ")) : null],
     ]));
     text.replaceChildren(h("pre", { tabindex: "0", "aria-label": "The configuration as TOML" }, now.toml));
@@ -27,16 +27,16 @@ export function settings() {
     const done = await attempt(() => post("/v1/reload"));
     again.disabled = false;
     if (done) {
-      said.textContent = `Read again: configuration ${done.configuration} holds.`;
+      said.textContent = `Reloaded: version ${done.configuration} is in use.`;
       await load();
     } else {
       const now = await get("/v1/configuration").catch(() => null);
-      if (now?.last_attempt) said.textContent = "The configuration stays as it was.";
+      if (now?.last_attempt) said.textContent = "The configuration is unchanged.";
     }
-  } }, "Read the file again");
+  } }, "Reload the file");
   load();
   const view = h("div", { class: "view" }, h("h1", {}, "Configuration"),
-    h("div", { class: "pair" }, panel("Status", status, h("p", { class: "actions" }, again), said), panel("In force", text)),
+    h("div", { class: "pair" }, panel("Status", status, h("p", { class: "actions" }, again), said), panel("In use", text)),
     panel("The organisation's rules", rules));
   return { view, end: () => {} };
 }
@@ -49,5 +49,5 @@ function ruleTable(rules) {
     h("td", {}, rule.crawlers.join(", ") || "all", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
     h("td", { class: rule.has_expired ? "bad" : null }, rule.expires_at ? [rule.has_expired ? "expired " : "", day(rule.expires_at)].flat() : "never")));
-  return table("Rules", ["#Rule", "Does", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are none: [[rule]] in the configuration.");
+  return table("Rules", ["#Rule", "Action", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are no rules. Add [[rule]] to the configuration.");
 }

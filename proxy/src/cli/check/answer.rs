@@ -1,4 +1,4 @@
-//! What `wayleave check` says about one URL.
+//! The answer of `wayleave check` about one URL, as text and as JSON.
 
 use serde::Serialize;
 use wayleave_policy::{

@@ -132,7 +132,7 @@ impl Batch {
     fn answer(&mut self, line: &[u8], output: &mut impl Write) -> io::Result<()> {
         if !line.trim_ascii_start().starts_with(b"{") {
             // serde would take an array for the members in their order.
-            let error = "this is no JSON object".to_owned();
+            let error = "this is not a JSON object".to_owned();
             return write(output, &Failure { id: None, error });
         }
         let question: Question<'_> = match serde_json::from_slice(line) {
@@ -209,7 +209,7 @@ impl Batch {
     }
 }
 
-/// The names to ask for; an empty one, or a field that names no product, is the crawler that only
+/// The names to ask for; an empty one, or a field that does not name a product, is the crawler that only
 /// `*` can mean.
 fn tokens(question: &Question<'_>) -> Result<Vec<ProductToken>, String> {
     match (question.user_agent, question.tokens) {

@@ -1,4 +1,4 @@
-//! `wayleave check`: what robots.txt says about URLs, without a proxy.
+//! `wayleave check`: what robots.txt says about URLs, without a running proxy.
 
 mod answer;
 mod batch;
@@ -23,38 +23,38 @@ use answer::Answer;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: 0 all allowed, 1 at least one disallowed, 2 usage or input error, \
-                  3 undecidable because a robots.txt is unreachable."
+                  3 undecided because a robots.txt is unreachable."
 )]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a switch of the command line"
 )]
 pub(super) struct Arguments {
-    /// Read robots.txt from this file, "-" for standard input, instead of fetching it
+    /// Read robots.txt from this file ("-": standard input) instead of fetching it
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     robots: Option<PathBuf>,
-    /// Judge as if robots.txt were answered with this HTTP status, instead of fetching it
+    /// Assume that robots.txt was answered with this HTTP status, instead of fetching it
     #[arg(long, value_name = "STATUS", conflicts_with = "batch", value_parser = clap::value_parser!(u16).range(200..=599))]
     status: Option<u16>,
-    /// The crawler's User-Agent field; its name is taken from it as the proxy does
+    /// The crawler's User-Agent; its product token is derived as the proxy does
     #[arg(long, value_name = "UA", conflicts_with = "tokens")]
     user_agent: Option<String>,
-    /// The crawler's name in robots.txt; several in order of preference
+    /// The crawler's product token; repeat for more, in order of preference
     #[arg(long = "token", value_name = "T")]
     tokens: Vec<String>,
-    /// How to read: rfc9309, google, koster1996, selfhtml or strictest
+    /// How to read robots.txt: rfc9309, google, koster1996, selfhtml or strictest
     #[arg(long, value_name = "D")]
     dialect: Option<Dialect>,
     /// Judge every equivalent spelling of the URL, as the proxy does
     #[arg(long)]
     strict: bool,
-    /// One JSON object per URL
+    /// Print one JSON object per URL
     #[arg(long)]
     json: bool,
-    /// Answer JSON lines from standard input, one for each, in their order
+    /// Read JSON lines from standard input and answer each with one, in order
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "urls"])]
     batch: bool,
-    /// Absolute URLs, or with --robots also paths
+    /// Absolute URLs; with --robots, paths too
     #[arg(value_name = "URL", required_unless_present = "batch")]
     urls: Vec<String>,
 }
@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
     offline(arguments, dialect, &tokens, body)
 }
 
-/// What is wrong with the first argument that asks about nothing: it is no absolute URL, nor a path
+/// What is wrong with the first argument that asks about nothing: it is not an absolute URL, nor a path
 /// where those will do. A space is let pass in either, as in what people paste.
 fn mistaken_url(arguments: &Arguments) -> Option<String> {
     let offline = arguments.robots.is_some() || arguments.status.is_some();
@@ -110,11 +110,12 @@ fn mistaken_url(arguments: &Arguments) -> Option<String> {
 fn tokens(arguments: &Arguments) -> Result<Vec<ProductToken>, String> {
     if let Some(field) = &arguments.user_agent {
         let token = ProductToken::from_user_agent(field.as_bytes());
-        let token = token.ok_or_else(|| format!("--user-agent {field:?} names no product"))?;
+        let token =
+            token.ok_or_else(|| format!("--user-agent {field:?} does not name a product"))?;
         return Ok(vec![token]);
     }
     if arguments.tokens.is_empty() {
-        return Err("who asks? Give --user-agent or --token".to_owned());
+        return Err("which crawler? Give --user-agent or --token".to_owned());
     }
     let token =
         |name: &String| ProductToken::new(name).map_err(|error| format!("--token: {error}"));

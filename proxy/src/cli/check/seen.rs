@@ -1,4 +1,4 @@
-//! The files that a batch has brought so far, parsed once each.
+//! A cache of the robots.txt files in a batch, so that each is parsed once.
 
 use std::collections::HashMap;
 use std::sync::Arc;

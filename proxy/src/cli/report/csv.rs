@@ -1,4 +1,4 @@
-//! The rows as CSV (RFC 4180).
+//! The report as CSV (RFC 4180).
 
 use crate::decisions::Row;
 use crate::harmless::harmless;

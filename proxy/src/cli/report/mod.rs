@@ -18,20 +18,20 @@ use crate::decisions::Report;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Reads log.decisions of the configuration and the files rotated away from it; needs no running proxy.\n\
-                  Exit status: 0 reported, 2 usage error, no log, or a file of it that cannot be read."
+    after_help = "Reads log.decisions of the configuration and its rotated files; needs no running proxy.\n\
+                  Exit status: 0 reported, 2 usage error, no decision log, or a file of it cannot be read."
 )]
 pub(super) struct Arguments {
-    /// From when on: how far to look back, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
+    /// Start of the report: a span back from now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
     #[arg(long, value_name = "SPAN", default_value = "7d")]
     since: Moment,
-    /// One JSON object with everything
+    /// Print everything as one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// The rows as CSV; what was read goes to standard error
+    /// Print the rows as CSV; the summary of what was read goes to standard error
     #[arg(long)]
     csv: bool,
-    /// Rows of the table; 0 for all
+    /// Maximum number of table rows; 0: all
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 }

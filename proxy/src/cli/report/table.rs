@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as a table for people.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> Strin
     let (observed, refused): (Vec<_>, Vec<_>) =
         (report.rows.iter()).partition(|row| row.outcome == "observed");
     text += &section(
-        "Only observed: enforcement would refuse these",
+        "Observed only: enforcement would refuse these",
         &observed,
         limit,
     );
     text += &section("Refused", &refused, limit);
     if !expired.is_empty() {
-        text += "\nExpired rules, which do not count any more\n";
+        text += "\nExpired rules, which no longer have any effect\n";
     }
     for rule in expired {
         let reason = rule.reason.as_deref().unwrap_or("no reason");
@@ -126,5 +126,5 @@ fn cells(row: &Row) -> [String; 4] {
 
 /// Adds a line.
 fn put(text: &mut String, line: &str) {
-    writeln!(text, "{}", harmless(line)).expect("writing to a string cannot fail");
+    writeln!(text, "{}", harmless(line)).expect("writing to a String cannot fail");
 }

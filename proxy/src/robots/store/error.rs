@@ -1,4 +1,4 @@
-//! Why a store cannot be opened.
+//! Errors of opening a store.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What goes wrong with the file, and whether the file itself is at fault.
+//! Failures of the store's file, and whether the file itself is damaged.
 //!
 //! redb promises that a commit is whole or not there, not that it notices what a disk does to it later: of a file that
 //! was cut off or overwritten it may say so, return nonsense, or panic. Panics end here.

@@ -1,4 +1,4 @@
-//! The file: how it is opened, how large it may become, and where it goes when it is damaged.
+//! The store's file: opening it, limiting its size, and setting it aside when it is damaged.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -88,7 +88,7 @@ fn file(path: &Path) -> io::Result<File> {
     if file.metadata()?.permissions().mode() & 0o077 != 0
         && let Err(error) = file.set_permissions(Permissions::from_mode(FILE_MODE))
     {
-        tracing::warn!(%error, file = %path.display(), "others may read this file: chmod 600 it");
+        tracing::warn!(%error, file = %path.display(), "other users can read this file: chmod 600 it");
     }
     Ok(file)
 }
@@ -122,7 +122,9 @@ pub(super) fn put_aside(path: &Path, now: SystemTime) -> io::Result<PathBuf> {
     for old in older.into_iter().filter(|old| *old != aside) {
         match fs::remove_file(&old) {
             Ok(()) => tracing::info!(file = %old.display(), "an older damaged store was deleted"),
-            Err(error) => tracing::warn!(%error, file = %old.display(), "a damaged store stays"),
+            Err(error) => {
+                tracing::warn!(%error, file = %old.display(), "a damaged store could not be deleted")
+            }
         }
     }
     Ok(aside)

@@ -1,4 +1,4 @@
-//! Store: entries on disk, so that a restart forgets nothing.
+//! The store: entries on disk, so that a restart forgets nothing.
 //!
 //! A redb file: one transactional B-tree file without a server, whose commits are whole or not there, and which opens
 //! at once after a crash. Entries are read when they are wanted, never all at once. Changes are gathered for a moment

@@ -1,4 +1,4 @@
-//! How entries look on disk.
+//! The format of entries on disk.
 //!
 //! The forms here are written by postcard, which names nothing: a field added, removed or moved is another format, and
 //! `FORMAT` in the tables' head counts them. Bodies are apart, by their digest, because many origins share one.

@@ -1,4 +1,4 @@
-//! What makes damage show. redb looks at the checksums of its pages after a crash only, so every record here carries one
+//! Checksums that reveal damage. redb looks at the checksums of its pages after a crash only, so every record here carries one
 //! of its own, and a body is handed out only if it has the SHA-256 that it is known by.
 //!
 //! Bodies are compressed by zstd, which the program holds already for its HTTP stack: at level 3 it packs robots.txt files

@@ -1,4 +1,4 @@
-//! The tables, and what is read from them.
+//! The store's tables, and reading from them.
 
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;

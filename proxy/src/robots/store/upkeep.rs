@@ -1,4 +1,4 @@
-//! What is done to the file as it is opened: its tables are made, or made anew of an older form, and it is brought under
+//! What opening the file entails: its tables are created, or converted from an older format, and it is brought under
 //! its bound.
 
 use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
@@ -46,7 +46,7 @@ pub(super) fn prepare(database: &Database, keep: Keep) -> Result<Result<(), u64>
 /// Makes this format of the first one, in which nothing told whether a record was whole: what does not decode, and a body
 /// that does not have its digest, is left out.
 fn seal_all(write: &WriteTransaction, keep: Keep) -> Result<(), Failure> {
-    tracing::info!("the store is of an older format: converting it");
+    tracing::info!("the store has an older format: converting it");
     let (entries, versions) = (renamed(write)?, renamed_versions(write)?);
     {
         let mut batch = Batch::open(write, keep)?;

@@ -1,4 +1,4 @@
-//! What waits to be written: of each origin what it said meanwhile, bounded.
+//! Changes that wait to be written, by origin; bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;

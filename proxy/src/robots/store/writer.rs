@@ -1,4 +1,4 @@
-//! The side of the store that writes: gathers changes, writes them together, opens the file anew after a fault.
+//! The store's writer: gathers changes, writes them together, and reopens the file after a failure.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -179,7 +179,7 @@ impl Writer {
 
     /// Of `origin` a record or the body with this digest was changed on disk: it is dropped.
     pub(super) fn damaged(&self, origin: &Origin, body: Option<Digest>) {
-        tracing::error!(%origin, "what the store keeps of this origin was changed on disk: it is dropped, and fetched again");
+        tracing::error!(%origin, "this origin's record was changed on disk: it is dropped, and fetched again");
         self.metrics.store_error("checksum");
         self.change(origin, Change::Forget);
         self.state().damaged.extend(body);
@@ -188,7 +188,7 @@ impl Writer {
     /// The same where nothing but the body was asked for.
     pub(super) fn damaged_body(&self, body: Digest) {
         let sha256 = crate::digest::Digest(body);
-        tracing::error!(%sha256, "a body in the store was changed on disk: it is dropped");
+        tracing::error!(%sha256, "a robots.txt in the store was changed on disk: it is dropped");
         self.metrics.store_error("checksum");
         self.state().damaged.insert(body);
         self.changed.send_replace(());
@@ -251,7 +251,7 @@ impl Writer {
             self.metrics.store_error("write");
         }
         if lost > 0 {
-            tracing::warn!(lost, "the store is behind: entries are not kept");
+            tracing::warn!(lost, "the store cannot keep up: entries are not saved");
         }
     }
 
@@ -323,7 +323,7 @@ impl Writer {
         let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
         let is_longer = self.path.as_ref().map(length) > Some(max_size);
         if is_longer || self.state().is_full {
-            tracing::info!("the store is over state.max_size: what is oldest goes");
+            tracing::info!("the store is over state.max_size: deleting the oldest entries");
             upkeep::shrink(&database, self.keep())?;
             while database.compact()? {}
             self.state().is_full = false;
@@ -340,13 +340,13 @@ impl Writer {
         match file::put_aside(path, self.clock.now()) {
             Ok(aside) => {
                 let (path, aside) = (path.display(), aside.display());
-                tracing::error!(%path, %aside, what, "the store is damaged: put aside, a new one is begun");
+                tracing::error!(%path, %aside, what, "the store is damaged: set aside, starting a new one");
                 let words = format!("{path} was damaged ({what}) and is now {aside}");
                 self.state().put_aside = Some(words);
                 true
             }
             Err(error) => {
-                tracing::error!(path = %path.display(), what, %error, "the store is damaged and cannot be put aside");
+                tracing::error!(path = %path.display(), what, %error, "the store is damaged and cannot be set aside");
                 false
             }
         }
@@ -373,7 +373,11 @@ impl Writer {
         let fault = format!("{operation}: {what}");
         let mut state = self.state();
         if state.fault.as_ref() != Some(&fault) {
-            tracing::error!(operation, what, "the store fails: going on from memory");
+            tracing::error!(
+                operation,
+                what,
+                "the store has failed: continuing in memory"
+            );
             state.fault = Some(fault);
         }
     }
