@@ -129,8 +129,14 @@ fn a_file_that_lost_its_rules_or_crawlers_must_be_meant() {
     for (text, said) in [
         (String::new(), "the file is empty"),
         ("# nothing yet\n\n".to_owned(), "the file is empty"),
-        (base.clone().table(crawlers).to_toml(), "no longer has any [[rule]]"),
-        (base.clone().table(rules).to_toml(), "no longer has any [[crawler]]"),
+        (
+            base.clone().table(crawlers).to_toml(),
+            "no longer has any [[rule]]",
+        ),
+        (
+            base.clone().table(rules).to_toml(),
+            "no longer has any [[crawler]]",
+        ),
     ] {
         let before = refusals();
         write(&proxy, &text);

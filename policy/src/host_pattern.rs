@@ -147,7 +147,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// A text that is no pattern of hosts.
+/// The error for a text that is not a host pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidHostPattern(String);
 

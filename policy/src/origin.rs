@@ -217,7 +217,7 @@ pub enum InvalidUri {
     MissingHost,
     /// A host that no URI can have, or no DNS can know.
     Host(String),
-    /// A port that is no number from 1 to 65535.
+    /// A port that is not a number from 1 to 65535.
     Port(String),
     /// A name before `@` where none may stand, or more than one `@`.
     UserInfo,

@@ -184,23 +184,23 @@ mod tests {
             ("a\tb", r#""a\tb" contains a control character"#),
             (
                 "a#b",
-                r##""a#b" holds "#", which starts a comment in robots.txt"##,
+                r##""a#b" contains "#", which starts a comment in robots.txt"##,
             ),
             (
                 "VerBot/2.1",
-                r#""VerBot/2.1" holds a version: write "VerBot""#,
+                r#""VerBot/2.1" contains a version: write "VerBot""#,
             ),
             (
                 "Example Bot/1.0",
-                r#""Example Bot/1.0" holds a version: write "Example Bot""#,
+                r#""Example Bot/1.0" contains a version: write "Example Bot""#,
             ),
             (
                 "VerBot / 2",
-                r#""VerBot / 2" holds a version: write "VerBot""#,
+                r#""VerBot / 2" contains a version: write "VerBot""#,
             ),
-            ("/1", r#""/1" holds a version"#),
-            ("*/1", r#""*/1" holds a version"#),
-            ("VerBot*", r#""VerBot*" holds "*", which no name does"#),
+            ("/1", r#""/1" contains a version"#),
+            ("*/1", r#""*/1" contains a version"#),
+            ("VerBot*", r#""VerBot*" contains "*", which no name may"#),
             (
                 "Mozilla/5.0 (compatible; VerBot/2.1)",
                 r#""Mozilla/5.0 (compatible; VerBot/2.1)" is a whole User-Agent: write "VerBot""#,

@@ -315,7 +315,7 @@ fn announce(
     Ok(())
 }
 
-/// The address for clients on this machine: a wildcard is none to dial.
+/// The address for clients on this machine: a wildcard address cannot be dialled.
 fn dialable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -336,7 +336,7 @@ fn notify(states: &[sd_notify::NotifyState<'_>]) {
 fn count_panics(metrics: Arc<Metrics>) {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // A damaged store is no bug: it is told of where it is caught.
+        // A damaged store is not a bug: it is reported where it is caught.
         if robots::is_caught() {
             return;
         }

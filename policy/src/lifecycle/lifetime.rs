@@ -131,7 +131,7 @@ impl CacheControl {
             match name.trim().to_ascii_lowercase().as_str() {
                 // With a field name, they speak of that field only.
                 "no-store" | "no-cache" | "private" if argument.is_empty() => found.forbids = true,
-                // An age that cannot be read is no age: RFC 9111 §4.2.1 has such a response be stale.
+                // An age that cannot be read is not an age: RFC 9111 §4.2.1 has such a response be stale.
                 "max-age" => found.max_age = Some(delta_seconds(argument).unwrap_or(0)),
                 "s-maxage" => found.shared_max_age = Some(delta_seconds(argument).unwrap_or(0)),
                 _ => {}

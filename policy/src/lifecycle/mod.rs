@@ -242,7 +242,7 @@ impl Cache {
         Some(SystemTime::UNIX_EPOCH + Duration::from_secs(*second))
     }
 
-    /// Whether a fetch is under way.
+    /// Whether a fetch is in progress.
     #[must_use]
     pub fn is_under_way(&self, origin: &Origin) -> bool {
         self.under_way.contains(origin)

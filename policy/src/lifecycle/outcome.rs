@@ -49,7 +49,7 @@ pub struct FetchOutcome {
 /// How a fetch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// With a whole response that is no redirect to follow.
+    /// With a complete response that is not a redirect to follow.
     Response(Response),
     /// With 304 to a request that carried validators. Only its fields count.
     NotModified(Fields),

@@ -13,7 +13,7 @@ use wayleave_policy::Origin;
 
 use crate::harmless::harmless_json;
 
-/// An answer as JSON, in which no terminal finds anything to obey.
+/// An answer as JSON, safe to print on a terminal.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 
@@ -88,7 +88,7 @@ pub(super) const LISTED: usize = 100;
 ///
 /// # Errors
 ///
-/// Says that it is none, or more than `most`.
+/// If it is not a number from 1 to `most`.
 pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, String> {
     match asked {
         None => Ok(LISTED),

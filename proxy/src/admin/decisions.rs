@@ -49,12 +49,12 @@ pub(super) struct Filter {
     limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    /// What became of them.
+    /// Their outcome.
     #[param(inline)]
     outcome: Option<OutcomeWord>,
     /// The host of their origin, without a port.
     host: Option<String>,
-    /// What the URL, the rule, the id, the client or a token contains, ignoring case.
+    /// Text that the URL, the rule, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
 }
 
@@ -151,7 +151,7 @@ pub(super) struct Ranking {
     limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    /// What became of the requests.
+    /// The requests' outcome.
     #[param(inline)]
     outcome: Option<OutcomeWord>,
     /// The host of their origin, without a port.

@@ -15,7 +15,7 @@ pub(super) async fn livez() -> &'static str {
 
 /// Whether the proxy takes requests.
 ///
-/// A store that fails does not stop it, but is told of.
+/// A store that fails does not stop it, but is reported.
 // Served only once the listeners are open, so there is nothing to wait for but the end.
 #[utoipa::path(
     get,

@@ -29,14 +29,14 @@ const SILENCE: Duration = Duration::from_secs(15);
 pub(super) struct Wish {
     /// The crawler's configured name, or `asserted`.
     crawler: Option<String>,
-    /// What became of them.
+    /// Their outcome.
     #[param(inline)]
     outcome: Option<OutcomeWord>,
     /// The host of their origin, without a port.
     host: Option<String>,
-    /// What the URL, the rule, the id, the client or a token contains, ignoring case.
+    /// Text that the URL, the rule, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
-    /// Of each quarter of a second only the newest so many; the others are counted in an event `skipped`.
+    /// At most this many decisions per quarter of a second, the newest; the others are counted in an event `skipped`.
     #[param(minimum = 0, maximum = 10_000)]
     most: Option<usize>,
     /// Also an event `traffic` every two seconds, with what `/v1/traffic` calls a point.

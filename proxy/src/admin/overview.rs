@@ -52,7 +52,7 @@ struct Status {
     crawlers: Vec<String>,
 }
 
-/// How the proxy is.
+/// The status of the proxy.
 #[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = Status)))]
 pub(super) async fn status(State(admin): State<Admin>) -> Response {
     let robots = admin.flow.robots.clone();
@@ -82,16 +82,16 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Configuration {
-    /// Which configuration holds now, counted from 1 at the start.
+    /// The version of the configuration in use, counted from 1 at the start.
     configuration: u64,
     /// Where it is read from; null: the built-in defaults.
     file: Option<String>,
     /// When it was read.
     #[schema(format = DateTime)]
     read_at: String,
-    /// The last time it was tried to read it again, if ever.
+    /// The last attempt to reload it, if any.
     last_attempt: Option<Attempt>,
-    /// Sections and keys of it that do not count before a restart.
+    /// Sections and keys of it that take effect only after a restart.
     needs_restart: Vec<&'static str>,
     /// All of it as TOML, defaults included; hashes of passwords and tokens are left out.
     toml: String,
@@ -103,11 +103,11 @@ struct Attempt {
     at: String,
     /// Why the file was read.
     cause: String,
-    /// What was wrong with it; empty if it holds now.
+    /// What was wrong with it; empty if it was loaded.
     mistakes: Vec<String>,
 }
 
-/// The configuration in force, and how reading it again went.
+/// The configuration in use, and the result of the last reload.
 #[utoipa::path(get, path = "/v1/configuration", tag = "proxy", responses((status = 200, body = Configuration)))]
 pub(super) async fn configuration(State(admin): State<Admin>) -> Response {
     let status = admin.reload.status();
@@ -126,7 +126,7 @@ pub(super) async fn configuration(State(admin): State<Admin>) -> Response {
     .into_response()
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum ActionWord {
@@ -138,7 +138,7 @@ enum ActionWord {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Choice {
-    /// Only rules that do this.
+    /// Only rules with this action.
     #[param(inline)]
     action: Option<ActionWord>,
     /// Only rules that expire within so many days or have expired, the soonest first.
@@ -152,7 +152,7 @@ pub(super) struct Choice {
 /// A rule of the organisation: `[[rule]]`.
 #[derive(Debug, Serialize, ToSchema)]
 struct Listed {
-    /// Which of the configuration, from 1.
+    /// Its number in the configuration, from 1.
     number: usize,
     /// `refuse` or `allow`.
     action: &'static str,

@@ -16,10 +16,10 @@ struct Preview {
     /// `forwarded`, `refused` or `observed`.
     #[schema(value_type = String)]
     outcome: Word,
-    /// Why, as a word of a closed set.
+    /// The reason, from a closed set.
     #[schema(value_type = String)]
     reason: Word,
-    /// What the client would be answered with; 200 if it is the origin that answers.
+    /// The status that the client would get; 200 if the origin would answer.
     status: u16,
     /// The crawler's configured name, or `asserted`.
     #[schema(value_type = String)]

@@ -11,9 +11,9 @@ use super::parts::Admin;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Reloaded {
-    /// Which configuration holds now, counted from 1 at the start.
+    /// The version of the configuration in use, counted from 1 at the start.
     configuration: u64,
-    /// Sections and keys that were changed and do not count before a restart.
+    /// Sections and keys that were changed and take effect only after a restart.
     needs_restart: Vec<&'static str>,
 }
 
@@ -24,7 +24,7 @@ struct Mistakes {
     mistakes: Vec<String>,
 }
 
-/// Reads the configuration again; the running one stays if there is a mistake.
+/// Reloads the configuration; the running one stays in use if there is a mistake.
 #[utoipa::path(
     post,
     path = "/v1/reload",

@@ -20,7 +20,7 @@ use crate::robots::{self, Listing, Store};
 /// Origins listed at most.
 const MOST_LISTED: usize = 10_000;
 
-/// How well an origin's robots.txt is known.
+/// The state of an origin's robots.txt.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum StateWord {
@@ -117,12 +117,12 @@ fn listing(filter: Filter) -> Result<Listing, String> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Moment {
-    /// What it said then, instead of what it says now.
+    /// Show what it served at this time instead of what it serves now.
     #[param(format = DateTime)]
     at: Option<String>,
 }
 
-/// Everything about one origin, or what it said at a time.
+/// Everything about one origin, or what it served at a given time.
 #[utoipa::path(
     get,
     path = "/v1/robots/{origin}",
@@ -206,7 +206,7 @@ pub(super) async fn decided_by(
     Some((DecidedBy::new(digest, said.as_ref(), text), body))
 }
 
-/// Fetches an origin's robots.txt anew.
+/// Fetches an origin's robots.txt again now.
 #[utoipa::path(
     post,
     path = "/v1/robots/{origin}/refresh",
@@ -228,7 +228,7 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
     }
 }
 
-/// Forgets an origin: the next request for it waits for a fetch. What it said before stays in its history.
+/// Forgets an origin: the next request for it waits for a fetch. Its history is kept.
 #[utoipa::path(
     delete,
     path = "/v1/robots/{origin}",

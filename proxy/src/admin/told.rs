@@ -16,7 +16,7 @@ pub(super) fn instant(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// How well an origin's robots.txt is known.
+/// The state of an origin's robots.txt.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Summary {
     origin: String,
@@ -25,10 +25,10 @@ pub(super) struct Summary {
     /// When the copy was fetched or last confirmed.
     #[schema(format = DateTime)]
     fetched_at: Option<String>,
-    /// Until when it decides without being asked for again.
+    /// Until when it is used without being fetched again.
     #[schema(format = DateTime)]
     fresh_until: Option<String>,
-    /// Until when it decides while the origin is unreachable.
+    /// Until when it is used while the origin is unreachable.
     #[schema(format = DateTime)]
     usable_until: Option<String>,
     #[schema(format = DateTime)]
@@ -82,13 +82,13 @@ pub(super) struct Whole {
     #[serde(flatten)]
     summary: Summary,
     robots_url: String,
-    /// Whether a fetch is under way.
+    /// Whether a fetch is in progress.
     is_fetching: bool,
     /// The last answer that counts.
     answer: Option<Facts>,
     /// The last failure since.
     last_failure: Option<Facts>,
-    /// What it said before, oldest first, the last answer included.
+    /// What it served earlier, oldest first, the last answer included.
     history: Vec<Version>,
 }
 
@@ -109,7 +109,7 @@ impl Whole {
     }
 }
 
-/// What came of one fetch.
+/// The result of one fetch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Facts {
     #[schema(format = DateTime)]
@@ -126,7 +126,7 @@ pub(super) struct Facts {
     /// The body as text; what is not UTF-8 is replaced.
     body: Option<String>,
     body_bytes: Option<usize>,
-    /// Whether more came than is read.
+    /// Whether the body was longer than is read.
     is_cut: bool,
     /// Whether the body is a page rather than a robots.txt.
     looks_like_a_page: bool,
@@ -200,7 +200,7 @@ impl Fields {
     }
 }
 
-/// What an origin said for a while.
+/// What an origin served for a while.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Version {
     #[schema(format = DateTime)]

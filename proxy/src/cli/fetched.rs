@@ -42,7 +42,7 @@ pub(super) fn fetch<'a>(
     })
 }
 
-/// Why an answer is none that can be used.
+/// Why an answer cannot be used.
 pub(super) fn why_not(facts: &Facts) -> String {
     match (facts.outcome.error(), facts.outcome.status()) {
         (Some(error), _) => format!("{}: {}", error.kind, error.detail),

@@ -25,7 +25,7 @@ impl Answer {
     ///
     /// # Errors
     ///
-    /// Says what the proxy complains of, or that its answer is none.
+    /// The proxy's own complaint, or that its answer is unreadable.
     fn value(&self) -> anyhow::Result<Value> {
         if self.body.is_empty() && self.status.is_success() {
             return Ok(Value::Null);

@@ -16,7 +16,7 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Prints a result and returns the exit status. A reader who has seen enough (`| head`) is no failure.
+/// Prints a result and returns the exit status. A reader who has seen enough (`| head`) is not a failure.
 pub(super) fn print(text: &str) -> ExitCode {
     let mut stdout = io::stdout().lock();
     match stdout

@@ -25,7 +25,7 @@ pub(super) fn others(section: &mut Section<'_>) -> Others {
     }
 }
 
-/// `dialect` and the others' mode hold for crawlers that name none themselves, and for who is no known crawler.
+/// `dialect` and the others' mode apply to crawlers without their own, and to requests that match no crawler.
 pub(super) fn crawlers(root: &mut Section<'_>, others: Others, dialect: Dialect) -> Options {
     let mut earlier: Vec<Crawler> = Vec::new();
     let mut catch_all = None;

@@ -35,7 +35,7 @@ pub struct Config {
     pub robots: Robots,
     /// `[state]`: what outlives the process.
     pub state: State,
-    /// `[[crawler]]`, in the order of the file, and what `[proxy]` says of who is no known crawler.
+    /// `[[crawler]]`, in the order of the file, and what `[proxy]` says about requests that match none.
     pub crawlers: crawlers::Options,
     /// `[[rule]]`, in the order of the file; the first that matches a request is used.
     pub rules: Vec<Rule>,
@@ -98,7 +98,7 @@ impl Default for Admin {
     }
 }
 
-/// How HTTPS is looked into, if it is.
+/// Whether and how HTTPS is intercepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Https {
     /// Where `ca.crt` and `ca.key` are, already joined to [`State::dir`].

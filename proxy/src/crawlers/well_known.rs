@@ -13,7 +13,7 @@ static OWNERS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Longer words are no names of the list, whatever hangs on to them.
+/// Longer words are not names of the list, whatever follows them.
 const LONGEST_WORD: usize = 256;
 
 /// A well-known crawler.

@@ -92,7 +92,7 @@ pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
     files
 }
 
-/// A line of the log, or why it is none.
+/// A line of the log, or why it cannot be read.
 pub(super) type Line<'a> = Result<&'a [u8], &'static str>;
 
 /// Hands `take` every line of a file, until it has seen enough and returns something.

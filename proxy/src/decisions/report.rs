@@ -56,7 +56,7 @@ pub(crate) struct ReadFile {
     pub(crate) lines: u64,
 }
 
-/// A line that is no decision; line 0: the file itself.
+/// A line that is not a decision; line 0: the file itself.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unreadable {
     pub(crate) path: PathBuf,

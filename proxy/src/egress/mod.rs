@@ -242,7 +242,7 @@ fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// The address that `host` spells, if it is no name.
+/// The address that `host` spells, if it is not a name.
 fn literal(host: &str) -> Option<IpAddr> {
     match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']')?.parse().ok().map(IpAddr::V6),

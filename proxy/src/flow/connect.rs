@@ -24,7 +24,7 @@ pub(super) struct Leave<'a> {
     pub(super) origin: Origin,
     /// What the `CONNECT` proved.
     pub(super) proof: Option<Proof>,
-    /// If TLS inside is not to be looked into.
+    /// If TLS inside is not to be inspected.
     pub(super) unseen: Option<Box<Unseen<'a>>>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Unseen<'a> {
     /// Who asked, with what was proved, and the User-Agent: enough to judge it again.
     pub(super) connection: Connection,
     pub(super) user_agent: Vec<u8>,
-    /// The way to the origin. `None`: the tunnel was asked for to speak plain HTTP, which is looked into.
+    /// The way to the origin. `None`: the tunnel was requested for plain HTTP, which is inspected.
     pub(super) to_origin: Option<(TcpStream, OpenConnection)>,
 }
 

@@ -102,7 +102,7 @@ impl<'a> OnwardRequest<'a> {
         head
     }
 
-    /// The head for HTTP/2: the authority is no field (RFC 9113 section 8.3.1).
+    /// The head for HTTP/2: the authority is not a field (RFC 9113 section 8.3.1).
     pub(super) fn http2(&self) -> Result<Request<()>, http::Error> {
         let uri = format!("{}{}", self.target.origin(), self.path);
         let fields = self.fields.iter();
@@ -223,7 +223,7 @@ pub(super) fn authenticates_connection(received: &Received, head: &OriginHead) -
 /// `Connection` lists.
 fn end_to_end<'a>(fields: &[Pair<'a>]) -> impl Iterator<Item = Pair<'a>> {
     let mut options = fields.iter().filter(|(field, _)| is(field, "connection"));
-    // What nearly every message lists is no field, or dropped anyway.
+    // What nearly every message lists is not a field, or is dropped anyway.
     let lists = options.any(|(_, value)| !is(value, "keep-alive") && !is(value, "close"));
     let is_kept = move |&(field, _): &Pair<'a>| {
         !(is_hop_by_hop(field) || lists && listed_in_connection(fields, field))

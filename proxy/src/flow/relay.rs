@@ -34,7 +34,7 @@ pub(super) struct Relayed {
 pub(super) enum Broken {
     /// The origin or the way to it. `answered`: the client has a response's head already.
     Origin { fault: Fault, answered: bool },
-    /// The client sent a body that is none.
+    /// The client sent a malformed body.
     Body {
         details: &'static str,
         answered: bool,

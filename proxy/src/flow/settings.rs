@@ -55,7 +55,7 @@ impl Settings {
         is_looked_into && proof.is_none_or(|proof| self.crawlers.still_hold(proof))
     }
 
-    /// Whether a tunnel that nobody looks into would open again unseen, as far as that is a matter of https.mode and https.bypass.
+    /// Whether an uninspected tunnel would open again uninspected, as far as that is a matter of https.mode and https.bypass.
     /// Where HTTPS is refused, its refusal may only be observed.
     pub(super) fn leaves_unseen(&self, resolved: &Resolved) -> bool {
         let scope = resolved.scope;

@@ -218,7 +218,7 @@ impl Flow {
         (Outcome::Fail(refusal), Oddities::default(), ending)
     }
 
-    /// Waits until a connection that is no exchange any more would not be opened again as it is.
+    /// Waits until a connection that outlasts its exchange would no longer be opened as it is.
     async fn revoked(&self, forwarding: Forwarding<'_>, resolved: &Resolved) {
         let Forwarding {
             settings,

@@ -22,14 +22,14 @@ pub(crate) const MAX_FIELDS: usize = 100;
 /// head, in one write, as long as both are small enough to be gathered.
 const READ_BYTES: usize = 8 * 1024;
 
-/// Why there is no head.
+/// Why a head could not be read.
 #[derive(Debug)]
 pub(crate) enum HeadError {
     /// The connection ended or broke before the first byte.
     Closed,
     /// The connection broke, or ended in the middle.
     Broken(io::Error),
-    /// What came is no head, or one that can be read in two ways.
+    /// What arrived is not a head, or is ambiguous.
     Malformed(Cow<'static, str>),
     /// It is too long or has too many fields.
     TooLarge(&'static str),

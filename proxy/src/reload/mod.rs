@@ -38,7 +38,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// What a reload did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reloaded {
-    /// Which configuration holds now, counted from 1 at the start.
+    /// The version of the configuration in use, counted from 1 at the start.
     pub(crate) configuration: u64,
     /// Sections and keys that differ from what was started with, and do not count before a restart.
     pub(crate) needs_restart: Vec<&'static str>,

@@ -182,7 +182,7 @@ impl HttpFetch {
         }
     }
 
-    /// Reads what counts of a response that is no redirect to follow.
+    /// Reads what counts of a response that is not a redirect to follow.
     async fn finish(
         &self,
         response: &mut http::Response<hyper::body::Incoming>,

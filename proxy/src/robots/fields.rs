@@ -23,7 +23,7 @@ pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Fields {
     }
 }
 
-/// All lines of a field as one value; nothing if that is no text or too long.
+/// All lines of a field as one value; nothing if that is not text or too long.
 fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     let mut value = String::new();
     for line in headers.get_all(name) {
@@ -35,7 +35,7 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
     (!value.is_empty() && value.len() <= MAX_VALUE_BYTES).then_some(value)
 }
 
-/// RFC 9111, 4.2.1: counted from the origin's own `Date`, whose clock both were read from. What is no date is in the
+/// RFC 9111, 4.2.1: counted from the origin's own `Date`, whose clock both were read from. What is not a date is in the
 /// past (5.3).
 fn expiry(value: &str, date: Option<SystemTime>, now: SystemTime) -> SystemTime {
     match httpdate::parse_http_date(value) {

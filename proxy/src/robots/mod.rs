@@ -172,7 +172,7 @@ pub struct Inspection {
     pub entry: Entry,
     /// What the origin said before, oldest first, the last answer included.
     pub history: Vec<Version>,
-    /// Whether a fetch is under way.
+    /// Whether a fetch is in progress.
     pub is_fetching: bool,
 }
 

@@ -281,7 +281,7 @@ impl Slot {
     }
 
     /// Reads before it writes, so that readers of one popular origin share its cache line. A count lost between two
-    /// threads is no loss.
+    /// threads is not a loss.
     fn note_use(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < MOST_USES {

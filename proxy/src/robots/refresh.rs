@@ -40,7 +40,7 @@ pub(super) enum Event {
     Refresh(Origin, oneshot::Sender<Arc<Snapshot>>),
     /// An operator wants it forgotten; whether it was in memory.
     Forget(Origin, oneshot::Sender<bool>),
-    /// Whether a fetch is under way.
+    /// Whether a fetch is in progress.
     IsFetching(Origin, oneshot::Sender<bool>),
     /// The configuration was read again.
     Reconfigure(Terms, oneshot::Sender<()>),

@@ -19,7 +19,7 @@ use self::bucket::Entry;
 /// Rules that some hosts lead to, several's paths held as one robots.txt.
 type Bucket = bucket::Bucket<AccessResult>;
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Refuses with 403.

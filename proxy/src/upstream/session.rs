@@ -222,7 +222,7 @@ pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
     kept.map(owned).collect()
 }
 
-/// The fields as HTTP/2 wants them; what is none is left out.
+/// The fields as HTTP/2 wants them; invalid ones are left out.
 pub(crate) fn header_map(fields: &Trailers) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {

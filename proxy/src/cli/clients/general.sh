@@ -6,7 +6,7 @@ export SSL_CERT_FILE=@CERTIFICATE@
 export CURL_CA_BUNDLE=@CERTIFICATE@
 export REQUESTS_CA_BUNDLE=@CERTIFICATE@
 export GIT_SSL_CAINFO=@CERTIFICATE@
-# Node.js and Deno: besides their own roots. Node.js heeds the proxy from 22.21 and 24.5 on.
+# Node.js and Deno: besides their own roots. Node.js honours the proxy from 22.21 and 24.5 on.
 export NODE_EXTRA_CA_CERTS=@CERTIFICATE@
 export DENO_CERT=@CERTIFICATE@
 export NODE_USE_ENV_PROXY=1

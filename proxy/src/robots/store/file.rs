@@ -123,7 +123,7 @@ pub(super) fn put_aside(path: &Path, now: SystemTime) -> io::Result<PathBuf> {
         match fs::remove_file(&old) {
             Ok(()) => tracing::info!(file = %old.display(), "an older damaged store was deleted"),
             Err(error) => {
-                tracing::warn!(%error, file = %old.display(), "a damaged store could not be deleted")
+                tracing::warn!(%error, file = %old.display(), "a damaged store could not be deleted");
             }
         }
     }

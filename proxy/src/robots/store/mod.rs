@@ -77,7 +77,7 @@ impl fmt::Debug for Store {
 impl Store {
     /// Opens the store in `dir`, or makes it. Within a tokio runtime.
     ///
-    /// A directory that cannot be written is no error: the store tries again until it can.
+    /// A directory that cannot be written is not an error: the store tries again until it can.
     ///
     /// # Errors
     ///
