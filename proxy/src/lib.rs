@@ -12,55 +12,35 @@
 //! # The map
 //!
 //! ```text
-//!  main ─ cli ─ server ─ reload ─ assemble ─ config   starts, wires, reads the file again
-//!                 │
-//!       ┌─────────┴──────────┐
-//!     admin                flow            the two faces: operators, crawlers
-//!       └─────────┬──────────┤
-//!               robots     upstream  fault  intercept    robots.txt at hand · origins, and how they fail · TLS in their place
-//!                 ├──────────┘
-//!     egress  crawlers  rules  https  politeness  traces  decisions  traffic  metrics      what they go by, and leave behind
-//!                 │
-//!     logging  batch  harmless  environment  listeners  stream  idle  http1  tls           what all of them use
-//!     request_target  proxy_status  oddities  digest  clock  per_client
-//!                 │
-//!               policy                            pure: robots.txt, lifecycle, decision
+//!  main ─ cli ─ run                    starts, wires, reads the configuration again, stops
+//!                │  └─ config          the file, checked as a whole
+//!          ┌─────┴──────┐
+//!        admin         flow            the two faces: operators, crawlers
+//!          └─────┬──────┤
+//!              robots   │              robots.txt at hand
+//!                └──────┤
+//!                    origin            the way out: addresses, connections, HTTP to origins
+//!                       │
+//!     identity  rules  politeness      who asks, what the organisation says, how often
+//!     observe                          decisions, metrics, traces, log
+//!     http  tls  clock                 what all of them use
+//!                       │
+//!                    policy            pure: robots.txt, lifecycle, decision
 //! ```
 //!
-//! Every arrow points down: no part knows one above it, and none below `assemble` knows `config`.
+//! Every arrow points down: no room knows one above it, and none but `run` and `cli` knows `config` (`.ci/circles`).
 
 mod admin;
-mod assemble;
-mod batch;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod crawlers;
-mod decisions;
-mod digest;
-pub mod egress;
-mod environment;
-mod fault;
 mod flow;
-mod harmless;
-mod http1;
-pub mod https;
-mod idle;
-mod intercept;
-mod listeners;
-mod logging;
-pub mod metrics;
-mod oddities;
-mod per_client;
+mod http;
+pub mod identity;
+pub mod observe;
+pub mod origin;
 pub mod politeness;
-mod proxy_status;
-mod reload;
-mod request_target;
 pub mod robots;
 pub mod rules;
-pub mod server;
-mod stream;
+pub mod run;
 mod tls;
-pub mod traces;
-mod traffic;
-mod upstream;

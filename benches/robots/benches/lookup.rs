@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::Zipf;
 use tokio::runtime::Runtime;
 use wayleave::clock::Clock;
-use wayleave::metrics::Metrics;
+use wayleave::observe::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
 use wayleave_bench_robots::{ScriptedFetch, allocated_bytes, origin};
 use wayleave_policy::{Dialect, Origin, ProductToken, decide_strictly};

@@ -13,7 +13,7 @@ use rand::distr::Distribution;
 use rand::rngs::SmallRng;
 use rand_distr::Zipf;
 use wayleave::clock::Clock;
-use wayleave::metrics::Metrics;
+use wayleave::observe::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
 use wayleave_bench_robots::{ScriptedFetch, answer, origin, resident_bytes};
 use wayleave_policy::lifecycle::Entry;

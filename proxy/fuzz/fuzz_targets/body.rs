@@ -2,12 +2,9 @@
 
 #![no_main]
 
-#[path = "../../src/http1/mod.rs"]
+#[path = "../../src/http/http1/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the proxy uses the rest")]
 mod http1;
-#[path = "../../src/oddities.rs"]
-#[allow(dead_code, reason = "the proxy uses the rest")]
-mod oddities;
 mod ready;
 
 use bytes::{Bytes, BytesMut};

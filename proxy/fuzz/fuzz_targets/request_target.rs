@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../src/request_target.rs"]
+#[path = "../../src/http/request_target.rs"]
 #[allow(dead_code, reason = "the proxy uses the rest")]
 mod request_target;
 

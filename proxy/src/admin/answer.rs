@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
 use wayleave_policy::Origin;
 
-use crate::harmless::harmless_json;
+use crate::observe::harmless::harmless_json;
 
 /// An answer as JSON, safe to print on a terminal.
 #[derive(Debug)]

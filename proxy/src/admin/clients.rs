@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-use super::parts::Admin;
+use super::state::Admin;
 
 /// The certificate of the interception CA, which clients must trust.
 #[utoipa::path(get, path = "/ca.pem", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-pem-file")))]

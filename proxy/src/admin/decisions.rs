@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{Json, Mistake, Parameters, error, limit, wrong};
-use super::parts::Admin;
 use super::robots::decided_by;
-use super::told::DecidedBy;
-use crate::decisions::{By, Decision, Query, Ranked};
+use super::robots_view::DecidedBy;
+use super::state::Admin;
+use crate::observe::decisions::{By, Decision, Query, Ranked};
 
 /// As many as are kept in memory.
 const MOST_LISTED: usize = 8192;

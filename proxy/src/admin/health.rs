@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-use super::parts::Admin;
+use super::state::Admin;
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/livez", tag = "proxy", security(()), responses((status = 200, body = String, content_type = "text/plain")))]

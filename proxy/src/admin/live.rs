@@ -17,8 +17,8 @@ use utoipa::IntoParams;
 
 use super::answer::{Mistake, Parameters, wrong};
 use super::decisions::OutcomeWord;
-use super::parts::Admin;
-use crate::decisions::{Query, Seen, Watch};
+use super::state::Admin;
+use crate::observe::decisions::{Query, Seen, Watch};
 
 /// A silent connection says so this often, so that nobody between takes it for dead.
 const SILENCE: Duration = Duration::from_secs(15);

@@ -7,22 +7,23 @@
 
 mod answer;
 mod clients;
-mod counted;
+mod decision_basis;
 mod decisions;
-mod description;
-mod grounds;
+mod entry_count;
 mod guard;
 mod health;
 mod live;
+mod openapi;
 mod overview;
 mod page;
-mod parts;
 mod places;
 mod preview;
 mod reload;
+mod reloading;
 mod robots;
+mod robots_view;
 mod serve;
-mod told;
+mod state;
 
 use std::sync::Arc;
 
@@ -36,8 +37,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::guard::Guard;
-pub(crate) use self::parts::Admin;
+pub(crate) use self::reloading::{Answer, Asked, Attempt, Reload, Reloaded, Status};
 pub(crate) use self::serve::serve;
+pub(crate) use self::state::Admin;
 
 /// The routes of the operators' listener, for whom `guard` lets in.
 pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
@@ -65,7 +67,7 @@ pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
 
 /// Every endpoint of the API, and the document that describes them: a handler is in both or in neither.
 fn described() -> (Router<Admin>, OpenApi) {
-    OpenApiRouter::with_openapi(description::head())
+    OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
@@ -75,7 +77,7 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(decisions::list))
         .routes(routes!(live::stream))
         .routes(routes!(decisions::show))
-        .routes(routes!(grounds::grounds))
+        .routes(routes!(decision_basis::grounds))
         .routes(routes!(decisions::top))
         .routes(routes!(robots::list))
         .routes(routes!(robots::show, robots::forget))

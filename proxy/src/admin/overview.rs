@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{Json, Mistake, Parameters, limit, wrong};
-use super::counted::Entries;
-use super::parts::Admin;
-use super::told::instant;
+use super::entry_count::Entries;
+use super::robots_view::instant;
+use super::state::Admin;
+use crate::observe::traffic::{Point, STEP};
 use crate::rules::{Action, Rule};
-use crate::traffic::{Point, STEP};
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Timeline<'a> {

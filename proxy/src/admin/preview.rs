@@ -6,9 +6,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::answer::{Json, Mistake, Parameters, wrong};
-use super::parts::Admin;
-use crate::decisions::{Finding, Policy, Word};
+use super::state::Admin;
 use crate::flow::{Previewed, Question, Reading};
+use crate::observe::decisions::{Finding, Policy, Word};
 
 /// What would become of a request. Members that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]

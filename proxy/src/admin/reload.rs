@@ -7,15 +7,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::answer::Json;
-use super::parts::Admin;
-
-#[derive(Debug, Serialize, ToSchema)]
-struct Reloaded {
-    /// The version of the configuration in use, counted from 1 at the start.
-    configuration: u64,
-    /// Sections and keys that were changed and take effect only after a restart.
-    needs_restart: Vec<&'static str>,
-}
+use super::reloading::Reloaded;
+use super::state::Admin;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Mistakes {
@@ -36,11 +29,7 @@ struct Mistakes {
 )]
 pub(super) async fn reload(State(admin): State<Admin>) -> Response {
     match admin.reload.now().await {
-        Ok(reloaded) => Json(Reloaded {
-            configuration: reloaded.configuration,
-            needs_restart: reloaded.needs_restart,
-        })
-        .into_response(),
+        Ok(reloaded) => Json(reloaded).into_response(),
         Err(mistakes) => {
             let answer = Mistakes {
                 error: "the configuration is unchanged",

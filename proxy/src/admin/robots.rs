@@ -12,9 +12,9 @@ use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::State as EntryState;
 
 use super::answer::{Json, Mistake, Named, Parameters, error, limit, wrong};
-use super::parts::Admin;
-use super::told::{DecidedBy, Said, Summary, Text, Version, Whole};
-use crate::decisions::Decision;
+use super::robots_view::{DecidedBy, Said, Summary, Text, Version, Whole};
+use super::state::Admin;
+use crate::observe::decisions::Decision;
 use crate::robots::{self, Listing, Store};
 
 /// Origins listed at most.

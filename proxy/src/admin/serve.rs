@@ -15,8 +15,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::places::{Place, Places};
-use crate::listeners;
-use crate::stream::{self, UNREAD};
+use crate::flow::listeners;
+use crate::http::transport::{self, UNREAD};
 
 /// How long a request's head may take, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
 
 async fn serve_one(stream: TcpStream, routes: Router, place: &Place) {
     // Who left already is found out when it is read from.
-    let _ = stream::tune(&stream, UNREAD);
+    let _ = transport::tune(&stream, UNREAD);
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(|mut request: Request<Incoming>| {
         place.asks();

@@ -7,7 +7,7 @@ use clap::Subcommand;
 
 use super::source::load_config;
 use super::terminal::{absolute, print, unusable};
-use crate::intercept::CertificateAuthority;
+use crate::tls::intercept::CertificateAuthority;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum Command {

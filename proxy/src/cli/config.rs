@@ -10,7 +10,7 @@ use super::source::load_config;
 use super::terminal::{complain, print};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
-use crate::intercept::exposed_key;
+use crate::tls::intercept::exposed_key;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(super) enum Command {

@@ -9,10 +9,10 @@ use clap::Args;
 use serde_json::Value;
 use wayleave_policy::numbered_lines;
 
-use super::operator::ask;
+use super::admin_client::ask;
 use super::source::load_config;
 use super::terminal::{pretty, print, unusable};
-use crate::harmless::harmless;
+use crate::observe::harmless::harmless;
 
 /// Lines of a long robots.txt that are shown before and after the one that decided.
 const AROUND: usize = 20;

@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use super::source::load_config;
 use super::terminal::{absolute, complain, print, unusable};
 use crate::config::Config;
-use crate::environment::{GENERAL, fill};
+use crate::run::environment::{GENERAL, fill};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

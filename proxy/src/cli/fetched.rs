@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{Facts, FetchRequest};
 
-use crate::assemble;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::robots::Fetch;
+use crate::run::wiring;
 
 /// Asks every origin once, one after the other.
 pub(super) fn fetch<'a>(
@@ -20,7 +20,7 @@ pub(super) fn fetch<'a>(
         .build()?;
     runtime.block_on(async {
         let clock = Clock::start();
-        let fetch = assemble::robots_fetch(config, clock)?;
+        let fetch = wiring::robots_fetch(config, clock)?;
         let mut fetched = HashMap::new();
         for origin in origins {
             if !fetched.contains_key(origin) {

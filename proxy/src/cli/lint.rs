@@ -11,7 +11,7 @@ use wayleave_policy::{Target, lint};
 use super::fetched;
 use super::source::load_config;
 use super::terminal::{print, unusable};
-use crate::harmless::harmless;
+use crate::observe::harmless::harmless;
 
 /// What is read of a file on the way to find out how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;

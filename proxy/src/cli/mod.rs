@@ -3,6 +3,7 @@
 //! Exit statuses are part of the contract: 0 for done, 1 for failed while running, 2 for input that cannot be used.
 //! Results go to standard output, complaints to standard error.
 
+mod admin_client;
 mod ca;
 mod check;
 mod config;
@@ -12,7 +13,6 @@ mod expired;
 mod fetched;
 mod lint;
 mod moment;
-mod operator;
 mod report;
 mod robots;
 mod serve;

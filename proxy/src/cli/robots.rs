@@ -10,12 +10,12 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use wayleave_policy::Origin;
 
+use super::admin_client::ask;
 use super::moment::Moment;
-use super::operator::ask;
 use super::source::load_config;
 use super::terminal::{complain, pretty, print, unusable};
 use crate::clock::Clock;
-use crate::harmless::harmless_lines;
+use crate::observe::harmless::harmless_lines;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {

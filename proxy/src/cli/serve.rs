@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::source::load_config;
 use super::terminal::complain;
-use crate::server;
+use crate::run::server;
 
 pub(super) fn run(file: Option<&Path>) -> ExitCode {
     let (config, file) = match load_config(file) {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::harmless::{harmless_json, harmless_lines};
+use crate::observe::harmless::{harmless_json, harmless_lines};
 
 /// The exit status for input that cannot be used.
 pub(super) const UNUSABLE: u8 = 2;

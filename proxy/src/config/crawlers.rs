@@ -9,7 +9,7 @@ use super::value::{
     Node, Parsed, boolean, checked, dialect, duration, filled_list, network, one_of, text, tried,
     user_agent,
 };
-use crate::crawlers::{Account, Crawler, Mode, Options, check_hash};
+use crate::identity::{Account, Crawler, Mode, Options, check_hash};
 
 /// What `[proxy]` says of crawlers that no table knows.
 #[derive(Clone, Copy, Debug)]

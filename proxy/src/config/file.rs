@@ -19,12 +19,12 @@ use super::value::{
     network, number, one_of, path, pem_file, positive_duration, size, string, text, tried,
     user_agent, word,
 };
-use crate::digest::Digest;
-use crate::egress::Override;
-use crate::https::{self, Mode};
-use crate::logging::Format;
+use crate::flow::https_mode::{self, Mode};
+use crate::observe::digest::Digest;
+use crate::observe::logging::Format;
+use crate::observe::traces;
+use crate::origin::egress::Override;
 use crate::politeness::{self, CrawlDelay};
-use crate::traces;
 
 /// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
 const LONGEST_MAX_AGE: Duration = Duration::from_hours(24);
@@ -195,7 +195,7 @@ fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
     let modes = [Mode::Intercept, Mode::Tunnel, Mode::Refuse];
     let modes = modes.map(|mode| (mode.as_str(), mode));
     Https {
-        way: https::Options {
+        way: https_mode::Options {
             mode: section.value("mode", one_of(&modes), Mode::default()),
             bypass: section.value("bypass", list(bypassed), Vec::new()),
         },

@@ -6,7 +6,7 @@ use wayleave_policy::HostPattern;
 
 use super::reader::Section;
 use super::value::{Node, Parsed, boolean, checked, date, filled_list, text, tried, word};
-use crate::crawlers::Crawler;
+use crate::identity::Crawler;
 use crate::rules::{Action, Rule, blocked_by};
 
 /// `crawlers` are the ones that a rule can name.

@@ -8,13 +8,13 @@ use ipnet::IpNet;
 use rustls::pki_types::CertificateDer;
 use wayleave_policy::Dialect;
 
-use crate::crawlers;
-use crate::egress::Override;
-use crate::https;
-use crate::logging::Format;
+use crate::flow::https_mode;
+use crate::identity;
+use crate::observe::logging::Format;
+use crate::observe::traces;
+use crate::origin::egress::Override;
 use crate::politeness;
 use crate::rules::Rule;
-use crate::traces;
 
 /// Everything the proxy was told, checked and ready for use.
 ///
@@ -36,7 +36,7 @@ pub struct Config {
     /// `[state]`: what outlives the process.
     pub state: State,
     /// `[[crawler]]`, in the order of the file, and what `[proxy]` says about requests that match none.
-    pub crawlers: crawlers::Options,
+    pub crawlers: identity::Options,
     /// `[[rule]]`, in the order of the file; the first that matches a request is used.
     pub rules: Vec<Rule>,
     /// `[politeness]`.
@@ -104,14 +104,14 @@ pub struct Https {
     /// Where `ca.crt` and `ca.key` are, already joined to [`State::dir`].
     pub ca_dir: PathBuf,
     /// What a `CONNECT` leads to.
-    pub way: https::Options,
+    pub way: https_mode::Options,
 }
 
 impl Default for Https {
     fn default() -> Self {
         Self {
             ca_dir: State::default().dir.join("ca"),
-            way: https::Options::default(),
+            way: https_mode::Options::default(),
         }
     }
 }

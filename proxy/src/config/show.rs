@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use super::sections::{Config, Log, Robots, State};
-use crate::crawlers::Crawler;
-use crate::digest::Digest;
-use crate::logging::Format;
+use crate::identity::Crawler;
+use crate::observe::digest::Digest;
+use crate::observe::logging::Format;
+use crate::observe::traces;
 use crate::politeness;
 use crate::rules::{Action, Rule};
-use crate::traces;
 
 /// Every key that this version acts on, with paths made absolute; reading it back gives the same configuration.
 impl Display for Config {

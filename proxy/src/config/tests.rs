@@ -6,9 +6,9 @@ use tempfile::TempDir;
 use wayleave_policy::{Dialect, HostPattern, ProductToken};
 
 use super::{Config, DEFAULT_FILE, Mistake};
-use crate::crawlers::{Account, Crawler, Mode};
-use crate::https;
-use crate::logging::Format;
+use crate::flow::https_mode;
+use crate::identity::{Account, Crawler, Mode};
+use crate::observe::logging::Format;
 use crate::politeness::{self, CrawlDelay};
 use crate::rules::Action;
 
@@ -200,7 +200,7 @@ fn listeners_and_connections_are_read() {
         HostPattern::Exact("bank.test".to_owned()),
         HostPattern::Glob("*.pay.test".to_owned()),
     ];
-    assert_eq!(config.https.way.mode, https::Mode::Tunnel);
+    assert_eq!(config.https.way.mode, https_mode::Mode::Tunnel);
     assert_eq!(config.https.way.bypass, bypass);
     assert_eq!(config.state.dir, Path::new("/var/lib/wayleave"));
     assert_eq!(config.upstream.allow_private[1], "::1/128".parse().unwrap());

@@ -26,10 +26,10 @@ use super::request::{self, Received};
 use super::slots::{Full, Slots};
 use super::tunnel::Inside;
 use super::way::{Ending, Flow};
-use crate::http1::{Framing, RequestHead};
-use crate::listeners;
-use crate::proxy_status::ErrorType;
-use crate::stream::{self, Stream, Transport, UNREAD};
+use crate::flow::listeners;
+use crate::http::http1::{Framing, RequestHead};
+use crate::http::proxy_status::ErrorType;
+use crate::http::transport::{self, Stream, Transport, UNREAD};
 
 /// Exchanges of one HTTP/2 connection under way: twice the streams that it may have open. A stream that its client reset
 /// is open no more, but its exchange goes on for a moment (CVE-2023-44487).
@@ -75,7 +75,7 @@ impl Listener {
         };
         // A client that left already is found out when it is read from.
         let idle_timeout = self.flow.settings().options.idle_timeout;
-        let _ = stream::tune(&tcp, idle_timeout.max(UNREAD));
+        let _ = transport::tune(&tcp, idle_timeout.max(UNREAD));
         let descriptor = tcp.as_raw_fd();
         let stream: Stream = Box::new(Transport::new(tcp, descriptor));
         let flow = Arc::clone(&self.flow);

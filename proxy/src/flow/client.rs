@@ -16,11 +16,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
 use super::fields::{Field, OnwardResponse};
 use super::request::HalfClosed;
-use crate::http1::{
+use crate::http::http1::{
     BodyError, BodyReader, BodyWriter, Framing, MAX_FIELDS, Trailers, write_fields,
 };
-use crate::stream::Stream;
-use crate::upstream::{header_map, trailers_of};
+use crate::http::transport::Stream;
+use crate::origin::{header_map, trailers_of};
 
 /// Bytes of following requests that are read while one is served.
 const MAX_PIPELINED: usize = 64 * 1024;

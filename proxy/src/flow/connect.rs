@@ -11,13 +11,13 @@ use super::resolve::{self, Asking, Scope};
 use super::settings::Settings;
 use super::way::{Flow, client_closed, passed};
 use super::{identify, record};
-use crate::crawlers::Proof;
-use crate::egress::EgressError;
-use crate::fault::Fault;
-use crate::http1::Framing;
-use crate::https::{Mode, Way};
-use crate::metrics::OpenConnection;
-use crate::traces::Parent;
+use crate::flow::https_mode::{Mode, Way};
+use crate::http::http1::Framing;
+use crate::identity::Proof;
+use crate::observe::metrics::OpenConnection;
+use crate::observe::traces::Parent;
+use crate::origin::egress::EgressError;
+use crate::origin::error::Fault;
 
 /// Leave to open a tunnel.
 pub(super) struct Leave<'a> {

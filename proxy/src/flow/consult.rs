@@ -11,11 +11,11 @@ use wayleave_policy::{
 use super::exchange::{DecidingRule, Identity, Refusal};
 use super::identify::Identified;
 use super::resolve::{Resolved, Scope};
-use crate::crawlers::Mode;
-use crate::decisions::Finding;
-use crate::digest::Digest;
+use crate::http::proxy_status::ErrorType;
+use crate::identity::Mode;
+use crate::observe::decisions::Finding;
+use crate::observe::digest::Digest;
 use crate::politeness;
-use crate::proxy_status::ErrorType;
 use crate::robots::{Behalf, Known, Robots};
 
 /// What the origin's robots.txt says of a request.

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use wayleave_policy::{Dialect, Origin, ProductToken};
 
-use crate::crawlers::{Claim, Crawler, Mode, Proof};
-use crate::decisions::{DecisionId, Finding};
-use crate::fault::Fault;
-use crate::metrics::ASSERTED;
-use crate::oddities::Oddities;
-use crate::proxy_status::ErrorType;
+use crate::http::http1::oddities::Oddities;
+use crate::http::proxy_status::ErrorType;
+use crate::identity::{Claim, Crawler, Mode, Proof};
+use crate::observe::decisions::{DecisionId, Finding};
+use crate::observe::metrics::ASSERTED;
+use crate::observe::traces::Parent;
+use crate::origin::error::Fault;
 use crate::rules::Match;
-use crate::traces::Parent;
 
 /// The connection that a request came by.
 #[derive(Clone, Debug)]

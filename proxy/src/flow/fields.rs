@@ -10,8 +10,8 @@ use wayleave_policy::Target;
 use super::pairs::{Pair, first, is, listed_in_connection};
 use super::request::{Received, Version};
 use super::websocket;
-use crate::http1::{Framing, has_content, write_fields};
-use crate::upstream::OriginHead;
+use crate::http::http1::{Framing, has_content, write_fields};
+use crate::origin::OriginHead;
 
 /// As [`Pair`], of a field that may be ours.
 pub(super) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
@@ -264,7 +264,7 @@ mod tests {
 
     use super::super::pairs::passed_by;
     use super::*;
-    use crate::http1::{RequestHead, ResponseHead};
+    use crate::http::http1::{RequestHead, ResponseHead};
 
     async fn received(fields: &str) -> Received {
         let bytes = format!("GET http://other.test/ HTTP/1.1\r\nHost: other.test\r\n{fields}\r\n");

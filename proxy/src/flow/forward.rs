@@ -7,11 +7,11 @@ use super::fields::OnwardRequest;
 use super::relay::{self, Broken, Heard};
 use super::request::{Received, Version};
 use super::websocket;
-use crate::fault::Fault;
-use crate::http1::Framing;
-use crate::oddities::Oddities;
-use crate::proxy_status::ErrorType;
-use crate::upstream::{self, Connection, OriginReader, OriginWriter, Preference, Upstream};
+use crate::http::http1::Framing;
+use crate::http::http1::oddities::Oddities;
+use crate::http::proxy_status::ErrorType;
+use crate::origin::error::Fault;
+use crate::origin::{self, Connection, OriginReader, OriginWriter, Preference, Upstream};
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ async fn start(
 ) -> Result<(OriginWriter, OriginReader), Fault> {
     match connection {
         Connection::Http1(stream) => {
-            upstream::start_http1(
+            origin::start_http1(
                 stream,
                 &request.http1(),
                 request.framing(),
@@ -99,7 +99,7 @@ async fn start(
                 let details = format!("HTTP/2 cannot carry this request: {error}");
                 Fault::new(ErrorType::HttpRequestError, details)
             })?;
-            upstream::start_http2(session, head, request.framing(), upstream.patience()).await
+            origin::start_http2(session, head, request.framing(), upstream.patience()).await
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use wayleave_policy::Origin;
 
 use crate::clock::calendar;
+use crate::origin::OriginHead;
 use crate::politeness::Turn;
-use crate::upstream::OriginHead;
 
 /// Ends a turn with the origin's answer.
 pub(super) fn hear(turn: &Turn<'_>, origin: &Origin, head: &OriginHead) {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::exchange::{Connection, Identity, Refusal};
 use super::request::Request;
-use crate::crawlers::{Busy, Crawlers, Proof};
-use crate::metrics::Metrics;
-use crate::proxy_status::ErrorType;
+use crate::http::proxy_status::ErrorType;
+use crate::identity::{Busy, Crawlers, Proof};
+use crate::observe::metrics::Metrics;
 
 /// Who asks, and what speaks against listening to them.
 #[derive(Debug)]

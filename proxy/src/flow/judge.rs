@@ -12,9 +12,9 @@ use super::resolve::{Asking, Resolved, Scope};
 use super::settings::Settings;
 use super::way::Flow;
 use super::{consult, rule};
-use crate::crawlers;
-use crate::https::{Mode, Way};
-use crate::proxy_status::ErrorType;
+use crate::flow::https_mode::{Mode, Way};
+use crate::http::proxy_status::ErrorType;
+use crate::identity;
 use crate::rules::{Action, Asked, Match, Rules};
 
 /// Why a tunnel opens that robots.txt was not asked about.
@@ -22,7 +22,7 @@ const BYPASS: &str = "bypass";
 
 /// What stands against a request: the first objection, where objections are only observed.
 struct Objections {
-    mode: crawlers::Mode,
+    mode: identity::Mode,
     observed: Option<Refusal>,
 }
 

@@ -9,8 +9,8 @@ use super::pairs::is;
 use super::refuse;
 use super::request::Received;
 use crate::clock::calendar;
-use crate::http1::{Framing, Trailers, write_fields};
-use crate::proxy_status::ErrorType;
+use crate::http::http1::{Framing, Trailers, write_fields};
+use crate::http::proxy_status::ErrorType;
 
 /// What becomes of the request: it is not forwarded.
 pub(super) fn refusal() -> Refusal {

@@ -1,6 +1,6 @@
 //! Fields as names and values, whichever HTTP version brought them.
 
-use crate::http1::is_for_every_hop;
+use crate::http::http1::is_for_every_hop;
 
 /// A field's name and value.
 pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);

@@ -16,10 +16,10 @@ use super::resolve::{self, Resolved, Scope};
 use super::settings::Settings;
 use super::way::{Flow, passed};
 use super::{judge, record};
-use crate::crawlers::{Crawler, Crawlers};
-use crate::decisions::{Decision, DecisionId};
-use crate::https::{Mode, Way};
-use crate::traces::Parent;
+use crate::flow::https_mode::{Mode, Way};
+use crate::identity::{Crawler, Crawlers};
+use crate::observe::decisions::{Decision, DecisionId};
+use crate::observe::traces::Parent;
 
 /// A request to think about.
 #[derive(Clone, Debug, Deserialize, IntoParams)]

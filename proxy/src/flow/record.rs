@@ -4,11 +4,11 @@ use std::mem;
 use std::time::Duration;
 
 use super::exchange::{Exchange, Identity, Outcome};
-use crate::decisions::{Decision, Decisions, Policy, Word};
-use crate::metrics::{ASSERTED, Metrics};
-use crate::oddities::Oddity;
+use crate::http::http1::oddities::Oddity;
+use crate::observe::decisions::{Decision, Decisions, Policy, Word};
+use crate::observe::metrics::{ASSERTED, Metrics};
+use crate::observe::traces::Traces;
 use crate::rules::Match;
-use crate::traces::Traces;
 
 /// Notes what became of an exchange, and returns that.
 pub(super) fn record(

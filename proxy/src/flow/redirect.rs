@@ -13,12 +13,12 @@ use super::exchange::{Exchange, Facts, Identity, Outcome, Refusal};
 use super::settings::Settings;
 use super::way::Flow;
 use super::{record, rule, turn};
-use crate::decisions::Word;
+use crate::http::proxy_status::ErrorType;
+use crate::observe::decisions::Word;
+use crate::observe::traces::Parent;
 use crate::politeness::Turn;
-use crate::proxy_status::ErrorType;
 use crate::robots::{Asking, Gate, Redirect};
 use crate::rules::Asked;
-use crate::traces::Parent;
 
 /// Why such a request is made.
 const REASON: &str = "robots-redirect";

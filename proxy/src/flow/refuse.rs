@@ -12,11 +12,11 @@ use super::client::{Client, ClientBody, Gone};
 use super::exchange::Refusal;
 use super::fields::{Field, OnwardResponse};
 use crate::clock::calendar;
-use crate::decisions::DecisionId;
-use crate::harmless::harmless_json;
-use crate::http1::{Framing, Trailers};
-use crate::proxy_status;
-use crate::stream::Stream;
+use crate::http::http1::{Framing, Trailers};
+use crate::http::proxy_status;
+use crate::http::transport::Stream;
+use crate::observe::decisions::DecisionId;
+use crate::observe::harmless::harmless_json;
 
 /// How long and how far a client's body is read before a refusal, so that the answer is not lost in
 /// a reset and the connection serves on; beyond that it closes.
@@ -157,8 +157,8 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::proxy_status::ErrorType;
-    use crate::stream::Transport;
+    use crate::http::proxy_status::ErrorType;
+    use crate::http::transport::Transport;
 
     #[tokio::test]
     async fn says_why_in_every_place() {

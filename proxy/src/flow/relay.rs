@@ -11,10 +11,10 @@ use super::client::{Client, ClientBody, Gone, Responder};
 use super::fields::{self, OnwardResponse};
 use super::request::{Received, Version};
 use super::websocket;
-use crate::fault::Fault;
-use crate::http1::{BodyError, Framing, Trailers};
-use crate::proxy_status::ErrorType;
-use crate::upstream::{OriginHead, OriginReader, OriginWriter};
+use crate::http::http1::{BodyError, Framing, Trailers};
+use crate::http::proxy_status::ErrorType;
+use crate::origin::error::Fault;
+use crate::origin::{OriginHead, OriginReader, OriginWriter};
 
 /// How long the origin of an upgraded connection may take nothing, or say nothing once the client does not.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
@@ -386,8 +386,8 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::stream::{Stream, Transport};
-    use crate::upstream::start_http1;
+    use crate::http::transport::{Stream, Transport};
+    use crate::origin::start_http1;
 
     const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
 

@@ -8,9 +8,9 @@ use http::request::Parts;
 
 use super::exchange::Refusal;
 use super::pairs::{self, Pair};
-use crate::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
-use crate::proxy_status::ErrorType;
-use crate::upstream::pairs;
+use crate::http::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
+use crate::http::proxy_status::ErrorType;
+use crate::origin::pairs;
 
 /// The HTTP version of a message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use wayleave_policy::{Origin, Scheme, Target};
 
 use super::exchange::{Connection, Refusal};
 use super::request::{Received, Request};
-use crate::proxy_status::ErrorType;
-use crate::request_target::{self, RequestTarget, Unresolved};
+use crate::http::proxy_status::ErrorType;
+use crate::http::request_target::{self, RequestTarget, Unresolved};
 
 /// What a request is for.
 #[derive(Clone, Debug)]

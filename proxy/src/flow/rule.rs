@@ -1,7 +1,7 @@
 //! Applies the organisation's own rules: a refusal, an exception or nothing.
 
 use super::exchange::Refusal;
-use crate::proxy_status::ErrorType;
+use crate::http::proxy_status::ErrorType;
 use crate::rules::{Action, Match, blocked_by};
 
 /// Why a request goes on that robots.txt was not asked about.

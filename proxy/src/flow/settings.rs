@@ -7,11 +7,11 @@ use wayleave_policy::Scheme;
 
 use super::exchange::Connection;
 use super::resolve::{Resolved, Scope};
-use crate::crawlers::Crawlers;
-use crate::https::{self, Mode, Way};
+use crate::flow::https_mode::{self, Mode, Way};
+use crate::identity::Crawlers;
+use crate::origin::Upstream;
 use crate::politeness;
 use crate::rules::Rules;
-use crate::upstream::Upstream;
 
 /// Part of `[proxy]`.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Settings {
     /// Which configuration this is, counted from 1 at the start.
     pub(crate) configuration: u64,
     pub(crate) options: Options,
-    pub(crate) https: https::Options,
+    pub(crate) https: https_mode::Options,
     pub(crate) crawlers: Crawlers,
     pub(crate) rules: Rules,
     pub(crate) politeness: politeness::Options,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::per_client::{Counted, PerClient};
+use crate::identity::per_client::{Counted, PerClient};
 
 /// Connections that are told why they are not served, at one time; further ones are closed without a word.
 const TURNED_AWAY_AT_ONCE: usize = 1024;

@@ -11,8 +11,8 @@ use super::connect::Leave;
 use super::exchange::{Connection, Tunnel};
 use super::resolve;
 use super::way::Flow;
-use crate::intercept;
-use crate::stream::{Stream, Transport};
+use crate::http::transport::{Stream, Transport};
+use crate::tls::intercept;
 
 /// The first byte of a TLS handshake record (RFC 8446 section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;

@@ -12,9 +12,9 @@ use super::exchange::{Facts, Identity, Refusal};
 use super::passage::Passage;
 use super::settings::Settings;
 use super::way::Flow;
-use crate::crawlers::Mode;
+use crate::http::proxy_status::ErrorType;
+use crate::identity::Mode;
 use crate::politeness::{Cause, TooSoon};
-use crate::proxy_status::ErrorType;
 
 impl Flow {
     /// Waits for the request's turn, as far as the configuration says so.

@@ -16,7 +16,7 @@ use super::exchange::{Exchange, Outcome};
 use super::request::Request;
 use super::way::Flow;
 use super::{refuse, resolve};
-use crate::stream::Stream;
+use crate::http::transport::Stream;
 
 /// What is read at a time.
 const PART_BYTES: usize = 16 * 1024;
@@ -161,7 +161,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::stream::Transport;
+    use crate::http::transport::Transport;
 
     const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -17,18 +17,18 @@ use super::request::{self, Received};
 use super::resolve::{Asking, Resolved};
 use super::settings::Settings;
 use super::{forward, hear, last_hop, refuse};
-use crate::crawlers::Proof;
-use crate::decisions::{DecisionId, Decisions};
-use crate::http1::Framing;
-use crate::intercept::Interceptor;
-use crate::metrics::Metrics;
-use crate::oddities::Oddities;
+use crate::http::http1::Framing;
+use crate::http::http1::oddities::Oddities;
+use crate::http::proxy_status::ErrorType;
+use crate::http::transport::Stream;
+use crate::identity::Proof;
+use crate::observe::decisions::{DecisionId, Decisions};
+use crate::observe::metrics::Metrics;
+use crate::observe::traces::{Parent, Traces};
+use crate::origin::OriginHead;
 use crate::politeness::Politeness;
-use crate::proxy_status::ErrorType;
 use crate::robots::Robots;
-use crate::stream::Stream;
-use crate::traces::{Parent, Traces};
-use crate::upstream::OriginHead;
+use crate::tls::intercept::Interceptor;
 
 /// Everything that a request meets on its way.
 pub(crate) struct Flow {
@@ -317,8 +317,8 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
-    use crate::http1::RequestHead;
-    use crate::stream::Transport;
+    use crate::http::http1::RequestHead;
+    use crate::http::transport::Transport;
 
     /// What a client hears that is refused before it sent its body, and after how long.
     async fn refused(fields: &str) -> (String, std::time::Duration) {

@@ -7,8 +7,8 @@ use ring::digest;
 
 use super::pairs::{Pair, listed_in_connection, only};
 use super::request::{Received, Version};
-use crate::http1::Framing;
-use crate::upstream::OriginHead;
+use crate::http::http1::Framing;
+use crate::origin::OriginHead;
 
 /// What a key is hashed with (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

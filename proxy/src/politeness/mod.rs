@@ -10,8 +10,8 @@
 //!
 //! Requests under way to one origin with a delay follow one another, in the order of their arrival.
 
+mod back_off;
 mod queue;
-mod rest;
 mod too_soon;
 
 use std::fmt;
@@ -20,8 +20,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wayleave_policy::Origin;
 
+use self::back_off::Rests;
 use self::queue::{Place, Queues, Slots};
-use self::rest::Rests;
 pub(crate) use self::too_soon::{Cause, TooSoon};
 
 /// What a Crawl-delay does.

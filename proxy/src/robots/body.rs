@@ -15,8 +15,8 @@ use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 
-use crate::digest::Digest;
-use crate::oddities::{Oddities, Oddity};
+use crate::http::http1::oddities::{Oddities, Oddity};
+use crate::observe::digest::Digest;
 
 /// How a body is coded (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,11 +18,11 @@ use super::body::{self, Coding};
 use super::fields;
 use super::redirect::{ChosenBy, Gate};
 use crate::clock::Clock;
-use crate::egress::Egress;
-use crate::idle::Idle;
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
+use crate::observe::traces::Traces;
+use crate::origin::egress::Egress;
+use crate::origin::pool::Idle;
 use crate::tls;
-use crate::traces::Traces;
 
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{Cache, Entry, Lifetimes, Snapshot, State};
 
-use super::published::Published;
+use super::snapshots::Published;
 use super::store::Store;
 
 /// A look at all that is on disk serves for this many times as long as it took: a scrape of the metrics costs little,

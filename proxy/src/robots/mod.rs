@@ -1,23 +1,23 @@
 //! The cache of every origin's robots.txt.
 //!
 //! A [`Robots`] is a handle. What is known of an origin is a [`Snapshot`] behind an atomic pointer in one concurrent
-//! map (`published`): reading it takes no lock and waits for nobody. What is not known, or too old to go by, is asked
+//! map (`snapshots`): reading it takes no lock and waits for nobody. What is not known, or too old to go by, is asked
 //! for: one task (`refresh`) owns the lifecycle of all entries, starts at most one fetch per origin however many wait
 //! for it, and publishes what it brings. Facts go to the store on disk and come back from there when an origin that was
-//! let go of (`memory`), or known before a restart, is wanted again.
+//! let go of (`eviction`), or known before a restart, is wanted again.
 
-mod allowance;
 mod body;
+mod eviction;
 mod fetch;
 mod fields;
-mod hop;
 mod known;
-mod memory;
-mod published;
 mod queue;
+mod read_limit;
 mod redirect;
 mod refresh;
+mod request;
 mod shares;
+mod snapshots;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -37,16 +37,16 @@ use wayleave_policy::lifecycle::{Entry, Lifetimes, Snapshot, State};
 use wayleave_policy::{AccessResult, Origin};
 
 use crate::clock::Clock;
-use crate::metrics::{Lookup, Metrics};
+use crate::observe::metrics::{Lookup, Metrics};
 pub use fetch::{Fetch, FetchOptions, HttpFetch};
 pub use known::Listing;
 use known::{OnDisk, Places};
-use published::Published;
 use queue::Asker;
 pub use queue::FetchBounds;
 pub(crate) use redirect::{Asking, Gate, Redirect};
 use refresh::{Event, Refresh, Surroundings, Terms, Wish};
 pub(crate) use shares::Shares;
+use snapshots::Published;
 pub(crate) use store::is_caught;
 pub use store::{Store, StoreError, StoreOptions, Version};
 

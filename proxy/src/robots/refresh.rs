@@ -13,13 +13,13 @@ use wayleave_policy::lifecycle::{
     Cache, Entry, FetchErrorKind, FetchOutcome, Learned, Lifetimes, Snapshot, State, Use,
 };
 
+use super::eviction::Memory;
 use super::fetch::Fetch;
-use super::memory::Memory;
-use super::published::Published;
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
+use super::snapshots::Published;
 use super::store::Store;
 use crate::clock::Clock;
-use crate::metrics::{Lookup, Metrics};
+use crate::observe::metrics::{Lookup, Metrics};
 
 /// What is due is looked for at least this often: the calendar may have been set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);

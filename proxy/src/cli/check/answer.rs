@@ -5,7 +5,7 @@ use wayleave_policy::{
     AccessResult, Dialect, Explanation, ProductToken, Reason, Verdict, decide, decide_strictly,
 };
 
-use crate::harmless::{harmless, harmless_json};
+use crate::observe::harmless::{harmless, harmless_json};
 
 /// The decision about one URL, with what the file says beside rules.
 #[derive(Debug)]

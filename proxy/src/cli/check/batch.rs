@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use wayleave_policy::{Dialect, ProductToken, decide, decide_strictly, path_to_judge};
 
 use super::seen::{File, Seen};
-use crate::harmless::harmless_json;
+use crate::observe::harmless::harmless_json;
 
 /// A longer line is answered with an error. A file of 500 KiB fits even if every octet is escaped.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;

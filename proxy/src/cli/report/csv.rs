@@ -1,7 +1,7 @@
 //! The report as CSV (RFC 4180).
 
-use crate::decisions::Row;
-use crate::harmless::harmless;
+use crate::observe::decisions::Row;
+use crate::observe::harmless::harmless;
 
 pub(super) fn rows(rows: &[Row]) -> String {
     let mut text =

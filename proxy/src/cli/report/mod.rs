@@ -14,7 +14,7 @@ use super::moment::Moment;
 use super::source::load_config;
 use super::terminal::{complain, pretty, print, unusable};
 use crate::clock::Clock;
-use crate::decisions::Report;
+use crate::observe::decisions::Report;
 
 #[derive(Debug, Args)]
 #[command(

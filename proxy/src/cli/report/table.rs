@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::cli::expired::Expired;
-use crate::decisions::{Report, Row};
-use crate::harmless::harmless;
+use crate::observe::decisions::{Report, Row};
+use crate::observe::harmless::harmless;
 
 /// What was read, then what was found.
 pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> String {

@@ -17,7 +17,7 @@ use super::tables::{
     BODIES, Digest, ENTRIES, Keep, ORDER, Place, REFERENCES, SPENT, VERSIONS, of, read, written,
 };
 use super::waiting::Change;
-use crate::digest::Digest as Sha256;
+use crate::observe::digest::Digest as Sha256;
 
 /// What is too old goes so many at a time, beside what is written.
 const SWEPT: usize = 64;

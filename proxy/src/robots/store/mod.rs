@@ -30,7 +30,7 @@ use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Entry;
 
 use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
 pub use error::StoreError;
 pub(crate) use failure::is_caught;
 use failure::{Failure, guarded};

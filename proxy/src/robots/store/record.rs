@@ -13,7 +13,7 @@ use wayleave_policy::lifecycle::{
     Response,
 };
 
-use crate::digest::Digest;
+use crate::observe::digest::Digest;
 
 /// An entry without its body.
 #[derive(Debug, Serialize, Deserialize)]

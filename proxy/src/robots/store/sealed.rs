@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ring::digest::{Context, SHA256};
 
-use crate::digest::Digest;
+use crate::observe::digest::Digest;
 
 /// Bytes of a SHA-256 kept: enough for accidents, of which this is the guard.
 const SEAL: usize = 8;

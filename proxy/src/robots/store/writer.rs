@@ -17,7 +17,7 @@ use super::tables::{self, Digest, Keep};
 use super::upkeep;
 use super::waiting::{Change, Waiting};
 use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::observe::metrics::Metrics;
 
 /// How long changes are gathered. A crash loses no more than this and one commit.
 const GATHER: Duration = Duration::from_millis(200);
@@ -187,7 +187,7 @@ impl Writer {
 
     /// The same where nothing but the body was asked for.
     pub(super) fn damaged_body(&self, body: Digest) {
-        let sha256 = crate::digest::Digest(body);
+        let sha256 = crate::observe::digest::Digest(body);
         tracing::error!(%sha256, "a robots.txt in the store was changed on disk: it is dropped");
         self.metrics.store_error("checksum");
         self.state().damaged.insert(body);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use wayleave_policy::lifecycle::{Body, Ending, FetchOutcome, FetchRequest, Fields, Response};
 
 use super::super::*;
-use crate::digest::Digest;
+use crate::observe::digest::Digest;
 
 /// The program's own, and what was asked of it.
 #[global_allocator]

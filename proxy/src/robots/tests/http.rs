@@ -12,8 +12,8 @@ use wayleave_policy::{AccessResult, Origin};
 use super::super::redirect::ChosenBy;
 use super::super::*;
 use super::server::{Answer, Server, response};
-use crate::egress::{self, Egress, Override};
-use crate::idle::Idle;
+use crate::origin::egress::{self, Egress, Override};
+use crate::origin::pool::Idle;
 
 pub(super) const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
 

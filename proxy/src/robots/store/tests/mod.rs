@@ -8,7 +8,7 @@ use wayleave_policy::lifecycle::{
 use std::time::Duration;
 
 use super::*;
-use crate::digest::Digest;
+use crate::observe::digest::Digest;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";

@@ -1,0 +1,300 @@
+//! The JSON that the API serves about origins' robots.txt files.
+
+use std::time::SystemTime;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde::Serialize;
+use utoipa::ToSchema;
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::{self, FetchErrorKind, FetchOutcome, Snapshot};
+
+use crate::observe::digest::Digest;
+use crate::robots::{self, Inspection};
+
+/// An instant as RFC 3339 in UTC.
+pub(super) fn instant(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
+/// The state of an origin's robots.txt.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Summary {
+    origin: String,
+    /// `fresh`, `stale`, `unavailable`, `unreachable`, or `on-disk` if it is not in memory.
+    state: &'static str,
+    /// When the copy was fetched or last confirmed.
+    #[schema(format = DateTime)]
+    fetched_at: Option<String>,
+    /// Until when it is used without being fetched again.
+    #[schema(format = DateTime)]
+    fresh_until: Option<String>,
+    /// Until when it is used while the origin is unreachable.
+    #[schema(format = DateTime)]
+    usable_until: Option<String>,
+    #[schema(format = DateTime)]
+    unreachable_since: Option<String>,
+    /// Failed attempts since the last answer.
+    failures: Option<u32>,
+    /// When the next attempt is due.
+    #[schema(format = DateTime)]
+    retry_at: Option<String>,
+    /// Why the last attempt failed.
+    error: Option<&'static str>,
+    /// The status that the last attempt failed with.
+    error_status: Option<u16>,
+}
+
+impl Summary {
+    pub(super) fn new(origin: &Origin, snapshot: &Snapshot, now: SystemTime) -> Self {
+        Self {
+            state: snapshot.state(now).as_str(),
+            fetched_at: snapshot.fetched_at().map(instant),
+            fresh_until: snapshot.fresh_until().map(instant),
+            usable_until: snapshot.usable_until().map(instant),
+            unreachable_since: snapshot.unreachable_since().map(instant),
+            failures: Some(snapshot.failures()),
+            retry_at: snapshot.retry_at().map(instant),
+            error: snapshot.error_kind().map(FetchErrorKind::as_str),
+            error_status: snapshot.error_status(),
+            ..Self::on_disk(origin)
+        }
+    }
+
+    fn on_disk(origin: &Origin) -> Self {
+        Self {
+            origin: origin.to_string(),
+            state: "on-disk",
+            fetched_at: None,
+            fresh_until: None,
+            usable_until: None,
+            unreachable_since: None,
+            failures: None,
+            retry_at: None,
+            error: None,
+            error_status: None,
+        }
+    }
+}
+
+/// Everything that is known of an origin's robots.txt.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Whole {
+    #[serde(flatten)]
+    summary: Summary,
+    robots_url: String,
+    /// Whether a fetch is in progress.
+    is_fetching: bool,
+    /// The last answer that counts.
+    answer: Option<Facts>,
+    /// The last failure since.
+    last_failure: Option<Facts>,
+    /// What it served earlier, oldest first, the last answer included.
+    history: Vec<Version>,
+}
+
+impl Whole {
+    pub(super) fn new(origin: &Origin, inspection: &Inspection, now: SystemTime) -> Self {
+        let failing = inspection.entry.failing.as_ref();
+        Self {
+            summary: match &inspection.snapshot {
+                Some(snapshot) => Summary::new(origin, snapshot, now),
+                None => Summary::on_disk(origin),
+            },
+            robots_url: origin.robots_txt_uri(),
+            is_fetching: inspection.is_fetching,
+            answer: inspection.entry.answer.as_deref().map(Facts::new),
+            last_failure: failing.map(|failing| Facts::new(&failing.last)),
+            history: inspection.history.iter().map(Version::new).collect(),
+        }
+    }
+}
+
+/// The result of one fetch.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Facts {
+    #[schema(format = DateTime)]
+    at: String,
+    /// `successful`, `unavailable`, `unreachable` or `redirect_lost`.
+    result: &'static str,
+    /// Where the answer came from, after redirects.
+    uri: String,
+    redirects: Vec<Redirect>,
+    status: Option<u16>,
+    /// What the answer's header fields said.
+    fields: Option<Fields>,
+    error: Option<FetchError>,
+    /// The body as text; what is not UTF-8 is replaced.
+    body: Option<String>,
+    body_bytes: Option<usize>,
+    /// Whether the body was longer than is read.
+    is_cut: bool,
+    /// Whether the body is a page rather than a robots.txt.
+    looks_like_a_page: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Redirect {
+    uri: String,
+    status: u16,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct FetchError {
+    kind: &'static str,
+    detail: String,
+}
+
+impl Facts {
+    fn new(facts: &lifecycle::Facts) -> Self {
+        let outcome = &facts.outcome;
+        let body = outcome.body();
+        let redirects = outcome.redirects.iter().map(|hop| Redirect {
+            uri: hop.uri.clone(),
+            status: hop.status,
+        });
+        Self {
+            at: instant(facts.fetched_at),
+            result: outcome.result().as_str(),
+            uri: outcome.uri.clone(),
+            redirects: redirects.collect(),
+            status: outcome.status(),
+            fields: outcome.fields().map(Fields::new),
+            error: outcome.error().map(|error| FetchError {
+                kind: error.kind.as_str(),
+                detail: error.detail.clone(),
+            }),
+            body: body.map(|body| String::from_utf8_lossy(&body.bytes).into_owned()),
+            body_bytes: body.map(|body| body.bytes.len()),
+            is_cut: body.is_some_and(|body| body.is_cut),
+            looks_like_a_page: FetchOutcome::looks_like_a_page(outcome),
+        }
+    }
+}
+
+/// Header fields of an answer that count.
+#[derive(Debug, Serialize, ToSchema)]
+struct Fields {
+    age: Option<String>,
+    cache_control: Option<String>,
+    content_type: Option<String>,
+    etag: Option<String>,
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+    last_modified: Option<String>,
+    #[schema(format = DateTime)]
+    retry_at: Option<String>,
+}
+
+impl Fields {
+    fn new(fields: &lifecycle::Fields) -> Self {
+        let owned = |value: &Option<Box<str>>| value.as_deref().map(str::to_owned);
+        Self {
+            age: owned(&fields.age),
+            cache_control: owned(&fields.cache_control),
+            content_type: owned(&fields.content_type),
+            etag: owned(&fields.etag),
+            expires_at: fields.expires_at.map(instant),
+            last_modified: owned(&fields.last_modified),
+            retry_at: fields.retry_at.map(instant),
+        }
+    }
+}
+
+/// What an origin served for a while.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Version {
+    #[schema(format = DateTime)]
+    first_seen_at: String,
+    #[schema(format = DateTime)]
+    last_seen_at: String,
+    status: u16,
+    /// Of the body, if there was one.
+    sha256: Option<String>,
+    is_cut: bool,
+}
+
+impl Version {
+    pub(super) fn new(version: &robots::Version) -> Self {
+        Self {
+            first_seen_at: instant(version.first_seen_at),
+            last_seen_at: instant(version.last_seen_at),
+            status: version.status,
+            sha256: version.digest.map(|digest| Digest(digest).to_string()),
+            is_cut: version.is_cut,
+        }
+    }
+}
+
+/// A file, if it is still kept.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Text {
+    /// As text; what is not UTF-8 is replaced.
+    body: Option<String>,
+    /// As bytes, if they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+impl Text {
+    pub(super) fn new(bytes: Option<&[u8]>) -> Self {
+        let no_text = bytes.filter(|bytes| str::from_utf8(bytes).is_err());
+        Self {
+            body: bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
+            body_base64: no_text.map(|bytes| BASE64_STANDARD.encode(bytes)),
+        }
+    }
+}
+
+/// The file that decided, and when the origin said it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct DecidedBy {
+    sha256: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    first_seen_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    last_seen_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_cut: Option<bool>,
+    #[serde(flatten)]
+    text: Text,
+}
+
+impl DecidedBy {
+    pub(super) fn new(digest: Digest, said: Option<&robots::Version>, text: Text) -> Self {
+        Self {
+            sha256: digest.to_string(),
+            first_seen_at: said.map(|said| instant(said.first_seen_at)),
+            last_seen_at: said.map(|said| instant(said.last_seen_at)),
+            status: said.map(|said| said.status),
+            is_cut: said.map(|said| said.is_cut),
+            text,
+        }
+    }
+}
+
+/// What an origin said at a time.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Said {
+    origin: String,
+    #[schema(format = DateTime)]
+    at: String,
+    #[serde(flatten)]
+    version: Version,
+    #[serde(flatten)]
+    text: Text,
+}
+
+impl Said {
+    pub(super) fn new(origin: &Origin, at: SystemTime, version: Version, text: Text) -> Self {
+        Self {
+            origin: origin.to_string(),
+            at: instant(at),
+            version,
+            text,
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the admin listener's handlers share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio_util::sync::CancellationToken;
+
+use super::entry_count::Counted;
+use super::reloading::Reload;
+use crate::flow::Flow;
+use crate::observe::decisions::Decisions;
+use crate::observe::metrics::Metrics;
+use crate::observe::traffic::Traffic;
+
+/// What the operators' listener shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) flow: Arc<Flow>,
+    pub(crate) decisions: Arc<Decisions>,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) reload: Reload,
+    pub(crate) started_at: SystemTime,
+    /// How many origins there were when they were counted last.
+    pub(crate) counted: Counted,
+    /// The interception CA's certificate.
+    pub(crate) certificate_pem: Arc<str>,
+    /// Where clients on this machine reach the proxy.
+    pub(crate) proxy: SocketAddr,
+    /// Cancelled when the process was told to stop.
+    pub(crate) stopping: CancellationToken,
+}

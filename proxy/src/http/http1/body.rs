@@ -1,0 +1,503 @@
+//! Bodies on the wire: where one ends, and chunked coding (RFC 9112 sections 6 and 7).
+
+use std::io;
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memmem;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::fields::{may_be_a_trailer, write_fields};
+use super::framing::Framing;
+use super::mend::{Begins, Lines, mend, section_end};
+use super::oddities::{Oddities, Oddity};
+
+/// Read from a stream at a time: with the 8 KiB that come with a head, a body of 64 KiB in two reads.
+const READ_BYTES: usize = 60 * 1024;
+/// A chunk's size line, extensions included, is at most this long.
+const MAX_SIZE_LINE: usize = 1024;
+/// A trailer section is at most this long.
+const MAX_TRAILERS: usize = 16 * 1024;
+const MAX_TRAILER_FIELDS: usize = 64;
+
+/// The fields behind a chunked body, names as spelt.
+pub(crate) type Trailers = Vec<(Bytes, Bytes)>;
+
+/// Why a body cannot be read.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// It is not framed as announced.
+    Malformed(&'static str),
+    /// The connection ended before it did.
+    Incomplete,
+    /// Nothing more of it came for too long.
+    Late,
+    /// The connection broke.
+    Io(io::Error),
+}
+
+impl From<io::Error> for BodyError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads one body. What it has taken from the stream lies in the caller's buffer, so a read that is
+/// given up loses nothing.
+#[derive(Debug)]
+pub(crate) struct BodyReader {
+    state: Reading,
+    sender: Sender,
+    trailers: Trailers,
+    oddities: Oddities,
+}
+
+/// Whose body it is: a client's is read strictly, an origin's mended where RFC 9112 lets a proxy mend it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    Client,
+    Origin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Length(u64),
+    ChunkSize,
+    ChunkData(u64),
+    ChunkEnd,
+    Trailers,
+    UntilClose,
+    Done,
+}
+
+impl BodyReader {
+    /// Reads a client's body.
+    pub(crate) fn new(framing: Framing) -> Self {
+        Self::from(Sender::Client, framing)
+    }
+
+    /// Reads an origin's body.
+    pub(crate) fn of_origin(framing: Framing) -> Self {
+        Self::from(Sender::Origin, framing)
+    }
+
+    fn from(sender: Sender, framing: Framing) -> Self {
+        let state = match framing {
+            Framing::Length(0) => Reading::Done,
+            Framing::Length(length) => Reading::Length(length),
+            Framing::Chunked => Reading::ChunkSize,
+            Framing::UntilClose => Reading::UntilClose,
+        };
+        Self {
+            state,
+            sender,
+            trailers: Vec::new(),
+            oddities: Oddities::default(),
+        }
+    }
+
+    /// What had to be mended so far.
+    pub(crate) fn oddities(&self) -> Oddities {
+        self.oddities
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == Reading::Done
+    }
+
+    /// Whether fields followed the body, once it is done.
+    pub(crate) fn has_trailers(&self) -> bool {
+        !self.trailers.is_empty()
+    }
+
+    /// The fields that followed the body, once it is done.
+    pub(crate) fn take_trailers(&mut self) -> Trailers {
+        std::mem::take(&mut self.trailers)
+    }
+
+    /// The next part of the body; `None` when it is done. `ahead` holds what was read already.
+    pub(crate) async fn next<R: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut R,
+        ahead: &mut BytesMut,
+    ) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            if let Some(part) = self.take(ahead)? {
+                return Ok(Some(part));
+            }
+            if self.is_done() {
+                return Ok(None);
+            }
+            ahead.reserve(READ_BYTES);
+            let read = stream.read_buf(ahead).await;
+            if read.or_else(|error| self.ends_by(error))? == 0 {
+                if self.state != Reading::UntilClose {
+                    return Err(BodyError::Incomplete);
+                }
+                self.state = Reading::Done;
+            }
+        }
+    }
+
+    /// Takes the end of a TLS connection without its alert for the end of an origin's body that no other end is told of, as
+    /// browsers do.
+    fn ends_by(&mut self, error: io::Error) -> io::Result<usize> {
+        let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+        if is_cut && self.sender == Sender::Origin && self.state == Reading::UntilClose {
+            self.oddities.insert(Oddity::IncompleteClose);
+            return Ok(0);
+        }
+        Err(error)
+    }
+
+    /// Takes the next part out of `ahead`; `None` if that needs more bytes, or none.
+    fn take(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            match self.state {
+                Reading::Done => return Ok(None),
+                Reading::UntilClose => return Ok(non_empty(ahead.split().freeze())),
+                Reading::Length(left) => {
+                    let (part, left) = split(ahead, left);
+                    self.state = if left == 0 {
+                        Reading::Done
+                    } else {
+                        Reading::Length(left)
+                    };
+                    return Ok(non_empty(part));
+                }
+                Reading::ChunkSize => match self.chunk_size(ahead)? {
+                    None => return Ok(None),
+                    Some(0) => self.state = Reading::Trailers,
+                    Some(size) => self.state = Reading::ChunkData(size),
+                },
+                Reading::ChunkData(left) => {
+                    let (part, left) = split(ahead, left);
+                    self.state = if left == 0 {
+                        Reading::ChunkEnd
+                    } else {
+                        Reading::ChunkData(left)
+                    };
+                    return Ok(non_empty(part));
+                }
+                Reading::ChunkEnd => {
+                    if ahead.len() < 2 {
+                        return Ok(None);
+                    }
+                    if !ahead.starts_with(b"\r\n") {
+                        return Err(BodyError::Malformed("a chunk is longer than its size"));
+                    }
+                    ahead.advance(2);
+                    self.state = Reading::ChunkSize;
+                }
+                Reading::Trailers => {
+                    let Some(section) = self.trailer_section(ahead)? else {
+                        return Ok(None);
+                    };
+                    self.trailers = trailers(&section)?;
+                    self.state = Reading::Done;
+                }
+            }
+        }
+    }
+
+    fn chunk_size(&mut self, ahead: &mut BytesMut) -> Result<Option<u64>, BodyError> {
+        let Some(line) = size_line(ahead)? else {
+            return Ok(None);
+        };
+        if line.padding > 0 {
+            if self.sender == Sender::Client {
+                return Err(BAD_SIZE);
+            }
+            self.oddities.insert(Oddity::PaddedChunkSize);
+        }
+        Ok(Some(line.size))
+    }
+
+    /// Takes the trailer section with the empty line that ends it.
+    fn trailer_section(&mut self, ahead: &mut BytesMut) -> Result<Option<Bytes>, BodyError> {
+        let lines = match self.sender {
+            Sender::Client => Lines::EndInCrlf,
+            Sender::Origin => Lines::MayEndInLf,
+        };
+        let end = section_end(ahead, 0, lines).map_err(|_| BAD_TRAILERS)?;
+        let Some(end) = end else {
+            return if ahead.len() > MAX_TRAILERS {
+                Err(BAD_TRAILERS)
+            } else {
+                Ok(None)
+            };
+        };
+        let section = ahead.split_to(end).freeze();
+        let mended = mend(section, Begins::WithFields).map_err(|_| BAD_TRAILERS)?;
+        let (section, oddities) = mended;
+        if self.sender == Sender::Client && !oddities.is_empty() {
+            return Err(BAD_TRAILERS);
+        }
+        self.oddities = self.oddities.and(oddities);
+        Ok(Some(section))
+    }
+}
+
+const BAD_SIZE: BodyError = BodyError::Malformed("a chunk's size is not a hexadecimal number");
+const BAD_TRAILERS: BodyError = BodyError::Malformed("malformed trailers");
+
+fn non_empty(part: Bytes) -> Option<Bytes> {
+    (!part.is_empty()).then_some(part)
+}
+
+/// At most `left` bytes of `ahead`, and how many are left then.
+fn split(ahead: &mut BytesMut, left: u64) -> (Bytes, u64) {
+    let taken = usize::try_from(left).map_or(ahead.len(), |left| left.min(ahead.len()));
+    (ahead.split_to(taken).freeze(), left - taken as u64)
+}
+
+/// A chunk's size, and how many bytes of whitespace pad it.
+struct SizeLine {
+    size: u64,
+    padding: usize,
+}
+
+/// Takes a chunk's size line: hexadecimal digits and perhaps extensions, which end here
+/// (RFC 9112 section 7.1.1).
+fn size_line(ahead: &mut BytesMut) -> Result<Option<SizeLine>, BodyError> {
+    let Some(end) = memmem::find(ahead, b"\r\n") else {
+        if ahead.len() > MAX_SIZE_LINE || ahead.contains(&b'\n') {
+            return Err(BodyError::Malformed("a chunk's size line does not end"));
+        }
+        return Ok(None);
+    };
+    let line = &ahead[..end];
+    let digits = line
+        .iter()
+        .take_while(|byte| byte.is_ascii_hexdigit())
+        .count();
+    let (size, extensions) = line.split_at(digits);
+    let is_clean = extensions
+        .iter()
+        .all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte));
+    let starts = extensions.iter().find(|byte| !matches!(byte, b' ' | b'\t'));
+    let is_extension = starts.is_none_or(|&byte| byte == b';');
+    if digits == 0 || digits > 16 || end > MAX_SIZE_LINE || !is_clean || !is_extension {
+        return Err(BAD_SIZE);
+    }
+    let padding = if starts.is_none() {
+        extensions.len()
+    } else {
+        0
+    };
+    let size = str::from_utf8(size)
+        .ok()
+        .and_then(|size| u64::from_str_radix(size, 16).ok());
+    ahead.advance(end + 2);
+    Ok(size.map(|size| SizeLine { size, padding }))
+}
+
+/// The fields of a trailer section that may stand there.
+fn trailers(section: &Bytes) -> Result<Trailers, BodyError> {
+    let mut slots = [httparse::EMPTY_HEADER; MAX_TRAILER_FIELDS];
+    match httparse::parse_headers(section, &mut slots) {
+        Ok(httparse::Status::Complete((length, fields))) if length == section.len() => {
+            let kept = fields.iter().filter(|field| may_be_a_trailer(field.name));
+            let shared = |part: &[u8]| section.slice_ref(part);
+            Ok(kept
+                .map(|field| (shared(field.name.as_bytes()), shared(field.value)))
+                .collect())
+        }
+        _ => Err(BAD_TRAILERS),
+    }
+}
+
+/// Writes one body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyWriter {
+    framing: Framing,
+}
+
+impl BodyWriter {
+    pub(crate) fn new(framing: Framing) -> Self {
+        Self { framing }
+    }
+
+    /// Writes a part, which is not empty. With a length told, what goes beyond it is an error: it
+    /// would be read as the next message.
+    pub(crate) async fn write<W: AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut W,
+        part: &[u8],
+    ) -> io::Result<()> {
+        match &mut self.framing {
+            Framing::UntilClose => stream.write_all(part).await,
+            Framing::Length(left) => {
+                *left = left
+                    .checked_sub(part.len() as u64)
+                    .ok_or_else(|| io::Error::other("the body is longer than its length"))?;
+                stream.write_all(part).await
+            }
+            Framing::Chunked => {
+                let mut chunk = BytesMut::with_capacity(part.len() + 20);
+                chunk.extend_from_slice(format!("{:X}\r\n", part.len()).as_bytes());
+                chunk.extend_from_slice(part);
+                chunk.extend_from_slice(b"\r\n");
+                stream.write_all(&chunk).await
+            }
+        }
+    }
+
+    /// Ends the body and flushes the stream.
+    pub(crate) async fn finish<W: AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut W,
+        trailers: &Trailers,
+    ) -> io::Result<()> {
+        match self.framing {
+            Framing::Length(left) if left > 0 => {
+                return Err(io::Error::other("the body is shorter than its length"));
+            }
+            Framing::Length(_) | Framing::UntilClose => {}
+            Framing::Chunked => {
+                let mut end = BytesMut::from(&b"0\r\n"[..]);
+                write_fields(
+                    &mut end,
+                    trailers.iter().map(|(name, value)| (&**name, &**value)),
+                );
+                end.extend_from_slice(b"\r\n");
+                stream.write_all(&end).await?;
+            }
+        }
+        stream.flush().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of a body that arrives in pieces of `step` bytes, its trailers, and what is left behind it.
+    async fn read(
+        framing: Framing,
+        wire: &[u8],
+        step: usize,
+    ) -> Result<(Vec<u8>, usize, Vec<u8>), String> {
+        let (mut near, mut far) = tokio::io::duplex(step);
+        let wire = wire.to_vec();
+        let sending = tokio::spawn(async move {
+            far.write_all(&wire).await.unwrap();
+        });
+        let mut reader = BodyReader::new(framing);
+        let (mut body, mut ahead) = (Vec::new(), BytesMut::new());
+        while let Some(part) = reader
+            .next(&mut near, &mut ahead)
+            .await
+            .map_err(|error| format!("{error:?}"))?
+        {
+            assert!(!part.is_empty());
+            body.extend_from_slice(&part);
+        }
+        sending.abort();
+        Ok((body, reader.take_trailers().len(), ahead.to_vec()))
+    }
+
+    #[tokio::test]
+    async fn bodies_end_where_they_say_however_they_arrive() {
+        let chunked = b"5\r\nhello\r\n6;a=\"b\"\r\n world\r\n0\r\nX-Sum: 1\r\nHost: no\r\n\r\n";
+        for step in [1, 2, 3, 7, 4096] {
+            let (body, trailers, _) = read(Framing::Chunked, chunked, step).await.unwrap();
+            assert_eq!((&body[..], trailers), (&b"hello world"[..], 1), "{step}");
+            let (body, ..) = read(Framing::Length(5), b"helloGET", step).await.unwrap();
+            assert_eq!(body, b"hello", "{step}");
+            let (body, ..) = read(Framing::UntilClose, b"all of it", step).await.unwrap();
+            assert_eq!(body, b"all of it", "{step}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_body_is_left() {
+        let (_, _, left) = read(Framing::Length(2), b"abGET /", 4096).await.unwrap();
+        assert_eq!(left, b"GET /");
+        let (_, _, left) = read(Framing::Chunked, b"0\r\n\r\nGET /", 4096)
+            .await
+            .unwrap();
+        assert_eq!(left, b"GET /");
+    }
+
+    #[tokio::test]
+    async fn chunks_that_could_be_read_in_two_ways_are_malformed() {
+        let wires: &[&[u8]] = &[
+            b"5\nhello\r\n0\r\n\r\n",
+            b"5;a\nhello\r\n0\r\n\r\n",
+            b"5 \r\nhello\r\n0\r\n\r\n",
+            b" 5\r\nhello\r\n0\r\n\r\n",
+            b"+5\r\nhello\r\n0\r\n\r\n",
+            b"0x5\r\nhello\r\n0\r\n\r\n",
+            b"-5\r\nhello\r\n0\r\n\r\n",
+            b"\r\nhello\r\n0\r\n\r\n",
+            b"11111111111111111\r\nhello",
+            b"5\r\nhelloX0\r\n\r\n",
+            b"3\r\nhello\r\n0\r\n\r\n",
+            b"5;a=\x00b\r\nhello\r\n0\r\n\r\n",
+            b"0\r\nX-T 1\r\n\r\n",
+            b"0\r\nX: 1\n\r\n\r\n",
+            b"0\r\n folded: 1\r\n\r\n",
+        ];
+        for wire in wires {
+            let error = read(Framing::Chunked, wire, 4096).await.unwrap_err();
+            assert!(
+                error.starts_with("Malformed"),
+                "{:?}: {error}",
+                String::from_utf8_lossy(wire)
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_incomplete() {
+        for (framing, wire) in [
+            (Framing::Length(5), &b"hell"[..]),
+            (Framing::Chunked, b"5\r\nhell"),
+            (Framing::Chunked, b"0\r\n"),
+        ] {
+            assert_eq!(read(framing, wire, 4096).await.unwrap_err(), "Incomplete");
+        }
+    }
+
+    async fn written(
+        framing: Framing,
+        parts: &[&[u8]],
+        trailers: &Trailers,
+    ) -> io::Result<Vec<u8>> {
+        let mut wire = Vec::new();
+        let mut writer = BodyWriter::new(framing);
+        for part in parts {
+            writer.write(&mut wire, part).await?;
+        }
+        writer.finish(&mut wire, trailers).await?;
+        Ok(wire)
+    }
+
+    #[tokio::test]
+    async fn a_body_is_written_as_it_was_announced() {
+        let trailers = vec![(Bytes::from_static(b"X-Sum"), Bytes::from_static(b"1"))];
+        let chunked = written(Framing::Chunked, &[b"hello", b" world"], &trailers)
+            .await
+            .unwrap();
+        assert_eq!(
+            chunked,
+            b"5\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n"
+        );
+        assert_eq!(
+            written(Framing::Length(5), &[b"hello"], &trailers)
+                .await
+                .unwrap(),
+            b"hello"
+        );
+        assert!(
+            written(Framing::Length(5), &[b"hell"], &trailers)
+                .await
+                .is_err()
+        );
+        assert!(
+            written(Framing::Length(5), &[b"hello!"], &trailers)
+                .await
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Where a message's content ends. Decided only here, for both versions of HTTP (RFC 9112 section 6, RFC 9113 section 8.1.1).
+//!
+//! The length must be stated once and unambiguously, or the message is refused: a reader who sees another end takes the rest for the next message.
+
+use super::oddities::{Oddities, Oddity};
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// By its length in bytes; zero for no body.
+    Length(u64),
+    /// By a last chunk.
+    Chunked,
+    /// By the end of the connection; also what follows a 101.
+    UntilClose,
+}
+
+impl Framing {
+    /// By HTTP/1's `Content-Length` and the values of `Transfer-Encoding`; `None` if there is neither.
+    pub(super) fn of_http1<'a>(
+        length: Option<u64>,
+        mut codings: impl Iterator<Item = &'a [u8]>,
+        is_http_10: bool,
+    ) -> Result<Option<Self>, &'static str> {
+        let Some(coding) = codings.next() else {
+            return Ok(length.map(Self::Length));
+        };
+        if length.is_some() {
+            return Err("both Content-Length and Transfer-Encoding");
+        }
+        if is_http_10 {
+            return Err("Transfer-Encoding in HTTP/1.0");
+        }
+        if codings.next().is_some() || !coding.eq_ignore_ascii_case(b"chunked") {
+            return Err("Transfer-Encoding other than chunked");
+        }
+        Ok(Some(Self::Chunked))
+    }
+
+    /// Of an HTTP/2 request, as it is told where the stream's end does not tell it. `has_body`: the head did not end the stream.
+    pub(crate) fn of_http2_request<'a>(
+        lengths: impl Iterator<Item = &'a [u8]>,
+        has_body: bool,
+    ) -> Result<Self, &'static str> {
+        match one_length(lengths)? {
+            Some(length) if has_body || length == 0 => Ok(Self::Length(length)),
+            Some(_) => Err("Content-Length without content"),
+            None if has_body => Ok(Self::Chunked),
+            None => Ok(Self::Length(0)),
+        }
+    }
+}
+
+/// The length that all values of a response's `Content-Length` agree on, in fields of their own or in a list; `None` if there is
+/// none. Said again it is odd, but clear (RFC 9112 section 6.3).
+pub(crate) fn agreed_length<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+) -> Result<(Option<u64>, Oddities), &'static str> {
+    let mut lengths = values.flat_map(|value| value.split(|&byte| byte == b','));
+    let Some(first) = lengths.next() else {
+        return Ok((None, Oddities::default()));
+    };
+    let length = parse_length(first.trim_ascii())?;
+    let mut oddities = Oddities::default();
+    for again in lengths {
+        if parse_length(again.trim_ascii())? != length {
+            return Err("more than one Content-Length");
+        }
+        oddities.insert(Oddity::RepeatedContentLength);
+    }
+    Ok((Some(length), oddities))
+}
+
+/// The only length that a request may tell.
+pub(super) fn one_length<'a>(
+    mut lengths: impl Iterator<Item = &'a [u8]>,
+) -> Result<Option<u64>, &'static str> {
+    let length = lengths.next().map(parse_length).transpose()?;
+    match lengths.next() {
+        None => Ok(length),
+        Some(_) => Err("more than one Content-Length"),
+    }
+}
+
+/// RFC 9110 section 8.6: digits only; more than fit into 63 bits cannot be meant.
+fn parse_length(value: &[u8]) -> Result<u64, &'static str> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let digits = str::from_utf8(value).ok().filter(|_| is_number);
+    let length = digits.and_then(|digits| digits.parse().ok());
+    length
+        .filter(|length| *length <= i64::MAX.unsigned_abs())
+        .ok_or("Content-Length is not a number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values<'a>(values: &'a [&str]) -> impl Iterator<Item = &'a [u8]> {
+        values.iter().map(|value| value.as_bytes())
+    }
+
+    #[test]
+    fn a_request_of_http_2_has_one_length_or_none() {
+        let cases: &[(&[&str], bool, Option<Framing>)] = &[
+            (&[], false, Some(Framing::Length(0))),
+            (&[], true, Some(Framing::Chunked)),
+            (&["0"], false, Some(Framing::Length(0))),
+            (&["0"], true, Some(Framing::Length(0))),
+            (&["05"], true, Some(Framing::Length(5))),
+            (&["5"], false, None),
+            (&[""], false, None),
+            (&[""], true, None),
+            (&["5", "5"], true, None),
+            (&["5", ""], true, None),
+            (&["5, 5"], true, None),
+            (&["+5"], true, None),
+            (&["99999999999999999999"], true, None),
+        ];
+        for (lengths, has_body, expected) in cases {
+            let framing = Framing::of_http2_request(values(lengths), *has_body);
+            assert_eq!(framing.ok(), *expected, "{lengths:?} {has_body}");
+        }
+    }
+
+    #[test]
+    fn a_response_may_say_its_length_twice_if_it_is_the_same() {
+        let cases: &[(&[&str], Option<Option<u64>>)] = &[
+            (&[], Some(None)),
+            (&["2"], Some(Some(2))),
+            (&["2", "2", "02"], Some(Some(2))),
+            (&["2", "3"], None),
+            (&["2", ""], None),
+            (&["", ""], None),
+            (&["2, 2", "2"], Some(Some(2))),
+            (&["2, 3"], None),
+            (&["2,"], None),
+            (&["-2"], None),
+        ];
+        for (lengths, expected) in cases {
+            let length = agreed_length(values(lengths))
+                .ok()
+                .map(|(length, _)| length);
+            assert_eq!(length, *expected, "{lengths:?}");
+        }
+    }
+}

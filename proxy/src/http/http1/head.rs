@@ -1,0 +1,544 @@
+//! Heads of requests and responses, refused if two readers could read them differently
+//! (RFC 9112; request smuggling).
+
+use std::borrow::Cow;
+use std::io;
+use std::ops::Range;
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::fields::{Fields, is_for_every_hop, is_taken_for_another, place};
+use super::framing::{Framing, agreed_length, one_length};
+use super::mend::{Begins, Lines, mend, section_end};
+use super::oddities::{Oddities, Oddity};
+
+/// The longest head that is read, in bytes.
+pub(crate) const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// The most fields that a head may have.
+pub(crate) const MAX_FIELDS: usize = 100;
+/// Read from a stream at a time. What comes behind a response's head in it leaves together with that
+/// head, in one write, as long as both are small enough to be gathered.
+const READ_BYTES: usize = 8 * 1024;
+
+/// Why a head could not be read.
+#[derive(Debug)]
+pub(crate) enum HeadError {
+    /// The connection ended or broke before the first byte.
+    Closed,
+    /// The connection broke, or ended in the middle.
+    Broken(io::Error),
+    /// What arrived is not a head, or is ambiguous.
+    Malformed(Cow<'static, str>),
+    /// It is too long or has too many fields.
+    TooLarge(&'static str),
+    /// It is of another version of HTTP.
+    Version,
+}
+
+impl From<&'static str> for HeadError {
+    fn from(details: &'static str) -> Self {
+        Self::Malformed(details.into())
+    }
+}
+
+impl From<String> for HeadError {
+    fn from(details: String) -> Self {
+        Self::Malformed(details.into())
+    }
+}
+
+/// A checked request head.
+#[derive(Debug)]
+pub(crate) struct RequestHead {
+    /// Known to be text, once and for all who ask for a part of it.
+    line: String,
+    method: Range<usize>,
+    target: Range<usize>,
+    is_http_10: bool,
+    framing: Framing,
+    fields: Fields,
+}
+
+impl RequestHead {
+    /// Reads the next request head from `stream`. `ahead` holds bytes that were read already; those
+    /// behind the head stay in it. A read that is given up loses nothing.
+    pub(crate) async fn read<S: AsyncRead + Unpin>(
+        stream: &mut S,
+        ahead: &mut BytesMut,
+    ) -> Result<Self, HeadError> {
+        let bytes = read_head(stream, ahead, Lines::EndInCrlf).await?;
+        let line = check_request_line(&bytes)?;
+        let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
+        let mut request = httparse::Request::new(&mut slots);
+        whole(request.parse(&bytes), &bytes)?;
+        let method = place(&bytes, request.method.unwrap_or_default().as_bytes());
+        let target = place(&bytes, request.path.unwrap_or_default().as_bytes());
+        let is_http_10 = request.version == Some(0);
+        let fields = Fields::new(bytes.clone(), request.headers);
+        check_host(&fields, is_http_10)?;
+        check_connection(&fields)?;
+        if fields.iter().any(|(name, _)| is_taken_for_another(name)) {
+            return Err("a field name has \"_\" where servers may read \"-\"".into());
+        }
+        if fields.values("user-agent").nth(1).is_some() {
+            return Err("more than one User-Agent".into());
+        }
+        let length = one_length(fields.values("content-length"))?;
+        let framing = framing(&fields, length, is_http_10)?.unwrap_or(Framing::Length(0));
+        Ok(Self {
+            line,
+            method,
+            target,
+            is_http_10,
+            framing,
+            fields,
+        })
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        &self.line[self.method.clone()]
+    }
+
+    pub(crate) fn target(&self) -> &str {
+        &self.line[self.target.clone()]
+    }
+
+    pub(crate) fn is_http_10(&self) -> bool {
+        self.is_http_10
+    }
+
+    /// How the body's end is told.
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    pub(crate) fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// Whether the client wants to go on with this connection (RFC 9112 section 9.3). HTTP/1.0
+    /// clients, whose keep-alive never worked through proxies, do not.
+    pub(crate) fn keeps_alive(&self) -> bool {
+        !self.is_http_10 && !lists_close(&self.fields)
+    }
+}
+
+/// A checked response head, mended where it had to be.
+#[derive(Debug)]
+pub(crate) struct ResponseHead {
+    status: u16,
+    reason: Range<usize>,
+    is_http_10: bool,
+    framing: Option<Framing>,
+    fields: Fields,
+    oddities: Oddities,
+}
+
+impl ResponseHead {
+    /// Reads the next response head from `stream`; `ahead` as in [`RequestHead::read`].
+    pub(crate) async fn read<S: AsyncRead + Unpin>(
+        stream: &mut S,
+        ahead: &mut BytesMut,
+    ) -> Result<Self, HeadError> {
+        let bytes = read_head(stream, ahead, Lines::MayEndInLf).await?;
+        let (bytes, mut oddities) = mend(bytes, Begins::WithStartLine)?;
+        let mut slots = [httparse::EMPTY_HEADER; MAX_FIELDS];
+        let mut response = httparse::Response::new(&mut slots);
+        whole(response.parse(&bytes), &bytes)?;
+        let status = response.code.unwrap_or_default();
+        match status {
+            100..=599 => {}
+            600..=999 => oddities.insert(Oddity::StatusOutOfRange),
+            _ => return Err(format!("status code {status:03} is outside 100-999").into()),
+        }
+        let reason = response.reason.filter(|reason| !reason.is_empty());
+        let reason = reason.map_or(0..0, |reason| place(&bytes, reason.as_bytes()));
+        let is_http_10 = response.version == Some(0);
+        let fields = Fields::new(bytes.clone(), response.headers);
+        let (length, repeated) = agreed_length(fields.values("content-length"))?;
+        let framing = framing(&fields, length, is_http_10)?;
+        Ok(Self {
+            status,
+            reason,
+            is_http_10,
+            framing,
+            fields,
+            oddities: oddities.and(repeated),
+        })
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    pub(crate) fn reason(&self) -> &[u8] {
+        &self.fields.bytes()[self.reason.clone()]
+    }
+
+    pub(crate) fn is_http_10(&self) -> bool {
+        self.is_http_10
+    }
+
+    pub(crate) fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// The length that Content-Length tells.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self.framing {
+            Some(Framing::Length(length)) => Some(length),
+            _ => None,
+        }
+    }
+
+    /// What had to be mended.
+    pub(crate) fn oddities(&self) -> Oddities {
+        self.oddities
+    }
+
+    /// How the end of the body of a response to `method` is told (RFC 9112 section 6.3).
+    pub(crate) fn framing(&self, method: &str) -> Framing {
+        if has_content(self.status, method) {
+            self.framing.unwrap_or(Framing::UntilClose)
+        } else {
+            Framing::Length(0)
+        }
+    }
+
+    /// Whether the connection serves further requests after this response to `method`. If the head tells of content that such
+    /// a response does not have, some origins send it all the same, and it would be the next answer (RFC 9112 section 11.1).
+    pub(crate) fn keeps_alive(&self, method: &str) -> bool {
+        let is_bare = matches!(self.framing, None | Some(Framing::Length(0)));
+        let is_complete = is_bare || has_content(self.status, method);
+        !self.is_http_10 && is_complete && !lists_close(&self.fields)
+    }
+}
+
+/// Whether a final response to `method` with this status has content (RFC 9110 section 6.4.1).
+pub(crate) fn has_content(status: u16, method: &str) -> bool {
+    method != "HEAD" && !matches!(status, 100..=199 | 204 | 304)
+}
+
+fn lists_close(fields: &Fields) -> bool {
+    let mut listed = fields
+        .values("connection")
+        .flat_map(|value| value.split(|&byte| byte == b','));
+    listed.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+}
+
+async fn read_head<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    ahead: &mut BytesMut,
+    lines: Lines,
+) -> Result<Bytes, HeadError> {
+    let mut scanned = 0;
+    loop {
+        // RFC 9112 section 2.2: an empty line before a request line is ignored.
+        while ahead.starts_with(b"\r\n") {
+            ahead.advance(2);
+            scanned = 0;
+        }
+        if let Some(end) = head_end(ahead, scanned, lines)? {
+            return Ok(ahead.split_to(end).freeze());
+        }
+        scanned = ahead.len();
+        ahead.reserve(READ_BYTES);
+        match stream.read_buf(ahead).await {
+            Ok(0) if ahead.is_empty() => return Err(HeadError::Closed),
+            Ok(0) => return Err(HeadError::Broken(io::ErrorKind::UnexpectedEof.into())),
+            Ok(_) => {}
+            Err(_) if ahead.is_empty() => return Err(HeadError::Closed),
+            Err(error) => return Err(HeadError::Broken(error)),
+        }
+    }
+}
+
+/// Where the head ends, if it is whole. The first `scanned` bytes hold no mistake and no end.
+fn head_end(ahead: &[u8], scanned: usize, lines: Lines) -> Result<Option<usize>, HeadError> {
+    let end = section_end(ahead, scanned, lines)?;
+    if end.unwrap_or(ahead.len()) > MAX_HEAD_BYTES {
+        return Err(HeadError::TooLarge("the head is longer than 64 KiB"));
+    }
+    Ok(end)
+}
+
+/// What httparse says of a head that must be whole.
+fn whole(parsed: httparse::Result<usize>, bytes: &[u8]) -> Result<(), HeadError> {
+    match parsed {
+        Ok(httparse::Status::Complete(end)) if end == bytes.len() => Ok(()),
+        Ok(_) => Err("the head ends too early".into()),
+        Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooLarge("more than 100 fields")),
+        Err(error) => Err(HeadError::Malformed(
+            format!("malformed head: {error}").into(),
+        )),
+    }
+}
+
+/// The request line: one space between the three parts, and a target of visible ASCII (RFC 9112 section 3).
+fn check_request_line(head: &[u8]) -> Result<String, HeadError> {
+    let end = memchr(b'\r', head).unwrap_or(head.len());
+    let line = str::from_utf8(&head[..end]);
+    let line = line.map_err(|_| "the request line contains bytes that are not allowed in a URI")?;
+    let mut parts = line.split(' ');
+    let (Some(_), Some(target), Some(version), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err("the request line is not method, target and version".into());
+    };
+    if target.is_empty() || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("the request target contains bytes that are not allowed in a URI".into());
+    }
+    match version {
+        "HTTP/1.1" | "HTTP/1.0" => Ok(line.to_owned()),
+        version if version.starts_with("HTTP/") => Err(HeadError::Version),
+        _ => Err("the request line does not end in an HTTP version".into()),
+    }
+}
+
+/// RFC 9112 section 3.2: exactly one, but HTTP/1.0 may have none.
+fn check_host(fields: &Fields, is_http_10: bool) -> Result<(), HeadError> {
+    let mut hosts = fields.values("host");
+    match (hosts.next(), hosts.next()) {
+        (None, _) if is_http_10 => Ok(()),
+        (None, _) => Err("Host is missing".into()),
+        (Some(_), Some(_)) => Err("more than one Host".into()),
+        (Some(host), None) if host.iter().all(|&byte| is_authority_byte(byte)) => Ok(()),
+        (Some(_), None) => Err("Host is malformed".into()),
+    }
+}
+
+fn is_authority_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
+}
+
+/// RFC 9110 section 7.6.1: a field that every recipient needs is not for one hop only.
+fn check_connection(fields: &Fields) -> Result<(), HeadError> {
+    let mut options = fields
+        .values("connection")
+        .flat_map(|value| value.split(|&byte| byte == b','))
+        .map(<[u8]>::trim_ascii);
+    match options.find(|option| is_for_every_hop(option)) {
+        None => Ok(()),
+        Some(option) => {
+            let name = String::from_utf8_lossy(option);
+            let details = format!("Connection lists {name}, which is an end-to-end field");
+            Err(HeadError::Malformed(details.into()))
+        }
+    }
+}
+
+fn framing(
+    fields: &Fields,
+    length: Option<u64>,
+    is_http_10: bool,
+) -> Result<Option<Framing>, &'static str> {
+    Framing::of_http1(length, fields.values("transfer-encoding"), is_http_10)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    fn shown(error: &HeadError) -> &'static str {
+        match error {
+            HeadError::Closed => "closed",
+            HeadError::Broken(_) => "broken",
+            HeadError::Malformed(_) => "malformed",
+            HeadError::TooLarge(_) => "too large",
+            HeadError::Version => "version",
+        }
+    }
+
+    /// Read at once and byte by byte, which must come to the same.
+    async fn request(bytes: &[u8]) -> Result<RequestHead, &'static str> {
+        let read = RequestHead::read(&mut &bytes[..], &mut BytesMut::new()).await;
+        let read = read.map_err(|error| shown(&error));
+        let (mut near, mut far) = tokio::io::duplex(1);
+        let sending = async move {
+            // The reader may have seen enough.
+            let _ = far.write_all(bytes).await;
+        };
+        let reading = async move { RequestHead::read(&mut near, &mut BytesMut::new()).await };
+        let (in_pieces, ()) = tokio::join!(reading, sending);
+        let in_pieces = in_pieces.map_err(|error| shown(&error));
+        assert_eq!(format!("{in_pieces:?}"), format!("{read:?}"));
+        read
+    }
+
+    async fn response(bytes: &[u8]) -> Result<ResponseHead, &'static str> {
+        let read = ResponseHead::read(&mut &bytes[..], &mut BytesMut::new()).await;
+        read.map_err(|error| shown(&error))
+    }
+
+    #[tokio::test]
+    async fn takes_a_plain_request() {
+        let bytes = b"\r\nPOST http://shop.test/a HTTP/1.1\r\nHost: shop.test\r\nContent-Length: 2\r\n\r\nxyGET";
+        let mut ahead = BytesMut::new();
+        let head = RequestHead::read(&mut &bytes[..], &mut ahead)
+            .await
+            .unwrap();
+        assert_eq!(
+            (head.method(), head.target()),
+            ("POST", "http://shop.test/a")
+        );
+        assert_eq!(head.framing(), Framing::Length(2));
+        assert_eq!(head.fields().values("HOST").next(), Some(&b"shop.test"[..]));
+        assert!(head.keeps_alive());
+        assert_eq!(&ahead[..], b"xyGET");
+    }
+
+    #[tokio::test]
+    async fn refuses_requests_that_can_be_read_in_two_ways() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"GET /\r\n\r\n", "malformed"),
+            (b"\r\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\nHost: a\n\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nX: b\rc\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nX: \0\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\n Host: a\r\n\r\n", "malformed"),
+            (b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET /\t HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "version"),
+            (b"GET / http/1.1\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: a\r\nuser-agent: b\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x1\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
+            (b"P / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nUser_Agent: b\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: User-Agent\r\n\r\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: X,\thost\r\n\r\n", "malformed"),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n", "malformed"),
+            (b"GET / HTTP/1.1\r\nHost: a\r\n", "broken"),
+            (b"", "closed"),
+        ];
+        for (bytes, expected) in cases {
+            let shown = String::from_utf8_lossy(bytes).into_owned();
+            assert_eq!(request(bytes).await.err(), Some(*expected), "{shown:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn refuses_responses_that_can_be_read_in_two_ways() {
+        for fields in [
+            "Content-Length: 1\r\nContent-Length: 2\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length : 1\r\nTransfer-Encoding:\r\n chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Content-Length: 1\r\n 1\r\n",
+            " X: a\r\n",
+            "X a: b\r\n",
+        ] {
+            let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+            assert_eq!(
+                response(bytes.as_bytes()).await.err(),
+                Some("malformed"),
+                "{fields:?}"
+            );
+        }
+        for line in [
+            "HTTP/1.1 099 Odd",
+            "HTTP/1.1 1000 Odd",
+            "HTTP/1.1 OK",
+            "ICY 200 OK",
+        ] {
+            let bytes = format!("{line}\r\n\r\n");
+            assert_eq!(
+                response(bytes.as_bytes()).await.err(),
+                Some("malformed"),
+                "{line:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn mends_what_rfc_9112_lets_a_proxy_mend() {
+        for (head, status, length, found) in [
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\n",
+                200,
+                5,
+                "space-before-colon",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\n\r\n",
+                200,
+                5,
+                "folded-field",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n",
+                200,
+                5,
+                "repeated-content-length",
+            ),
+            (
+                "HTTP/1.1 999 OK\r\nContent-Length: 5\r\n\r\n",
+                999,
+                5,
+                "status-out-of-range",
+            ),
+            ("HTTP/1.1 200 OK\nContent-Length: 5\n\n", 200, 5, "bare-lf"),
+        ] {
+            let mended = response(head.as_bytes()).await.unwrap();
+            let oddities: Vec<_> = mended.oddities().iter().map(Oddity::as_str).collect();
+            assert_eq!(
+                (mended.status(), mended.length(), &oddities[..]),
+                (status, Some(length), &[found][..]),
+                "{head:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_says_where_its_body_ends() {
+        let head = response(b"HTTP/1.1 200 Fine by me\r\nContent-Length: 5\r\n\r\n")
+            .await
+            .unwrap();
+        assert_eq!((head.status(), head.reason()), (200, &b"Fine by me"[..]));
+        assert_eq!(head.framing("GET"), Framing::Length(5));
+        assert_eq!(head.framing("HEAD"), Framing::Length(0));
+        let head = response(b"HTTP/1.1 304\r\nContent-Length: 5\r\n\r\n")
+            .await
+            .unwrap();
+        assert_eq!(
+            (head.framing("GET"), head.reason()),
+            (Framing::Length(0), &b""[..])
+        );
+        let head = response(b"HTTP/1.0 200 OK\r\n\r\n").await.unwrap();
+        assert_eq!(
+            (head.framing("GET"), head.keeps_alive("GET")),
+            (Framing::UntilClose, false)
+        );
+    }
+
+    #[tokio::test]
+    async fn refuses_a_head_without_end() {
+        let mut long = b"GET / HTTP/1.1\r\nHost: a\r\nX: ".to_vec();
+        long.resize(2 * MAX_HEAD_BYTES, b'x');
+        assert_eq!(request(&long).await.err(), Some("too large"));
+        long.extend_from_slice(b"\r\n\r\n");
+        assert_eq!(request(&long).await.err(), Some("too large"));
+        let fields = b"X: y\r\n".repeat(MAX_FIELDS);
+        let many = [&b"GET / HTTP/1.1\r\nHost: a\r\n"[..], &fields, b"\r\n"].concat();
+        assert_eq!(request(&many).await.err(), Some("too large"));
+    }
+}

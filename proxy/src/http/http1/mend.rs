@@ -1,0 +1,187 @@
+//! Repairs heads and trailers of origins where RFC 9112 lets a proxy do so.
+
+use bytes::{Bytes, BytesMut};
+use memchr::{memchr, memchr_iter};
+
+use super::oddities::{Oddities, Oddity};
+
+/// What a section begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    WithStartLine,
+    WithFields,
+}
+
+/// How the lines of a section end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lines {
+    EndInCrlf,
+    /// In CRLF, or in LF alone (RFC 9112 section 2.2).
+    MayEndInLf,
+}
+
+/// Where the first empty line ends, if there is one. The first `scanned` bytes were looked at.
+pub(super) fn section_end(
+    ahead: &[u8],
+    scanned: usize,
+    lines: Lines,
+) -> Result<Option<usize>, &'static str> {
+    for at in memchr_iter(b'\n', &ahead[scanned..]) {
+        let end = scanned + at;
+        let line = match (ahead[..end].strip_suffix(b"\r"), lines) {
+            (Some(line), _) => line,
+            (None, Lines::MayEndInLf) => &ahead[..end],
+            (None, Lines::EndInCrlf) => return Err("a line ends without CR"),
+        };
+        if line.is_empty() || line.ends_with(b"\n") {
+            return Ok(Some(end + 1));
+        }
+    }
+    Ok(None)
+}
+
+/// A section, which ends in an empty line, with each line ended by CRLF (RFC 9112 section 2.2), folded fields on one line
+/// (section 5.2) and no whitespace before a colon (section 5.1); and which of these it took.
+///
+/// # Errors
+///
+/// If the first field begins with whitespace: it continues nothing, and section 2.2 has it refused.
+pub(super) fn mend(section: Bytes, begins: Begins) -> Result<(Bytes, Oddities), &'static str> {
+    let fields = match begins {
+        Begins::WithStartLine => memchr(b'\n', &section).map_or(section.len(), |end| end + 1),
+        Begins::WithFields => 0,
+    };
+    if is_continuation(&section[fields..]) {
+        return Err("whitespace before the first field");
+    }
+    let oddities = oddities(&section, fields);
+    if oddities.is_empty() {
+        return Ok((section, oddities));
+    }
+    let mut mended = BytesMut::with_capacity(section.len() + 16);
+    for line in lines(&section[..fields]) {
+        mended.extend_from_slice(line);
+        mended.extend_from_slice(b"\r\n");
+    }
+    for line in lines(&section[fields..]) {
+        push_field_line(&mut mended, line);
+    }
+    Ok((mended.freeze(), oddities))
+}
+
+fn oddities(section: &[u8], fields: usize) -> Oddities {
+    let mut found = Oddities::default();
+    if memchr_iter(b'\n', section).any(|at| at == 0 || section[at - 1] != b'\r') {
+        found.insert(Oddity::BareLf);
+    }
+    for line in lines(&section[fields..]) {
+        if is_continuation(line) {
+            found.insert(Oddity::FoldedField);
+        } else if memchr(b':', line).is_some_and(|colon| ends_in_space(&line[..colon])) {
+            found.insert(Oddity::SpaceBeforeColon);
+        }
+    }
+    found
+}
+
+/// Each line, without what ends it.
+fn lines(section: &[u8]) -> impl Iterator<Item = &[u8]> {
+    section.split_inclusive(|&byte| byte == b'\n').map(|line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    })
+}
+
+fn push_field_line(mended: &mut BytesMut, line: &[u8]) {
+    if is_continuation(line) {
+        let before = mended.strip_suffix(b"\r\n").unwrap_or(mended);
+        mended.truncate(before.trim_ascii_end().len());
+        mended.extend_from_slice(b" ");
+        mended.extend_from_slice(line.trim_ascii());
+    } else if let Some(colon) = memchr(b':', line) {
+        mended.extend_from_slice(trim_end(&line[..colon]));
+        mended.extend_from_slice(&line[colon..]);
+    } else {
+        mended.extend_from_slice(line);
+    }
+    mended.extend_from_slice(b"\r\n");
+}
+
+fn is_continuation(line: &[u8]) -> bool {
+    matches!(line.first(), Some(b' ' | b'\t'))
+}
+
+fn ends_in_space(name: &[u8]) -> bool {
+    matches!(name.last(), Some(b' ' | b'\t'))
+}
+
+fn trim_end(mut name: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t'] = name {
+        name = rest;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mended(section: &'static str) -> Result<(String, Vec<&'static str>), &'static str> {
+        let (bytes, found) = mend(section.as_bytes().into(), Begins::WithStartLine)?;
+        let found = found.iter().map(Oddity::as_str).collect();
+        Ok((String::from_utf8(bytes.to_vec()).unwrap(), found))
+    }
+
+    #[test]
+    fn what_is_in_order_stays_as_it_is() {
+        let head = "HTTP/1.1 200 OK\r\nX: a : b\r\nY:\r\n\r\n";
+        assert_eq!(mended(head), Ok((head.to_owned(), vec![])));
+    }
+
+    #[test]
+    fn lines_folds_and_colons_come_into_order() {
+        for (head, expected, found) in [
+            ("H\nX: a\r\n\n", "H\r\nX: a\r\n\r\n", vec!["bare-lf"]),
+            (
+                "H\r\nX: a \r\n\t b\r\n\r\n",
+                "H\r\nX: a b\r\n\r\n",
+                vec!["folded-field"],
+            ),
+            (
+                "H\r\nX: a\r\n \r\n\r\n",
+                "H\r\nX: a \r\n\r\n",
+                vec!["folded-field"],
+            ),
+            (
+                "H\r\nX:\r\n a\r\n\r\n",
+                "H\r\nX: a\r\n\r\n",
+                vec!["folded-field"],
+            ),
+            (
+                "H\r\nX \t: a\r\n\r\n",
+                "H\r\nX: a\r\n\r\n",
+                vec!["space-before-colon"],
+            ),
+            (
+                "H\nX : a\n b\n\n",
+                "H\r\nX: a b\r\n\r\n",
+                vec!["space-before-colon", "folded-field", "bare-lf"],
+            ),
+        ] {
+            assert_eq!(mended(head), Ok((expected.to_owned(), found)), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_mended_is_left_to_whoever_parses_it() {
+        for head in [
+            "H\r\nX: a\rb\r\n\r\n",
+            "H\r\nX a: b\r\n\r\n",
+            "H\r\nnonsense \r\n\r\n",
+        ] {
+            assert_eq!(mended(head), Ok((head.to_owned(), vec![])), "{head:?}");
+        }
+        assert!(mended("H\r\n X: a\r\n\r\n").is_err());
+        assert!(mend("\tX: a\r\n\r\n".into(), Begins::WithFields).is_err());
+    }
+}

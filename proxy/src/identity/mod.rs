@@ -1,0 +1,394 @@
+//! The crawlers that the configuration knows, and how each is recognised.
+
+mod passwords;
+pub(crate) mod per_client;
+mod well_known;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use quick_cache::sync::Cache;
+use wayleave_policy::{Dialect, ProductToken};
+
+use self::passwords::Passwords;
+pub(crate) use self::passwords::{Busy, Proof, check_hash};
+use self::well_known::WellKnown;
+
+/// `User-Agent` values whose name is remembered, and the longest that are.
+const REMEMBERED_CLAIMS: usize = 4096;
+const LONGEST_REMEMBERED: usize = 512;
+
+/// What is done about a request that may not be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is refused.
+    #[default]
+    Enforce,
+    /// It is forwarded, and counted and logged as one that would have been refused.
+    Observe,
+}
+
+impl Mode {
+    /// The spelling used in configuration and in the decision log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Observe => "observe",
+        }
+    }
+}
+
+/// One crawler as configured: `[[crawler]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crawler {
+    /// Its label in metrics and logs: letters, digits, `-`, `_` and `.`; no two crawlers have the same.
+    pub name: String,
+    /// Its product tokens in order of preference; at least one.
+    pub tokens: Vec<ProductToken>,
+    /// What `User-Agent` must contain, ignoring ASCII case. `None`: anything.
+    pub user_agent: Option<String>,
+    /// Where its requests come from. Empty: anywhere.
+    pub addresses: Vec<IpNet>,
+    /// Who must have proved a name by a password. `None`: anyone.
+    pub username: Option<Account>,
+    /// How robots.txt is read for it.
+    pub dialect: Dialect,
+    /// What is done about its requests that may not be sent.
+    pub mode: Mode,
+    /// The time between requests to an origin that names none, instead of `[politeness]`'s.
+    pub default_delay: Option<Duration>,
+    /// The `User-Agent` field of fetches of robots.txt that its requests cause. `None`: that of `[robots]`.
+    pub robots_user_agent: Option<Arc<str>>,
+    /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.
+    pub user_agent_must_contain_token: bool,
+}
+
+/// A user name and what proves it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The user name of `Proxy-Authorization: Basic`.
+    pub username: String,
+    /// The password's argon2id hash in PHC form.
+    pub password_hash: String,
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Account").field(&self.username).finish()
+    }
+}
+
+impl Crawler {
+    fn is_behind(&self, client: IpAddr, username: Option<&str>, user_agent: &[u8]) -> bool {
+        let account = self.username.as_ref();
+        self.is_at(client)
+            && account.is_none_or(|account| username == Some(&account.username))
+            && self
+                .user_agent
+                .as_ref()
+                .is_none_or(|wanted| contains_ignoring_case(user_agent, wanted.as_bytes()))
+    }
+
+    fn is_at(&self, client: IpAddr) -> bool {
+        self.addresses.is_empty()
+            || self
+                .addresses
+                .iter()
+                .any(|range| range.contains(&client.to_canonical()))
+    }
+
+    /// Whether `user_agent` contains one of the tokens, ignoring ASCII case.
+    pub(crate) fn is_named_in(&self, user_agent: &[u8]) -> bool {
+        let mut tokens = self.tokens.iter();
+        tokens.any(|token| contains_ignoring_case(user_agent, token.as_str().as_bytes()))
+    }
+
+    fn owns(&self, name: &str) -> bool {
+        let mut tokens = self.tokens.iter();
+        tokens.any(|token| token.as_str().eq_ignore_ascii_case(name))
+    }
+}
+
+fn contains_ignoring_case(text: &[u8], wanted: &[u8]) -> bool {
+    wanted.is_empty()
+        || text
+            .windows(wanted.len())
+            .any(|part| part.eq_ignore_ascii_case(wanted))
+}
+
+/// The names that a `User-Agent` gives.
+#[derive(Debug, Default)]
+pub(crate) struct Claim {
+    /// The product token; none if no product is named.
+    pub(crate) tokens: Vec<ProductToken>,
+    /// The well-known crawlers that are named anywhere.
+    well_known: Vec<WellKnown>,
+}
+
+impl Claim {
+    fn of(user_agent: &[u8]) -> Self {
+        let token = ProductToken::from_user_agent(user_agent);
+        Self {
+            tokens: token.into_iter().collect(),
+            well_known: well_known::named_in(user_agent),
+        }
+    }
+
+    /// Whose name is given besides `crawler`'s own, if it is a well-known crawler's.
+    pub(crate) fn foreign_owner(&self, crawler: Option<&Crawler>) -> Option<&'static str> {
+        let is_own = |named: &WellKnown| crawler.is_some_and(|crawler| crawler.owns(&named.token));
+        let foreign = self.well_known.iter().find(|named| !is_own(named));
+        foreign.map(|named| named.owner)
+    }
+}
+
+/// How crawlers are told apart; `[[crawler]]` and part of `[proxy]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// The known ones; the first that matches a request is used.
+    pub crawlers: Vec<Crawler>,
+    /// Whether requests of others are refused.
+    pub require_crawler: bool,
+    /// How robots.txt is read for others.
+    pub dialect: Dialect,
+    /// What is done about requests of others that may not be sent.
+    pub mode: Mode,
+}
+
+/// All configured crawlers, in the file's order, and what holds for others.
+#[derive(Debug)]
+pub struct Crawlers {
+    crawlers: Vec<Arc<Crawler>>,
+    passwords: Option<Arc<Passwords>>,
+    claims: Cache<Box<[u8]>, Arc<Claim>>,
+    /// Whether requests of other crawlers are refused.
+    pub(crate) require_crawler: bool,
+    /// How robots.txt is read for other crawlers.
+    pub(crate) dialect: Dialect,
+    /// What is done about requests of other crawlers that may not be sent.
+    pub(crate) mode: Mode,
+}
+
+impl Crawlers {
+    /// The crawlers to recognise.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self::instead_of(None, options)
+    }
+
+    /// The crawlers to recognise from now on. Where nobody's password changed, what was verified `before` stays so: a reload costs
+    /// no client another verification.
+    #[must_use]
+    pub(crate) fn instead_of(before: Option<&Self>, options: Options) -> Self {
+        let accounts = options
+            .crawlers
+            .iter()
+            .filter_map(|crawler| crawler.username.as_ref());
+        let hashes: std::collections::HashMap<_, _> = accounts
+            .map(|account| (account.username.clone(), account.password_hash.clone()))
+            .collect();
+        let kept = before
+            .and_then(|before| before.passwords.clone())
+            .filter(|passwords| passwords.are_for(&hashes));
+        let passwords =
+            kept.or_else(|| (!hashes.is_empty()).then(|| Arc::new(Passwords::new(&hashes))));
+        Self {
+            passwords,
+            crawlers: options.crawlers.into_iter().map(Arc::new).collect(),
+            claims: Cache::new(REMEMBERED_CLAIMS),
+            require_crawler: options.require_crawler,
+            dialect: options.dialect,
+            mode: options.mode,
+        }
+    }
+
+    /// The names of the configured crawlers, in the file's order.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let names = self.crawlers.iter().map(|crawler| crawler.name.clone());
+        names.collect()
+    }
+
+    /// Whether some crawler is recognised by a user name.
+    pub(crate) fn uses_passwords(&self) -> bool {
+        self.passwords.is_some()
+    }
+
+    /// What the value of `Proxy-Authorization` proves, if it proves anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if too many verifications wait.
+    pub(crate) async fn prove(
+        &self,
+        client: IpAddr,
+        credentials: &[u8],
+    ) -> Result<Option<Proof>, Busy> {
+        match &self.passwords {
+            Some(passwords) => passwords.prove(client, credentials).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whether what was proved once would be by the same password now.
+    pub(crate) fn still_hold(&self, proof: &Proof) -> bool {
+        let passwords = self.passwords.as_ref();
+        passwords.is_some_and(|passwords| passwords.still_hold(proof))
+    }
+
+    /// Whether a client at this address may be a known crawler without a user name.
+    pub(crate) fn may_be_known(&self, client: IpAddr) -> bool {
+        let mut crawlers = self.crawlers.iter();
+        crawlers.any(|crawler| crawler.username.is_none() && crawler.is_at(client))
+    }
+
+    /// The crawler with this name.
+    pub(crate) fn named(&self, name: &str) -> Option<Arc<Crawler>> {
+        let mut crawlers = self.crawlers.iter();
+        crawlers.find(|crawler| crawler.name == name).cloned()
+    }
+
+    /// The crawler behind a request from `client`, who proved `username`, with this `User-Agent`, if one is
+    /// configured.
+    pub(crate) fn find(
+        &self,
+        client: IpAddr,
+        username: Option<&str>,
+        user_agent: &[u8],
+    ) -> Option<&Arc<Crawler>> {
+        self.crawlers
+            .iter()
+            .find(|crawler| crawler.is_behind(client, username, user_agent))
+    }
+
+    /// The name that `user_agent` gives.
+    pub(crate) fn claim(&self, user_agent: &[u8]) -> Arc<Claim> {
+        if let Some(claim) = self.claims.get(user_agent) {
+            return claim;
+        }
+        let claim = Arc::new(Claim::of(user_agent));
+        if user_agent.len() <= LONGEST_REMEMBERED {
+            self.claims.insert(user_agent.into(), Arc::clone(&claim));
+        }
+        claim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crawler(name: &str, user_agent: Option<&str>, addresses: &[&str]) -> Crawler {
+        Crawler {
+            name: name.to_owned(),
+            tokens: vec![ProductToken::new("ExampleBot").unwrap()],
+            user_agent: user_agent.map(str::to_owned),
+            addresses: addresses
+                .iter()
+                .map(|range| range.parse().unwrap())
+                .collect(),
+            username: None,
+            dialect: Dialect::Rfc9309,
+            mode: Mode::Enforce,
+            default_delay: None,
+            robots_user_agent: None,
+            user_agent_must_contain_token: false,
+        }
+    }
+
+    fn crawlers(crawlers: Vec<Crawler>) -> Crawlers {
+        Crawlers::new(Options {
+            crawlers,
+            ..Options::default()
+        })
+    }
+
+    fn found(crawlers: &Crawlers, client: &str, user_agent: &str) -> Option<String> {
+        let client = client.parse().unwrap();
+        crawlers
+            .find(client, None, user_agent.as_bytes())
+            .map(|crawler| crawler.name.clone())
+    }
+
+    #[test]
+    fn all_that_is_given_must_match_and_the_first_counts() {
+        let crawlers = crawlers(vec![
+            crawler("both", Some("examplebot"), &["10.1.0.0/16"]),
+            crawler("agent", Some("ExampleBot"), &[]),
+        ]);
+        let agent = "Mozilla/5.0 (compatible; EXAMPLEBOT/1.0)";
+        assert_eq!(found(&crawlers, "10.1.2.3", agent).as_deref(), Some("both"));
+        assert_eq!(
+            found(&crawlers, "10.2.2.3", agent).as_deref(),
+            Some("agent")
+        );
+        assert_eq!(found(&crawlers, "10.1.2.3", "Other/1.0"), None);
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_address_it_maps() {
+        let crawlers = crawlers(vec![crawler("net", None, &["10.1.0.0/16"])]);
+        assert_eq!(
+            found(&crawlers, "::ffff:10.1.2.3", "").as_deref(),
+            Some("net")
+        );
+    }
+
+    #[test]
+    fn a_user_name_must_have_been_proved() {
+        let mut named = crawler("named", None, &["10.1.0.0/16"]);
+        named.username = Some(Account {
+            username: "news".to_owned(),
+            password_hash: String::new(),
+        });
+        let client = "10.1.2.3".parse().unwrap();
+        let known = crawlers(vec![named]);
+        assert!(known.find(client, Some("news"), b"").is_some());
+        assert!(known.find(client, Some("other"), b"").is_none());
+        assert!(known.find(client, None, b"").is_none());
+        assert!(!known.may_be_known(client));
+    }
+
+    #[test]
+    fn a_well_known_name_is_foreign_to_all_but_its_crawler() {
+        let known = crawlers(Vec::new());
+        let agent = b"Mozilla/5.0 (compatible; gptbot/1.2; +https://openai.com/gptbot)";
+        assert_eq!(known.claim(agent).foreign_owner(None), Some("OpenAI"));
+        let mut own = crawler("own", None, &[]);
+        assert_eq!(known.claim(agent).foreign_owner(Some(&own)), Some("OpenAI"));
+        own.tokens.push(ProductToken::new("GPTBot").unwrap());
+        assert_eq!(known.claim(agent).foreign_owner(Some(&own)), None);
+        assert_eq!(known.claim(b"ExampleBot/1.0").foreign_owner(None), None);
+        assert_eq!(known.claim(b"").tokens, []);
+    }
+
+    #[test]
+    fn a_reload_keeps_what_was_verified_unless_a_password_changed() {
+        let with = |hash: &str| {
+            let account = Account {
+                username: "news".to_owned(),
+                password_hash: hash.to_owned(),
+            };
+            Options {
+                crawlers: vec![Crawler {
+                    username: Some(account),
+                    ..crawler("news", None, &[])
+                }],
+                ..Options::default()
+            }
+        };
+        let before = Crawlers::new(with("one"));
+        let kept = |hash| {
+            let after = Crawlers::instead_of(Some(&before), with(hash));
+            let (before, after) = (before.passwords.as_ref(), after.passwords);
+            Arc::ptr_eq(before.expect("one has"), &after.expect("one has"))
+        };
+        assert!(kept("one"));
+        assert!(!kept("other"));
+        let none = Crawlers::instead_of(Some(&before), Options::default());
+        assert!(!none.uses_passwords());
+    }
+}

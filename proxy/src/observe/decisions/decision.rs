@@ -1,0 +1,204 @@
+//! `Decision`: the record of one exchange.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::clock::rfc3339;
+use crate::observe::digest::Digest;
+use crate::observe::harmless::harmless_json;
+
+/// A word of ours, or one that was read back from the log.
+pub(crate) type Word = Cow<'static, str>;
+
+/// What a decision is known by: in the answer, in the log and in the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DecisionId(Uuid);
+
+impl DecisionId {
+    /// Version 7: ordered by time.
+    pub(crate) fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}
+
+impl FromStr for DecisionId {
+    type Err = uuid::Error;
+
+    /// Takes the 32 digits with or without hyphens.
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        Uuid::try_parse(text).map(Self)
+    }
+}
+
+impl Serialize for DecisionId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for DecisionId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// One exchange: who asked for what, what was decided and why, and what came of it.
+///
+/// This is a line of the decision log and an object of the API. Members that do not apply are left out.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Decision {
+    #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
+    pub(crate) id: DecisionId,
+    /// When the request's head had been read.
+    #[serde(
+        serialize_with = "rfc3339::serialize",
+        deserialize_with = "rfc3339::deserialize"
+    )]
+    #[schema(value_type = String, format = DateTime)]
+    pub(crate) at: SystemTime,
+    /// `forwarded`, `refused`, `failed`, `tunnelled` or `observed`.
+    #[schema(value_type = String)]
+    pub(crate) outcome: Word,
+    /// Why, as a word of a closed set: the metric's label and the problem's `reason`.
+    #[schema(value_type = String)]
+    pub(crate) reason: Word,
+    /// What the client was answered with.
+    pub(crate) status: u16,
+    /// The crawler's configured name, or `asserted`.
+    #[schema(value_type = String)]
+    pub(crate) crawler: Word,
+    /// `known` to the configuration, or `asserted` by the client alone.
+    #[schema(value_type = String)]
+    pub(crate) identity: Word,
+    /// The product tokens that were looked for, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tokens: Vec<String>,
+    #[schema(value_type = String)]
+    pub(crate) client: IpAddr,
+    pub(crate) method: String,
+    /// The target if it was understood, else the request target as received.
+    pub(crate) url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<String>,
+    /// The organisation's rule that matched, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<Policy>,
+    /// What robots.txt said, if it was asked.
+    #[serde(flatten)]
+    pub(crate) finding: Option<Finding>,
+    /// What would have been answered, if a refusal was only observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) would_be: Option<u16>,
+    /// What was odd about the origin's response and was mended: the kinds of `wayleave_origin_oddities_total`. One that ended
+    /// by `incomplete-close` may be incomplete.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub(crate) oddities: Vec<Word>,
+    /// `enforce` or `observe`.
+    #[schema(value_type = String)]
+    pub(crate) mode: Word,
+    /// Which configuration decided, counted from 1 at the start of the process.
+    pub(crate) configuration: u64,
+    /// Why it was refused or failed, as a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) details: Option<String>,
+    /// From a known target to a decision, in microseconds.
+    pub(crate) decided_us: u64,
+    /// Waiting for its turn at the origin, in microseconds.
+    #[serde(default)]
+    pub(crate) waited_us: u64,
+    /// From the request's head to the end of its response, in microseconds.
+    pub(crate) took_us: u64,
+}
+
+/// A decision and its line of the log, made once for all who keep it.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) decision: Decision,
+    pub(super) line: Vec<u8>,
+}
+
+impl Recorded {
+    pub(super) fn new(decision: Decision) -> Self {
+        let line = serde_json::to_vec(&decision).expect("strings and numbers serialise");
+        let mut line = harmless_json(line);
+        line.push(b'\n');
+        Self { decision, line }
+    }
+}
+
+/// A rule of the organisation.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Policy {
+    /// Which `[[rule]]` of the configuration, from 1.
+    pub(crate) number: usize,
+    /// `refuse` or `allow`.
+    #[schema(value_type = String)]
+    pub(crate) action: Word,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
+/// What an origin's robots.txt says of one request, and which copy said so.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Finding {
+    /// `allow` or `disallow`.
+    #[schema(value_type = String, required = false)]
+    pub(crate) verdict: Word,
+    /// What the verdict rests on.
+    #[schema(value_type = String, required = false)]
+    pub(crate) basis: Word,
+    /// The dialect that gave it.
+    #[schema(value_type = String, required = false)]
+    pub(crate) dialect: Word,
+    /// The deciding rule's line, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<u32>,
+    /// The deciding rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rule: Option<String>,
+    /// The SHA-256 of the copy that decided, if it had rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) robots_sha256: Option<Digest>,
+    /// When the copy that decided was fetched or last confirmed.
+    #[serde(
+        default,
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub(crate) robots_fetched_at: Option<SystemTime>,
+}
+
+impl Decision {
+    /// The host of the origin, if there was one.
+    pub(crate) fn host(&self) -> Option<&str> {
+        host(self.origin.as_deref()?)
+    }
+}
+
+/// The host of an origin such as `https://[::1]:8443`.
+pub(super) fn host(origin: &str) -> Option<&str> {
+    let authority = origin.split_once("://")?.1;
+    let after_literal = authority.find(']').map_or(0, |end| end + 1);
+    let port = authority[after_literal..].find(':');
+    Some(port.map_or(authority, |at| &authority[..after_literal + at]))
+}

@@ -1,0 +1,261 @@
+//! Decisions: what became of every exchange and why, in memory and in the decision log.
+//!
+//! ```text
+//!  mod ─┬─ live       as they are made, for watchers
+//!       ├─ recent     the last ones, in memory
+//!       ├─ top        which hosts, crawlers or rules they are about
+//!       ├─ writer     a thread that writes log events and lines
+//!       │    ├─ event     as log events
+//!       │    └─ journal   the log's open file: rotated by size and age
+//!       ├─ report     what the log says of a span of time
+//!       ├─ files      the log's files, and the lines in them
+//!       └─ decision   one of them
+//!            └─ instant   how its times are written
+//! ```
+//!
+//! An exchange hands its decision over and goes on. When the writer cannot keep up, decisions are left out
+//! of the log and counted; an exchange never waits for it.
+
+mod decision;
+mod event;
+mod files;
+mod journal;
+mod live;
+mod recent;
+mod report;
+mod top;
+mod writer;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use self::decision::Recorded;
+pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
+pub(crate) use self::journal::{Journal, JournalOptions};
+use self::live::Live;
+pub(crate) use self::live::{Seen, Watch};
+use self::recent::Recent;
+pub(crate) use self::report::{Report, Row};
+pub(crate) use self::top::{By, Ranked};
+use self::writer::Writer;
+use crate::observe::logging::Log;
+use crate::observe::metrics::Metrics;
+
+/// Takes every exchange's decision.
+pub(crate) struct Decisions {
+    recent: Recent,
+    live: Live,
+    writer: Writer,
+    /// Where the log's files are, if there is one.
+    log: ArcSwapOption<PathBuf>,
+}
+
+/// Which decisions somebody wants to see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query {
+    pub(crate) crawler: Option<String>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) host: Option<String>,
+    /// What the URL, the rule, the id, the client or a token contains, ignoring ASCII case.
+    pub(crate) text: Option<String>,
+}
+
+impl Query {
+    /// Whether `decision` is one of them.
+    pub(crate) fn takes(&self, decision: &Decision) -> bool {
+        let is = |wanted: &Option<String>, value: &str| {
+            wanted
+                .as_deref()
+                .is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
+        };
+        is(&self.crawler, &decision.crawler)
+            && is(&self.outcome, &decision.outcome)
+            && is(&self.host, decision.host().unwrap_or_default())
+            && self
+                .text
+                .as_deref()
+                .is_none_or(|text| mentions(decision, text))
+    }
+}
+
+fn mentions(decision: &Decision, text: &str) -> bool {
+    let contains = |value: &str| {
+        let mut parts = value.as_bytes().windows(text.len().max(1));
+        text.is_empty() || parts.any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
+    };
+    let rule = decision
+        .finding
+        .as_ref()
+        .and_then(|found| found.rule.as_deref());
+    contains(&decision.url)
+        || rule.is_some_and(contains)
+        || decision.tokens.iter().any(|token| contains(token))
+        || contains(&decision.client.to_string())
+        || contains(&decision.id.to_string())
+}
+
+impl Decisions {
+    /// Starts the thread that writes events, and lines if `journal` is given.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the thread cannot be started.
+    pub(crate) fn start(
+        journal: Option<Journal>,
+        log: Log,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            recent: Recent::new(),
+            live: Live::new(),
+            log: ArcSwapOption::new(path(journal.as_ref())),
+            writer: Writer::start(journal, log, metrics)?,
+        })
+    }
+
+    /// Writes lines to `journal` from now on, or none.
+    pub(crate) fn replace_journal(&self, journal: Option<Journal>) {
+        self.log.store(path(journal.as_ref()));
+        self.writer.replace(journal);
+    }
+
+    /// Keeps one decision.
+    pub(crate) fn record(&self, decision: Decision) {
+        let recorded = Recorded::new(decision);
+        self.recent.push(&recorded);
+        self.writer.write(Box::new(recorded));
+    }
+
+    /// A decision: a recent one, or else one that the log still has, whose files are read for it.
+    pub(crate) async fn look_up(&self, id: DecisionId) -> Option<Arc<Decision>> {
+        if let Some(recent) = self.recent.find(id) {
+            return Some(recent);
+        }
+        let log = self.log.load_full()?;
+        let searching = tokio::task::spawn_blocking(move || files::search(&log, id));
+        searching.await.ok().flatten().map(Arc::new)
+    }
+
+    /// The recent decisions that `query` takes, the newest first, at most `limit`.
+    pub(crate) fn list(&self, query: &Query, limit: usize) -> Vec<Arc<Decision>> {
+        let taken = self.recent.iter().filter(|decision| query.takes(decision));
+        taken.take(limit).collect()
+    }
+
+    /// What the recent decisions that `query` takes are about, the most frequent first, at most `limit`.
+    pub(crate) fn top(&self, by: By, query: &Query, limit: usize) -> Vec<Ranked> {
+        let taken = self.recent.iter().filter(|decision| query.takes(decision));
+        top::top(by, taken, limit)
+    }
+
+    /// Decisions from now on.
+    pub(crate) fn watch(&self) -> Watch {
+        self.live.watch(&self.recent)
+    }
+
+    /// Tells watchers what was decided, for ever.
+    pub(crate) async fn tell_watchers(&self) {
+        self.live.run(&self.recent).await;
+    }
+
+    /// Writes what was recorded so far, and ends the thread.
+    pub(crate) fn close(&self) {
+        self.writer.close();
+    }
+}
+
+fn path(journal: Option<&Journal>) -> Option<Arc<PathBuf>> {
+    journal.map(|journal| Arc::new(journal.path().to_owned()))
+}
+
+impl fmt::Debug for Decisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decisions").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::observe::digest::Digest;
+
+    pub(super) fn decision() -> Decision {
+        Decision {
+            id: DecisionId::new(),
+            at: SystemTime::UNIX_EPOCH + Duration::from_micros(1_800_000_000_000_001),
+            outcome: "refused".into(),
+            reason: "rule".into(),
+            status: 403,
+            crawler: "news".into(),
+            identity: "known".into(),
+            tokens: vec!["ExampleBot".to_owned()],
+            client: [127, 0, 0, 1].into(),
+            method: "GET".to_owned(),
+            url: "https://[::1]:8443/a".to_owned(),
+            origin: Some("https://[::1]:8443".to_owned()),
+            policy: None,
+            finding: Some(Finding {
+                verdict: "disallow".into(),
+                basis: "rule".into(),
+                dialect: "rfc9309".into(),
+                line: Some(2),
+                rule: Some("Disallow: /a".to_owned()),
+                robots_sha256: Some(Digest::of(b"abc")),
+                robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
+            }),
+            would_be: None,
+            oddities: Vec::new(),
+            mode: "enforce".into(),
+            configuration: 1,
+            details: None,
+            decided_us: 1,
+            waited_us: 0,
+            took_us: 2,
+        }
+    }
+
+    #[test]
+    fn a_decision_reads_back_as_it_was_written() {
+        let written = serde_json::to_value(decision()).unwrap();
+        assert_eq!(written["at"], "2027-01-15T08:00:00.000001Z");
+        assert_eq!(written["line"], 2);
+        let read: Decision = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), written);
+        let mut bare = decision();
+        bare.finding = None;
+        let written = serde_json::to_value(bare).unwrap();
+        assert_eq!(written.get("verdict"), None);
+        let read: Decision = serde_json::from_value(written).unwrap();
+        assert!(read.finding.is_none());
+    }
+
+    #[test]
+    fn a_query_finds_text() {
+        let query = |text: &str| Query {
+            text: Some(text.to_owned()),
+            ..Query::default()
+        };
+        for text in ["8443/A", "disallow: /a", "examplebot", "127.0.0", ""] {
+            assert!(query(text).takes(&decision()), "{text}");
+        }
+        assert!(!query("shop").takes(&decision()));
+    }
+
+    #[test]
+    fn a_query_names_a_host_without_its_port() {
+        let query = |host: &str| Query {
+            host: Some(host.to_owned()),
+            ..Query::default()
+        };
+        assert!(query("[::1]").takes(&decision()));
+        assert!(!query("::1").takes(&decision()));
+        let mut named = decision();
+        named.origin = Some("http://shop.test:8080".to_owned());
+        assert!(query("Shop.test").takes(&named));
+    }
+}

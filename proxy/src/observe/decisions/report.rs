@@ -1,0 +1,346 @@
+//! Evaluates the decision log over a span of time: what was refused, and what would have been.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::decision::host;
+use super::files::{Line, dir_of, files, find_line, rotated_files};
+use crate::clock::rfc3339;
+
+/// Lines that cannot be read are named up to this number, and counted beyond.
+const NAMED: usize = 20;
+
+/// What the log says of the time since `since`, and how much of it was read.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    #[serde(serialize_with = "rfc3339::serialize")]
+    pub(crate) since: SystemTime,
+    /// When the log was read.
+    #[serde(serialize_with = "rfc3339::serialize")]
+    pub(crate) until: SystemTime,
+    /// The log's files that were read to their end, the oldest first.
+    pub(crate) files: Vec<ReadFile>,
+    /// Files that were not read because they were last written before `since`.
+    pub(crate) older_files: usize,
+    /// Lines that were read and are from before `since`.
+    pub(crate) lines_before: u64,
+    /// How many lines, or whole files, could not be read.
+    pub(crate) unreadable: u64,
+    /// The first of them.
+    pub(crate) unreadable_lines: Vec<Unreadable>,
+    /// Why files of the log, or its directory, could not be read.
+    #[serde(skip)]
+    pub(crate) failures: Vec<String>,
+    /// When the first decision of the span was made.
+    #[serde(serialize_with = "rfc3339::serialize_some")]
+    pub(crate) first_at: Option<SystemTime>,
+    /// When the last one was made.
+    #[serde(serialize_with = "rfc3339::serialize_some")]
+    pub(crate) last_at: Option<SystemTime>,
+    /// How many decisions of the span had each outcome.
+    pub(crate) outcomes: BTreeMap<String, u64>,
+    /// What was refused, or would have been: first what was only observed, then the most frequent first.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A file of the log.
+#[derive(Debug, Serialize)]
+pub(crate) struct ReadFile {
+    pub(crate) path: PathBuf,
+    pub(crate) lines: u64,
+}
+
+/// A line that is not a decision; line 0: the file itself.
+#[derive(Debug, Serialize)]
+pub(crate) struct Unreadable {
+    pub(crate) path: PathBuf,
+    pub(crate) line: u64,
+    pub(crate) error: String,
+}
+
+/// Requests of one crawler to one host that were refused for one reason, or would have been.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    /// `observed` or `refused`.
+    pub(crate) outcome: String,
+    pub(crate) crawler: String,
+    /// `None` if the request was for no origin that could be understood.
+    pub(crate) host: Option<String>,
+    pub(crate) reason: String,
+    /// The line of robots.txt or the `[[rule]]`, if it was one.
+    pub(crate) rule: Option<String>,
+    /// What the crawler was answered, or would have been.
+    pub(crate) status: u16,
+    pub(crate) count: u64,
+    #[serde(serialize_with = "rfc3339::serialize")]
+    pub(crate) first_at: SystemTime,
+    #[serde(serialize_with = "rfc3339::serialize")]
+    pub(crate) last_at: SystemTime,
+    /// The first of the requests.
+    pub(crate) example: String,
+}
+
+/// What a line of the log must have to be counted.
+#[derive(Deserialize)]
+struct Entry<'a> {
+    #[serde(borrow)]
+    at: Cow<'a, str>,
+    #[serde(borrow)]
+    outcome: Cow<'a, str>,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    #[serde(borrow)]
+    crawler: Cow<'a, str>,
+    #[serde(borrow)]
+    url: Cow<'a, str>,
+    #[serde(default, borrow)]
+    origin: Option<Cow<'a, str>>,
+    status: u16,
+    #[serde(default)]
+    would_be: Option<u16>,
+    #[serde(default)]
+    line: Option<u32>,
+    #[serde(default, borrow)]
+    rule: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    policy: Option<PolicyEntry<'a>>,
+}
+
+#[derive(Deserialize)]
+struct PolicyEntry<'a> {
+    number: usize,
+    #[serde(default, borrow)]
+    reason: Option<Cow<'a, str>>,
+}
+
+impl Entry<'_> {
+    fn rule(&self) -> Option<String> {
+        match (&*self.reason, &self.policy, self.line, &self.rule) {
+            ("policy-rule", Some(policy), ..) => {
+                let reason = policy.reason.as_deref();
+                let reason = reason.map_or(String::new(), |reason| format!(": {reason}"));
+                Some(format!("[[rule]] {}{reason}", policy.number))
+            }
+            ("rule", _, Some(line), Some(rule)) => {
+                let origin = self.origin.as_deref().unwrap_or_default();
+                Some(format!("{rule} ({origin}/robots.txt:{line})"))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    is_observed: bool,
+    crawler: String,
+    host: Option<String>,
+    reason: String,
+    rule: Option<String>,
+}
+
+impl Report {
+    /// Reads the log at `path` with all its files.
+    pub(crate) fn read(path: &Path, since: SystemTime, until: SystemTime) -> Self {
+        let mut report = Self {
+            since,
+            until,
+            files: Vec::new(),
+            older_files: 0,
+            lines_before: 0,
+            unreadable: 0,
+            unreadable_lines: Vec::new(),
+            failures: Vec::new(),
+            first_at: None,
+            last_at: None,
+            outcomes: BTreeMap::new(),
+            rows: Vec::new(),
+        };
+        let mut rows = HashMap::new();
+        if let Err(error) = rotated_files(path) {
+            report.note_failure(dir_of(path), &error);
+        }
+        for (name, file) in files(path) {
+            report.read_file(name, file, &mut rows);
+        }
+        report.rows = rows.into_values().collect();
+        report.rows.sort_unstable_by(|one, other| {
+            let names = |row: &Row| (row.crawler.clone(), row.host.clone(), row.rule.clone());
+            (one.outcome.cmp(&other.outcome))
+                .then(other.count.cmp(&one.count))
+                .then_with(|| names(one).cmp(&names(other)))
+        });
+        report
+    }
+
+    fn read_file(&mut self, name: PathBuf, file: io::Result<File>, rows: &mut HashMap<Key, Row>) {
+        let written_at = fs::metadata(&name).and_then(|found| found.modified());
+        if written_at.is_ok_and(|at| at < self.since) {
+            self.older_files += 1;
+            return;
+        }
+        let mut lines = 0;
+        let read = file.and_then(|file| {
+            find_line(file, |line| {
+                lines += 1;
+                if let Err(error) = self.read_line(line, rows) {
+                    self.note_unreadable(&name, lines, error);
+                }
+                None::<()>
+            })
+        });
+        match read {
+            Ok(_) => self.files.push(ReadFile { path: name, lines }),
+            Err(error) => self.note_failure(&name, &error),
+        }
+    }
+
+    fn note_failure(&mut self, path: &Path, error: &io::Error) {
+        self.failures.push(format!("{}: {error}", path.display()));
+        self.note_unreadable(path, 0, error.to_string());
+    }
+
+    fn note_unreadable(&mut self, path: &Path, line: u64, error: String) {
+        self.unreadable += 1;
+        if self.unreadable_lines.len() < NAMED {
+            let path = path.to_owned();
+            self.unreadable_lines.push(Unreadable { path, line, error });
+        }
+    }
+
+    fn read_line(&mut self, line: Line<'_>, rows: &mut HashMap<Key, Row>) -> Result<(), String> {
+        let line = line.map_err(str::to_owned)?;
+        let read = serde_json::from_slice::<Entry<'_>>(line);
+        let entry = read.map_err(|error| format!("is not a decision: {error}"))?;
+        let at = humantime::parse_rfc3339(&entry.at);
+        let at = at.map_err(|error| format!("is not a decision: at: {error}"))?;
+        if at < self.since {
+            self.lines_before += 1;
+            return Ok(());
+        }
+        self.first_at = Some(self.first_at.map_or(at, |first| first.min(at)));
+        self.last_at = Some(self.last_at.map_or(at, |last| last.max(at)));
+        match self.outcomes.get_mut(&*entry.outcome) {
+            Some(count) => *count += 1,
+            None => drop(self.outcomes.insert(entry.outcome.clone().into_owned(), 1)),
+        }
+        if matches!(&*entry.outcome, "observed" | "refused") {
+            count(rows, &entry, at);
+        }
+        Ok(())
+    }
+}
+
+fn count(rows: &mut HashMap<Key, Row>, entry: &Entry<'_>, at: SystemTime) {
+    let host = entry.origin.as_deref().and_then(host);
+    let key = Key {
+        is_observed: entry.outcome == "observed",
+        crawler: entry.crawler.clone().into_owned(),
+        host: host.map(str::to_owned),
+        reason: entry.reason.clone().into_owned(),
+        rule: entry.rule(),
+    };
+    let row = rows.entry(key).or_insert_with_key(|key| Row {
+        outcome: entry.outcome.clone().into_owned(),
+        crawler: key.crawler.clone(),
+        host: key.host.clone(),
+        reason: key.reason.clone(),
+        rule: key.rule.clone(),
+        status: entry.would_be.unwrap_or(entry.status),
+        count: 0,
+        first_at: at,
+        last_at: at,
+        example: entry.url.clone().into_owned(),
+    });
+    row.count += 1;
+    row.last_at = row.last_at.max(at);
+    if at < row.first_at {
+        row.first_at = at;
+        row.example = entry.url.clone().into_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::decision::{Decision, Policy};
+    use super::super::tests::decision;
+    use super::*;
+
+    fn write(path: &Path, decisions: &[Decision]) {
+        let lines = decisions
+            .iter()
+            .map(|decision| serde_json::to_string(decision).unwrap() + "\n");
+        fs::write(path, lines.collect::<String>()).unwrap();
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(decision().at).unwrap();
+    }
+
+    #[test]
+    fn requests_are_counted_by_outcome_crawler_host_and_rule() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("decisions.jsonl");
+        let at = decision().at;
+        let mut observed = decision();
+        observed.outcome = "observed".into();
+        (observed.status, observed.would_be) = (200, Some(403));
+        let mut ruled = decision();
+        ruled.reason = "policy-rule".into();
+        ruled.policy = Some(Policy {
+            number: 3,
+            action: "refuse".into(),
+            owner: None,
+            reason: Some("contract".to_owned()),
+        });
+        let mut early = decision();
+        early.at -= Duration::from_secs(3601);
+        let mut forwarded = decision();
+        forwarded.outcome = "forwarded".into();
+        let all = [decision(), decision(), observed, ruled, early, forwarded];
+        write(&path, &all);
+        let report = Report::read(&path, at - Duration::from_secs(3600), at);
+        let rows = report.rows.iter().map(|row| {
+            let rule = row.rule.as_deref().unwrap_or_default();
+            (row.outcome.as_str(), row.count, row.status, rule)
+        });
+        let line_2 = "Disallow: /a (https://[::1]:8443/robots.txt:2)";
+        let expected = [
+            ("observed", 1, 403, line_2),
+            ("refused", 2, 403, line_2),
+            ("refused", 1, 403, "[[rule]] 3: contract"),
+        ];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
+        assert_eq!(report.rows[0].host.as_deref(), Some("[::1]"));
+        assert_eq!((report.files[0].lines, report.lines_before), (6, 1));
+        assert_eq!((report.first_at, report.last_at), (Some(at), Some(at)));
+        assert_eq!(report.outcomes["refused"], 3);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("decisions.jsonl");
+        let rotated = dir.path().join("decisions.20270115T080000.000Z.jsonl");
+        let line = serde_json::to_string(&decision()).unwrap();
+        fs::write(&rotated, format!("{line}\n{}", &line[..40])).unwrap();
+        fs::write(&path, format!("no JSON\n{line}\n{{\"id\":1}}\n")).unwrap();
+        let at = decision().at;
+        let report = Report::read(&path, SystemTime::UNIX_EPOCH, at);
+        let named = report
+            .unreadable_lines
+            .iter()
+            .map(|unreadable| (unreadable.path.clone(), unreadable.line));
+        assert_eq!(
+            named.collect::<Vec<_>>(),
+            [(rotated, 2), (path.clone(), 1), (path, 3)]
+        );
+        assert_eq!((report.unreadable, report.rows[0].count), (3, 2));
+    }
+}

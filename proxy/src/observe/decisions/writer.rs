@@ -1,0 +1,250 @@
+//! The thread that writes decisions: an event each for the log, and a line each for the decision log.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::decision::Recorded;
+use super::event;
+use super::journal::{Journal, Lost};
+use crate::observe::logging::Log;
+use crate::observe::metrics::Metrics;
+
+/// Decisions that wait to be written. Some seconds at full speed; beyond that they are left out and counted.
+const WAITING: usize = 65_536;
+/// What they may take in memory: their lines, and the values that these were made of. 1 KiB for each; a URL may be as long
+/// as a request's head, 64 KiB.
+const WAITING_BYTES: usize = WAITING * 1024;
+/// How often the thread looks while there is something to write. It is woken only from idleness: waking it for each
+/// decision would cost an exchange more than everything else here.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What the thread is to write to next: another journal, or none.
+type NextJournal = Arc<Mutex<Option<Option<Journal>>>>;
+
+/// The door to the thread.
+pub(super) struct Writer {
+    waiting: SyncSender<Box<Recorded>>,
+    waiting_bytes: Arc<AtomicUsize>,
+    next_journal: NextJournal,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    thread: Thread,
+    ended: Mutex<Option<JoinHandle<()>>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        journal: Option<Journal>,
+        log: Log,
+        metrics: Arc<Metrics>,
+    ) -> anyhow::Result<Self> {
+        let next_journal = NextJournal::default();
+        let (waiting, received) = sync_channel(WAITING);
+        let closing = Arc::new(AtomicBool::new(false));
+        let is_idle = Arc::new(AtomicBool::new(false));
+        let waiting_bytes = Arc::new(AtomicUsize::new(0));
+        let desk = Desk {
+            received,
+            waiting_bytes: Arc::clone(&waiting_bytes),
+            journal,
+            next_journal: Arc::clone(&next_journal),
+            log,
+            closing: Arc::clone(&closing),
+            is_idle: Arc::clone(&is_idle),
+            metrics: Arc::clone(&metrics),
+            is_failing: false,
+        };
+        let working = thread::Builder::new()
+            .name("decisions".to_owned())
+            .spawn(move || desk.work())
+            .context("starting the thread that writes decisions")?;
+        Ok(Self {
+            waiting,
+            waiting_bytes,
+            next_journal,
+            closing,
+            is_idle,
+            thread: working.thread().clone(),
+            ended: Mutex::new(Some(working)),
+            metrics,
+        })
+    }
+
+    /// Hands a decision over, or counts it as dropped; never waits.
+    pub(super) fn write(&self, recorded: Box<Recorded>) {
+        let bytes = size(&recorded);
+        let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > WAITING_BYTES || self.waiting.try_send(recorded).is_err() {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.metrics.decisions_dropped(1);
+        }
+        if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+
+    /// Writes lines to `journal` from now on.
+    pub(super) fn replace(&self, journal: Option<Journal>) {
+        *lock(&self.next_journal) = Some(journal);
+        self.thread.unpark();
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+        if let Some(thread) = lock(&self.ended).take() {
+            // If it panicked, the panic hook has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// About what a decision takes while it waits.
+fn size(recorded: &Recorded) -> usize {
+    2 * recorded.line.len()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").finish_non_exhaustive()
+    }
+}
+
+/// What the thread works with.
+struct Desk {
+    received: Receiver<Box<Recorded>>,
+    waiting_bytes: Arc<AtomicUsize>,
+    journal: Option<Journal>,
+    next_journal: NextJournal,
+    log: Log,
+    closing: Arc<AtomicBool>,
+    is_idle: Arc<AtomicBool>,
+    metrics: Arc<Metrics>,
+    is_failing: bool,
+}
+
+impl Desk {
+    fn work(mut self) {
+        let mut first = None;
+        loop {
+            // Read before the channel: what was sent before closing is written.
+            let is_last = self.closing.load(Ordering::SeqCst);
+            if let Some(journal) = lock(&self.next_journal).take() {
+                self.journal = journal;
+            }
+            let had_work = self.write_all(first.take());
+            if is_last {
+                return;
+            }
+            if had_work {
+                thread::park_timeout(PAUSE);
+                continue;
+            }
+            self.is_idle.store(true, Ordering::SeqCst);
+            // Whoever sent before that did not wake anyone.
+            first = self.next();
+            if first.is_none() && !self.closing.load(Ordering::SeqCst) {
+                thread::park();
+            }
+            self.is_idle.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn next(&self) -> Option<Box<Recorded>> {
+        let recorded = self.received.try_recv().ok()?;
+        self.waiting_bytes
+            .fetch_sub(size(&recorded), Ordering::Relaxed);
+        Some(recorded)
+    }
+
+    /// Writes `first` and all that waits; whether there was anything.
+    fn write_all(&mut self, first: Option<Box<Recorded>>) -> bool {
+        let mut had_work = false;
+        let mut next = first.or_else(|| self.next());
+        while let Some(recorded) = next {
+            had_work = true;
+            event::announce(&self.log, &recorded.decision);
+            if let Some(journal) = &mut self.journal {
+                journal.push(&recorded.line);
+                if journal.is_full() {
+                    self.flush();
+                }
+            }
+            next = self.next();
+        }
+        self.flush();
+        had_work
+    }
+
+    fn flush(&mut self) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        match journal.flush() {
+            Ok(true) if self.is_failing => {
+                tracing::info!("the decision log is writable again");
+                self.is_failing = false;
+            }
+            Ok(_) => {}
+            Err(Lost { lines, error }) => {
+                self.metrics.decisions_dropped(lines);
+                if !self.is_failing {
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "the decision log cannot be written"
+                    );
+                }
+                self.is_failing = true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::decision;
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes() {
+        let (waiting, received) = sync_channel(WAITING);
+        let metrics = Arc::new(Metrics::new().unwrap());
+        // Its thread does nothing.
+        let writer = Writer {
+            waiting,
+            waiting_bytes: Arc::default(),
+            next_journal: NextJournal::default(),
+            closing: Arc::default(),
+            is_idle: Arc::default(),
+            thread: thread::current(),
+            ended: Mutex::new(None),
+            metrics: Arc::clone(&metrics),
+        };
+        let mut long = decision();
+        long.url = format!("http://shop.test/{}", "a".repeat(60_000));
+        for _ in 0..2000 {
+            writer.write(Box::new(Recorded::new(long.clone())));
+        }
+        let kept: usize = received.try_iter().map(|recorded| size(&recorded)).sum();
+        assert!(kept <= WAITING_BYTES && kept > WAITING_BYTES / 2, "{kept}");
+        let (_, text) = metrics.text().unwrap();
+        let dropped = text
+            .lines()
+            .find(|line| line.starts_with("wayleave_decisions_dropped_total "));
+        assert!(
+            dropped.is_some_and(|line| !line.ends_with(" 0")),
+            "{dropped:?}"
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Where events go: standard error, as text or JSON.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
+
+use crate::observe::harmless::{harmless, harmless_json};
+use crate::observe::line_writer::{Lines, Writing};
+
+/// The form of a log event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// One readable line.
+    #[default]
+    Text,
+    /// One JSON object on one line.
+    Json,
+}
+
+/// What is logged unless `RUST_LOG` says otherwise. The libraries report through their errors, which
+/// are logged here in our words.
+const DEFAULT_FILTER: &str = "info,pingora_core=off,hickory_resolver=off,hickory_net=off,h2=off";
+
+type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// The log, for those who write their own lines. Clones are of the same log.
+#[derive(Clone)]
+pub(crate) struct Log {
+    pub(crate) lines: Lines,
+    is_json: Arc<AtomicBool>,
+    events: reload::Handle<AnyLayer, Registry>,
+}
+
+/// Starts logging. Events are written until the guard is dropped.
+pub(crate) fn start(format: Format) -> (Log, Writing) {
+    let (lines, writing) = Lines::to(io::stderr());
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let (layer, events) = reload::Layer::new(layer(format, &lines));
+    // A test that runs two servers in one process has one log.
+    let _ = tracing_subscriber::registry()
+        .with(layer)
+        .with(filter)
+        .try_init();
+    let is_json = Arc::new(AtomicBool::new(format == Format::Json));
+    let log = Log {
+        lines,
+        is_json,
+        events,
+    };
+    (log, writing)
+}
+
+fn layer(format: Format, lines: &Lines) -> AnyLayer {
+    let layer = tracing_subscriber::fmt::layer().with_writer(Writers(Events {
+        lines: lines.clone(),
+        format,
+    }));
+    match format {
+        Format::Text => layer.with_ansi(false).boxed(),
+        Format::Json => layer.json().flatten_event(true).boxed(),
+    }
+}
+
+impl Log {
+    pub(crate) fn format(&self) -> Format {
+        match self.is_json.load(Ordering::Relaxed) {
+            true => Format::Json,
+            false => Format::Text,
+        }
+    }
+
+    /// Writes lines in this form from now on.
+    pub(crate) fn set_format(&self, format: Format) {
+        let is_json = format == Format::Json;
+        if self.is_json.swap(is_json, Ordering::Relaxed) != is_json {
+            // It fails if the log has ended.
+            let _ = self.events.reload(layer(format, &self.lines));
+        }
+    }
+}
+
+/// Hands tracing a writer for each event.
+struct Writers(Events);
+
+impl<'a> MakeWriter<'a> for Writers {
+    type Writer = Events;
+
+    fn make_writer(&'a self) -> Events {
+        self.0.clone()
+    }
+}
+
+/// Takes events as tracing spells them, one with each call, and keeps each on one line: what strangers sent is in them.
+#[derive(Clone)]
+struct Events {
+    lines: Lines,
+    format: Format,
+}
+
+impl Write for Events {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let line = event.strip_suffix(b"\n").unwrap_or(event);
+        let line = match self.format {
+            Format::Text => harmless(&String::from_utf8_lossy(line))
+                .into_owned()
+                .into_bytes(),
+            Format::Json => harmless_json(line.to_vec()),
+        };
+        self.lines.append(|buffer| {
+            buffer.extend_from_slice(&line);
+            buffer.push(b'\n');
+        });
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_harmless_line() {
+        let mut written = tempfile::NamedTempFile::new().unwrap();
+        let (lines, writing) = Lines::to(written.reopen().unwrap());
+        for (format, event) in [
+            (Format::Text, "INFO a\u{1b}[2J\nb\u{9b}\u{202e}\u{2028}\n"),
+            (Format::Json, "{\"a\":\"\u{9b}\u{202e}\u{2028}\"}\n"),
+        ] {
+            let mut events = Events {
+                lines: lines.clone(),
+                format,
+            };
+            events.write_all(event.as_bytes()).unwrap();
+        }
+        drop(writing);
+        let mut text = String::new();
+        io::Read::read_to_string(&mut written, &mut text).unwrap();
+        assert_eq!(
+            text,
+            "INFO a\\u{1b}[2J\\nb\\u{9b}\\u{202e}\\u{2028}\n{\"a\":\"\\u009b\\u202e\\u2028\"}\n"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! Attributes of spans, named by OpenTelemetry's semantic conventions for HTTP; wayleave's own start with `wayleave.`.
+
+use std::borrow::Cow;
+
+use http::Uri;
+use opentelemetry::KeyValue;
+use wayleave_policy::lifecycle::FetchOutcome;
+
+use crate::observe::decisions::Decision;
+
+/// The methods that the conventions know: a name of a span must be one of few.
+const METHODS: &[&str] = &[
+    "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+];
+
+/// Parameters of a query that sign a request: whoever knows their values can repeat it. The conventions name them.
+const SIGNATURES: &[&str] = &["AWSAccessKeyId", "Signature", "sig", "X-Goog-Signature"];
+
+/// The method, or what stands for one that is not well known; also the span's name.
+pub(super) fn method(decision: &Decision) -> &'static str {
+    let known = METHODS.iter().find(|method| **method == decision.method);
+    known.copied().unwrap_or("HTTP")
+}
+
+/// Whether the request went on to its origin.
+pub(super) fn left(decision: &Decision) -> bool {
+    let went = matches!(&*decision.outcome, "forwarded" | "observed" | "failed");
+    went && decision.method != "CONNECT"
+}
+
+/// What the origin's side of an exchange ended with, if that was no success.
+pub(super) fn onward_error(decision: &Decision) -> Option<String> {
+    match &*decision.outcome {
+        "failed" => Some(decision.reason.clone().into_owned()),
+        _ => (decision.status >= 400).then(|| decision.status.to_string()),
+    }
+}
+
+/// The whole exchange, as the client sees it.
+pub(super) fn of_exchange(decision: &Decision) -> Vec<KeyValue> {
+    let mut all = vec![
+        KeyValue::new("client.address", decision.client.to_string()),
+        status(decision.status),
+        KeyValue::new("wayleave.decision.id", decision.id.to_string()),
+        KeyValue::new("wayleave.outcome", decision.outcome.clone()),
+        KeyValue::new("wayleave.reason", decision.reason.clone()),
+        KeyValue::new("wayleave.crawler", decision.crawler.clone()),
+        KeyValue::new("wayleave.identity", decision.identity.clone()),
+    ];
+    request_method(decision, &mut all);
+    if let Ok(uri) = decision.url.parse::<Uri>() {
+        server(&uri, &mut all);
+        if let Some(scheme) = uri.scheme_str() {
+            all.push(KeyValue::new("url.scheme", scheme.to_owned()));
+            all.push(KeyValue::new("url.path", uri.path().to_owned()));
+        }
+        if let Some(query) = uri.query() {
+            all.push(KeyValue::new("url.query", redacted(query)));
+        }
+    }
+    if let Some(token) = decision.tokens.first() {
+        all.push(KeyValue::new("wayleave.product_token", token.clone()));
+    }
+    all.extend(of_consulting(decision));
+    all
+}
+
+/// What robots.txt and the organisation's rules said.
+pub(super) fn of_consulting(decision: &Decision) -> Vec<KeyValue> {
+    let mut all = Vec::new();
+    if let Some(finding) = &decision.finding {
+        let words = [
+            ("wayleave.robots.verdict", &finding.verdict),
+            ("wayleave.robots.basis", &finding.basis),
+            ("wayleave.robots.dialect", &finding.dialect),
+        ];
+        all.extend(words.map(|(key, word)| KeyValue::new(key, word.clone())));
+        let line = finding.line.map(i64::from);
+        all.extend(line.map(|line| KeyValue::new("wayleave.robots.line", line)));
+        let rule = finding.rule.clone();
+        all.extend(rule.map(|rule| KeyValue::new("wayleave.robots.rule", rule)));
+    }
+    if let Some(policy) = &decision.policy {
+        let number = i64::try_from(policy.number).unwrap_or(i64::MAX);
+        all.push(KeyValue::new("wayleave.policy.rule", number));
+    }
+    all
+}
+
+/// The request to the origin.
+pub(super) fn of_onward(decision: &Decision) -> Vec<KeyValue> {
+    let url = match decision.url.split_once('?') {
+        Some((url, query)) => format!("{url}?{}", redacted(query)),
+        None => decision.url.clone(),
+    };
+    let mut all = vec![KeyValue::new("url.full", url)];
+    request_method(decision, &mut all);
+    if let Ok(uri) = decision.url.parse::<Uri>() {
+        server(&uri, &mut all);
+    }
+    // What failed was answered by wayleave, whatever the origin had said.
+    if decision.outcome != "failed" {
+        all.push(status(decision.status));
+    }
+    all
+}
+
+/// A fetch of robots.txt.
+pub(super) fn of_fetch(uri: &str, outcome: &FetchOutcome) -> Vec<KeyValue> {
+    let redirects = i64::try_from(outcome.redirects.len()).unwrap_or(i64::MAX);
+    let mut all = vec![
+        KeyValue::new("http.request.method", "GET"),
+        KeyValue::new("url.full", uri.to_owned()),
+        KeyValue::new("wayleave.robots.result", outcome.result().as_str()),
+        KeyValue::new("wayleave.robots.redirects", redirects),
+    ];
+    if let Ok(uri) = uri.parse::<Uri>() {
+        server(&uri, &mut all);
+    }
+    all.extend(outcome.status().map(status));
+    all
+}
+
+/// What a fetch ended with, if that was no success.
+pub(super) fn fetch_error(outcome: &FetchOutcome) -> Option<String> {
+    if let Some(error) = outcome.error() {
+        return Some(error.kind.as_str().to_owned());
+    }
+    let status = outcome.status().filter(|status| *status >= 400);
+    status.map(|status| status.to_string())
+}
+
+/// A query without the values of signatures.
+fn redacted(query: &str) -> String {
+    let parameters = query
+        .split('&')
+        .map(|parameter| match parameter.split_once('=') {
+            Some((name, _)) if SIGNATURES.contains(&name) => Cow::Owned(format!("{name}=REDACTED")),
+            _ => Cow::Borrowed(parameter),
+        });
+    parameters.collect::<Vec<_>>().join("&")
+}
+
+fn request_method(decision: &Decision, all: &mut Vec<KeyValue>) {
+    match method(decision) {
+        "HTTP" => {
+            all.push(KeyValue::new("http.request.method", "_OTHER"));
+            let original = decision.method.clone();
+            all.push(KeyValue::new("http.request.method_original", original));
+        }
+        method => all.push(KeyValue::new("http.request.method", method)),
+    }
+}
+
+fn status(code: u16) -> KeyValue {
+    KeyValue::new("http.response.status_code", i64::from(code))
+}
+
+fn server(uri: &Uri, all: &mut Vec<KeyValue>) {
+    let Some(host) = uri.host() else { return };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    all.push(KeyValue::new("server.address", host.to_owned()));
+    let default = match uri.scheme_str() {
+        Some("https") => Some(443),
+        Some("http") => Some(80),
+        _ => None,
+    };
+    let port = uri.port_u16().or(default).map(i64::from);
+    all.extend(port.map(|port| KeyValue::new("server.port", port)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_stay_here() {
+        let query = "a=b&sig=c%3D=&Signature=&sig&x=sig=y";
+        let shown = "a=b&sig=REDACTED&Signature=REDACTED&sig&x=sig=y";
+        assert_eq!(redacted(query), shown);
+        assert_eq!(redacted(""), "");
+    }
+}

@@ -1,0 +1,119 @@
+//! The bounded queue of spans to the collector; every span is counted as sent, failed or dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::SpanData;
+
+use crate::observe::metrics::Metrics;
+
+/// Spans that may wait to be sent. Further ones are dropped, and counted.
+pub(super) const QUEUE: usize = 16 * 1024;
+/// Spans sent at one time.
+pub(super) const BATCH: usize = 1024;
+
+/// How many spans wait, and whether they are taken.
+#[derive(Debug)]
+pub(super) struct Queue {
+    waiting: AtomicUsize,
+    is_failing: AtomicBool,
+    metrics: Arc<Metrics>,
+}
+
+impl Queue {
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            waiting: AtomicUsize::new(0),
+            is_failing: AtomicBool::new(false),
+            metrics,
+        }
+    }
+
+    /// Whether there is room for one more span, which then waits. The library would drop it without a word.
+    pub(super) fn admit(&self) -> bool {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUE {
+            return true;
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.spans("dropped", 1);
+        false
+    }
+
+    fn ended(&self, spans: usize, sent: &OTelSdkResult) {
+        self.waiting.fetch_sub(spans, Ordering::Relaxed);
+        let was_failing = self.is_failing.swap(sent.is_err(), Ordering::Relaxed);
+        match sent {
+            Ok(()) => {
+                self.metrics.spans("sent", spans);
+                if was_failing {
+                    tracing::info!("traces are being sent again");
+                }
+            }
+            Err(error) => {
+                self.metrics.spans("failed", spans);
+                if !was_failing {
+                    tracing::warn!(%error, "traces cannot be sent to traces.otlp_endpoint");
+                }
+            }
+        }
+    }
+}
+
+/// Sends spans, and counts them.
+#[derive(Debug)]
+pub(super) struct Export {
+    exporter: SpanExporter,
+    queue: Arc<Queue>,
+}
+
+impl Export {
+    pub(super) fn new(exporter: SpanExporter, queue: Arc<Queue>) -> Self {
+        Self { exporter, queue }
+    }
+}
+
+impl opentelemetry_sdk::trace::SpanExporter for Export {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        let sent = self.exporter.export(batch).await;
+        self.queue.ended(spans, &sent);
+        sent
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_spans_wait_than_there_is_room_for() {
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let queue = Queue::new(Arc::clone(&metrics));
+        assert!((0..QUEUE).all(|_| queue.admit()));
+        assert!(!queue.admit());
+        queue.ended(BATCH, &Ok(()));
+        assert!((0..BATCH).all(|_| queue.admit()));
+        assert!(!queue.admit());
+        let (_, text) = metrics.text().unwrap();
+        for (result, count) in [("dropped", 2), ("sent", BATCH), ("failed", 0)] {
+            let line = format!("wayleave_spans_total{{result=\"{result}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Recent traffic: requests over time, by crawler, outcome and reason.
+//!
+//! The counter of requests is read every two seconds, so that this costs a request nothing. What is kept
+//! are the differences: half an hour of them, and of those only what is not zero.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio::time::MissedTickBehavior;
+use utoipa::ToSchema;
+
+use crate::clock::Clock;
+use crate::observe::metrics::Metrics;
+
+/// The time between two points.
+pub(crate) const STEP: Duration = Duration::from_secs(2);
+/// Half an hour.
+const KEPT: usize = 900;
+/// Points that a watcher may lag behind until it misses some.
+const WAITING: usize = 4;
+
+/// Remembers points, and hands them to those who watch.
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    points: Mutex<VecDeque<Arc<Point>>>,
+    watchers: broadcast::Sender<Bytes>,
+}
+
+/// The requests that ended within one step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Point {
+    /// The end of the step, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) counts: Vec<Count>,
+}
+
+/// Requests that have all labels in common; at least one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct Count {
+    pub(crate) crawler: String,
+    pub(crate) outcome: String,
+    pub(crate) reason: String,
+    pub(crate) requests: u64,
+}
+
+impl Traffic {
+    pub(crate) fn new() -> Self {
+        Self {
+            points: Mutex::default(),
+            watchers: broadcast::Sender::new(WAITING),
+        }
+    }
+
+    /// The points kept, the oldest first. A step without requests has one, too.
+    pub(crate) fn points(&self) -> Vec<Arc<Point>> {
+        let points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        points.iter().cloned().collect()
+    }
+
+    /// Points from now on, as server-sent events.
+    pub(crate) fn watch(&self) -> broadcast::Receiver<Bytes> {
+        self.watchers.subscribe()
+    }
+
+    /// Makes points, for ever.
+    pub(crate) async fn run(&self, metrics: &Metrics, clock: Clock) {
+        let mut steps = tokio::time::interval(STEP);
+        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut before = Totals::default();
+        loop {
+            steps.tick().await;
+            let counts = before.advance(metrics.requests());
+            self.add(clock.now(), counts);
+        }
+    }
+
+    fn add(&self, at: SystemTime, counts: Vec<Count>) {
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let at_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let point = Arc::new(Point { at_ms, counts });
+        if self.watchers.receiver_count() > 0 {
+            let data = serde_json::to_string(&*point).expect("strings and numbers serialise");
+            // Without watchers by now there is nobody to tell.
+            let _ = self
+                .watchers
+                .send(format!("event: traffic\ndata: {data}\n\n").into());
+        }
+        let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        if points.len() == KEPT {
+            points.pop_front();
+        }
+        points.push_back(point);
+    }
+}
+
+/// Crawler, outcome and reason.
+type Labels = [String; 3];
+
+/// What the counter showed at the last look.
+#[derive(Debug, Default)]
+struct Totals(HashMap<Labels, u64>);
+
+impl Totals {
+    /// What came since the last look, in the order of the labels.
+    fn advance(&mut self, now: Vec<(Labels, u64)>) -> Vec<Count> {
+        let mut counts = Vec::new();
+        for (labels, total) in now {
+            let known = self.0.entry(labels.clone()).or_default();
+            let requests = total.saturating_sub(*known);
+            *known = total;
+            if requests > 0 {
+                let [crawler, outcome, reason] = labels;
+                counts.push(Count {
+                    crawler,
+                    outcome,
+                    reason,
+                    requests,
+                });
+            }
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn points_hold_what_came_in_their_step() {
+        let metrics = Metrics::new().unwrap();
+        let traffic = Traffic::new();
+        let count = |outcome| metrics.request("news", outcome, "rule", Duration::ZERO);
+        let mut watched = traffic.watch();
+        let counting = async {
+            let empty = watched.recv().await.unwrap();
+            assert!(empty.ends_with(b"\"counts\":[]}\n\n"), "{empty:?}");
+            count("refused");
+            count("refused");
+            watched.recv().await.unwrap();
+            count("forwarded");
+            watched.recv().await.unwrap();
+        };
+        tokio::select! {
+            () = traffic.run(&metrics, Clock::start()) => unreachable!("it runs for ever"),
+            () = counting => {}
+        }
+        let points = traffic.points();
+        let told: Vec<Vec<_>> = points
+            .iter()
+            .map(|point| {
+                point
+                    .counts
+                    .iter()
+                    .map(|c| (c.outcome.as_str(), c.requests))
+                    .collect()
+            })
+            .collect();
+        assert_eq!(told, [vec![], vec![("refused", 2)], vec![("forwarded", 1)]]);
+        assert_eq!(points[2].at_ms - points[1].at_ms, 2000);
+    }
+}

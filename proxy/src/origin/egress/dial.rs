@@ -1,0 +1,128 @@
+//! Opens a TCP connection to the first address that accepts one (RFC 8305 section 5).
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::net::TcpStream;
+
+use super::Egress;
+use crate::http::transport::{self, UNREAD};
+
+/// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+impl Egress {
+    /// Opens a connection to one of `addresses`, which are those that [`Egress::addresses`] gave, in their order. The
+    /// next address is tried when one fails, or beside it when it hesitates. Has no deadline of its own.
+    ///
+    /// # Errors
+    ///
+    /// The error of the address that failed last, if all did.
+    pub async fn dial(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+        let stream = race(addresses, TcpStream::connect::<SocketAddr>).await?;
+        transport::tune(&stream, UNREAD)?;
+        Ok(stream)
+    }
+}
+
+async fn race<S, F>(addresses: &[SocketAddr], connect: impl Fn(SocketAddr) -> F) -> io::Result<S>
+where
+    F: Future<Output = io::Result<S>>,
+{
+    let mut waiting = addresses.iter().copied();
+    let mut attempts = FuturesUnordered::new();
+    let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        match waiting.next() {
+            Some(address) => attempts.push(connect(address)),
+            None if attempts.is_empty() => return Err(last_error),
+            None => {}
+        }
+        let mut delay = pin!(tokio::time::sleep(ATTEMPT_DELAY));
+        tokio::select! {
+            Some(outcome) = attempts.next() => match outcome {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last_error = error,
+            },
+            () = &mut delay => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses() -> [SocketAddr; 3] {
+        [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_address_costs_a_quarter_of_a_second() {
+        let started = tokio::time::Instant::now();
+        let reached = race(&addresses(), |address| async move {
+            if address.port() == 1 {
+                std::future::pending::<()>().await;
+            }
+            Ok(address.port())
+        })
+        .await;
+        assert_eq!(reached.ok(), Some(2));
+        let took = started.elapsed();
+        assert!(
+            took >= ATTEMPT_DELAY && took < ATTEMPT_DELAY * 2,
+            "{took:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusing_address_costs_nothing() {
+        let started = tokio::time::Instant::now();
+        let reached = race(&addresses(), |address| async move {
+            match address.port() {
+                3 => Ok(3),
+                _ => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
+            }
+        })
+        .await;
+        assert_eq!(reached.ok(), Some(3));
+        assert_eq!(started.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_all_fail_the_last_error_is_told() {
+        let reached: io::Result<()> = race(&addresses(), |address| async move {
+            Err(match address.port() {
+                3 => io::Error::from(io::ErrorKind::HostUnreachable),
+                _ => io::Error::from(io::ErrorKind::ConnectionRefused),
+            })
+        })
+        .await;
+        assert_eq!(reached.unwrap_err().kind(), io::ErrorKind::HostUnreachable);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_first_address_still_counts() {
+        let reached = race(&addresses(), |address| async move {
+            if address.port() != 1 {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Ok(address.port())
+        })
+        .await;
+        assert_eq!(reached.ok(), Some(1));
+    }
+
+    #[tokio::test]
+    async fn who_takes_nothing_is_left_by_the_system() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = Egress::dial(&[listener.local_addr().unwrap()]).await;
+        let timeout = socket2::SockRef::from(&stream.unwrap()).tcp_user_timeout();
+        assert_eq!(timeout.unwrap(), Some(UNREAD));
+    }
+}

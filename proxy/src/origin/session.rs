@@ -1,0 +1,322 @@
+//! One request on a connection to an origin. Sending and receiving are independent, so
+//! that both can be under way at once.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::SendStream;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use pingora_core::protocols::http::v2::write_body;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+
+use super::http2::{self, Http2Head, Http2Stream};
+use crate::http::http1::oddities::Oddities;
+use crate::http::http1::{
+    BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, may_be_a_trailer,
+};
+use crate::http::proxy_status::ErrorType;
+use crate::http::transport::Stream;
+use crate::origin::error::Fault;
+
+/// The way to the origin.
+pub(crate) enum OriginWriter {
+    Http1 {
+        stream: WriteHalf<Stream>,
+        body: BodyWriter,
+    },
+    Http2(SendStream<Bytes>),
+}
+
+impl OriginWriter {
+    /// Sends a part of the body, which is not empty.
+    pub(crate) async fn part(&mut self, part: Bytes, patience: Duration) -> Result<(), Fault> {
+        match self {
+            Self::Http1 { stream, body } => {
+                let sending = async {
+                    body.write(stream, &part).await?;
+                    stream.flush().await
+                };
+                in_time(patience, sending).await
+            }
+            Self::Http2(stream) => Ok(write_body(stream, part, false, Some(patience)).await?),
+        }
+    }
+
+    /// Ends the body.
+    pub(crate) async fn finish(
+        &mut self,
+        trailers: &Trailers,
+        patience: Duration,
+    ) -> Result<(), Fault> {
+        match self {
+            Self::Http1 { stream, body } => in_time(patience, body.finish(stream, trailers)).await,
+            Self::Http2(stream) if trailers.is_empty() => {
+                Ok(write_body(stream, Bytes::new(), true, Some(patience)).await?)
+            }
+            Self::Http2(stream) => {
+                let sent = stream.send_trailers(header_map(trailers));
+                sent.map_err(|error| http2::fault(&error))
+            }
+        }
+    }
+
+    /// From now on everything is sent as it is.
+    pub(crate) fn becomes_raw(&mut self) {
+        if let Self::Http1 { body, .. } = self {
+            *body = BodyWriter::new(Framing::UntilClose);
+        }
+    }
+
+    /// Says that nothing more follows, on a connection that changed its protocol.
+    pub(crate) async fn close(&mut self) {
+        if let Self::Http1 { stream, .. } = self {
+            // The origin may have closed already.
+            let _ = stream.shutdown().await;
+        }
+    }
+}
+
+/// The way back from the origin.
+pub(crate) enum OriginReader {
+    Http1 {
+        stream: ReadHalf<Stream>,
+        ahead: BytesMut,
+        body: BodyReader,
+        keeps_alive: bool,
+        /// What had to be mended of heads.
+        oddities: Oddities,
+    },
+    Http2(Box<Http2Stream>),
+}
+
+/// A response's head, in the form of its HTTP version.
+#[derive(Debug)]
+pub(crate) enum OriginHead {
+    Http1(ResponseHead),
+    Http2(Box<Http2Head>),
+}
+
+impl OriginHead {
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Self::Http1(head) => head.status(),
+            Self::Http2(head) => head.status,
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &[u8] {
+        match self {
+            Self::Http1(head) => head.reason(),
+            Self::Http2(_) => b"",
+        }
+    }
+
+    /// The length of the body, if it is told.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self {
+            Self::Http1(head) => head.length(),
+            Self::Http2(head) => head.length,
+        }
+    }
+
+    /// Name and value of every field.
+    pub(crate) fn fields(&self) -> Vec<(&[u8], &[u8])> {
+        match self {
+            Self::Http1(head) => head.fields().iter().collect(),
+            Self::Http2(head) => pairs(&head.fields),
+        }
+    }
+}
+
+impl OriginReader {
+    /// The next head: an interim one, or the final one. Giving a read up loses nothing.
+    pub(crate) async fn head(&mut self, method: &str) -> Result<OriginHead, Fault> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                keeps_alive,
+                oddities,
+            } => {
+                let head = ResponseHead::read(stream, ahead)
+                    .await
+                    .map_err(head_fault)?;
+                let is_upgrade = head.status() == 101;
+                let framing = match is_upgrade {
+                    true => Framing::UntilClose,
+                    false => head.framing(method),
+                };
+                *oddities = oddities.and(head.oddities());
+                *keeps_alive = head.keeps_alive(method) && framing != Framing::UntilClose;
+                *body = match is_upgrade {
+                    // No longer HTTP: nothing of it is mended.
+                    true => BodyReader::new(framing),
+                    false => BodyReader::of_origin(framing),
+                };
+                Ok(OriginHead::Http1(head))
+            }
+            Self::Http2(stream) => Ok(OriginHead::Http2(Box::new(stream.head().await?))),
+        }
+    }
+
+    /// The next part of the body; `None` at its end.
+    pub(crate) async fn part(&mut self) -> Result<Option<Bytes>, Fault> {
+        match self {
+            Self::Http1 {
+                stream,
+                ahead,
+                body,
+                ..
+            } => Ok(body.next(stream, ahead).await?),
+            Self::Http2(stream) => stream.part().await,
+        }
+    }
+
+    /// Whether the response is known to have ended: no part and no trailers follow.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Http1 { body, .. } => body.is_done() && !body.has_trailers(),
+            Self::Http2(stream) => stream.has_ended(),
+        }
+    }
+
+    /// What had to be mended so far.
+    pub(crate) fn oddities(&self) -> Oddities {
+        match self {
+            Self::Http1 { body, oddities, .. } => oddities.and(body.oddities()),
+            Self::Http2(stream) => stream.oddities(),
+        }
+    }
+
+    /// The fields behind the body.
+    pub(crate) async fn trailers(&mut self) -> Result<Trailers, Fault> {
+        match self {
+            Self::Http1 { body, .. } => Ok(body.take_trailers()),
+            Self::Http2(stream) => {
+                let trailers = stream.trailers().await?;
+                Ok(trailers.map_or_else(Vec::new, |trailers| trailers_of(&trailers)))
+            }
+        }
+    }
+}
+
+/// Name and value of every field.
+pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+        .collect()
+}
+
+/// The fields behind an HTTP/2 body, but for those that have no place there, as HTTP/1 bodies are read.
+pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
+    let kept = fields
+        .iter()
+        .filter(|(name, _)| may_be_a_trailer(name.as_str()));
+    let owned = |(name, value): (&HeaderName, &HeaderValue)| {
+        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
+        (name, Bytes::copy_from_slice(value.as_bytes()))
+    };
+    kept.map(owned).collect()
+}
+
+/// The fields as HTTP/2 wants them; invalid ones are left out.
+pub(crate) fn header_map(fields: &Trailers) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
+            map.append(name, value);
+        }
+    }
+    map
+}
+
+/// Sends a request's head over HTTP/1 and splits the connection.
+pub(crate) async fn start_http1(
+    mut stream: Stream,
+    head: &[u8],
+    framing: Framing,
+    patience: Duration,
+) -> Result<(OriginWriter, OriginReader), Fault> {
+    let sending = async {
+        stream.write_all(head).await?;
+        stream.flush().await
+    };
+    in_time(patience, sending).await?;
+    let (stream, writer) = tokio::io::split(stream);
+    let writer = OriginWriter::Http1 {
+        stream: writer,
+        body: BodyWriter::new(framing),
+    };
+    let body = BodyReader::new(Framing::Length(0));
+    let reader = OriginReader::Http1 {
+        stream,
+        ahead: BytesMut::new(),
+        body,
+        keeps_alive: false,
+        oddities: Oddities::default(),
+    };
+    Ok((writer, reader))
+}
+
+/// Sends a request's head over HTTP/2 and splits the stream.
+pub(crate) async fn start_http2(
+    mut stream: Box<Http2Stream>,
+    head: Request<()>,
+    framing: Framing,
+    patience: Duration,
+) -> Result<(OriginWriter, OriginReader), Fault> {
+    let starting = stream.start(head, framing == Framing::Length(0));
+    let started = pingora_timeout::timeout(patience, starting).await;
+    let writer = started.unwrap_or_else(|_| Err(takes_nothing()))?;
+    Ok((OriginWriter::Http2(writer), OriginReader::Http2(stream)))
+}
+
+async fn in_time(
+    patience: Duration,
+    sending: impl Future<Output = io::Result<()>>,
+) -> Result<(), Fault> {
+    match pingora_timeout::timeout(patience, sending).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(Fault::stale(
+            ErrorType::ConnectionTerminated,
+            format!("sending: {error}"),
+        )),
+        Err(_) => Err(takes_nothing()),
+    }
+}
+
+fn takes_nothing() -> Fault {
+    let details = "the origin stopped reading the request";
+    Fault::new(ErrorType::ConnectionWriteTimeout, details.to_owned())
+}
+
+fn head_fault(error: HeadError) -> Fault {
+    let (kind, details) = match error {
+        HeadError::Closed => {
+            let details = "the origin closed the connection before it answered";
+            return Fault::stale(ErrorType::ConnectionTerminated, details.to_owned());
+        }
+        HeadError::Broken(error) => (
+            ErrorType::HttpResponseIncomplete,
+            format!("the response's head: {error}"),
+        ),
+        HeadError::Malformed(details) => (
+            ErrorType::HttpProtocolError,
+            format!("the response: {details}"),
+        ),
+        HeadError::TooLarge(details) => (
+            ErrorType::HttpResponseHeaderSectionSize,
+            format!("the response: {details}"),
+        ),
+        HeadError::Version => (
+            ErrorType::HttpProtocolError,
+            "the response is not HTTP/1".to_owned(),
+        ),
+    };
+    Fault::new(kind, details)
+}

@@ -1,0 +1,320 @@
+//! Eviction: which entries stay in memory. The algorithm is S3-FIFO (Yang et al., SOSP 2023).
+//!
+//! New origins pass through a small queue; only those used again while they are in it reach the main one, where each use
+//! buys another round. One-time visitors, most of a crawl, so never push out what is used daily. Hits touch nothing but
+//! a counter in the entry itself, and all queues belong to the one task that publishes: caches that keep their order on
+//! every read, or behind a lock, would have readers wait for each other.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasher;
+
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::Snapshot;
+
+use super::snapshots::Published;
+
+/// The small queue's share of the memory, in percent.
+const SMALL_PERCENT: usize = 10;
+/// So many places of entries that are gone are left where they are.
+const SPARE_PLACES: usize = 1000;
+
+/// The order in which entries go when memory runs out.
+pub(super) struct Memory {
+    limit_bytes: usize,
+    small: VecDeque<Origin>,
+    main: VecDeque<Origin>,
+    /// Hashes of origins that left the small queue unused: if they come back soon, that was wrong.
+    ghosts: VecDeque<u32>,
+    ghost_set: HashSet<u32>,
+    hasher: foldhash::fast::RandomState,
+}
+
+impl Memory {
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self {
+            limit_bytes,
+            small: VecDeque::new(),
+            main: VecDeque::new(),
+            ghosts: VecDeque::new(),
+            ghost_set: HashSet::new(),
+            hasher: foldhash::fast::RandomState::default(),
+        }
+    }
+
+    /// Entries may hold so much from now on; [`shrink`](Self::shrink) makes it true.
+    pub(super) fn set_limit(&mut self, limit_bytes: usize) {
+        self.limit_bytes = limit_bytes;
+    }
+
+    /// Takes in what was published for the first time.
+    pub(super) fn enter(&mut self, published: &Published, origin: &Origin) {
+        let ghost = self.ghost(origin);
+        if self.ghost_set.remove(&ghost) {
+            self.main.push_back(origin.clone());
+        } else {
+            self.small.push_back(origin.clone());
+            published.set_small(origin, true);
+        }
+    }
+
+    /// Withdraws what is least worth keeping until the rest fits, and tells of each.
+    pub(super) fn shrink(
+        &mut self,
+        published: &Published,
+        mut withdrawn: impl FnMut(&Origin, &Snapshot),
+    ) {
+        if self.small.len() + self.main.len() > 2 * published.len() + SPARE_PLACES {
+            self.tidy(published);
+        }
+        while published.bytes() > self.limit_bytes {
+            let small_limit = self.limit_bytes / 100 * SMALL_PERCENT;
+            let is_any = if published.small_bytes() > small_limit || self.main.is_empty() {
+                self.shrink_small(published, &mut withdrawn)
+            } else {
+                self.shrink_main(published, &mut withdrawn)
+            };
+            if !is_any {
+                return;
+            }
+        }
+    }
+
+    /// Gives every entry one place: those that were forgotten left theirs behind, and got another if they came back.
+    fn tidy(&mut self, published: &Published) {
+        let mut placed = HashSet::new();
+        let mut keeps = |origin: &Origin| {
+            published.uses(origin).is_some() && placed.insert(self.hasher.hash_one(origin))
+        };
+        self.small.retain(&mut keeps);
+        self.main.retain(&mut keeps);
+    }
+
+    /// Lets the oldest of the small queue go, or move up; whether there was one.
+    fn shrink_small(
+        &mut self,
+        published: &Published,
+        withdrawn: &mut impl FnMut(&Origin, &Snapshot),
+    ) -> bool {
+        let Some(origin) = self.small.pop_front() else {
+            return !self.main.is_empty();
+        };
+        let Some(uses) = published.uses(&origin) else {
+            return true;
+        };
+        if uses > 1 {
+            published.set_uses(&origin, 0);
+            published.set_small(&origin, false);
+            self.main.push_back(origin);
+        } else {
+            if let Some(snapshot) = published.withdraw(&origin) {
+                withdrawn(&origin, &snapshot);
+            }
+            self.haunt(&origin);
+        }
+        true
+    }
+
+    /// Lets the oldest of the main queue go, or go round again; whether there was one.
+    fn shrink_main(
+        &mut self,
+        published: &Published,
+        withdrawn: &mut impl FnMut(&Origin, &Snapshot),
+    ) -> bool {
+        let Some(origin) = self.main.pop_front() else {
+            return false;
+        };
+        match published.uses(&origin) {
+            Some(0) => {
+                if let Some(snapshot) = published.withdraw(&origin) {
+                    withdrawn(&origin, &snapshot);
+                }
+            }
+            Some(uses) => {
+                published.set_uses(&origin, uses - 1);
+                self.main.push_back(origin);
+            }
+            None => {}
+        }
+        true
+    }
+
+    fn haunt(&mut self, origin: &Origin) {
+        let ghost = self.ghost(origin);
+        if self.ghost_set.insert(ghost) {
+            self.ghosts.push_back(ghost);
+        }
+        let most = (self.main.len() + self.small.len()).max(64) / 2;
+        while self.ghosts.len() > most {
+            if let Some(oldest) = self.ghosts.pop_front() {
+                self.ghost_set.remove(&oldest);
+            }
+        }
+    }
+
+    fn ghost(&self, origin: &Origin) -> u32 {
+        let [a, b, c, d, ..] = self.hasher.hash_one(origin).to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use wayleave_policy::lifecycle::{
+        Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Response,
+    };
+    use wayleave_policy::{Dialect, ProductToken, decide};
+
+    use super::*;
+
+    const START: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn origin(n: usize) -> Origin {
+        Origin::parse(&format!("https://host{n:06}.example")).expect("an origin")
+    }
+
+    fn snapshot(origin: &Origin) -> Arc<Snapshot> {
+        let outcome = FetchOutcome::failed(origin.robots_txt_uri(), FetchErrorKind::Connect, "");
+        snapshot_after(origin, outcome)
+    }
+
+    /// Of a file with so many rules in one group.
+    fn snapshot_of_rules(origin: &Origin, rules: usize) -> Arc<Snapshot> {
+        let lines = (0..rules).map(|n| format!("Disallow: /{n}\n"));
+        let body = format!("User-agent: *\n{}", lines.collect::<String>());
+        let response = Response {
+            status: 200,
+            fields: Fields::default(),
+            body: Body {
+                bytes: body.into_bytes().into(),
+                is_cut: false,
+                digest: None,
+            },
+        };
+        let outcome = FetchOutcome {
+            redirects: Vec::new(),
+            uri: origin.robots_txt_uri(),
+            ending: Ending::Response(response),
+        };
+        snapshot_after(origin, outcome)
+    }
+
+    fn snapshot_after(origin: &Origin, outcome: FetchOutcome) -> Arc<Snapshot> {
+        let entry = Entry::default().after(outcome, START);
+        Arc::new(Cache::default().restored(origin, &entry.into()))
+    }
+
+    struct World {
+        published: Published,
+        memory: Memory,
+    }
+
+    impl World {
+        /// Room for about `entries`.
+        fn with_room_for(entries: usize) -> Self {
+            let published = Published::new();
+            published.publish(&origin(0), &snapshot(&origin(0)));
+            let one = published.bytes();
+            published.withdraw(&origin(0));
+            Self {
+                published,
+                memory: Memory::new(entries * one),
+            }
+        }
+
+        /// Uses an origin, fetching it first if it is not there; whether it was.
+        fn visit(&mut self, n: usize) -> bool {
+            let origin = origin(n);
+            let is_there = self.published.at_hand(&origin, START).is_some();
+            if !is_there {
+                assert!(self.published.publish(&origin, &snapshot(&origin)));
+                self.memory.enter(&self.published, &origin);
+                self.memory.shrink(&self.published, |_, _| {});
+            }
+            is_there
+        }
+    }
+
+    #[test]
+    fn memory_stays_below_its_limit() {
+        let mut world = World::with_room_for(100);
+        for n in 0..10_000 {
+            world.visit(n % 700);
+            assert!(world.published.bytes() <= world.memory.limit_bytes);
+        }
+        assert!(world.published.len() > 90, "{}", world.published.len());
+    }
+
+    #[test]
+    fn a_flood_of_one_time_visitors_does_not_push_out_what_is_in_use() {
+        let mut world = World::with_room_for(100);
+        for round in 0..5 {
+            for n in 0..50 {
+                assert!(world.visit(n) || round == 0);
+            }
+        }
+        let mut hits = 0;
+        for n in 1000..5000 {
+            world.visit(n);
+            hits += usize::from(world.visit(n % 50));
+        }
+        assert!(hits > 3900, "{hits} of 4000");
+    }
+
+    #[test]
+    fn what_is_forgotten_again_and_again_takes_no_more_room_each_time() {
+        let mut world = World::with_room_for(100);
+        for _ in 0..10 * SPARE_PLACES {
+            assert!(!world.visit(1));
+            world.visit(2);
+            world.published.withdraw(&origin(1));
+        }
+        let Memory { small, main, .. } = &world.memory;
+        assert!(small.len() + main.len() < 2 * SPARE_PLACES);
+        assert_eq!(world.published.small_bytes(), world.published.bytes());
+        assert!(world.visit(2));
+    }
+
+    #[test]
+    fn everything_goes_when_nothing_fits() {
+        let mut world = World::with_room_for(0);
+        for n in 0..10 {
+            assert!(!world.visit(n));
+            assert!(!world.visit(n));
+        }
+        assert_eq!((world.published.len(), world.published.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn what_decisions_add_to_a_file_counts() {
+        let (published, origin) = (Published::new(), origin(0));
+        let rules = snapshot_of_rules(&origin, 1_000);
+        assert!(published.publish(&origin, &rules));
+        published.set_small(&origin, true);
+        assert!(!published.recount(&origin));
+        let counted = published.bytes();
+
+        let before = rules.heap_bytes();
+        let tokens = [ProductToken::new("ExampleBot").expect("a name")];
+        let _ = decide(rules.access(START), Dialect::Rfc9309, &tokens, "/");
+        let added = rules.heap_bytes() - before;
+        assert!(added > 10_000, "{added}");
+        let recount = || published.recount(&origin);
+        assert_eq!([recount(), recount()], [true, false]);
+        assert_eq!(published.bytes(), counted + added);
+        assert_eq!(published.small_bytes(), counted + added);
+
+        // The same file published again is counted as it is, and nothing stays when it goes.
+        assert!(!published.publish(&origin, &rules));
+        assert_eq!(published.small_bytes(), counted + added);
+        published.set_small(&origin, false);
+        assert_eq!(
+            (published.small_bytes(), published.bytes()),
+            (0, counted + added)
+        );
+        published.withdraw(&origin);
+        assert_eq!(published.bytes(), 0);
+    }
+}

@@ -1,0 +1,6 @@
+//! The process: wires the rooms together, listens, reads the configuration again, stops.
+
+pub(crate) mod environment;
+pub(crate) mod reload;
+pub mod server;
+pub(crate) mod wiring;

@@ -1,0 +1,405 @@
+//! Reloads the configuration: on SIGHUP, when the file changes, and on `POST /v1/reload`.
+//!
+//! The settings that requests go by are built anew as one value that replaces the old one; an exchange keeps the one it began
+//! with. A file with a mistake, or one that names something that cannot be opened, changes nothing. What is tied to the process
+//! (where it listens, how many connections it takes, where its state and its CA are) stays as it is; a change of that is
+//! answered with the names of the keys that need a restart, and everything else in the file takes effect.
+//!
+//! A changed file is loaded only if it looks complete: nobody is still writing it, it is not empty, and it
+//! has not lost all of its rules or crawlers. An operator who asks, by signal or by request, is believed.
+
+mod doubt;
+mod watch;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use self::doubt::doubt;
+use self::watch::Seen;
+use crate::admin::{Answer, Asked, Attempt, Reload, Reloaded, Status};
+use crate::clock::calendar;
+use crate::config::{Config, Mistake};
+use crate::flow::Flow;
+use crate::observe::decisions::Journal;
+use crate::observe::logging::Log;
+use crate::robots::HttpFetch;
+use crate::run::wiring::{self, Ways};
+
+/// Wishes that may wait; each is granted by reading the file once.
+const WAITING: usize = 64;
+/// A file is read this long after it was written or put in place: editors and orchestrators do so in several steps.
+const SETTLING: Duration = Duration::from_millis(100);
+
+/// Why the file is read again.
+#[derive(Debug)]
+enum Wish {
+    Signal,
+    /// Something was seen of the file.
+    Seen(Seen),
+    Operator(Asked),
+}
+
+/// Who takes the word for a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Change,
+    Signal,
+    Operator,
+}
+
+impl Cause {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Change => "the file changed",
+            Self::Signal => "SIGHUP",
+            Self::Operator => "POST /v1/reload",
+        }
+    }
+}
+
+/// Tells the reader of signals.
+#[derive(Clone, Debug)]
+pub(crate) struct Signals(mpsc::Sender<Wish>);
+
+impl Signals {
+    /// The process was told to read its configuration again.
+    pub(crate) fn hangup(&self) {
+        // With many wishes waiting, the file will be read anyway.
+        let _ = self.0.try_send(Wish::Signal);
+    }
+}
+
+/// What a reload changes.
+pub(crate) struct Parts {
+    pub(crate) flow: Arc<Flow>,
+    /// How robots.txt files are fetched.
+    pub(crate) fetch: Arc<ArcSwap<HttpFetch>>,
+    pub(crate) log: Log,
+    /// Where this process listens.
+    pub(crate) own_listeners: Vec<SocketAddr>,
+}
+
+/// The task that reads the file.
+struct Reader {
+    file: PathBuf,
+    text: Option<Vec<u8>>,
+    started_with: Config,
+    /// What holds now.
+    running: Config,
+    parts: Parts,
+    wishes: mpsc::Receiver<Wish>,
+    status: Arc<ArcSwap<Status>>,
+    /// Dropping it ends the watching.
+    _watcher: Option<notify::RecommendedWatcher>,
+}
+
+/// What can fail of a reload, done.
+struct Prepared {
+    config: Config,
+    needs_restart: Vec<&'static str>,
+    /// `None`: the ways to origins stay as they are.
+    ways: Option<Ways>,
+    journal: Option<Journal>,
+}
+
+/// Starts to read `file` again when it changes or somebody wishes; `config` is what it said at the start. Without a file
+/// there is nothing to read.
+pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Reload, Signals) {
+    let (sender, wishes) = mpsc::channel(WAITING);
+    let (asking, asked) = mpsc::channel(WAITING);
+    parts.flow.metrics.config_reloaded(Some(calendar()));
+    let status = Arc::new(ArcSwap::from_pointee(Status {
+        configuration: 1,
+        file: file.map(|file| file.display().to_string()),
+        read_at: parts.flow.robots.clock().now(),
+        last_attempt: None,
+        needs_restart: Vec::new(),
+        toml: config.without_secrets(),
+    }));
+    let reload = Reload::new(asking, Arc::clone(&status));
+    let signals = Signals(sender);
+    tokio::spawn(pass_on(asked, signals.0.clone()));
+    let Some(file) = file else {
+        tokio::spawn(refuse_all(wishes));
+        return (reload, signals);
+    };
+    let changes = signals.0.clone();
+    let watcher = watch::watch(file, move |seen| {
+        // With many wishes waiting, the file will be read anyway.
+        let _ = changes.try_send(Wish::Seen(seen));
+    });
+    let watcher = watcher.inspect_err(|error| {
+        let error = format!("{error:#}");
+        tracing::warn!(
+            error,
+            "changes to the configuration file go unnoticed: send SIGHUP"
+        );
+    });
+    let reader = Reader {
+        file: file.to_owned(),
+        text: std::fs::read(file).ok(),
+        started_with: config.clone(),
+        running: config.clone(),
+        parts,
+        wishes,
+        status,
+        _watcher: watcher.ok(),
+    };
+    tokio::spawn(reader.run());
+    (reload, signals)
+}
+
+/// Passes on what operators ask for. It ends with either side.
+async fn pass_on(mut asked: mpsc::Receiver<Asked>, wishes: mpsc::Sender<Wish>) {
+    while let Some(reply) = asked.recv().await {
+        if wishes.send(Wish::Operator(reply)).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn refuse_all(mut wishes: mpsc::Receiver<Wish>) {
+    while let Some(wish) = wishes.recv().await {
+        let refusal = "there is no configuration file to reload: the built-in defaults are in use";
+        tracing::warn!("{refusal}");
+        if let Wish::Operator(reply) = wish {
+            // Whoever asked may have gone.
+            let _ = reply.send(Err(vec![refusal.to_owned()]));
+        }
+    }
+}
+
+impl Reader {
+    async fn run(mut self) {
+        // When a change has settled, however many events it is made of.
+        let mut settled_at: Option<Instant> = None;
+        loop {
+            let settled = async {
+                match settled_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                wish = self.wishes.recv() => match wish {
+                    None => return,
+                    Some(Wish::Signal) => {
+                        // The mistakes are in the log.
+                        let _ = self.reload(Cause::Signal).await;
+                    }
+                    Some(Wish::Seen(Seen::InPlace)) => {
+                        settled_at.get_or_insert_with(|| Instant::now() + SETTLING);
+                    }
+                    Some(Wish::Seen(Seen::Writing)) => settled_at = None,
+                    Some(Wish::Operator(reply)) => {
+                        let answer = self.reload(Cause::Operator).await;
+                        // Whoever asked may have gone.
+                        let _ = reply.send(answer);
+                    }
+                },
+                () = settled => {
+                    settled_at = None;
+                    if tokio::fs::read(&self.file).await.ok() != self.text {
+                        // The mistakes are in the log.
+                        let _ = self.reload(Cause::Change).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn reload(&mut self, cause: Cause) -> Answer {
+        self.text = tokio::fs::read(&self.file).await.ok();
+        let prepared = self.prepare().await.and_then(|prepared| {
+            let text = self.text.as_deref().unwrap_or_default();
+            match doubt(text, &self.running, &prepared.config) {
+                Some(doubt) if cause == Cause::Change => Err(vec![doubt]),
+                _ => Ok(prepared),
+            }
+        });
+        let cause = cause.as_str();
+        match prepared {
+            Ok(prepared) => Ok(self.apply(prepared, cause).await),
+            Err(mistakes) => {
+                self.parts.flow.metrics.config_reloaded(None);
+                self.note(cause, mistakes.clone(), |_| {});
+                for mistake in &mistakes {
+                    tracing::error!(cause, mistake, "the configuration is unchanged");
+                }
+                Err(mistakes)
+            }
+        }
+    }
+
+    /// Notes how reading the file went, and what changed by it.
+    fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut Status)) {
+        let at = self.parts.flow.robots.clock().now();
+        let mut status = Status::clone(&self.status.load());
+        status.last_attempt = Some(Attempt {
+            at,
+            cause: cause.to_owned(),
+            mistakes,
+        });
+        change(&mut status);
+        self.status.store(Arc::new(status));
+    }
+
+    /// Does everything that can fail, and changes nothing yet.
+    async fn prepare(&self) -> Result<Prepared, Vec<String>> {
+        let file = self.file.clone();
+        let (started_with, running) = (self.started_with.clone(), self.running.clone());
+        let clock = self.parts.flow.robots.clock();
+        let metrics = Arc::clone(&self.parts.flow.metrics);
+        let own = self.parts.own_listeners.clone();
+        let traces = self.parts.flow.traces.clone();
+        let preparing = tokio::task::spawn_blocking(move || {
+            let read = Config::load(&file).map_err(|mistakes| in_words(&mistakes))?;
+            let needs_restart = needs_restart(&started_with, &read);
+            let config = held(read, &started_with);
+            let has_other_ways = config.upstream != running.upstream
+                || config.dns != running.dns
+                || wiring::fetch_options(&config) != wiring::fetch_options(&running);
+            let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
+            let ways = has_other_ways.then(|| {
+                let tls = wiring::tls_config(&config.upstream)?;
+                wiring::ways(&config, &tls, own, clock, &metrics, traces)
+            });
+            Ok(Prepared {
+                ways: ways.transpose().map_err(fault)?,
+                journal: wiring::journal(&config.log).map_err(fault)?,
+                needs_restart,
+                config,
+            })
+        });
+        let prepared = preparing.await;
+        prepared.unwrap_or_else(|error| Err(vec![format!("reading the file failed: {error}")]))
+    }
+
+    /// Puts the new configuration in the place of the old one.
+    async fn apply(&mut self, prepared: Prepared, cause: &str) -> Reloaded {
+        let config = prepared.config;
+        let flow = &self.parts.flow;
+        let before = flow.settings();
+        let mut upstream = Arc::clone(&before.upstream);
+        if let Some(ways) = prepared.ways {
+            upstream = ways.upstream;
+            ways.fetch.follow_by(flow.gate());
+            self.parts.fetch.store(Arc::new(ways.fetch));
+        }
+        if config.robots != self.running.robots {
+            let options = wiring::robots_options(&config.robots);
+            flow.robots.reconfigure(&options).await;
+        }
+        // A file that was moved away is written anew, as by others who are told to read their configuration again.
+        flow.decisions.replace_journal(prepared.journal);
+        self.parts.log.set_format(config.log.format);
+        for crawler in &config.crawlers.crawlers {
+            flow.metrics.know_crawler(&crawler.name);
+        }
+        let now = flow.robots.clock().now();
+        let settings = wiring::settings(&config, Some(&before), upstream, now);
+        let configuration = settings.configuration;
+        flow.go_by(settings);
+        flow.metrics.config_reloaded(Some(calendar()));
+        self.note(cause, Vec::new(), |status| {
+            status.configuration = configuration;
+            status.read_at = now;
+            status.needs_restart.clone_from(&prepared.needs_restart);
+            status.toml = config.without_secrets();
+        });
+        tracing::info!(cause, configuration, "the configuration was reloaded");
+        self.running = config;
+        if !prepared.needs_restart.is_empty() {
+            let keys = prepared.needs_restart.join(", ");
+            tracing::warn!(keys, "these changes take effect only after a restart");
+        }
+        Reloaded {
+            configuration,
+            needs_restart: prepared.needs_restart,
+        }
+    }
+}
+
+fn in_words(mistakes: &[Mistake]) -> Vec<String> {
+    mistakes.iter().map(ToString::to_string).collect()
+}
+
+/// What differs between two configurations and is only looked at when the process starts.
+fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
+    // A directory within one that moves is not moved by itself.
+    let within_state = |config: &Config| {
+        let dir = config.https.ca_dir.strip_prefix(&config.state.dir);
+        dir.map_or(config.https.ca_dir.clone(), Path::to_owned)
+    };
+    let differs = [
+        ("proxy.listen", running.proxy.listen != read.proxy.listen),
+        (
+            "proxy.max_connections",
+            running.proxy.max_connections != read.proxy.max_connections,
+        ),
+        (
+            "proxy.max_connections_per_client",
+            running.proxy.max_connections_per_client != read.proxy.max_connections_per_client,
+        ),
+        ("[admin]", running.admin != read.admin),
+        ("https.ca_dir", within_state(running) != within_state(read)),
+        ("state.dir", running.state.dir != read.state.dir),
+        (
+            "state.max_size",
+            running.state.max_size != read.state.max_size,
+        ),
+        ("[traces]", running.traces != read.traces),
+    ];
+    let keys = differs.into_iter().filter(|(_, differs)| *differs);
+    keys.map(|(keys, _)| keys).collect()
+}
+
+/// What was read, but with what the process was `started_with` for all that needs a restart.
+fn held(mut read: Config, started_with: &Config) -> Config {
+    if let Some(log) = &mut read.log.decisions
+        && let Ok(within) = log.strip_prefix(&read.state.dir)
+    {
+        *log = started_with.state.dir.join(within);
+    }
+    read.proxy.listen.clone_from(&started_with.proxy.listen);
+    read.proxy.max_connections = started_with.proxy.max_connections;
+    read.proxy.max_connections_per_client = started_with.proxy.max_connections_per_client;
+    read.admin = started_with.admin.clone();
+    read.https.ca_dir.clone_from(&started_with.https.ca_dir);
+    read.state = started_with.state.clone();
+    read.traces = started_with.traces.clone();
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_a_restart_is_named() {
+        let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
+        let running = config("");
+        assert_eq!(needs_restart(&running, &running), [""; 0]);
+        let alive = "proxy.name = \"a\"\nrobots.max_age = \"1h\"\nupstream.idle_connections = 7\n\
+                     log.format = \"json\"\nlog.decisions = \"\"\ndns.servers = [\"127.0.0.1:53\"]";
+        assert_eq!(needs_restart(&running, &config(alive)), [""; 0]);
+        let fixed =
+            "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
+        let expected = ["[admin]", "state.dir"];
+        assert_eq!(needs_restart(&running, &config(fixed)), expected);
+        let traced = config("traces.sample_ratio = 0.5");
+        assert_eq!(needs_restart(&running, &traced), ["[traces]"]);
+        let ca = config("state.dir = \"b\"\nhttps.ca_dir = \"other\"");
+        assert_eq!(needs_restart(&running, &ca), ["https.ca_dir", "state.dir"]);
+        let held = held(config(fixed), &running);
+        assert_eq!((&held.state, &held.admin), (&running.state, &running.admin));
+        let log = running.state.dir.join("d.jsonl");
+        assert_eq!(held.log.decisions, Some(log), "what need not wait does not");
+    }
+}

@@ -1,0 +1,398 @@
+//! Starts the parts, announces the proxy and runs until told to stop.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, Admin, Guard};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::flow::listeners::{Inherited, listen_when_free};
+use crate::flow::{Flow, Listener, Slots};
+use crate::observe::decisions::Decisions;
+use crate::observe::logging;
+use crate::observe::metrics::Metrics;
+use crate::observe::traces::Traces;
+use crate::observe::traffic::Traffic;
+use crate::politeness::Politeness;
+use crate::robots::{self, HttpFetch, Robots, Store};
+use crate::run::environment::{GENERAL, fill};
+use crate::run::reload::{self, Parts, Signals};
+use crate::run::wiring;
+use crate::tls::intercept::{CertificateAuthority, Interceptor};
+
+/// What a process that is replaced may take to end beyond its `shutdown_grace`.
+const TAKEOVER_MARGIN: Duration = Duration::from_secs(10);
+
+/// Runs the proxy until SIGTERM or SIGINT. `config` was read from `file`, if from any, which is read again when it changes.
+///
+/// # Errors
+///
+/// Returns an error if the proxy cannot start (an address in use, a CA that cannot be read, …) or
+/// if a part that must run ends by itself.
+pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
+    // Shells and init systems keep the soft limit low for programs that use select(2). If it stays, it is known from the
+    // metric process_max_fds.
+    let _most = rlimit::increase_nofile_limit(u64::MAX);
+    let runtime = Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    // Operators have a thread of their own: what they ask may mean a look at a million origins, and no crawler waits
+    // for that.
+    let operators = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("operators")
+        .enable_all()
+        .build()
+        .context("starting the operators' runtime")?;
+    let served = runtime.block_on(serve(config, file, operators.handle()));
+    operators.shutdown_background();
+    served
+}
+
+async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyhow::Result<()> {
+    let (log, _writing) = logging::start(config.log.format);
+    let metrics = Arc::new(Metrics::new()?);
+    count_panics(Arc::clone(&metrics));
+    // Before the listeners: once they are open, a signal must find its handler.
+    let mut stop = Stop::new()?;
+    let (listeners, operators_listener, patience) = listen(config).await?;
+    let clock = Clock::start();
+    // Before the decision log: who has the store has the directory.
+    let (admin_listener, store) = tokio::select! {
+        taken_over = take_over(config, clock, &metrics, operators_listener, patience) => taken_over?,
+        () = stop.wait() => return Ok(()),
+    };
+    let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
+    let own = own_addresses(&listeners, &admin_listener)?;
+    let journal = wiring::journal(&config.log)?;
+    let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
+    let decisions = Arc::new(decisions);
+    let robots = (store, clock);
+    let (flow, fetch, mut refresh) = build(config, &metrics, &decisions, &authority, &own, robots)?;
+
+    let stopping = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let flow = Arc::new(flow);
+    fetch.load().follow_by(flow.gate());
+    announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
+    let parts = Parts {
+        flow: Arc::clone(&flow),
+        fetch,
+        log,
+        own_listeners: own,
+    };
+    let (reload, signals) = reload::start(file, config, parts);
+    stop.signals = Some(signals);
+    let admin = Admin {
+        traffic: watch_over(&decisions, &metrics, clock, operators),
+        metrics,
+        reload,
+        flow: Arc::clone(&flow),
+        decisions,
+        started_at: clock.now(),
+        counted: Default::default(),
+        certificate_pem: authority.certificate_pem().into(),
+        proxy: dialable(listeners[0].local_addr()?),
+        stopping: stopping.clone(),
+    };
+    let mut admin = take_operators(config, admin_listener, admin, operators)?;
+    let taking = take_clients(config, listeners, &flow, &tasks, &stopping);
+    notify(&[sd_notify::NotifyState::Ready]);
+
+    let ended = tokio::select! {
+        () = stop.wait() => Ok(()),
+        ended = &mut refresh => Err(anyhow::anyhow!("the robots.txt task ended: {ended:?}")),
+        ended = &mut admin => Err(anyhow::anyhow!("the admin listener ended: {ended:?}")),
+    };
+    stopping.cancel();
+    notify(&[sd_notify::NotifyState::Stopping]);
+    taking.wait().await;
+    drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
+    close(&flow).await;
+    ended
+}
+
+fn take_operators(
+    config: &Config,
+    listener: TcpListener,
+    admin: Admin,
+    operators: &Handle,
+) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
+    let guard = Guard {
+        token_sha256: config.admin.token_sha256,
+    };
+    let routes = admin::router(admin, guard);
+    // It belongs to the runtime that it was made in.
+    let listener = listener.into_std()?;
+    Ok(operators.spawn(async move {
+        let listener = TcpListener::from_std(listener)?;
+        match admin::serve(listener, routes).await {}
+    }))
+}
+
+/// Serves clients in `tasks` until `stopping`. Returns those who take connections, for the proxy to wait for.
+fn take_clients(
+    config: &Config,
+    listeners: Vec<TcpListener>,
+    flow: &Arc<Flow>,
+    tasks: &TaskTracker,
+    stopping: &CancellationToken,
+) -> TaskTracker {
+    let listener = Arc::new(Listener {
+        flow: Arc::clone(flow),
+        slots: Slots::new(
+            config.proxy.max_connections,
+            config.proxy.max_connections_per_client,
+        ),
+        tasks: tasks.clone(),
+        stopping: stopping.clone(),
+    });
+    let taking = TaskTracker::new();
+    for bound in listeners {
+        let listener = Arc::clone(&listener);
+        taking.spawn(async move { listener.run(bound).await });
+    }
+    taking.close();
+    taking
+}
+
+/// Starts what operators watch: decisions and traffic as they come.
+fn watch_over(
+    decisions: &Arc<Decisions>,
+    metrics: &Arc<Metrics>,
+    clock: Clock,
+    operators: &Handle,
+) -> Arc<Traffic> {
+    let decisions = Arc::clone(decisions);
+    operators.spawn(async move { decisions.tell_watchers().await });
+    let traffic = Arc::new(Traffic::new());
+    let (counting, metrics) = (Arc::clone(&traffic), Arc::clone(metrics));
+    operators.spawn(async move { counting.run(&metrics, clock).await });
+    traffic
+}
+
+/// Lets exchanges under way end, but no longer than `grace` and not after a second signal.
+async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
+    tasks.close();
+    let under_way = tasks.len();
+    tracing::info!(under_way, ?grace, "stopping");
+    tokio::select! {
+        ended = tokio::time::timeout(grace, tasks.wait()) => if ended.is_err() {
+            tracing::warn!(cut_off = tasks.len(), "the grace period is over");
+        },
+        () = stop.wait() => tracing::warn!(cut_off = tasks.len(), "told to stop a second time"),
+    }
+}
+
+/// Keeps what was learned and decided, now that nothing more will be.
+async fn close(flow: &Flow) {
+    flow.robots.close().await;
+    flow.decisions.close();
+    if let Some(traces) = &flow.traces {
+        traces.stop().await;
+    }
+}
+
+fn build(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    decisions: &Arc<Decisions>,
+    authority: &Arc<CertificateAuthority>,
+    own_listeners: &[SocketAddr],
+    (store, clock): (Store, Clock),
+) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
+    let tls = wiring::tls_config(&config.upstream)?;
+    let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
+    let own = own_listeners.to_vec();
+    let ways = wiring::ways(config, &tls, own, clock, metrics, traces.clone())?;
+    metrics.client_connections_limit(config.proxy.max_connections);
+    for crawler in &config.crawlers.crawlers {
+        metrics.know_crawler(&crawler.name);
+    }
+    let fetch = Arc::new(ArcSwap::from_pointee(ways.fetch));
+    let options = wiring::robots_options(&config.robots);
+    let (robots, refresh) = Robots::start(
+        Arc::clone(&fetch),
+        store,
+        &options,
+        clock,
+        Arc::clone(metrics),
+    );
+    let settings = wiring::settings(config, None, ways.upstream, robots.clock().now());
+    let flow = Flow {
+        configuration: watch::Sender::new(settings.configuration),
+        settings: ArcSwap::from_pointee(settings),
+        robots,
+        politeness: Politeness::default(),
+        interceptor: Interceptor::new(Arc::clone(authority))?,
+        decisions: Arc::clone(decisions),
+        metrics: Arc::clone(metrics),
+        traces,
+    };
+    Ok((flow, fetch, refresh))
+}
+
+/// The listeners for clients; the one for operators, if it was inherited; and how long others may have what is left to take.
+///
+/// Who inherits a listener may be there to replace a process that still ends its exchanges, and has the store and the
+/// operators' address until then; clients wait in the listener's queue meanwhile.
+async fn listen(
+    config: &Config,
+) -> anyhow::Result<(Vec<TcpListener>, Option<TcpListener>, Duration)> {
+    let mut inherited = Inherited::take()?;
+    let patience = match inherited.is_empty() {
+        true => Duration::ZERO,
+        false => config.proxy.shutdown_grace + TAKEOVER_MARGIN,
+    };
+    let mut clients = Vec::with_capacity(config.proxy.listen.len());
+    for address in &config.proxy.listen {
+        clients.push(inherited.listen(*address).await?);
+    }
+    let operators = inherited.inherit(config.admin.listen)?;
+    inherited.all_used()?;
+    Ok((clients, operators, patience))
+}
+
+fn own_addresses(
+    listeners: &[TcpListener],
+    admin: &TcpListener,
+) -> std::io::Result<Vec<SocketAddr>> {
+    listeners
+        .iter()
+        .chain([admin])
+        .map(TcpListener::local_addr)
+        .collect()
+}
+
+/// Says on standard output where everything is, and the lines that a user pastes next.
+fn announce(
+    listeners: &[TcpListener],
+    admin: &TcpListener,
+    state_dir: &Path,
+    authority: &CertificateAuthority,
+) -> anyhow::Result<()> {
+    let certificate = std::path::absolute(authority.certificate_path())?;
+    let certificate = certificate.display().to_string();
+    let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
+    for listener in listeners {
+        writeln!(text, "  proxy    http://{}", listener.local_addr()?)?;
+    }
+    writeln!(text, "  admin    http://{}", admin.local_addr()?)?;
+    writeln!(
+        text,
+        "  state    {}",
+        std::path::absolute(state_dir)?.display()
+    )?;
+    writeln!(text, "  CA       {certificate}")?;
+    writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
+    let proxy = dialable(listeners[0].local_addr()?);
+    writeln!(text, "\nPaste into the shell of a crawler:")?;
+    let lines = fill(GENERAL, proxy, &certificate);
+    for line in lines.lines().filter(|line| !line.starts_with('#')) {
+        writeln!(text, "  {line}")?;
+    }
+    writeln!(text, "  curl -i https://www.example.com/")?;
+    // Nobody may be reading, and the proxy serves all the same.
+    let mut output = std::io::stdout().lock();
+    let _ = output
+        .write_all(text.as_bytes())
+        .and_then(|()| output.flush());
+    Ok(())
+}
+
+/// The address for clients on this machine: a wildcard address cannot be dialled.
+fn dialable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "the service manager could not be notified");
+    }
+}
+
+/// A panic ends the task it happens in, and shows.
+fn count_panics(metrics: Arc<Metrics>) {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // A damaged store is not a bug: it is reported where it is caught.
+        if robots::is_caught() {
+            return;
+        }
+        metrics.panic();
+        tracing::error!(%panic, "a task panicked: this is a bug in wayleave");
+        print(panic);
+    }));
+}
+
+/// The signals that end the process.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+    /// Who is told of SIGHUP.
+    signals: Option<Signals>,
+}
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            signals: None,
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT.
+    async fn wait(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => if let Some(signals) = &self.signals {
+                    signals.hangup();
+                },
+            }
+        }
+    }
+}
+
+/// The operators' listener and the store, when nobody else has them.
+async fn take_over(
+    config: &Config,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    operators: Option<TcpListener>,
+    patience: Duration,
+) -> anyhow::Result<(TcpListener, Store)> {
+    let operators = match operators {
+        Some(listener) => listener,
+        None => listen_when_free(config.admin.listen, patience).await?,
+    };
+    let options = wiring::store_options(&config.robots, config.state.max_size);
+    let dir = &config.state.dir;
+    let opening = Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience);
+    Ok((operators, opening.await?))
+}
