@@ -151,7 +151,9 @@ impl Serving {
             proof: leave.proof.clone(),
             ..connection
         };
-        let Some(inside) = self.flow.enter(stream, ahead, &connection, leave).await else {
+        // As with `connect`: once in a connection.
+        let entering = Box::pin(self.flow.enter(stream, ahead, &connection, leave));
+        let Some(inside) = entering.await else {
             return;
         };
         let Inside {
@@ -190,7 +192,8 @@ impl Serving {
                 }
             };
             if received.method() == "CONNECT" {
-                return self.connect(stream, ahead, connection, &received).await;
+                // Once in a connection: in a box it takes no room in those that wait for requests.
+                return Box::pin(self.connect(stream, ahead, connection, &received)).await;
             }
             match self
                 .http1_exchange(stream, ahead, connection, &received)

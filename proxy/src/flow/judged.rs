@@ -29,7 +29,8 @@ impl Flow {
         if judged.facts.waited.is_zero() {
             return judged;
         }
-        self.judge_again(asking, client, judged).await
+        // Few come here: in a box it takes no room in every connection.
+        Box::pin(self.judge_again(asking, client, judged)).await
     }
 
     async fn judge_once(&self, asking: Asking<'_>, client: &mut Client) -> Judged<'_> {

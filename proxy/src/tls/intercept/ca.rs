@@ -310,7 +310,7 @@ mod tests {
         let changes: [fn(&mut CertificateParams) -> &'static str; 3] = [
             |params| {
                 params.is_ca = IsCa::NoCa;
-                "no CA certificate"
+                "not a CA certificate"
             },
             |params| {
                 params.key_usages = vec![KeyUsagePurpose::CrlSign];
