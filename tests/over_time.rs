@@ -114,6 +114,9 @@ fn a_post_is_sent_once_whatever_its_connection_was() {
     origin.site("shop.test").page("/gone", gone);
     let proxy = Wayleave::start(&origin);
     assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    eventually("the origin's connection is free", || {
+        proxy.metric("wayleave_upstream_connections", &[]) == 0.0
+    });
     let post = Ask::new("POST", "http://shop.test/gone").header("Content-Length", "0");
     assert_eq!(proxy.exchange(&post).status, 502);
     let requests = origin.requests();
