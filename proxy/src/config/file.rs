@@ -1,6 +1,7 @@
 //! The configuration file: its keys, the range of each, and which contradict each other.
 
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,8 +44,17 @@ impl Config {
     ///
     /// Every mistake in it, in the order of lines; or one, that the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
+        Self::from_file(path, fs::read(path))
+    }
+
+    /// Checks what was `read` of the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub(crate) fn from_file(path: &Path, read: io::Result<Vec<u8>>) -> Result<Self, Vec<Mistake>> {
         let name = path.display().to_string();
-        let bytes = fs::read(path)
+        let bytes = read
             .map_err(|error| vec![Mistake::of_file(&name, format!("cannot be read: {error}"))])?;
         match String::from_utf8(bytes) {
             Ok(text) => {

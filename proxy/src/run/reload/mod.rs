@@ -11,6 +11,7 @@
 mod doubt;
 mod watch;
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -215,8 +216,9 @@ impl Reader {
     }
 
     async fn reload(&mut self, cause: Cause) -> Answer {
-        self.text = tokio::fs::read(&self.file).await.ok();
-        let prepared = self.prepare().await.and_then(|prepared| {
+        let read = tokio::fs::read(&self.file).await;
+        self.text = read.as_ref().ok().cloned();
+        let prepared = self.prepare(read).await.and_then(|prepared| {
             let text = self.text.as_deref().unwrap_or_default();
             match doubt(text, &self.running, &prepared.config) {
                 Some(doubt) if cause == Cause::Change => Err(vec![doubt]),
@@ -251,7 +253,7 @@ impl Reader {
     }
 
     /// Does everything that can fail, and changes nothing yet.
-    async fn prepare(&self) -> Result<Prepared, Vec<String>> {
+    async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<Prepared, Vec<String>> {
         let file = self.file.clone();
         let (started_with, running) = (self.started_with.clone(), self.running.clone());
         let clock = self.parts.flow.robots.clock();
@@ -259,7 +261,7 @@ impl Reader {
         let own = self.parts.own_listeners.clone();
         let traces = self.parts.flow.traces.clone();
         let preparing = tokio::task::spawn_blocking(move || {
-            let read = Config::load(&file).map_err(|mistakes| in_words(&mistakes))?;
+            let read = Config::from_file(&file, read).map_err(|mistakes| in_words(&mistakes))?;
             let needs_restart = needs_restart(&started_with, &read);
             let config = held(read, &started_with);
             let has_other_ways = config.upstream != running.upstream
