@@ -68,6 +68,17 @@ fn inside(wire: Wire, roots: &[u8]) -> Wire {
     secured.expect("the certificate is trusted").wire
 }
 
+/// Tunnels that were opened with a password and serve by HTTP/1 and HTTP/2.
+fn served_inside(proxy: &Wayleave, ca: &[u8]) -> (Wire, H2Client) {
+    let mut http1 = inside(proven(proxy), ca);
+    let http2 = H2Client::inside(proven(proxy), "shop.test:443", ca);
+    assert_eq!(
+        [get_inside(&mut http1, "/a"), http2.get("/a").status],
+        [200, 200]
+    );
+    (http1, http2)
+}
+
 fn get_inside(wire: &mut Wire, path: &str) -> u16 {
     wire.send(Ask::get(&format!("https://shop.test{path}")).bytes(path));
     wire.response().status
@@ -132,12 +143,7 @@ fn https_that_is_refused_is_refused_inside_open_tunnels_too() {
     let origin = site();
     let (proxy, base) = start(&origin, |settings| settings);
     let ca = proxy.ca_pem();
-    let mut http1 = inside(proven(&proxy), &ca);
-    let http2 = H2Client::inside(proven(&proxy), "shop.test:443", &ca);
-    assert_eq!(
-        [get_inside(&mut http1, "/a"), http2.get("/a").status],
-        [200, 200]
-    );
+    let (mut http1, http2) = served_inside(&proxy, &ca);
     let mut upgraded = upgraded(inside(proven(&proxy), &ca));
     let refusing = base.set("https.mode", "\"refuse\"").table(&crawler(HASH));
     reload(&proxy, &refusing);
@@ -155,12 +161,7 @@ fn a_tunnel_that_would_now_be_blind_serves_one_more_request_at_most() {
     let origin = site();
     let (proxy, base) = start(&origin, |settings| settings);
     let ca = proxy.ca_pem();
-    let mut http1 = inside(proven(&proxy), &ca);
-    let http2 = H2Client::inside(proven(&proxy), "shop.test:443", &ca);
-    assert_eq!(
-        [get_inside(&mut http1, "/a"), http2.get("/a").status],
-        [200, 200]
-    );
+    let (mut http1, http2) = served_inside(&proxy, &ca);
     reload(
         &proxy,
         &base.set("https.mode", "\"tunnel\"").table(&crawler(HASH)),

@@ -103,18 +103,23 @@ fn content_was_the_last(origin: &Origin) {
     }
 }
 
+/// Whether the origin took content for nothing but content.
+fn nothing_hidden_was_executed(origin: &Origin) {
+    let executed = origin.seen();
+    assert!(
+        !executed.iter().any(|line| line.contains("/private")),
+        "{executed:?}"
+    );
+    content_was_the_last(origin);
+}
+
 #[test]
 fn no_content_is_executed_by_an_origin_that_ignores_it() {
     let origin = shop();
     origin.site("shop.test").manners(Manners::IgnoresContent);
     let proxy = Wayleave::start(&origin);
     hide_in_everything(&proxy, METHODS);
-    let executed = origin.seen();
-    assert!(
-        !executed.iter().any(|line| line.contains("/private")),
-        "{executed:?}"
-    );
-    content_was_the_last(&origin);
+    nothing_hidden_was_executed(&origin);
 }
 
 #[test]
@@ -135,12 +140,7 @@ fn no_content_of_http_2_is_executed_by_an_origin_that_ignores_it() {
             assert!(answer.text().ends_with("/victim/1"), "{method}: {answer:?}");
         }
     }
-    let executed = origin.seen();
-    assert!(
-        !executed.iter().any(|line| line.contains("/private")),
-        "{executed:?}"
-    );
-    content_was_the_last(&origin);
+    nothing_hidden_was_executed(&origin);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use wayleave_policy::lifecycle::{Body, Ending, FetchOutcome, FetchRequest, Fields, Response};
 
 use super::super::*;
+use super::unique::unique;
 use crate::observe::digest::Digest;
 
 /// The program's own, and what was asked of it.
@@ -20,7 +21,7 @@ impl Fetch for Unique {
     async fn fetch(&self, request: FetchRequest, _: Option<&str>) -> FetchOutcome {
         let host = request.origin.host();
         let digits: String = host.chars().filter(char::is_ascii_digit).collect();
-        let body = unique(digits.parse().expect("a number"));
+        let body = unique(digits.parse().expect("a number"), 500_000);
         let digest = Digest::of(&body).0;
         FetchOutcome {
             redirects: Vec::new(),
@@ -36,25 +37,6 @@ impl Fetch for Unique {
             }),
         }
     }
-}
-
-fn unique(n: u64) -> Vec<u8> {
-    const BYTES: usize = 500_000;
-    let mut state = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut body = Vec::with_capacity(BYTES + 80);
-    body.extend_from_slice(b"User-agent: *\n");
-    while body.len() < BYTES {
-        body.extend_from_slice(b"Disallow: /");
-        for _ in 0..8 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            body.extend(state.to_le_bytes().map(|byte| b'A' + byte % 32));
-        }
-        body.push(b'\n');
-    }
-    body.truncate(BYTES);
-    body
 }
 
 /// Memory of this process beside what is mapped from files, in bytes.

@@ -3,3 +3,4 @@ mod handle;
 mod http;
 mod http2;
 mod server;
+pub(crate) mod unique;

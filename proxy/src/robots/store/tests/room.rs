@@ -5,6 +5,7 @@ use redb::{Database, TableDefinition};
 use super::super::record::{EntryRecord, VersionRecord};
 use super::super::writer::StoreOptions;
 use super::*;
+use crate::robots::tests::unique::unique;
 
 const SMALL: StoreOptions = StoreOptions {
     history_age: Duration::from_secs(365 * 24 * 60 * 60),
@@ -13,24 +14,6 @@ const SMALL: StoreOptions = StoreOptions {
     max_size: 9 << 20,
     memory: 4 << 20,
 };
-
-/// Text that does not compress: every other file differs from all before in all of its lines.
-fn unique(n: usize, bytes: usize) -> Vec<u8> {
-    let mut state = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut body = b"User-agent: *\n".to_vec();
-    while body.len() < bytes {
-        body.extend_from_slice(b"Disallow: /");
-        for _ in 0..8 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            body.extend(state.to_le_bytes().map(|byte| b'A' + byte % 32));
-        }
-        body.push(b'\n');
-    }
-    body.truncate(bytes);
-    body
-}
 
 fn length(dir: &Path) -> u64 {
     std::fs::metadata(dir.join(FILE)).unwrap().len()
