@@ -332,6 +332,40 @@ fn without_a_file_the_origins_robots_txt_decides() {
 }
 
 #[test]
+fn urls_come_from_standard_input() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("robots.txt");
+    std::fs::write(&file, "User-agent: *\nDisallow: /private\n").unwrap();
+    let check = |robots: &str, urls: &[&str], input: &str| {
+        let arguments = [&["check", "--robots", robots, "--token", "a"], urls].concat();
+        run(&arguments, input.as_bytes())
+    };
+    let name = file.to_str().unwrap();
+    let output = check(
+        name,
+        &["/first", "-"],
+        "/private/1\r\n\n  http://shop.test/2\n",
+    );
+    let urls: Vec<_> = stdout(&output)
+        .lines()
+        .map(|line| line.split(':').next().unwrap())
+        .collect();
+    assert_eq!(urls, ["allow /first", "disallow /private/1", "allow http"]);
+    assert_eq!(output.status.code(), Some(1));
+    let output = check(name, &["-"], "");
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(0)));
+    for (robots, input) in [("-", "/a\n"), (name, "no-url\n"), (name, "\u{1}\n")] {
+        let output = check(robots, &["-"], input);
+        assert_eq!(
+            (stdout(&output), output.status.code()),
+            ("", Some(2)),
+            "{input:?}"
+        );
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
 fn lint_names_file_and_line_and_exits_by_what_it_found() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("robots.txt");
@@ -342,8 +376,9 @@ fn lint_names_file_and_line_and_exits_by_what_it_found() {
     )
     .unwrap();
     let output = run(&["lint", name], b"");
-    let expected =
-        format!("{name}:3: \"Disalow\" is not a known directive; did you mean \"Disallow\"?");
+    let expected = format!(
+        "{name}:3: error: \"Disalow\" is not a known directive; did you mean \"Disallow\"?"
+    );
     assert!(
         stdout(&output).starts_with(&expected),
         "{}",
@@ -355,6 +390,63 @@ fn lint_names_file_and_line_and_exits_by_what_it_found() {
 }
 
 #[test]
+fn lint_fails_for_errors_alone_and_tells_notes_when_asked() {
+    let text = b"User-agent: *\nDisallow: /a b\nDisallow: /c\nDisallow: /c\n";
+    let output = run(&["lint", "-"], text);
+    let warning = "-:2: warning: \"/a b\" holds a space; write %20\n";
+    assert_eq!((stdout(&output), output.status.code()), (warning, Some(0)));
+    let output = run(&["lint", "--notes", "-"], text);
+    let note = format!("{warning}-:4: note: never decides about \"/c\": line 3 says the same\n");
+    assert_eq!((stdout(&output), output.status.code()), (&*note, Some(0)));
+    let output = run(&["lint", "--json", "-"], b"Disallow: a\n");
+    let found: Vec<Value> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (finding, text) in found
+        .iter()
+        .zip(["does not start with", "before any user-agent"])
+    {
+        assert_eq!(finding["file"], "-");
+        assert_eq!(finding["line"], 1);
+        assert_eq!(finding["level"], "error");
+        assert!(
+            finding["message"].as_str().unwrap().contains(text),
+            "{finding}"
+        );
+    }
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn lint_says_once_that_a_file_is_no_text_for_robots() {
+    let page = "<!DOCTYPE html>\n<style>\nz-index: 3\n</style>\n".repeat(20);
+    let output = run(&["lint", "--notes", "-"], page.as_bytes());
+    assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+    let wide: Vec<u8> = "\u{feff}User-agent: *\nDisallow: /\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let output = run(&["lint", "--notes", "-"], &wide);
+    assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn lint_compares_with_the_dialect_asked_for() {
+    let text = b"User-agent: *\nDisallow: /*.pdf\n";
+    let of = |arguments: &[&str]| stdout(&run(arguments, text)).to_owned();
+    assert_eq!(of(&["lint", "-"]), "");
+    assert_eq!(of(&["lint", "--dialect", "rfc9309", "-"]), "");
+    assert_eq!(
+        of(&["lint", "--dialect", "koster1996", "-"]),
+        "-:2: warning: dialects disagree about \"/x.pdf\" for *: rfc9309 disallows it, allow: koster1996\n"
+    );
+}
+
+#[test]
 fn lint_reads_what_an_origin_serves() {
     let origin = Origin::start();
     origin.site("shop.test").robots("Disallow: /private\n");
@@ -362,6 +454,6 @@ fn lint_reads_what_an_origin_serves() {
     let config = config(&dir, &origin);
     let url = "http://shop.test/robots.txt";
     let output = run(&["lint", "--config", config.to_str().unwrap(), url], b"");
-    let expected = format!("{url}:1: a rule before any user-agent line applies to nobody\n");
+    let expected = format!("{url}:1: error: a rule before any user-agent line applies to nobody\n");
     assert_eq!(stdout(&output), expected);
 }

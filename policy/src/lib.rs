@@ -52,7 +52,7 @@ pub use decision::{
 };
 pub use dialect::{Dialect, UnknownDialect};
 pub use host_pattern::{HostPattern, InvalidHostPattern};
-pub use lint::{Finding, lint};
+pub use lint::{Finding, Level, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{

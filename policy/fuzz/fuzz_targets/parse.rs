@@ -23,7 +23,7 @@ fuzz_target!(|body: &[u8]| {
     }
     robots.sitemaps().chain(robots.host()).for_each(drop);
     robots.clean_params().for_each(drop);
-    for finding in lint(body) {
+    for finding in lint(body, &Dialect::ALL) {
         assert!((1..=lines).contains(&finding.line), "{finding}");
     }
 });

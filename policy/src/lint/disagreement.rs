@@ -1,4 +1,4 @@
-//! Where dialects disagree about a file, tried on a path that each rule is about.
+//! Where dialects read a file differently from RFC 9309, tried on a path that each rule is about.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,8 @@ use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};
 /// Files with more rules are tried on the first so many.
 const TRIED_RULES: usize = 2_000;
 
-const DIALECTS: [Dialect; 4] = [
-    Dialect::Rfc9309,
-    Dialect::Google,
-    Dialect::Koster1996,
-    Dialect::Selfhtml,
-];
+/// A crawler, the verdict of RFC 9309, and the dialects that say the other.
+type Kind = (String, Verdict, Vec<Dialect>);
 
 /// What was found first of one kind, and how many more there are.
 struct Disagreement {
@@ -24,20 +20,31 @@ struct Disagreement {
     others: usize,
 }
 
-pub(super) fn check(body: &[u8], lines: &[Line<'_>], findings: &mut Findings) {
+pub(super) fn check(
+    body: &[u8],
+    lines: &[Line<'_>],
+    dialects: &[Dialect],
+    findings: &mut Findings,
+) {
+    if dialects.is_empty() {
+        return;
+    }
     let access = AccessResult::Successful(RobotsTxt::parse(body));
-    let mut found: HashMap<(String, [Verdict; 4]), Disagreement> = HashMap::new();
+    let mut found: HashMap<Kind, Disagreement> = HashMap::new();
     for (line, name, path) in examples(lines).into_iter().take(TRIED_RULES) {
         let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };
         let tokens = [token];
-        let verdicts = DIALECTS.map(|dialect| decide(&access, dialect, &tokens, &path).verdict());
-        if verdicts.iter().all(|verdict| *verdict == verdicts[0]) {
+        let verdict = |dialect| decide(&access, dialect, &tokens, &path).verdict();
+        let standard = verdict(Dialect::Rfc9309);
+        let differ = |dialect: &Dialect| verdict(*dialect) != standard;
+        let others: Vec<Dialect> = dialects.iter().copied().filter(differ).collect();
+        if others.is_empty() {
             continue;
         }
         found
-            .entry((name, verdicts))
+            .entry((name, standard, others))
             .and_modify(|disagreement| disagreement.others += 1)
             .or_insert(Disagreement {
                 line,
@@ -45,29 +52,26 @@ pub(super) fn check(body: &[u8], lines: &[Line<'_>], findings: &mut Findings) {
                 others: 0,
             });
     }
-    for ((name, verdicts), Disagreement { line, path, others }) in found {
-        let of = |verdict| {
-            let agree = DIALECTS
-                .iter()
-                .zip(&verdicts)
-                .filter(|(_, other)| **other == verdict);
-            agree
-                .map(|(dialect, _)| dialect.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let more = if others > 0 {
-            format!(" (and {others} more like it)")
-        } else {
-            String::new()
-        };
-        let message = format!(
-            "dialects disagree about {path:?} for {name}: {} allow, {} disallow{more}",
-            of(Verdict::Allow),
-            of(Verdict::Disallow)
-        );
-        findings.add(line, message);
+    for (kind, disagreement) in found {
+        findings.warning(disagreement.line, sentence(&kind, &disagreement));
     }
+}
+
+fn sentence((name, verdict, dialects): &Kind, disagreement: &Disagreement) -> String {
+    let Disagreement { path, others, .. } = disagreement;
+    let dialects: Vec<_> = dialects.iter().map(|dialect| dialect.as_str()).collect();
+    let (standard, other) = match verdict {
+        Verdict::Allow => ("allows", "disallow"),
+        Verdict::Disallow => ("disallows", "allow"),
+    };
+    let more = match others {
+        0 => String::new(),
+        others => format!(" (and {others} more like it)"),
+    };
+    let dialects = dialects.join(", ");
+    format!(
+        "dialects disagree about {path:?} for {name}: rfc9309 {standard} it, {other}: {dialects}{more}"
+    )
 }
 
 /// For each rule its line, a crawler it is for, and a path it is about.

@@ -5,28 +5,34 @@ use memchr::{memchr, memchr_iter};
 use super::finding::Findings;
 use crate::robots_txt::{DEFAULT_LIMIT_BYTES, GOOGLE_LINE_BYTES, numbered_lines};
 
-pub(super) fn check(body: &[u8], findings: &mut Findings) {
-    if body.starts_with(b"\xFF\xFE") || body.starts_with(b"\xFE\xFF") {
-        findings.add(
-            1,
-            "the file is UTF-16; robots.txt is UTF-8, so no rule here is understood",
-        );
-        return;
-    }
+/// Whether the file is something else altogether, which is then said once instead of line by line.
+pub(super) fn is_foreign(body: &[u8], findings: &mut Findings) -> bool {
+    let text = body
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(body)
+        .trim_ascii_start();
+    let message = if body.starts_with(b"\xFF\xFE") || body.starts_with(b"\xFE\xFF") {
+        "the file is UTF-16; robots.txt is UTF-8, so no rule here is understood"
+    } else if text.starts_with(b"<") {
+        "this is markup, not a robots.txt: crawlers most likely find no rule in it"
+    } else {
+        return false;
+    };
+    findings.error(1, message);
+    true
+}
+
+pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut Findings) {
     if body.starts_with(b"\xEF\xBB\xBF") {
-        findings.add(
+        findings.note(
             1,
             "a byte order mark precedes the first line; older readers do not skip it",
         );
     }
-    let start = body.trim_ascii_start();
-    if start.starts_with(b"<") {
-        findings.add(1, "this looks like markup, not like a robots.txt");
-    }
     check_size(body, findings);
     check_line_ends(body, findings);
     for (number, line) in numbered_lines(body) {
-        check_line(number, line, findings);
+        check_line(number, line, reads_google, findings);
     }
 }
 
@@ -42,32 +48,32 @@ fn check_size(body: &[u8], findings: &mut Findings) {
         "the file has {} bytes; crawlers need not read beyond 500 KiB, which end in this line",
         body.len()
     );
-    findings.add(line, message);
+    findings.warning(line, message);
 }
 
 fn check_line_ends(body: &[u8], findings: &mut Findings) {
     let has_lone_return = memchr_iter(b'\r', body).any(|at| body.get(at + 1) != Some(&b'\n'));
     if has_lone_return && memchr(b'\n', body).is_none() {
-        findings.add(1, "lines end in CR alone; many readers see one long line");
+        findings.warning(1, "lines end in CR alone; many readers see one long line");
     }
 }
 
-fn check_line(number: u32, line: &[u8], findings: &mut Findings) {
+fn check_line(number: u32, line: &[u8], reads_google: bool, findings: &mut Findings) {
     if memchr(0, line).is_some() {
-        findings.add(
+        findings.warning(
             number,
             "there is a NUL byte here; to Google the line ends before it",
         );
     }
-    if line.len() > GOOGLE_LINE_BYTES {
+    if reads_google && line.len() > GOOGLE_LINE_BYTES {
         let message = format!(
             "the line has {} bytes; Google reads {GOOGLE_LINE_BYTES} of them",
             line.len()
         );
-        findings.add(number, message);
+        findings.warning(number, message);
     }
     if std::str::from_utf8(line).is_err() {
-        findings.add(
+        findings.warning(
             number,
             "the line is not UTF-8; its bytes are compared as they are",
         );

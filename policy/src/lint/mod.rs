@@ -6,24 +6,33 @@ mod finding;
 mod rule;
 mod statement;
 
-pub use finding::Finding;
 use finding::Findings;
+pub use finding::{Finding, Level};
 
-/// Finds what is misspelt, misplaced, without effect, out of bounds, or read differently by
-/// different dialects. The findings are in the order of their lines.
+use crate::Dialect;
+
+/// Finds what is misspelt, misplaced, without effect, out of bounds, or read differently in `dialects` than RFC 9309
+/// says. The findings are in the order of their lines. Of a file that is no text for robots, such as an HTML page, that
+/// is the only finding.
 ///
 /// ```
-/// let findings = wayleave_policy::lint(b"User-agent: *\nDisallow: /a\nDisalow: /b\n");
-/// assert_eq!(findings[0].line, 3);
+/// use wayleave_policy::{Dialect, Level, lint};
+///
+/// let findings = lint(b"User-agent: *\nDisallow: /a\nDisalow: /b\n", &[Dialect::Google]);
+/// assert_eq!((findings[0].line, findings[0].level), (3, Level::Error));
 /// assert!(findings[0].message.contains("did you mean \"Disallow\"?"));
 /// ```
 #[must_use]
-pub fn lint(body: &[u8]) -> Vec<Finding> {
+pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {
     let mut findings = Findings::default();
-    file::check(body, &mut findings);
-    let statements = statement::read(body);
+    if file::is_foreign(body, &mut findings) {
+        return findings.finish();
+    }
+    let reads_google = dialects.contains(&Dialect::Google);
+    file::check(body, reads_google, &mut findings);
+    let statements = statement::read(body, reads_google);
     statement::check(&statements, &mut findings);
     rule::check(&statements, &mut findings);
-    disagreement::check(body, &statements, &mut findings);
+    disagreement::check(body, &statements, dialects, &mut findings);
     findings.finish()
 }

@@ -4,7 +4,7 @@ use super::finding::{Findings, show};
 use crate::robots_txt::{Field, Statement, exact_statement, google_statement, numbered_lines};
 
 /// Directives in use beside rules, in lower case.
-const KNOWN: [&str; 19] = [
+const KNOWN: [&str; 20] = [
     "sitemap",
     "crawl-delay",
     "host",
@@ -24,6 +24,7 @@ const KNOWN: [&str; 19] = [
     "acap-disallow-crawl",
     "acap-allow-crawl",
     "disallowaitraining",
+    "license",
 ];
 
 /// A line as each reader sees it.
@@ -34,13 +35,14 @@ pub(super) struct Line<'a> {
     google: Option<Statement<'a>>,
 }
 
-pub(super) fn read(body: &[u8]) -> Vec<Line<'_>> {
+/// The lines, with what Google reads in them if that matters.
+pub(super) fn read(body: &[u8], reads_google: bool) -> Vec<Line<'_>> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let read = |(number, text)| Line {
         number,
         text,
         exact: exact_statement(text),
-        google: google_statement(text),
+        google: reads_google.then(|| google_statement(text)).flatten(),
     };
     numbered_lines(body).map(read).collect()
 }
@@ -61,7 +63,7 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
                 check_statement(*number, statement, google.as_ref(), findings);
                 let is_rule = matches!(statement.field, Field::Allow | Field::Disallow);
                 if is_rule && !has_agent {
-                    findings.add(
+                    findings.error(
                         *number,
                         "a rule before any user-agent line applies to nobody",
                     );
@@ -85,19 +87,17 @@ fn check_no_statement(
     if text.is_empty() {
         return;
     }
-    let message = match google.map(|statement| statement.field) {
+    let shown = show(text);
+    match google.map(|statement| statement.field) {
         Some(Field::Allow | Field::Disallow | Field::UserAgent) => {
-            format!(
-                "{} has no colon; only Google's parser takes it for a rule",
-                show(text)
-            )
+            let message = format!("{shown} has no colon; only Google's parser takes it for a rule");
+            findings.error(number, message);
         }
-        _ => format!(
-            "{} is not a statement: expected \"name: value\"",
-            show(text)
-        ),
-    };
-    findings.add(number, message);
+        _ => {
+            let message = format!("{shown} is not a statement: expected \"name: value\"");
+            findings.warning(number, message);
+        }
+    }
 }
 
 fn check_statement(
@@ -143,14 +143,18 @@ fn check_unknown(
     if rule.is_some() {
         message += " (Google's parser takes it for that, others do not)";
     }
-    findings.add(number, message);
+    if meant.is_some_and(|meant| rules.contains(&meant)) || rule.is_some() {
+        findings.error(number, message);
+    } else {
+        findings.note(number, message);
+    }
 }
 
 fn check_agent(number: u32, value: &[u8], findings: &mut Findings) {
     let is_token = |byte: &u8| byte.is_ascii_alphabetic() || b"_-".contains(byte);
     let kept = value.iter().take_while(|byte| is_token(byte)).count();
     if value.is_empty() {
-        findings.add(number, "a user-agent line without a name applies to nobody");
+        findings.error(number, "a user-agent line without a name applies to nobody");
     } else if value != b"*" && kept < value.len() {
         let message = format!(
             "{} is not a product token (letters, \"_\" and \"-\"); Google reads {}",
@@ -161,7 +165,7 @@ fn check_agent(number: u32, value: &[u8], findings: &mut Findings) {
                 show(&value[..kept])
             }
         );
-        findings.add(number, message);
+        findings.warning(number, message);
     }
 }
 
@@ -169,14 +173,14 @@ fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) 
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let text = String::from_utf8_lossy(value);
     if is("crawl-delay") && crate::robots_txt::seconds(&text).is_none() {
-        findings.add(
+        findings.warning(
             number,
             format!("{} is not a number of seconds", show(value)),
         );
     }
     if is("sitemap") && !text.to_ascii_lowercase().starts_with("http") {
         let message = format!("the sitemap {} is not an absolute URL", show(value));
-        findings.add(number, message);
+        findings.warning(number, message);
     }
 }
 

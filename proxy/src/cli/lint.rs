@@ -1,4 +1,4 @@
-//! `wayleave lint`: mistakes in a robots.txt, and where dialects read it differently.
+//! `wayleave lint`: mistakes in a robots.txt, and where a dialect reads it differently.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,40 +6,80 @@ use std::process::ExitCode;
 use std::{fs, io};
 
 use clap::Args;
-use wayleave_policy::{Target, lint};
+use serde::Serialize;
+use wayleave_policy::{Dialect, Finding, Level, Target, lint};
 
 use super::fetched;
 use super::source::load_config;
 use super::terminal::{print, unusable};
-use crate::observe::harmless::harmless;
+use crate::observe::harmless::{harmless, harmless_json};
 
 /// What is read of a file on the way to find out how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit status: 0 clean, 1 findings, 2 error.")]
+#[command(after_help = "Exit status: 0 no errors in the files, 1 errors, 2 a file cannot be read.")]
 pub(super) struct Arguments {
+    /// Report also what is merely worth knowing: notes, beside errors and warnings
+    #[arg(long)]
+    notes: bool,
+    /// Report where this dialect differs from RFC 9309 (rfc9309: nowhere)
+    #[arg(long, value_name = "D", default_value = "google")]
+    dialect: Dialect,
+    /// Print one JSON object per finding
+    #[arg(long)]
+    json: bool,
     /// Files ("-": standard input), or http(s) URLs of robots.txt files
     #[arg(value_name = "FILE|URL", required = true)]
     sources: Vec<String>,
 }
 
+/// A finding as JSON.
+#[derive(Serialize)]
+struct Json<'a> {
+    file: &'a str,
+    line: u32,
+    level: &'a str,
+    message: &'a str,
+}
+
 pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
-    let mut text = String::new();
+    let compared: &[Dialect] = match arguments.dialect {
+        Dialect::Rfc9309 => &[],
+        _ => std::slice::from_ref(&arguments.dialect),
+    };
+    let (mut text, mut has_errors) = (String::new(), false);
     for source in &arguments.sources {
         let body = match read(source, config) {
             Ok(body) => body,
             Err(status) => return status,
         };
-        for finding in lint(&body) {
-            text += &harmless(&format!("{source}:{finding}"));
-            text += "\n";
+        for finding in lint(&body, compared) {
+            has_errors |= finding.level == Level::Error;
+            if arguments.notes || finding.level != Level::Note {
+                text += &line(source, &finding, arguments.json);
+                text += "\n";
+            }
         }
     }
     match print(&text) {
-        printed if printed == ExitCode::SUCCESS => ExitCode::from(u8::from(!text.is_empty())),
+        printed if printed == ExitCode::SUCCESS => ExitCode::from(u8::from(has_errors)),
         printed => printed,
     }
+}
+
+fn line(source: &str, finding: &Finding, is_json: bool) -> String {
+    if !is_json {
+        return harmless(&format!("{source}:{finding}")).into_owned();
+    }
+    let json = Json {
+        file: source,
+        line: finding.line,
+        level: finding.level.as_str(),
+        message: &finding.message,
+    };
+    let json = serde_json::to_vec(&json).expect("strings and numbers are JSON");
+    String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
 }
 
 fn read(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
