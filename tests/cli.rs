@@ -28,6 +28,10 @@ fn usage_errors_end_with_2() {
         &["config"],
         &["ca"],
         &["env", "--client", "telnet"],
+        &["env", "--proxy", "proxy.test:3128"],
+        &["env", "--proxy", "http://proxy.test:3128/path"],
+        &["completions", "telnet"],
+        &["man", "missing"],
     ] {
         let output = run(dir.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -420,5 +424,73 @@ fn env_tells_a_certificate_that_cannot_be_read_from_one_that_is_not_there() {
         std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o711)).expect("ours");
         let read = tools::run(&mut asking, b"", LIMIT);
         assert_eq!(text(&read.stderr), "");
+    }
+}
+
+#[test]
+fn the_environment_of_another_machine_needs_no_configuration() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let there = |proxy| ["env", "--proxy", proxy, "--ca", "/etc/ssl/wayleave.crt"];
+    let output = run(dir.path(), &there("http://proxy.test:3128"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let lines = text(&output.stdout);
+    assert!(
+        lines.contains("https_proxy=http://proxy.test:3128 "),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("CURL_CA_BUNDLE=/etc/ssl/wayleave.crt\n"),
+        "{lines}"
+    );
+    let java = [
+        &there("https://[2001:db8::1]:3130")[..],
+        &["--client", "java"],
+    ]
+    .concat();
+    let lines = text(&run(dir.path(), &java).stdout);
+    assert!(lines.contains("-Dhttps.proxyHost=2001:db8::1 "), "{lines}");
+    assert!(lines.contains("-Dhttps.proxyPort=3130 "), "{lines}");
+    let broken = run(dir.path(), &there("http://a\nrm -rf x/"));
+    assert!(!text(&broken.stdout).contains("\nrm "), "{broken:?}");
+}
+
+#[test]
+fn completions_are_scripts_that_their_shells_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(dir.path(), &["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let script = text(&output.stdout);
+        for word in ["wayleave", "config", "lint", "user-agent"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let script = run(dir.path(), &["completions", "bash"]).stdout;
+    let asked = "source /dev/stdin; COMP_WORDS=(wayleave li); COMP_CWORD=1; _wayleave wayleave li wayleave; echo ${COMPREPLY[@]}";
+    let output = output_of(tools::clean("bash").args(["-c", asked]), &script, LIMIT);
+    assert_eq!(output.trim(), "lint");
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = run(dir.path(), &["man", "."]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let pages = names(dir.path());
+    for page in [
+        "wayleave.1",
+        "wayleave-check.1",
+        "wayleave-config-check.1",
+        "wayleave-robots-show.1",
+    ] {
+        assert!(pages.iter().any(|name| name == page), "{page}: {pages:?}");
+    }
+    for page in &pages {
+        let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
+        assert!(
+            text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"),
+            "{page}"
+        );
     }
 }

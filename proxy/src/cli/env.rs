@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -15,13 +15,19 @@ use clap::{Args, ValueEnum};
 use super::source::load_config;
 use super::terminal::{absolute, complain, print, unusable};
 use crate::config::Config;
-use crate::run::environment::{GENERAL, fill};
+use crate::run::environment::{GENERAL, ProxyUrl, fill};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// Print only what this client needs; without it, variables that suit most
     #[arg(long, value_enum)]
     client: Option<Client>,
+    /// The proxy as the crawler's machine reaches it [default: the first listener, as this machine does]
+    #[arg(long, value_name = "URL")]
+    proxy: Option<ProxyUrl>,
+    /// The CA's certificate on the crawler's machine [default: ca.crt of this machine]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -52,22 +58,32 @@ impl Client {
 }
 
 pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+    if let (Some(proxy), Some(certificate)) = (&arguments.proxy, &arguments.ca) {
+        return print_lines(arguments.client, proxy, certificate);
+    }
     let config = match load_config(file) {
         Ok((config, _)) => config,
         Err(status) => return status,
     };
-    let Some(proxy) = address_to_dial(&config) else {
+    let proxy = arguments.proxy.clone();
+    let Some(proxy) = proxy.or_else(|| address_to_dial(&config).map(ProxyUrl::from)) else {
         return unusable(
             "every port in proxy.listen is 0: the system chooses one when the proxy starts, and \
-             `wayleave serve` prints it",
+             `wayleave serve` prints it (or give --proxy)",
         );
     };
+    if let Some(certificate) = &arguments.ca {
+        return print_lines(arguments.client, &proxy, certificate);
+    }
     let certificate = absolute(&config.https.ca_dir).join("ca.crt");
     if let Err(error) = File::open(&certificate) {
         complain(&format!("wayleave: {}\n", unreadable(&certificate, &error)));
     }
-    let certificate = certificate.display().to_string();
-    print(&lines(arguments.client, proxy, &certificate))
+    print_lines(arguments.client, &proxy, &certificate)
+}
+
+fn print_lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &Path) -> ExitCode {
+    print(&lines(client, proxy, &certificate.display().to_string()))
 }
 
 /// Why the certificate cannot be read, and what to do.
@@ -101,7 +117,7 @@ fn address_to_dial(config: &Config) -> Option<SocketAddr> {
 }
 
 /// The lines for `client` (or for most, without one), one proxy and one CA certificate.
-fn lines(client: Option<Client>, proxy: SocketAddr, certificate: &str) -> String {
+fn lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &str) -> String {
     let template = client.map_or(GENERAL, Client::template);
     fill(template, proxy, certificate)
 }
@@ -116,8 +132,8 @@ mod tests {
     use crate::config::Config;
 
     fn example(client: Option<Client>) -> String {
-        let proxy = "[::1]:3128".parse().expect("an address");
-        lines(client, proxy, "/var/lib/it's here/ca.crt")
+        let proxy = "http://[::1]:3128".parse().expect("a proxy");
+        lines(client, &proxy, "/var/lib/it's here/ca.crt")
     }
 
     fn shell(arguments: &[&str]) -> String {

@@ -12,6 +12,7 @@ mod env;
 mod expired;
 mod fetched;
 mod lint;
+mod manual;
 mod moment;
 mod report;
 mod robots;
@@ -22,7 +23,7 @@ mod terminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A forward proxy that makes crawlers obey robots.txt.
 #[derive(Debug, Parser)]
@@ -59,6 +60,10 @@ enum Command {
     Robots(robots::Command),
     /// Print the settings that make a client use the proxy, ready to paste or `eval`
     Env(env::Arguments),
+    /// Print a shell's completions of this command line
+    Completions(manual::Completions),
+    /// Write the man pages of all commands
+    Man(manual::Pages),
 }
 
 /// Does what the process's arguments say.
@@ -68,7 +73,7 @@ pub fn run() -> ExitCode {
     let config = config.as_deref();
     match command.unwrap_or(Command::Serve) {
         Command::Serve => serve::run(config),
-        Command::Check(arguments) => check::run(&arguments, config),
+        Command::Check(arguments) => check::run(arguments, config),
         Command::Lint(arguments) => lint::run(&arguments, config),
         Command::Config(command) => config::run(command, config),
         Command::Ca(command) => ca::run(command, config),
@@ -76,5 +81,7 @@ pub fn run() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments, config),
         Command::Robots(command) => robots::run(&command, config),
         Command::Env(arguments) => env::run(&arguments, config),
+        Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
+        Command::Man(arguments) => manual::pages(&arguments, Arguments::command()),
     }
 }

@@ -1,6 +1,9 @@
 //! The variables that make a client use the proxy and trust its CA: what `wayleave env` prints, and the proxy at its start.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
+
+use url::Url;
 
 /// What suits most clients, as lines for a POSIX shell.
 pub(crate) const GENERAL: &str = include_str!("../cli/clients/general.sh");
@@ -8,13 +11,53 @@ pub(crate) const GENERAL: &str = include_str!("../cli/clients/general.sh");
 /// What is never asked of the proxy: it refuses internal addresses, and its own admin listener is one.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
+/// The proxy as a client names it.
+#[derive(Clone, Debug)]
+pub(crate) struct ProxyUrl {
+    url: String,
+    /// Without brackets.
+    host: String,
+    port: u16,
+}
+
+impl From<SocketAddr> for ProxyUrl {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            url: format!("http://{address}"),
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
+    }
+}
+
+impl FromStr for ProxyUrl {
+    type Err = &'static str;
+
+    /// Reads `http://HOST:PORT`, or the same with `https`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str = "expected a URL such as http://proxy.example:3128";
+        let url = Url::parse(text).map_err(|_| EXPECTED)?;
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Err(EXPECTED);
+        };
+        if !matches!(url.scheme(), "http" | "https") || !matches!(url.path(), "" | "/") {
+            return Err(EXPECTED);
+        }
+        Ok(Self {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            url: url.as_str().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
 /// A template of lines for a shell with the proxy's address and the path of its CA's certificate put in.
-pub(crate) fn fill(template: &str, proxy: SocketAddr, certificate: &str) -> String {
+pub(crate) fn fill(template: &str, proxy: &ProxyUrl, certificate: &str) -> String {
     // The certificate last: its path is the only value that could hold what looks like a place to fill.
     template
-        .replace("@URL@", &quoted(&format!("http://{proxy}")))
-        .replace("@HOST@", &proxy.ip().to_string())
-        .replace("@PORT@", &proxy.port().to_string())
+        .replace("@URL@", &quoted(&proxy.url))
+        .replace("@HOST@", &proxy.host)
+        .replace("@PORT@", &proxy.port.to_string())
         .replace("@NO_PROXY@", NO_PROXY)
         .replace("@CERTIFICATE@", &quoted(certificate))
 }

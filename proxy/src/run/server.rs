@@ -302,7 +302,7 @@ fn announce(
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
     let proxy = dialable(listeners[0].local_addr()?);
     writeln!(text, "\nPaste into the shell of a crawler:")?;
-    let lines = fill(GENERAL, proxy, &certificate);
+    let lines = fill(GENERAL, &proxy.into(), &certificate);
     for line in lines.lines().filter(|line| !line.starts_with('#')) {
         writeln!(text, "  {line}")?;
     }

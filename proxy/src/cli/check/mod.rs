@@ -54,12 +54,12 @@ pub(super) struct Arguments {
     /// Read JSON lines from standard input and answer each with one, in order
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "urls"])]
     batch: bool,
-    /// Absolute URLs; with --robots, paths too
+    /// Absolute URLs; with --robots, paths too ("-": one a line from standard input)
     #[arg(value_name = "URL", required_unless_present = "batch")]
     urls: Vec<String>,
 }
 
-pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
+pub(super) fn run(mut arguments: Arguments, config: Option<&Path>) -> ExitCode {
     let dialect = arguments.dialect.unwrap_or_default();
     if arguments.batch {
         return match batch::run(dialect, arguments.strict) {
@@ -69,6 +69,10 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
             Err(error) => unusable(&format!("standard input or output: {error}")),
         };
     }
+    if let Err(error) = read_urls(&mut arguments) {
+        return unusable(&format!("standard input: {error}"));
+    }
+    let arguments = &arguments;
     let tokens = match (mistaken_url(arguments), tokens(arguments)) {
         (None, Ok(tokens)) => tokens,
         (Some(message), _) | (None, Err(message)) => return unusable(&message),
@@ -82,6 +86,22 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
         None => return live(arguments, &tokens, config),
     };
     offline(arguments, dialect, &tokens, body)
+}
+
+/// Puts the lines of standard input in the place of a "-" among the URLs.
+fn read_urls(arguments: &mut Arguments) -> io::Result<()> {
+    let Some(at) = arguments.urls.iter().position(|url| url == "-") else {
+        return Ok(());
+    };
+    if arguments.robots.as_deref() == Some(Path::new("-")) {
+        return Err(io::Error::other(
+            "it holds either robots.txt or URLs, not both",
+        ));
+    }
+    let input = io::read_to_string(io::stdin().lock())?;
+    let lines = input.lines().map(str::trim).filter(|line| !line.is_empty());
+    arguments.urls.splice(at..=at, lines.map(str::to_owned));
+    Ok(())
 }
 
 /// What is wrong with the first argument that asks about nothing: it is not an absolute URL, nor a path

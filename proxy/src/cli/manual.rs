@@ -1,0 +1,53 @@
+//! `wayleave completions` and `wayleave man`: what shells and `man` know of the command line, from its own definition.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{fs, io};
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use super::terminal::{print, unusable};
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// The shell that reads them
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Pages {
+    /// An existing directory: one page a command is written there
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(super) fn completions(arguments: &Completions, mut command: Command) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "wayleave", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+pub(super) fn pages(arguments: &Pages, mut command: Command) -> ExitCode {
+    // Every page then has the name, and the options, that the command has when it is run.
+    command.build();
+    match write(&command, &arguments.directory) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => unusable(&format!("{}: {error}", arguments.directory.display())),
+    }
+}
+
+fn write(command: &Command, directory: &Path) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let mut page = Vec::new();
+    Man::new(command.clone())
+        .title(name.to_uppercase())
+        .render(&mut page)?;
+    fs::write(directory.join(format!("{name}.1")), page)?;
+    let commands = command.get_subcommands();
+    let mut shown =
+        commands.filter(|command| !command.is_hide_set() && command.get_name() != "help");
+    shown.try_for_each(|command| write(command, directory))
+}
