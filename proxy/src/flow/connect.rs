@@ -111,7 +111,7 @@ impl Flow {
         let proof = identify::admit(&settings.crawlers, connection, request).await?;
         // Whatever else is wrong with the name is told inside, where clients show the answer.
         let egress = settings.upstream.egress();
-        match egress.addresses(origin.host(), origin.port()).await {
+        match egress.route(origin.host(), origin.port()).await {
             Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
             _ => Ok(proof),
         }

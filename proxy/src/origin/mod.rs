@@ -13,7 +13,6 @@ mod session;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::{Stream, to_origin};
 use crate::observe::metrics::{Metrics, OpenConnection};
-use crate::origin::egress::{Egress, EgressError};
+use crate::origin::egress::{Egress, EgressError, Route};
 use crate::origin::error::{Fault, describe};
 use crate::tls;
 
@@ -180,11 +179,11 @@ impl Upstream {
         preference: Preference,
     ) -> Result<Session, Fault> {
         let deadline = Instant::now() + self.options.connect_timeout;
-        let addresses = self.addresses(origin, deadline).await?;
+        let route = self.route(origin, deadline).await?;
         let opening = async {
-            match self.open(origin, preference, &addresses).await {
+            match self.open(origin, preference, &route).await {
                 Err(Unopened::WithoutHttp1(_)) if preference == Preference::Http1 => {
-                    self.open(origin, Preference::Http2, &addresses).await
+                    self.open(origin, Preference::Http2, &route).await
                 }
                 opened => opened,
             }
@@ -203,22 +202,18 @@ impl Upstream {
     /// Returns what failed: the name, the address or the connection.
     pub(crate) async fn dial(&self, origin: &Origin) -> Result<(TcpStream, OpenConnection), Fault> {
         let deadline = Instant::now() + self.options.connect_timeout;
-        let addresses = self.addresses(origin, deadline).await?;
-        let tcp = timeout_at(deadline, tcp(origin, &addresses))
+        let route = self.route(origin, deadline).await?;
+        let tcp = timeout_at(deadline, tcp(origin, &route))
             .await
             .map_err(|_| too_late(origin))??;
         Ok((tcp, self.metrics.upstream_connection(false)))
     }
 
-    async fn addresses(
-        &self,
-        origin: &Origin,
-        deadline: Instant,
-    ) -> Result<Vec<SocketAddr>, Fault> {
-        let resolving = self.egress.addresses(origin.host(), origin.port());
-        Ok(timeout_at(deadline, resolving)
+    async fn route(&self, origin: &Origin, deadline: Instant) -> Result<Route, EgressError> {
+        let resolving = self.egress.route(origin.host(), origin.port());
+        timeout_at(deadline, resolving)
             .await
-            .map_err(|_| EgressError::DnsTimeout)??)
+            .unwrap_or(Err(EgressError::DnsTimeout))
     }
 
     /// Counts what had to be mended of a response.
@@ -275,10 +270,10 @@ impl Upstream {
         &self,
         origin: &Origin,
         preference: Preference,
-        addresses: &[SocketAddr],
+        route: &Route,
     ) -> Result<(Connection, PoolKey), Unopened> {
         let key = self.key(origin, preference);
-        let tcp = tcp(origin, addresses).await?;
+        let tcp = tcp(origin, route).await?;
         if origin.scheme() == Scheme::Http {
             return Ok((Connection::Http1(to_origin(tcp)), key));
         }
@@ -354,8 +349,8 @@ fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
     })
 }
 
-async fn tcp(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, Fault> {
-    let dialled = Egress::dial(addresses).await;
+async fn tcp(origin: &Origin, route: &Route) -> Result<TcpStream, Fault> {
+    let dialled = route.dial().await;
     dialled.map_err(|error| connect_fault(origin, &error))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,7 +29,7 @@ use super::read_limit::{Allowance, Allowed};
 use super::redirect::{Answered, ChosenBy, Redirect};
 use crate::http::http1::has_content;
 use crate::http::transport::{Stream, to_origin};
-use crate::origin::egress::{Egress, EgressError};
+use crate::origin::egress::{EgressError, Route};
 use crate::tls;
 
 /// The head of a response, with the interim responses before it; what is longer ends the fetch.
@@ -164,19 +164,17 @@ impl HttpFetch {
         let limit = self.options.connect_timeout;
         let deadline = Instant::now() + limit;
         let port = url.port_or_known_default().unwrap_or_default();
-        let looking_up = self.egress.addresses(host(url), port);
-        let mut addresses = timeout_at(deadline, looking_up)
+        let looking_up = self.egress.route(host(url), port);
+        let mut route = timeout_at(deadline, looking_up)
             .await
             .unwrap_or(Err(EgressError::DnsTimeout))
             .map_err(|error| egress_failure(&error, chosen))?;
         if chosen == ChosenBy::Public {
-            addresses.retain(|address| Egress::is_public(address.ip()));
-        }
-        if addresses.is_empty() {
             let detail = "a public origin's redirect leads to an internal address";
-            return Err(failure(FetchErrorKind::RedirectProhibited, detail));
+            let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
+            route = route.public_only().ok_or_else(internal)?;
         }
-        timeout_at(deadline, self.open(url, &addresses))
+        timeout_at(deadline, self.open(url, &route))
             .await
             .unwrap_or_else(|_| {
                 let detail = format!("no connection within {limit:?}");
@@ -184,11 +182,11 @@ impl HttpFetch {
             })
     }
 
-    async fn open(&self, url: &Url, addresses: &[SocketAddr]) -> Result<Connected, FetchError> {
-        let tcp = dial(addresses).await?;
+    async fn open(&self, url: &Url, route: &Route) -> Result<Connected, FetchError> {
+        let tcp = dial(route).await?;
         if url.scheme() == "http" {
             return Ok(Connected {
-                is_public: is_public(&tcp),
+                is_public: route.is_public(),
                 stream: to_origin(tcp),
                 version: Version::HTTP_11,
             });
@@ -197,7 +195,7 @@ impl HttpFetch {
         if !settles(&agreed) {
             // Closed first: some servers take one connection at a time.
             drop(agreed);
-            let tcp = dial(addresses).await?;
+            let tcp = dial(route).await?;
             agreed = self.agree_on_tls(&self.tls_any, url, tcp).await;
         }
         let tls = agreed.map_err(|error| failure(FetchErrorKind::Tls, &error))?;
@@ -206,7 +204,7 @@ impl HttpFetch {
             _ => Version::HTTP_11,
         };
         Ok(Connected {
-            is_public: is_public(tls.get_ref().0),
+            is_public: route.is_public(),
             stream: to_origin(tls),
             version,
         })
@@ -272,15 +270,9 @@ fn settles(agreed: &io::Result<TlsStream<TcpStream>>) -> bool {
     }
 }
 
-async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, FetchError> {
-    let dialled = Egress::dial(addresses).await;
+async fn dial(route: &Route) -> Result<TcpStream, FetchError> {
+    let dialled = route.dial().await;
     dialled.map_err(|error| failure(FetchErrorKind::Connect, &error))
-}
-
-/// Whether a connection is with a public address; if that cannot be told any more, it may be.
-fn is_public(stream: &TcpStream) -> bool {
-    let peer = stream.peer_addr();
-    peer.map_or(true, |peer| Egress::is_public(peer.ip()))
 }
 
 /// A URL's host as egress takes it.

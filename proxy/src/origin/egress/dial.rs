@@ -2,42 +2,46 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::net::TcpStream;
 
-use super::Egress;
+use super::Route;
+use super::check::CheckedAddress;
 use crate::http::transport::{self, UNREAD};
 
 /// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-impl Egress {
-    /// Opens a connection to one of `addresses`, which are those that [`Egress::addresses`] gave, in their order. The
-    /// next address is tried when one fails, or beside it when it hesitates. Has no deadline of its own.
+impl Route {
+    /// Opens a connection to one of its addresses. The next address is tried when one fails, or beside it when it
+    /// hesitates. Has no deadline of its own.
     ///
     /// # Errors
     ///
     /// The error of the address that failed last, if all did.
-    pub async fn dial(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-        let stream = race(addresses, TcpStream::connect::<SocketAddr>).await?;
+    pub async fn dial(&self) -> io::Result<TcpStream> {
+        let addresses = self.addresses.iter().copied();
+        let connect = |address: CheckedAddress| TcpStream::connect(address.socket_address());
+        let stream = race(addresses, connect).await?;
         transport::tune(&stream, UNREAD)?;
         Ok(stream)
     }
 }
 
-async fn race<S, F>(addresses: &[SocketAddr], connect: impl Fn(SocketAddr) -> F) -> io::Result<S>
+async fn race<A, S, F>(
+    mut addresses: impl Iterator<Item = A>,
+    connect: impl Fn(A) -> F,
+) -> io::Result<S>
 where
     F: Future<Output = io::Result<S>>,
 {
-    let mut waiting = addresses.iter().copied();
     let mut attempts = FuturesUnordered::new();
     let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
     loop {
-        match waiting.next() {
+        match addresses.next() {
             Some(address) => attempts.push(connect(address)),
             None if attempts.is_empty() => return Err(last_error),
             None => {}
@@ -55,20 +59,22 @@ where
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Egress, Options};
     use super::*;
 
-    fn addresses() -> [SocketAddr; 3] {
-        [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+    /// What is dialled stands for itself.
+    fn addresses() -> std::vec::IntoIter<u16> {
+        vec![1, 2, 3].into_iter()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_address_costs_a_quarter_of_a_second() {
         let started = tokio::time::Instant::now();
-        let reached = race(&addresses(), |address| async move {
-            if address.port() == 1 {
+        let reached = race(addresses(), |address| async move {
+            if address == 1 {
                 std::future::pending::<()>().await;
             }
-            Ok(address.port())
+            Ok(address)
         })
         .await;
         assert_eq!(reached.ok(), Some(2));
@@ -82,8 +88,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusing_address_costs_nothing() {
         let started = tokio::time::Instant::now();
-        let reached = race(&addresses(), |address| async move {
-            match address.port() {
+        let reached = race(addresses(), |address| async move {
+            match address {
                 3 => Ok(3),
                 _ => Err(io::Error::from(io::ErrorKind::ConnectionRefused)),
             }
@@ -95,8 +101,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn when_all_fail_the_last_error_is_told() {
-        let reached: io::Result<()> = race(&addresses(), |address| async move {
-            Err(match address.port() {
+        let reached: io::Result<()> = race(addresses(), |address| async move {
+            Err(match address {
                 3 => io::Error::from(io::ErrorKind::HostUnreachable),
                 _ => io::Error::from(io::ErrorKind::ConnectionRefused),
             })
@@ -107,12 +113,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_first_address_still_counts() {
-        let reached = race(&addresses(), |address| async move {
-            if address.port() != 1 {
+        let reached = race(addresses(), |address| async move {
+            if address != 1 {
                 std::future::pending::<()>().await;
             }
             tokio::time::sleep(Duration::from_secs(3)).await;
-            Ok(address.port())
+            Ok(address)
         })
         .await;
         assert_eq!(reached.ok(), Some(1));
@@ -121,8 +127,13 @@ mod tests {
     #[tokio::test]
     async fn who_takes_nothing_is_left_by_the_system() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = Egress::dial(&[listener.local_addr().unwrap()]).await;
-        let timeout = socket2::SockRef::from(&stream.unwrap()).tcp_user_timeout();
+        let egress = Egress::new(Options {
+            allow_private: vec!["127.0.0.1/32".parse().unwrap()],
+            ..Options::default()
+        });
+        let port = listener.local_addr().unwrap().port();
+        let route = egress.unwrap().route("127.0.0.1", port).await.unwrap();
+        let timeout = socket2::SockRef::from(&route.dial().await.unwrap()).tcp_user_timeout();
         assert_eq!(timeout.unwrap(), Some(UNREAD));
     }
 }

@@ -1,7 +1,20 @@
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use super::dns::MAX_ADDRESSES;
 use super::internal::why_internal;
 use super::*;
+
+impl Egress {
+    /// What the route dials.
+    async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
+        let Route { addresses } = self.route(host, port).await?;
+        Ok(addresses
+            .into_iter()
+            .map(CheckedAddress::socket_address)
+            .collect())
+    }
+}
 
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
@@ -9,6 +22,13 @@ fn ip(text: &str) -> IpAddr {
 
 fn at(text: &str) -> SocketAddr {
     text.parse().expect("an address and port")
+}
+
+/// Public ones.
+fn checked(texts: &[&str]) -> Vec<CheckedAddress> {
+    let check = AddressCheck::default();
+    let pass = |text: &&str| check.check(at(text)).expect("public");
+    texts.iter().map(pass).collect()
 }
 
 fn overrides(lines: &[(&str, &str)]) -> Vec<Override> {
@@ -338,12 +358,12 @@ fn overrides_that_cannot_be_meant_are_errors() {
 
 #[test]
 fn families_take_turns_with_ipv6_first() {
-    let given = ["1.0.0.1:1", "1.0.0.2:1", "1.0.0.3:1", "[2600::1]:1"].map(at);
-    let ordered = ["[2600::1]:1", "1.0.0.1:1", "1.0.0.2:1", "1.0.0.3:1"].map(at);
-    assert_eq!(interleave(given.to_vec()), ordered);
-    let given = ["1.0.0.1:1", "1.0.0.2:1", "[2600::1]:1", "[2600::2]:1"].map(at);
-    let ordered = ["[2600::1]:1", "1.0.0.1:1", "[2600::2]:1", "1.0.0.2:1"].map(at);
-    assert_eq!(interleave(given.to_vec()), ordered);
+    let given = ["1.0.0.1:1", "1.0.0.2:1", "1.0.0.3:1", "[2600::1]:1"];
+    let ordered = ["[2600::1]:1", "1.0.0.1:1", "1.0.0.2:1", "1.0.0.3:1"];
+    assert_eq!(interleave(checked(&given)), checked(&ordered));
+    let given = ["1.0.0.1:1", "1.0.0.2:1", "[2600::1]:1", "[2600::2]:1"];
+    let ordered = ["[2600::1]:1", "1.0.0.1:1", "[2600::2]:1", "1.0.0.2:1"];
+    assert_eq!(interleave(checked(&given)), checked(&ordered));
 }
 
 /// A DNS server on loopback that answers by the first label: `mixed` and `internal` have addresses, `many` has 40, `brief`
@@ -435,7 +455,7 @@ async fn addresses_are_kept_as_long_as_dns_says_and_only_so_many() {
         ..Options::default()
     });
     let door = door.unwrap();
-    let known = |host: &str| door.known.get(&absolute_name(host).unwrap());
+    let known = |host: &str| door.dns.known(host);
     for (host, count, is_kept) in [
         ("many.example", MAX_ADDRESSES, true),
         ("brief.example", 1, false),

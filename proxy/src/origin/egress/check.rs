@@ -1,0 +1,61 @@
+//! Which addresses may be dialled. What passes is of a type of its own, which nothing else makes.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use ipnet::IpNet;
+
+use super::error::EgressError;
+use super::internal;
+
+/// An address that may be dialled: only [`AddressCheck`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CheckedAddress(SocketAddr);
+
+impl CheckedAddress {
+    pub(super) fn socket_address(self) -> SocketAddr {
+        self.0
+    }
+
+    /// Whether it is globally reachable.
+    pub(super) fn is_public(self) -> bool {
+        internal::why_internal(self.0.ip()).is_none()
+    }
+}
+
+/// What addresses have to pass.
+#[derive(Debug, Default)]
+pub(super) struct AddressCheck {
+    pub(super) allow_private: Vec<IpNet>,
+    pub(super) own_listeners: Vec<SocketAddr>,
+}
+
+impl AddressCheck {
+    /// Lets `address` through, an IPv4-mapped one as the IPv4 address that it is on the wire.
+    pub(super) fn check(&self, address: SocketAddr) -> Result<CheckedAddress, EgressError> {
+        let ip = address.ip().to_canonical();
+        let prohibited = |why| Err(EgressError::Prohibited { address: ip, why });
+        if self.is_own_listener(ip, address.port()) {
+            return prohibited("this proxy itself");
+        }
+        match internal::why_internal(ip) {
+            Some(why) if !self.allow_private.iter().any(|net| net.contains(&ip)) => prohibited(why),
+            _ => Ok(CheckedAddress(SocketAddr::new(ip, address.port()))),
+        }
+    }
+
+    fn is_own_listener(&self, ip: IpAddr, port: u16) -> bool {
+        self.own_listeners
+            .iter()
+            .filter(|listener| listener.port() == port)
+            .any(|listener| {
+                let own = listener.ip().to_canonical();
+                // Dialling the unspecified address reaches this machine.
+                own == ip || ip.is_unspecified() || (own.is_unspecified() && is_local(ip))
+            })
+    }
+}
+
+/// Whether `ip` belongs to this machine: only then can a socket be bound to it.
+fn is_local(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+}

@@ -1,0 +1,164 @@
+//! Asks DNS, and keeps its answers for as long as it says.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::Name;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
+use quick_cache::sync::Cache;
+
+use super::error::{EgressError, NOT_A_NAME, NXDOMAIN};
+
+/// How long one question to one DNS server may take; asked up to three times.
+const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How long a name may take in all. Longer than three tries, so that a server which swallows the questions for one
+/// address family does not cost the answer for the other.
+const DNS_TIMEOUT: Duration = Duration::from_secs(6);
+/// Names kept with their addresses, for as long as the TTL says.
+const KEPT_NAMES: usize = 65_536;
+/// So many addresses of a name are enough. A name can have thousands, each of which would be kept.
+pub(super) const MAX_ADDRESSES: usize = 32;
+/// Questions under way per DNS server before the resolver calls itself busy.
+const DNS_ACTIVE_QUERIES: usize = 4_096;
+
+/// Finds the addresses of names.
+#[derive(Debug)]
+pub(super) struct Dns {
+    resolver: TokioResolver,
+    /// The resolver's own cache is bounded by names only, whatever their answers hold.
+    known: Cache<Name, Arc<Known>>,
+}
+
+/// What DNS said of a name.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) addresses: Box<[IpAddr]>,
+    until: Instant,
+}
+
+impl Dns {
+    /// Asks `servers`, or the system's if there are none. Within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the system's resolver configuration is asked for and cannot be read.
+    pub(super) fn new(servers: &[SocketAddr]) -> Result<Self, NetError> {
+        let mut builder = resolver_builder(servers)?;
+        let dns = builder.options_mut();
+        dns.timeout = DNS_TRY_TIMEOUT;
+        dns.attempts = 2;
+        // The first of two errors is the one reported; that of IPv4 says more.
+        dns.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        dns.use_hosts_file = ResolveHosts::Always;
+        dns.cache_size = 0;
+        dns.max_active_requests = DNS_ACTIVE_QUERIES;
+        Ok(Self {
+            resolver: builder.build()?,
+            known: Cache::new(KEPT_NAMES),
+        })
+    }
+
+    /// The addresses of `host`, of which there is one at least.
+    ///
+    /// # Errors
+    ///
+    /// If DNS does not know the host, or does not answer.
+    pub(super) async fn find(&self, host: &str) -> Result<Arc<Known>, EgressError> {
+        let name = absolute_name(host)?;
+        match self.known.get(&name) {
+            Some(known) if known.until > Instant::now() => Ok(known),
+            _ => self.look_up(name).await,
+        }
+    }
+
+    /// What is kept of a name, if it is one.
+    #[cfg(test)]
+    pub(super) fn known(&self, host: &str) -> Option<Arc<Known>> {
+        self.known.get(&absolute_name(host).ok()?)
+    }
+
+    async fn look_up(&self, name: Name) -> Result<Arc<Known>, EgressError> {
+        let lookup = tokio::time::timeout(DNS_TIMEOUT, self.resolver.lookup_ip(name.clone()))
+            .await
+            .map_err(|_| EgressError::DnsTimeout)?
+            .map_err(|error| dns_failure(&error))?;
+        let known = Arc::new(Known {
+            addresses: lookup.iter().take(MAX_ADDRESSES).collect(),
+            until: lookup.valid_until(),
+        });
+        if known.addresses.is_empty() {
+            let rcode = "NOERROR".to_owned();
+            return Err(EgressError::Dns { rcode });
+        }
+        self.known.insert(name, Arc::clone(&known));
+        Ok(known)
+    }
+}
+
+/// `host` as a name that no search domain is tried behind: an origin's name means one host, wherever the proxy runs.
+fn absolute_name(host: &str) -> Result<Name, EgressError> {
+    let invalid = |_| EgressError::Dns {
+        rcode: NOT_A_NAME.to_owned(),
+    };
+    let mut name = Name::from_ascii(host).map_err(invalid)?;
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+fn resolver_builder(
+    servers: &[SocketAddr],
+) -> Result<ResolverBuilder<TokioRuntimeProvider>, NetError> {
+    if !servers.is_empty() {
+        return Ok(builder_for(servers));
+    }
+    match TokioResolver::builder_tokio() {
+        // resolv.conf(5): without the file, the name server on this machine is asked.
+        Err(NetError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+            Ok(builder_for(&[SocketAddr::from(([127, 0, 0, 1], 53))]))
+        }
+        other => other,
+    }
+}
+
+fn builder_for(servers: &[SocketAddr]) -> ResolverBuilder<TokioRuntimeProvider> {
+    let servers = servers.iter().map(name_server).collect();
+    let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+    TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let mut connections = vec![ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    for connection in &mut connections {
+        connection.port = address.port();
+    }
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+fn dns_failure(error: &NetError) -> EgressError {
+    let rcode = match error {
+        NetError::Timeout => return EgressError::DnsTimeout,
+        NetError::Dns(DnsError::NoRecordsFound(none)) => rcode_name(none.response_code),
+        NetError::Dns(DnsError::ResponseCode(code)) => rcode_name(*code),
+        other => other.to_string(),
+    };
+    EgressError::Dns { rcode }
+}
+
+fn rcode_name(code: ResponseCode) -> String {
+    match code {
+        ResponseCode::NoError => "NOERROR".to_owned(),
+        ResponseCode::FormErr => "FORMERR".to_owned(),
+        ResponseCode::ServFail => "SERVFAIL".to_owned(),
+        ResponseCode::NXDomain => NXDOMAIN.to_owned(),
+        ResponseCode::NotImp => "NOTIMP".to_owned(),
+        ResponseCode::Refused => "REFUSED".to_owned(),
+        other => format!("RCODE {}", u16::from(other)),
+    }
+}

@@ -1,0 +1,56 @@
+//! Why there is no address to dial.
+
+use std::fmt;
+use std::net::IpAddr;
+
+pub(super) const NXDOMAIN: &str = "NXDOMAIN";
+pub(super) const NOT_A_NAME: &str = "not a name that DNS can hold";
+
+/// Why there is no address to dial for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EgressError {
+    /// Every address of the host is internal and not opened by `allow_private`, or is this proxy's own.
+    Prohibited {
+        /// The first of them.
+        address: IpAddr,
+        /// What kind of address it is, in a word or two.
+        why: &'static str,
+    },
+    /// DNS answered that there is no address, or could not answer.
+    Dns {
+        /// The response code as DNS names it (`NXDOMAIN`, `SERVFAIL`, …; `NOERROR` if the name has no addresses), or
+        /// what kept us from an answer.
+        rcode: String,
+    },
+    /// DNS did not answer in time.
+    DnsTimeout,
+}
+
+impl EgressError {
+    /// The error type of RFC 9209 section 2.3 that says this.
+    pub fn proxy_status(&self) -> &'static str {
+        match self {
+            Self::Prohibited { .. } => "destination_ip_prohibited",
+            Self::Dns { .. } => "dns_error",
+            Self::DnsTimeout => "dns_timeout",
+        }
+    }
+
+    /// Whether the name does not exist: trying again is of no use before somebody registers it.
+    pub fn is_no_such_name(&self) -> bool {
+        matches!(self, Self::Dns { rcode } if rcode == NXDOMAIN || rcode == NOT_A_NAME)
+    }
+}
+
+impl fmt::Display for EgressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prohibited { address, why } => write!(f, "{address} may not be dialled: {why}"),
+            Self::Dns { rcode } => write!(f, "dns: {rcode}"),
+            Self::DnsTimeout => f.write_str("dns did not answer in time"),
+        }
+    }
+}
+
+impl std::error::Error for EgressError {}
