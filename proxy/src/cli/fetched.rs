@@ -28,7 +28,7 @@ pub(super) fn fetch<'a>(
                     origin: origin.clone(),
                     validators: None,
                 };
-                let outcome = fetch.fetch(request, None).await;
+                let outcome = fetch.fetch(request, None).await.outcome;
                 fetched.insert(
                     origin.clone(),
                     Facts {

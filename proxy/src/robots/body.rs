@@ -15,8 +15,12 @@ use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
 
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 
+use super::room::{FREE_BYTES, Place, Room};
 use crate::http::http1::oddities::{Oddities, Oddity};
 use crate::observe::digest::Digest;
+
+/// The window of a brotli decoder, for those who send it.
+const BROTLI_WINDOW: usize = 16 << 20;
 
 /// How a body is coded (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +58,17 @@ impl Coding {
     }
 }
 
+/// A body that was read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) body: Body,
+    pub(super) oddities: Oddities,
+    /// What it holds of the room, until it is parsed and counted.
+    pub(super) place: Option<Place>,
+}
+
 /// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Holds no more than that
-/// and the decoder's window, whatever comes.
+/// and the decoder's window, whatever comes; if that is much, it waits for `room`.
 ///
 /// Many servers end a body with its TLS connection and leave out the alert that closes that, so that it looks cut off (RFC 9112
 /// section 9.8). Such a body is taken if it ends with a line, and told to be odd.
@@ -67,7 +80,8 @@ pub(super) async fn read(
     response: &mut Response<Incoming>,
     coding: Coding,
     limit: usize,
-) -> Result<(Body, Oddities), FetchError> {
+    room: &Room,
+) -> Result<Read, FetchError> {
     let may_end_so = ends_with_connection(response);
     let was_cut = AtomicBool::new(false);
     let chunks = BodyDataStream::new(response.body_mut()).take_while(|part| {
@@ -78,32 +92,36 @@ pub(super) async fn read(
     let chunks = chunks.map_err(io::Error::other);
     let received = StreamReader::new(chunks);
     let read = match coding {
-        Coding::Identity => read_some(received, limit).await,
+        Coding::Identity => read_some(received, limit, Some(room)).await,
         Coding::Gzip => {
             let mut decoder = GzipDecoder::new(received);
             // A gzip file may be several in a row (RFC 1952, 2.2).
             decoder.multiple_members(true);
-            read_coded(decoder, GzipDecoder::into_inner, limit).await
+            read_coded(decoder, GzipDecoder::into_inner, limit, Some(room)).await
         }
-        Coding::Brotli => {
-            read_coded(
-                BrotliDecoder::new(received),
-                BrotliDecoder::into_inner,
-                limit,
-            )
-            .await
-        }
+        Coding::Brotli => read_brotli(received, limit, room).await,
     };
-    let body = read.map_err(|error| failure(error.to_string()))?;
-    if !was_cut.into_inner() {
-        return Ok((body, Oddities::default()));
+    let (body, place) = read.map_err(|error| failure(error.to_string()))?;
+    let mut oddities = Oddities::default();
+    if was_cut.into_inner() {
+        check_ending(&body, coding)?;
+        oddities = Oddity::IncompleteClose.into();
     }
+    Ok(Read {
+        body,
+        oddities,
+        place,
+    })
+}
+
+/// Whether a body that its connection may have cut off can be gone by.
+fn check_ending(body: &Body, coding: Coding) -> Result<(), FetchError> {
     // What is coded says by itself whether it is whole.
     if coding == Coding::Identity && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
         let detail = "the connection ended in the middle of a line".to_owned();
         return Err(failure(detail));
     }
-    Ok((body, Oddity::IncompleteClose.into()))
+    Ok(())
 }
 
 /// Whether nothing but the end of the connection tells where the body ends.
@@ -120,32 +138,66 @@ fn is_cut_off(error: &hyper::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
+/// Brotli takes much more than its body, from the first byte on.
+async fn read_brotli(
+    received: impl AsyncBufRead + Unpin,
+    limit: usize,
+    room: &Room,
+) -> io::Result<(Body, Option<Place>)> {
+    let place = room.take(BROTLI_WINDOW.saturating_add(long(limit))).await?;
+    let decoder = BrotliDecoder::new(received);
+    let read = read_coded(decoder, BrotliDecoder::into_inner, limit, None);
+    let (body, _) = room.lend(read).await?;
+    Ok((body, Some(place)))
+}
+
 /// Reads what a decoder gives, and sees to it that it has taken in everything that came.
 async fn read_coded<D: AsyncRead + Unpin, R: AsyncBufRead + Unpin>(
     mut decoder: D,
     into_inner: impl FnOnce(D) -> R,
     limit: usize,
-) -> io::Result<Body> {
-    let body = read_some(&mut decoder, limit).await?;
+    room: Option<&Room>,
+) -> io::Result<(Body, Option<Place>)> {
+    let (body, place) = read_some(&mut decoder, limit, room).await?;
     if !body.is_cut && !into_inner(decoder).fill_buf().await?.is_empty() {
         return Err(io::Error::other(
             "more follows than the content coding holds",
         ));
     }
-    Ok(body)
+    Ok((body, place))
 }
 
-async fn read_some(body: impl AsyncRead + Unpin, limit: usize) -> io::Result<Body> {
+/// Waits for `room` if the body is long; without, it is there already.
+async fn read_some(
+    body: impl AsyncRead + Unpin,
+    limit: usize,
+    room: Option<&Room>,
+) -> io::Result<(Body, Option<Place>)> {
     let mut bytes = Vec::new();
     let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    body.take(one_more).read_to_end(&mut bytes).await?;
+    let mut body = body.take(one_more);
+    let mut beginning = (&mut body).take(FREE_BYTES as u64);
+    let is_long = beginning.read_to_end(&mut bytes).await? == FREE_BYTES;
+    let mut place = None;
+    if let (Some(room), true) = (room, is_long) {
+        place = Some(room.take(long(limit)).await?);
+        room.lend(body.read_to_end(&mut bytes)).await?;
+    } else {
+        body.read_to_end(&mut bytes).await?;
+    }
     let is_cut = bytes.len() > limit;
     bytes.truncate(limit);
-    Ok(Body {
+    let body = Body {
         digest: Some(Arc::new(Digest::of(&bytes).0)),
         bytes: bytes.into(),
         is_cut,
-    })
+    };
+    Ok((body, place))
+}
+
+/// What a long file of at most `limit` bytes holds, with what is parsed of it.
+fn long(limit: usize) -> usize {
+    limit.saturating_mul(2)
 }
 
 fn failure(detail: String) -> FetchError {

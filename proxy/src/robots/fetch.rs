@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, StatusCode, header};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::Url;
@@ -17,6 +16,7 @@ use wayleave_policy::lifecycle::{
 use super::body::{self, Coding};
 use super::fields;
 use super::redirect::{ChosenBy, Gate};
+use super::room::{Place, Room};
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
@@ -26,8 +26,6 @@ use crate::tls;
 
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
-/// How many bodies are decoded from brotli at a time: each may hold a window of 16 MiB.
-const MAX_BROTLI: usize = 8;
 
 /// Fetches robots.txt files: over HTTP, or in tests from a script.
 pub trait Fetch: Send + Sync + 'static {
@@ -36,7 +34,25 @@ pub trait Fetch: Send + Sync + 'static {
         &self,
         request: FetchRequest,
         user_agent: Option<&str>,
-    ) -> impl Future<Output = FetchOutcome> + Send;
+    ) -> impl Future<Output = Fetched> + Send;
+}
+
+/// What a fetch brought.
+#[derive(Debug)]
+pub struct Fetched {
+    /// How it ended.
+    pub outcome: FetchOutcome,
+    /// What its file holds of the room, to be dropped when that is counted.
+    pub(super) place: Option<Place>,
+}
+
+impl From<FetchOutcome> for Fetched {
+    fn from(outcome: FetchOutcome) -> Self {
+        Self {
+            outcome,
+            place: None,
+        }
+    }
 }
 
 /// How robots.txt is fetched; part of `[robots]` and `[upstream]`.
@@ -52,6 +68,8 @@ pub struct FetchOptions {
     pub max_redirects: usize,
     /// What is read of a body after decoding, in bytes. Default: 500 KiB (RFC 9309, 2.5).
     pub max_size: usize,
+    /// What long files may hold while they are fetched, in bytes. Default: 32 MiB, the share of 256 MiB.
+    pub memory: usize,
 }
 
 impl Default for FetchOptions {
@@ -62,6 +80,7 @@ impl Default for FetchOptions {
             connect_timeout: Duration::from_secs(10),
             max_redirects: 5,
             max_size: 500 * 1024,
+            memory: 32 << 20,
         }
     }
 }
@@ -80,7 +99,7 @@ pub struct HttpFetch {
     pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
     metrics: Option<Arc<Metrics>>,
-    brotli: Semaphore,
+    pub(super) room: Room,
 }
 
 impl std::fmt::Debug for HttpFetch {
@@ -97,6 +116,7 @@ struct Way {
     uri: String,
     /// Who named the host of `uri`.
     chosen: ChosenBy,
+    place: Option<Place>,
 }
 
 impl HttpFetch {
@@ -112,12 +132,13 @@ impl HttpFetch {
             tls: tls::offering(tls, &[b"http/1.1"]),
             tls_any: tls::offering(tls, &[b"h2", b"http/1.1"]),
             idle: None,
+            // A long file may come slowly, but not for as long as others can wait.
+            room: Room::new(options.memory, options.timeout / 10),
             options,
             gate: OnceLock::new(),
             clock,
             traces: None,
             metrics: None,
-            brotli: Semaphore::new(MAX_BROTLI),
         }
     }
 
@@ -166,7 +187,8 @@ impl HttpFetch {
             let status = exchange.response.status();
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
-                let ending = self.finish(&mut exchange.response, is_conditional).await?;
+                let (ending, place) = self.finish(&mut exchange.response, is_conditional).await?;
+                way.place = place;
                 if way.redirects.is_empty() {
                     self.hand_over(&request.origin, exchange).await;
                 }
@@ -187,43 +209,41 @@ impl HttpFetch {
         &self,
         response: &mut http::Response<hyper::body::Incoming>,
         is_conditional: bool,
-    ) -> Result<Ending, FetchError> {
+    ) -> Result<(Ending, Option<Place>), FetchError> {
         let status = response.status();
         let fields = fields::read(response.headers(), self.clock.now());
         if status == StatusCode::NOT_MODIFIED && is_conditional {
-            return Ok(Ending::NotModified(fields));
+            return Ok((Ending::NotModified(fields), None));
         }
         // The bodies of other answers say nothing to a crawler.
-        let mut body = wayleave_policy::lifecycle::Body::default();
+        let (mut body, mut place) = Default::default();
         if status.is_success() {
             let coding = Coding::of(response.headers())?;
-            let _permit = match coding {
-                Coding::Brotli => self.brotli.acquire().await.ok(),
-                _ => None,
-            };
-            let oddities;
-            (body, oddities) = body::read(response, coding, self.options.max_size).await?;
+            let read = body::read(response, coding, self.options.max_size, &self.room).await?;
             if let Some(metrics) = &self.metrics {
-                metrics.origin_oddities(oddities);
+                metrics.origin_oddities(read.oddities);
             }
+            (body, place) = (read.body, read.place);
         }
         let status = status.as_u16();
-        Ok(Ending::Response(Response {
+        let response = Response {
             status,
             fields,
             body,
-        }))
+        };
+        Ok((Ending::Response(response), place))
     }
 }
 
 impl Fetch for HttpFetch {
-    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> Fetched {
         let user_agent = user_agent.unwrap_or(&self.options.user_agent);
         let started_at = self.clock.now();
         let mut way = Way {
             redirects: Vec::new(),
             uri: request.origin.robots_txt_uri(),
             chosen: ChosenBy::Crawler,
+            place: None,
         };
         let follow = self.follow(&request, user_agent, &mut way);
         let ending = match timeout(self.options.timeout, follow).await {
@@ -242,13 +262,16 @@ impl Fetch for HttpFetch {
             let uri = request.origin.robots_txt_uri();
             traces.robots_fetch(&uri, started_at, self.clock.now(), &outcome);
         }
-        outcome
+        Fetched {
+            outcome,
+            place: way.place,
+        }
     }
 }
 
 /// Fetches by what is there when a fetch begins, and by that to its end: what is there can be replaced.
 impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
-    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> Fetched {
         let current = self.load_full();
         current.fetch(request, user_agent).await
     }

@@ -16,6 +16,7 @@ mod read_limit;
 mod redirect;
 mod refresh;
 mod request;
+mod room;
 mod shares;
 mod snapshots;
 mod store;
@@ -38,7 +39,7 @@ use wayleave_policy::{AccessResult, Origin};
 
 use crate::clock::Clock;
 use crate::observe::metrics::{Lookup, Metrics};
-pub use fetch::{Fetch, FetchOptions, HttpFetch};
+pub use fetch::{Fetch, FetchOptions, Fetched, HttpFetch};
 pub use known::Listing;
 use known::{OnDisk, Places};
 use queue::Asker;

@@ -14,8 +14,9 @@ use wayleave_policy::lifecycle::{
 };
 
 use super::eviction::Memory;
-use super::fetch::Fetch;
+use super::fetch::{Fetch, Fetched};
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
+use super::room::Place;
 use super::snapshots::Published;
 use super::store::Store;
 use crate::clock::Clock;
@@ -79,7 +80,7 @@ pub(super) struct Refresh<F> {
     events: mpsc::Receiver<Event>,
     to_recall: VecDeque<Origin>,
     recalling: JoinSet<Vec<(Origin, Option<Learned>)>>,
-    fetching: JoinSet<Learned>,
+    fetching: JoinSet<(Learned, Option<Place>)>,
     jobs: HashMap<Id, Job>,
     waiting: HashMap<Origin, Vec<oneshot::Sender<Arc<Snapshot>>>>,
     /// Being recalled or fetched for an operator, even if what is known may be gone by.
@@ -320,14 +321,11 @@ impl<F: Fetch> Refresh<F> {
         let metrics = self.around.metrics.clone();
         let started = Instant::now();
         let task = self.fetching.spawn(async move {
-            let outcome = fetch.fetch(request, user_agent.as_deref()).await;
+            let Fetched { outcome, place } = fetch.fetch(request, user_agent.as_deref()).await;
             report(&metrics, &origin, &outcome, started.elapsed());
-            Learned::after(
-                (&before, known.as_deref()),
-                outcome,
-                clock.now(),
-                &lifetimes,
-            )
+            let before = (&before, known.as_deref());
+            let learned = Learned::after(before, outcome, clock.now(), &lifetimes);
+            (learned, place)
         });
         self.jobs.insert(task.id(), job);
     }
@@ -355,7 +353,7 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
-    fn fetched(&mut self, ended: Result<(Id, Learned), JoinError>) {
+    fn fetched(&mut self, ended: Result<(Id, (Learned, Option<Place>)), JoinError>) {
         let id = match &ended {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
@@ -366,13 +364,14 @@ impl<F: Fetch> Refresh<F> {
         self.queue.ended(&origin);
         self.forced.remove(&origin);
         let known = self.around.published.snapshot(&origin);
-        let learned = match ended {
+        let (learned, place) = match ended {
             Ok((_, learned)) => learned,
             Err(error) => {
                 let outcome = broken(&origin, &error);
                 report(&self.around.metrics, &origin, &outcome, Duration::ZERO);
                 let before = (&entry, known.as_deref());
-                Learned::after(before, outcome, self.now(), self.cache.lifetimes())
+                let lifetimes = self.cache.lifetimes();
+                (Learned::after(before, outcome, self.now(), lifetimes), None)
             }
         };
         let snapshot = self.cache.fetched(&origin, &learned, known.as_deref());
@@ -380,6 +379,8 @@ impl<F: Fetch> Refresh<F> {
         self.around.store.save(&origin, entry);
         let snapshot = Arc::new(snapshot);
         self.publish(&origin, &snapshot);
+        // From here on it is counted as an entry, and by the store.
+        drop(place);
         self.answer(&origin, &snapshot);
     }
 

@@ -2,6 +2,8 @@
 
 /// The store's, in sixteenths: what waits for the disk, what is being written, and what is at hand of its file hold one each.
 const STORE: usize = 3;
+/// Long files' while they are fetched.
+const FETCHES: usize = 2;
 /// Nobody's: the gaps that the allocator cannot fill between files of all lengths. Seen in floods of unique ones.
 const GAPS: usize = 2;
 const ALL: usize = 16;
@@ -13,6 +15,8 @@ const LEAST_OF_STORE: usize = 4 << 20;
 pub(crate) struct Shares {
     /// What entries may hold: [`Options::memory`](super::Options::memory).
     pub(crate) entries: usize,
+    /// What is being fetched: [`FetchOptions::memory`](super::FetchOptions::memory).
+    pub(crate) fetches: usize,
     /// Each of the store's three: [`StoreOptions::memory`](super::StoreOptions::memory).
     pub(crate) store: usize,
 }
@@ -22,7 +26,8 @@ impl Shares {
     pub(crate) fn of(memory: usize) -> Self {
         let one = memory / ALL;
         Self {
-            entries: memory - (STORE + GAPS) * one,
+            entries: memory - (STORE + FETCHES + GAPS) * one,
+            fetches: FETCHES * one,
             store: one.max(LEAST_OF_STORE),
         }
     }
@@ -35,14 +40,23 @@ mod tests {
     #[test]
     fn the_shares_leave_an_eighth_of_the_whole_for_gaps() {
         for memory in [64 << 20, 100_000_007, 256 << 20, usize::MAX] {
-            let Shares { entries, store } = Shares::of(memory);
-            assert_eq!(entries + 3 * store + memory / 16 * 2, memory, "{memory}");
+            let Shares {
+                entries,
+                fetches,
+                store,
+            } = Shares::of(memory);
+            let all = entries + fetches + 3 * store + memory / 16 * 2;
+            assert_eq!(all, memory, "{memory}");
         }
     }
 
     #[test]
     fn a_small_whole_leaves_entries_and_store_enough() {
-        let (entries, store) = ((1 << 20) / 16 * 11, 4 << 20);
-        assert_eq!(Shares::of(1 << 20), Shares { entries, store });
+        let shares = Shares {
+            entries: (1 << 20) / 16 * 9,
+            fetches: (1 << 20) / 16 * 2,
+            store: 4 << 20,
+        };
+        assert_eq!(Shares::of(1 << 20), shares);
     }
 }

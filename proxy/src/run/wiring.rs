@@ -126,6 +126,7 @@ pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
         connect_timeout: config.upstream.connect_timeout,
         max_redirects: robots.max_redirects,
         max_size: robots.max_size,
+        memory: Shares::of(robots.memory).fetches,
     }
 }
 

@@ -1,11 +1,14 @@
 //! A flood of unique robots.txt files through the cache and the store as they are, against the bounds of disk and memory.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::{StreamExt as _, stream};
 use wayleave_policy::lifecycle::{Body, Ending, FetchOutcome, FetchRequest, Fields, Response};
 
+use super::super::room::Room;
 use super::super::*;
 use super::unique::unique;
 use crate::observe::digest::Digest;
@@ -15,15 +18,19 @@ use crate::observe::digest::Digest;
 static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
 
 /// Answers with 500 kB that no other origin has: as many bits a byte as text with 32 letters holds.
-struct Unique;
+struct Unique(Room);
+
+/// How many are asked for at once.
+const AT_ONCE: usize = 256;
 
 impl Fetch for Unique {
-    async fn fetch(&self, request: FetchRequest, _: Option<&str>) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, _: Option<&str>) -> Fetched {
         let host = request.origin.host();
         let digits: String = host.chars().filter(char::is_ascii_digit).collect();
+        let place = self.0.take(2 * 512_000).await.expect("never closed");
         let body = unique(digits.parse().expect("a number"), 500_000);
         let digest = Digest::of(&body).0;
-        FetchOutcome {
+        let outcome = FetchOutcome {
             redirects: Vec::new(),
             uri: request.origin.robots_txt_uri(),
             ending: Ending::Response(Response {
@@ -35,6 +42,10 @@ impl Fetch for Unique {
                     digest: Some(Arc::new(digest)),
                 },
             }),
+        };
+        Fetched {
+            outcome,
+            place: Some(place),
         }
     }
 }
@@ -99,7 +110,8 @@ fn start(dir: &Path, disk: usize, memory: usize) -> Robots {
         memory: shares.entries,
         ..Options::default()
     };
-    Robots::start(Unique, store, &options, clock, metrics).0
+    let room = Room::new(shares.fetches, options.fetch_timeout);
+    Robots::start(Unique(room), store, &options, clock, metrics).0
 }
 
 /// As many as `WAYLEAVE_FLOOD` says, a thousand without it, with `WAYLEAVE_FLOOD_MIB` of disk and
@@ -114,9 +126,16 @@ async fn a_flood_of_unique_files_stays_below_the_bounds_of_disk_and_memory() {
     let dir = tempfile::tempdir().expect("a directory");
     let robots = start(dir.path(), disk, memory);
     let mut most = Most::default();
-    for n in 0..count {
-        let origin = Origin::parse(&format!("https://flood{n}.test")).expect("an origin");
-        robots.find(&origin).await.expect("it is answered");
+    let find = |n: usize| {
+        let robots = robots.clone();
+        async move {
+            let origin = Origin::parse(&format!("https://flood{n}.test")).expect("an origin");
+            robots.find(&origin).await.expect("it is answered");
+        }
+    };
+    let finding = stream::iter(0..count).map(find).buffer_unordered(AT_ONCE);
+    let mut finding = pin!(finding.enumerate());
+    while let Some((n, ())) = finding.next().await {
         most.look(dir.path(), &robots);
         if n % (count / 20).max(1) == 0 {
             most.tell(n);

@@ -68,7 +68,7 @@ impl ScriptedFetch {
 }
 
 impl Fetch for ScriptedFetch {
-    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> FetchOutcome {
+    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> Fetched {
         let script = &self.script;
         let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
@@ -87,21 +87,22 @@ impl Fetch for ScriptedFetch {
             Answer::Panics => panic!("as scripted"),
             Answer::Confirms => {
                 let ending = Ending::NotModified(Fields::default());
-                return FetchOutcome {
+                let outcome = FetchOutcome {
                     redirects: Vec::new(),
                     uri,
                     ending,
                 };
+                return outcome.into();
             }
-            Answer::Fails(kind) => return FetchOutcome::failed(uri, kind, "as scripted"),
+            Answer::Fails(kind) => return FetchOutcome::failed(uri, kind, "as scripted").into(),
             Answer::Hangs => {
                 tokio::time::sleep(Duration::from_secs(10)).await;
-                return FetchOutcome::failed(uri, FetchErrorKind::Timeout, "as scripted");
+                return FetchOutcome::failed(uri, FetchErrorKind::Timeout, "as scripted").into();
             }
             Answer::Status(status) => (status, super::http::RULES.into()),
             Answer::Says(text) => (200, text.into_bytes().into()),
         };
-        FetchOutcome {
+        let outcome = FetchOutcome {
             redirects: Vec::new(),
             uri,
             ending: Ending::Response(Response {
@@ -113,7 +114,8 @@ impl Fetch for ScriptedFetch {
                     digest: None,
                 },
             }),
-        }
+        };
+        outcome.into()
     }
 }
 

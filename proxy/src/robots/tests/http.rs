@@ -30,7 +30,7 @@ fn redirect(status: u16, location: &str) -> Answer {
 }
 
 /// Trusts nobody: for servers without TLS.
-fn distrust() -> rustls::ClientConfig {
+pub(super) fn distrust() -> rustls::ClientConfig {
     trust(rustls::RootCertStore::empty())
 }
 
@@ -77,6 +77,7 @@ async fn fetch_by(server: &Server, options: FetchOptions) -> FetchOutcome {
     fetcher(server, &distrust(), options)
         .fetch(request, None)
         .await
+        .outcome
 }
 
 async fn fetch(server: &Server) -> FetchOutcome {
@@ -137,14 +138,14 @@ async fn a_copy_is_confirmed_by_its_validators() {
         origin: origin.clone(),
         validators: validators("http://shop.test/robots.txt"),
     };
-    let confirmed = fetcher.fetch(request, None).await;
+    let confirmed = fetcher.fetch(request, None).await.outcome;
     assert!(matches!(confirmed.ending, Ending::NotModified(_)));
     assert!(server.asked()[0].contains("if-modified-since: Sat, 21 Nov 2026 08:00:00 GMT"));
     let request = FetchRequest {
         origin,
         validators: validators("http://other.test/robots.txt"),
     };
-    let outcome = fetcher.fetch(request, None).await;
+    let outcome = fetcher.fetch(request, None).await.outcome;
     assert_eq!(
         body(&outcome),
         RULES,
@@ -267,7 +268,7 @@ async fn an_internal_origin_is_prohibited() {
         validators: None,
     };
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
-    let outcome = fetcher.fetch(request, None).await;
+    let outcome = fetcher.fetch(request, None).await.outcome;
     assert_eq!(kind(&outcome), Some(FetchErrorKind::Prohibited));
 }
 
@@ -505,7 +506,8 @@ async fn connecting_has_a_deadline_of_its_own() {
     let started = tokio::time::Instant::now();
     let outcome = fetcher
         .fetch(FetchRequest { origin, validators }, None)
-        .await;
+        .await
+        .outcome;
     assert_eq!(kind(&outcome), Some(FetchErrorKind::ConnectTimeout));
     let took = started.elapsed();
     assert!((2..3).contains(&took.as_secs()), "{took:?}");
@@ -529,9 +531,9 @@ async fn connections_and_names_that_fail_are_told_apart() {
             None,
         )
     };
-    let refused = fetch("refused").await;
+    let refused = fetch("refused").await.outcome;
     assert_eq!(kind(&refused), Some(FetchErrorKind::Connect), "{refused:?}");
-    let unknown = fetch("unknown").await;
+    let unknown = fetch("unknown").await.outcome;
     assert_eq!(kind(&unknown), Some(FetchErrorKind::Dns), "{unknown:?}");
 }
 
@@ -563,6 +565,7 @@ async fn https_origins_must_prove_who_they_are() {
             fetcher
                 .fetch(FetchRequest { origin, validators }, None)
                 .await
+                .outcome
         }
     };
     let trusted = fetch("shop.test", &trust(roots.clone())).await;
@@ -589,7 +592,8 @@ async fn a_server_without_tls_is_no_https_origin() {
     let validators = None;
     let outcome = fetcher
         .fetch(FetchRequest { origin, validators }, None)
-        .await;
+        .await
+        .outcome;
     assert!(
         matches!(
             kind(&outcome),
@@ -644,7 +648,8 @@ async fn http2_is_spoken_where_nothing_else_is() {
     let validators = None;
     let outcome = fetcher
         .fetch(FetchRequest { origin, validators }, None)
-        .await;
+        .await
+        .outcome;
     assert_eq!(body(&outcome), RULES, "{outcome:?}");
     served.await.unwrap();
 }
@@ -674,7 +679,8 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let validators = None;
     let outcome = fetcher
         .fetch(FetchRequest { origin, validators }, None)
-        .await;
+        .await
+        .outcome;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();
     idle.take(key).is_some()

@@ -52,6 +52,7 @@ where
     fetcher
         .fetch(FetchRequest { origin, validators }, None)
         .await
+        .outcome
 }
 
 /// The same, of a server that answers a path like this.

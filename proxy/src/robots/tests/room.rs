@@ -1,0 +1,143 @@
+//! Long files while they are fetched: what they hold together, and what they do to others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
+
+use super::super::room::FREE_BYTES;
+use super::super::*;
+use super::http::{body, distrust, fetcher};
+use super::server::{Answer, Server};
+
+const LONG: usize = 500_000;
+/// What one such file takes of the room, with its rules.
+const PLACE: usize = 2 * 512_000;
+
+/// Answers `short.test` with a short file, `long.test` with a long one, and everybody else with the beginning of a long one, if
+/// not coded, and then nothing.
+async fn server() -> Server {
+    Server::start(|head| {
+        let head = head.to_ascii_lowercase();
+        let is_from = |host: &str| head.contains(&format!("host: {host}\r\n"));
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n");
+        let long = "Disallow: /\n".repeat(LONG / 12 + 1);
+        if is_from("short.test") {
+            return super::server::response("200 OK", "", b"User-agent: *\nDisallow: /\n");
+        }
+        if is_from("long.test") {
+            return Answer::Whole([head.as_bytes(), &long.as_bytes()[..LONG]].concat());
+        }
+        if is_from("br.test") {
+            let coded = "Content-Encoding: br\r\n\r\n";
+            return Answer::Stall(head.replacen("\r\n\r\n", &format!("\r\n{coded}"), 1).into());
+        }
+        Answer::Stall([head.as_bytes(), &long.as_bytes()[..2 * FREE_BYTES]].concat())
+    })
+    .await
+}
+
+async fn fetch(fetcher: &HttpFetch, host: &str) -> FetchOutcome {
+    let request = FetchRequest {
+        origin: Origin::parse(&format!("http://{host}.test")).expect("an origin"),
+        validators: None,
+    };
+    fetcher.fetch(request, None).await.outcome
+}
+
+/// Fetches from so many tarpits, and waits until the room is full.
+async fn stall(fetcher: &Arc<HttpFetch>, tarpits: usize) -> JoinSet<FetchOutcome> {
+    let mut stalled = JoinSet::new();
+    for number in 0..tarpits {
+        let fetcher = fetcher.clone();
+        stalled.spawn(async move { fetch(&fetcher, &format!("tarpit{number}")).await });
+    }
+    while fetcher.room.held_bytes() < fetcher.options.memory {
+        tokio::task::yield_now().await;
+    }
+    stalled
+}
+
+fn options(places: usize, timeout: Duration) -> FetchOptions {
+    FetchOptions {
+        memory: places * PLACE,
+        timeout,
+        ..FetchOptions::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundreds_of_long_files_hold_their_share_and_short_ones_pass() {
+    let server = server().await;
+    let options = options(4, Duration::from_secs(600));
+    let fetcher = Arc::new(fetcher(&server, &distrust(), options));
+    let mut stalled = stall(&fetcher, 300).await;
+    while server.asked().len() < 300 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        let short = fetch(&fetcher, "short").await;
+        assert_eq!(short.result(), FetchResult::Successful, "{short:?}");
+        assert_eq!(fetcher.room.held_bytes(), 4 * PLACE);
+    }
+    assert!(stalled.try_join_next().is_none());
+    drop(stalled);
+    while fetcher.room.held_bytes() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_files_that_stall_leave_when_others_wait() {
+    let server = server().await;
+    // Each may stall for half a second, and two at a time.
+    let fetcher = fetcher(&server, &distrust(), options(2, Duration::from_secs(5)));
+    let fetcher = Arc::new(fetcher);
+    let mut stalled = stall(&fetcher, 8).await;
+    let long = fetch(&fetcher, "long").await;
+    assert_eq!(long.result(), FetchResult::Successful, "{long:?}");
+    assert_eq!(body(&long).len(), LONG);
+    let first = stalled.join_next().await.expect("eight").expect("no panic");
+    let detail = first.error().expect("it has not come").detail.clone();
+    assert!(detail.contains("too slowly"), "{detail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_file_that_stalls_alone_has_all_its_time() {
+    let server = server().await;
+    let fetcher = fetcher(&server, &distrust(), options(2, Duration::from_millis(500)));
+    let outcome = fetch(&fetcher, "tarpit").await;
+    let error = outcome.error().expect("it has not come");
+    assert_eq!(error.kind, FetchErrorKind::Timeout, "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_coded_in_brotli_holds_a_window_too() {
+    let server = server().await;
+    let options = options(40, Duration::from_secs(60));
+    let fetcher = Arc::new(fetcher(&server, &distrust(), options));
+    let mut fetching = JoinSet::new();
+    let brotli = fetcher.clone();
+    fetching.spawn(async move { fetch(&brotli, "br").await });
+    while fetcher.room.held_bytes() == 0 {
+        assert!(fetching.try_join_next().is_none(), "it ended");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fetcher.room.held_bytes(), (16 << 20) + PLACE);
+}
+
+#[tokio::test]
+async fn a_place_is_held_until_what_came_is_counted() {
+    let server = server().await;
+    let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
+    let request = FetchRequest {
+        origin: Origin::parse("http://long.test").expect("an origin"),
+        validators: None,
+    };
+    let fetched = fetcher.fetch(request, None).await;
+    assert_eq!(fetcher.room.held_bytes(), PLACE);
+    drop(fetched);
+    assert_eq!(fetcher.room.held_bytes(), 0);
+}
