@@ -7,7 +7,7 @@
 //! # The way of a request
 //!
 //! `flow` has one file a step: *accept* a connection, *identify* the crawler, *resolve* the
-//! target, *consult* robots.txt, *forward* or *refuse*, *record*. `flow/way.rs` holds their order.
+//! target, *consult* robots.txt, *forward* or *refuse*, *record*. `flow/exchange/mod.rs` holds their order.
 //!
 //! # The map
 //!

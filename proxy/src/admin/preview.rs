@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::answer::{Json, Mistake, Parameters, wrong};
 use super::state::Admin;
-use crate::flow::{Previewed, Question, Reading};
+use crate::flow::decide::preview::{Previewed, Question, Reading};
 use crate::observe::decisions::{Finding, Policy, Word};
 
 /// What would become of a request. Members that do not apply are left out.

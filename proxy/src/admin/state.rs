@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::entry_count::Counted;
 use super::reloading::Reload;
-use crate::flow::Flow;
+use crate::flow::exchange::Flow;
 use crate::observe::decisions::Decisions;
 use crate::observe::metrics::Metrics;
 use crate::observe::traffic::Traffic;

@@ -20,7 +20,7 @@ use super::value::{
     network, number, one_of, path, pem_file, positive_duration, size, string, text, tried,
     user_agent, word,
 };
-use crate::flow::https_mode::{self, Mode};
+use crate::flow::decide::https_mode::{self, Mode};
 use crate::observe::digest::Digest;
 use crate::observe::logging::Format;
 use crate::observe::traces;

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use rustls::pki_types::CertificateDer;
 use wayleave_policy::Dialect;
 
-use crate::flow::https_mode;
+use crate::flow::decide::https_mode;
 use crate::identity;
 use crate::observe::logging::Format;
 use crate::observe::traces;

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use wayleave_policy::{Dialect, HostPattern, ProductToken};
 
 use super::{Config, DEFAULT_FILE, Mistake};
-use crate::flow::https_mode;
+use crate::flow::decide::https_mode;
 use crate::identity::{Account, Crawler, Mode};
 use crate::observe::logging::Format;
 use crate::politeness::{self, CrawlDelay};

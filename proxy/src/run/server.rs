@@ -20,8 +20,9 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin, Guard};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::flow::listeners::{Inherited, listen_when_free};
-use crate::flow::{Flow, Listener, Slots};
+use crate::flow::connection::listeners::{Inherited, listen_when_free};
+use crate::flow::connection::{Limits, Listener};
+use crate::flow::exchange::Flow;
 use crate::observe::decisions::Decisions;
 use crate::observe::logging;
 use crate::observe::metrics::Metrics;
@@ -155,7 +156,7 @@ fn take_clients(
 ) -> TaskTracker {
     let listener = Arc::new(Listener {
         flow: Arc::clone(flow),
-        slots: Slots::new(
+        limits: Limits::new(
             config.proxy.max_connections,
             config.proxy.max_connections_per_client,
         ),

@@ -11,7 +11,7 @@ use wayleave_policy::lifecycle::Lifetimes;
 
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::flow::{Options, Settings};
+use crate::flow::decide::settings::{Options, Settings};
 use crate::identity::Crawlers;
 use crate::observe::decisions::{Journal, JournalOptions};
 use crate::observe::metrics::Metrics;

@@ -26,7 +26,7 @@ use self::watch::Seen;
 use crate::admin::{Answer, Asked, Attempt, Reload, Reloaded, Status};
 use crate::clock::calendar;
 use crate::config::{Config, Mistake};
-use crate::flow::Flow;
+use crate::flow::exchange::Flow;
 use crate::observe::decisions::Journal;
 use crate::observe::logging::Log;
 use crate::robots::HttpFetch;

@@ -8,11 +8,13 @@ use std::time::SystemTime;
 use wayleave_policy::Target;
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind};
 
-use super::consult;
-use super::exchange::{Exchange, Facts, Identity, Outcome, Refusal};
-use super::settings::Settings;
-use super::way::Flow;
-use super::{record, rule, turn};
+use super::Flow;
+use super::await_delay;
+use super::outcome::{Exchange, Facts, Identity, Outcome, Refusal};
+use super::record;
+use crate::flow::decide::consult;
+use crate::flow::decide::rules;
+use crate::flow::decide::settings::Settings;
 use crate::http::proxy_status::ErrorType;
 use crate::observe::decisions::Word;
 use crate::observe::traces::Parent;
@@ -92,7 +94,7 @@ impl Flow {
             now,
         };
         facts.rule = settings.rules.find_for_redirect(asked);
-        if let Some(refusal) = facts.rule.as_ref().and_then(rule::refusal) {
+        if let Some(refusal) = facts.rule.as_ref().and_then(rules::refusal) {
             return Err(refusal);
         }
         if target.path() == "/robots.txt" {
@@ -110,7 +112,7 @@ impl Flow {
         let delay = options.delay(facts.delay);
         let turn = self.politeness.turn(options, origin, WAYLEAVE, delay).await;
         turn.map(Some)
-            .map_err(|too_soon| turn::refusal(&too_soon, facts.delay, origin))
+            .map_err(|too_soon| await_delay::refusal(&too_soon, facts.delay, origin))
     }
 
     /// A line of the log. What nobody asked for is not counted as a request.

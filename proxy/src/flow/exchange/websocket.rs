@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-use super::pairs::{Pair, listed_in_connection, only};
+use super::field_pairs::{Pair, listed_in_connection, only};
 use super::request::{Received, Version};
 use crate::http::http1::Framing;
 use crate::origin::OriginHead;
@@ -14,7 +14,7 @@ use crate::origin::OriginHead;
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Whether a request is the client's side of a handshake (RFC 6455 section 4.1).
-pub(super) fn is_asked_for(received: &Received) -> bool {
+pub(crate) fn is_asked_for(received: &Received) -> bool {
     if received.field("upgrade").is_none() {
         return false;
     }
@@ -32,7 +32,7 @@ pub(super) fn is_asked_for(received: &Received) -> bool {
 /// # Errors
 ///
 /// Returns what is wrong with it.
-pub(super) fn check(received: &Received, head: &OriginHead) -> Result<(), &'static str> {
+pub(crate) fn check(received: &Received, head: &OriginHead) -> Result<(), &'static str> {
     let asked = received.fields();
     let key = key(&asked).filter(|_| is_asked_for(received));
     let key = key.ok_or("the origin changed the protocol unasked")?;

@@ -4,24 +4,24 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{Connection, Identity, Refusal};
-use super::request::Request;
+use crate::flow::exchange::outcome::{Connection, Identity, Refusal};
+use crate::flow::exchange::request::Request;
 use crate::http::proxy_status::ErrorType;
 use crate::identity::{Busy, Crawlers, Proof};
 use crate::observe::metrics::Metrics;
 
 /// Who asks, and what speaks against listening to them.
 #[derive(Debug)]
-pub(super) struct Identified {
-    pub(super) client: IpAddr,
-    pub(super) identity: Identity,
+pub(crate) struct Identified {
+    pub(crate) client: IpAddr,
+    pub(crate) identity: Identity,
     /// What was proved.
-    pub(super) proof: Option<Proof>,
-    pub(super) objection: Option<Refusal>,
+    pub(crate) proof: Option<Proof>,
+    pub(crate) objection: Option<Refusal>,
 }
 
 /// The configured crawler behind a request, or else the name that the request gives itself.
-pub(super) async fn identify(
+pub(crate) async fn identify(
     crawlers: &Crawlers,
     metrics: &Metrics,
     connection: &Connection,
@@ -52,7 +52,7 @@ pub(super) async fn identify(
 /// # Errors
 ///
 /// Returns the refusal if credentials are wrong, or if only credentials could tell who this is and there are none.
-pub(super) async fn admit(
+pub(crate) async fn admit(
     crawlers: &Crawlers,
     connection: &Connection,
     request: &Request<'_>,
@@ -95,7 +95,7 @@ async fn prove(
 /// # Errors
 ///
 /// Returns the refusal if the password has been changed since, or the user name taken away.
-pub(super) fn proven_before(
+pub(crate) fn proven_before(
     crawlers: &Crawlers,
     connection: &Connection,
 ) -> Result<Option<Proof>, Refusal> {
@@ -112,7 +112,7 @@ pub(super) fn proven_before(
 }
 
 /// The identity that a client at this address with this proof and `User-Agent` has.
-pub(super) fn recognise(
+pub(crate) fn recognise(
     crawlers: &Crawlers,
     connection: &Connection,
     proof: Option<&Proof>,
@@ -130,7 +130,7 @@ pub(super) fn recognise(
 }
 
 /// What speaks against an identity and the name it gives itself.
-pub(super) fn object(
+pub(crate) fn object(
     crawlers: &Crawlers,
     identity: &Identity,
     request: &Request<'_>,

@@ -1,4 +1,33 @@
-//! The steps of an exchange, in their order.
+//! One request, from its head to the record of what became of it: the steps, in their order.
+//!
+//! ```text
+//!  decide_in_turn ── await_delay      may it be sent, and when
+//!     │
+//!  forward ── relay, websocket        to the origin and back
+//!     ├── note_answer, revoke         what the origin's answer means for the next requests, and a reload for upgraded connections
+//!     └── refuse, last_hop            or answered here
+//!  record
+//!
+//!  redirect                           the same for where a robots.txt leads
+//!  client, request, fields, field_pairs, outcome      what they hand each other
+//! ```
+
+mod await_delay;
+pub(crate) mod client;
+mod decide_in_turn;
+pub(crate) mod field_pairs;
+pub(crate) mod fields;
+mod forward;
+mod last_hop;
+mod note_answer;
+pub(crate) mod outcome;
+pub(crate) mod record;
+mod redirect;
+pub(crate) mod refuse;
+mod relay;
+pub(crate) mod request;
+mod revoke;
+mod websocket;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +37,14 @@ use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use tokio::sync::{Notify, watch};
 
-use super::client::{Client, Gone};
-use super::exchange::{Connection, Exchange, Facts, Outcome, Refusal};
-use super::forward::Forwarded;
-use super::passage::{Judged, Passage};
-use super::relay::Broken;
-use super::request::{self, Received};
-use super::resolve::{Asking, Resolved};
-use super::settings::Settings;
-use super::{forward, hear, last_hop, refuse};
+use self::client::{Client, ClientGone};
+use self::forward::Forwarded;
+use self::outcome::{Connection, Exchange, Facts, Outcome, Refusal};
+use self::relay::RelayError;
+use self::request::Received;
+use crate::flow::decide::permit::{Judged, Permit};
+use crate::flow::decide::resolve::{Asking, Resolved};
+use crate::flow::decide::settings::Settings;
 use crate::http::http1::Framing;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
@@ -58,7 +86,7 @@ const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// What may follow an exchange on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum AfterExchange {
     /// The next request, if both sides want one.
     Whole,
     /// Nothing, but the client has its answer.
@@ -90,12 +118,12 @@ impl Flow {
     }
 
     /// Takes one request whose head was read.
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         &self,
         connection: &Connection,
         received: &Received,
         client: &mut Client,
-    ) -> Ending {
+    ) -> AfterExchange {
         let (id, started, started_at) = self.begin();
         let asking = Asking {
             connection,
@@ -133,7 +161,7 @@ impl Flow {
                 record(Outcome::Refuse(last_hop::refusal()), none);
                 answered_here(received, client, name).await
             }
-            Some(Ok(passage)) => {
+            Some(Ok(permit)) => {
                 let forwarding = Forwarding {
                     settings: &settings,
                     id,
@@ -141,24 +169,24 @@ impl Flow {
                     proof: proof.as_ref(),
                     received,
                 };
-                let (outcome, oddities, ending) = self.forward(forwarding, client, passage).await;
+                let (outcome, oddities, ending) = self.forward(forwarding, client, permit).await;
                 record(outcome, oddities);
                 ending
             }
             // Recorded first: who has the answer in hand may ask about it.
             Some(Err(refusal)) => match record(Outcome::Refuse(refusal), none).refusal() {
                 Some(refusal) => answer(name, id, received, client, refusal).await,
-                None => Ending::CutOff,
+                None => AfterExchange::CutOff,
             },
             None => {
                 record(Outcome::Fail(client_closed()), none);
-                Ending::CutOff
+                AfterExchange::CutOff
             }
         }
     }
 
     /// The trace that a request is part of.
-    pub(super) fn parent(&self, received: &Received) -> Parent {
+    pub(crate) fn parent(&self, received: &Received) -> Parent {
         let traces = self.traces.as_ref();
         traces.map_or_else(Parent::default, |traces| traces.parent(&received.fields()))
     }
@@ -168,8 +196,8 @@ impl Flow {
         &self,
         forwarding: Forwarding<'_>,
         client: &mut Client,
-        passage: Passage<'_>,
-    ) -> (Outcome, Oddities, Ending) {
+        permit: Permit<'_>,
+    ) -> (Outcome, Oddities, AfterExchange) {
         let Forwarding {
             settings,
             id,
@@ -177,11 +205,11 @@ impl Flow {
             ..
         } = forwarding;
         let name = &settings.options.name;
-        let (target, path) = (&passage.resolved.target, passage.resolved.path());
+        let (target, path) = (&permit.resolved.target, permit.resolved.path());
         let upgraded = Notify::new();
         let heard = |head: &OriginHead| {
-            if let Some(turn) = &passage.turn {
-                hear::hear(turn, target.origin(), head);
+            if let Some(turn) = &permit.turn {
+                note_answer::note_answer(turn, target.origin(), head);
             }
             if head.status() == SWITCHING_PROTOCOLS {
                 upgraded.notify_one();
@@ -191,27 +219,27 @@ impl Flow {
         let relaying = forward::forward(upstream, name, received, client, target, path, &heard);
         let revoked = async {
             upgraded.notified().await;
-            self.revoked(forwarding, &passage.resolved).await;
+            self.revoked(forwarding, &permit.resolved).await;
         };
         let forwarded = tokio::select! {
             biased;
             forwarded = relaying => forwarded,
             () = revoked => {
-                let outcome = passed(&passage, SWITCHING_PROTOCOLS);
-                return (outcome, Oddities::default(), Ending::CutOff);
+                let outcome = passed(&permit, SWITCHING_PROTOCOLS);
+                return (outcome, Oddities::default(), AfterExchange::CutOff);
             }
         };
         let (refusal, answered) = match forwarded {
             Ok(Forwarded { status, oddities }) => {
-                return (passed(&passage, status), oddities, Ending::Whole);
+                return (passed(&permit, status), oddities, AfterExchange::Whole);
             }
-            Err(Broken::Origin { fault, answered }) => (Refusal::from(fault), answered),
-            Err(Broken::Body { details, answered }) => (Refusal::malformed(details), answered),
-            Err(Broken::Late { answered }) => (request::body_too_slow(), answered),
-            Err(Broken::Gone) => (client_closed(), true),
+            Err(RelayError::Origin { fault, answered }) => (Refusal::from(fault), answered),
+            Err(RelayError::Body { details, answered }) => (Refusal::malformed(details), answered),
+            Err(RelayError::Late { answered }) => (request::body_too_slow(), answered),
+            Err(RelayError::ClientGone) => (client_closed(), true),
         };
         let ending = if answered {
-            Ending::CutOff
+            AfterExchange::CutOff
         } else {
             answer(name, id, received, client, &refusal).await
         };
@@ -236,13 +264,13 @@ impl Flow {
     }
 
     /// An exchange begins.
-    pub(super) fn begin(&self) -> (DecisionId, Instant, SystemTime) {
+    pub(crate) fn begin(&self) -> (DecisionId, Instant, SystemTime) {
         let now = self.robots.clock().now();
         (DecisionId::new(), Instant::now(), now)
     }
 
     /// Answers a client whose connection ends with `exchange`, which was refused or failed.
-    pub(super) async fn turn_away(&self, stream: Stream, exchange: Exchange) {
+    pub(crate) async fn turn_away(&self, stream: Stream, exchange: Exchange) {
         let settings = self.settings();
         let patience = settings.options.idle_timeout;
         let mut client =
@@ -269,26 +297,26 @@ impl fmt::Debug for Flow {
 }
 
 /// What became of a request that reached its origin.
-pub(super) fn passed(passage: &Passage<'_>, status: u16) -> Outcome {
-    let reason = passage.reason;
-    match passage.observed.clone() {
+pub(crate) fn passed(permit: &Permit<'_>, status: u16) -> Outcome {
+    let reason = permit.reason;
+    match permit.observed.clone() {
         Some(refusal) => Outcome::Observe { status, refusal },
-        None if passage.resolved.is_unseen() => Outcome::Tunnel { reason },
+        None if permit.resolved.is_unseen() => Outcome::Tunnel { reason },
         None => Outcome::Forward { status, reason },
     }
 }
 
-pub(super) fn client_closed() -> Refusal {
+pub(crate) fn client_closed() -> Refusal {
     let error = ErrorType::ConnectionTerminated;
     let details = "the client left before the response was complete";
     let phrase = "Client closed request";
     Refusal::new(499, phrase, error, "client-closed", details)
 }
 
-async fn answered_here(received: &Received, client: &mut Client, name: &str) -> Ending {
+async fn answered_here(received: &Received, client: &mut Client, name: &str) -> AfterExchange {
     match last_hop::answer(received, client, name).await {
-        Ok(()) => Ending::Whole,
-        Err(Gone) => Ending::CutOff,
+        Ok(()) => AfterExchange::Whole,
+        Err(ClientGone) => AfterExchange::CutOff,
     }
 }
 
@@ -298,7 +326,7 @@ async fn answer(
     received: &Received,
     client: &mut Client,
     refusal: &Refusal,
-) -> Ending {
+) -> AfterExchange {
     // A body that waits to be asked for is not.
     let is_withheld = received.expects_continue() && !client.body.is_done();
     if refusal.closes || is_withheld || !refuse::drain(&mut client.body).await {
@@ -306,9 +334,9 @@ async fn answer(
     }
     let is_head = received.method() == "HEAD";
     match refuse::refuse(client, name, id, refusal, is_head).await {
-        Ok(()) if refusal.closes => Ending::Closed,
-        Ok(()) => Ending::Whole,
-        Err(Gone) => Ending::CutOff,
+        Ok(()) if refusal.closes => AfterExchange::Closed,
+        Ok(()) => AfterExchange::Whole,
+        Err(ClientGone) => AfterExchange::CutOff,
     }
 }
 

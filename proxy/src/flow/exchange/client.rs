@@ -29,13 +29,13 @@ const MAX_PIPELINED: usize = 64 * 1024;
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60 * 60);
 
 /// A client waiting for its answer.
-pub(super) struct Client {
-    pub(super) body: ClientBody,
-    pub(super) answer: Responder,
+pub(crate) struct Client {
+    pub(crate) body: ClientBody,
+    pub(crate) answer: Responder,
 }
 
 /// The request's body, and what the client sends behind it.
-pub(super) enum ClientBody {
+pub(crate) enum ClientBody {
     Http1 {
         stream: ReadHalf<Stream>,
         ahead: BytesMut,
@@ -49,7 +49,7 @@ pub(super) enum ClientBody {
 }
 
 /// The way of the response.
-pub(super) enum Responder {
+pub(crate) enum Responder {
     Http1(Http1Responder),
     Http2 {
         respond: SendResponse<Bytes>,
@@ -58,7 +58,7 @@ pub(super) enum Responder {
     },
 }
 
-pub(super) struct Http1Responder {
+pub(crate) struct Http1Responder {
     stream: WriteHalf<Stream>,
     body: BodyWriter,
     patience: Duration,
@@ -68,11 +68,11 @@ pub(super) struct Http1Responder {
 
 /// The client left, or takes nothing.
 #[derive(Debug)]
-pub(super) struct Gone;
+pub(crate) struct ClientGone;
 
 impl Client {
     /// A client of an HTTP/1 connection, whose request's head was read.
-    pub(super) fn http1(
+    pub(crate) fn http1(
         stream: Stream,
         ahead: BytesMut,
         framing: Framing,
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// A client of an HTTP/2 stream.
-    pub(super) fn http2(
+    pub(crate) fn http2(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
         patience: Duration,
@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// What `work` comes to, unless the client leaves before that.
-    pub(super) async fn while_there<T>(
+    pub(crate) async fn while_there<T>(
         &mut self,
         half_closed: HalfClosed,
         work: impl Future<Output = T>,
@@ -137,13 +137,13 @@ impl Client {
     }
 
     /// Whether another request may follow on the connection.
-    pub(super) fn may_go_on(&self) -> bool {
+    pub(crate) fn may_go_on(&self) -> bool {
         matches!(&self.answer, Responder::Http1(answer) if answer.keeps_alive)
             && self.body.is_done()
     }
 
     /// The connection and the bytes read ahead.
-    pub(super) fn into_next(self) -> Option<(Stream, BytesMut)> {
+    pub(crate) fn into_next(self) -> Option<(Stream, BytesMut)> {
         match (self.body, self.answer) {
             (ClientBody::Http1 { stream, ahead, .. }, Responder::Http1(answer)) => {
                 Some((stream.unsplit(answer.stream), ahead))
@@ -153,13 +153,13 @@ impl Client {
     }
 
     /// The connection, to end it with care.
-    pub(super) fn into_stream(self) -> Option<Stream> {
+    pub(crate) fn into_stream(self) -> Option<Stream> {
         self.into_next().map(|(stream, _)| stream)
     }
 }
 
 impl ClientBody {
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         match self {
             Self::Http1 { body, .. } => body.is_done(),
             Self::Http2 { stream, .. } => stream.is_end_stream(),
@@ -167,7 +167,7 @@ impl ClientBody {
     }
 
     /// The next part of the body; `None` at its end. Giving a read up loses nothing.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         match self {
             Self::Http1 {
                 stream,
@@ -194,7 +194,7 @@ impl ClientBody {
     }
 
     /// From now on everything is passed on as it comes, for as long as it comes.
-    pub(super) fn becomes_raw(&mut self) {
+    pub(crate) fn becomes_raw(&mut self) {
         if let Self::Http1 { body, patience, .. } = self {
             *body = BodyReader::new(Framing::UntilClose);
             *patience = UPGRADED_PATIENCE;
@@ -202,7 +202,7 @@ impl ClientBody {
     }
 
     /// The fields behind the body, once it is done.
-    pub(super) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
+    pub(crate) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
         match self {
             Self::Http1 { body, .. } => Ok(body.take_trailers()),
             Self::Http2 { stream, patience } => {
@@ -220,7 +220,7 @@ impl ClientBody {
 
     /// Waits until the client's connection breaks. A client that ended its side still reads; requests
     /// that it sends ahead are kept for later.
-    pub(super) async fn gone(&mut self) {
+    pub(crate) async fn gone(&mut self) {
         if self.ended().await.is_ok() {
             std::future::pending::<()>().await;
         }
@@ -247,7 +247,7 @@ impl ClientBody {
 impl Responder {
     /// Waits until the client gives an HTTP/2 exchange up. Over HTTP/1 that shows on the connection, which the body's side
     /// watches.
-    pub(super) async fn given_up(&mut self) {
+    pub(crate) async fn given_up(&mut self) {
         match self {
             Self::Http1(_) => std::future::pending().await,
             Self::Http2 {
@@ -264,14 +264,17 @@ impl Responder {
     }
 
     /// Whether the connection ends with this answer.
-    pub(super) fn close_afterwards(&mut self) {
+    pub(crate) fn close_afterwards(&mut self) {
         if let Self::Http1(answer) = self {
             answer.keeps_alive = false;
         }
     }
 
     /// Sends an interim response.
-    pub(super) async fn interim(&mut self, response: &OnwardResponse<'_>) -> Result<(), Gone> {
+    pub(crate) async fn interim(
+        &mut self,
+        response: &OnwardResponse<'_>,
+    ) -> Result<(), ClientGone> {
         match self {
             Self::Http1(answer) => {
                 let head = status_line(response);
@@ -280,13 +283,13 @@ impl Responder {
             }
             Self::Http2 { respond, .. } => {
                 let sent = respond.send_informational(http2_head(response));
-                sent.map_err(|_| Gone)
+                sent.map_err(|_| ClientGone)
             }
         }
     }
 
     /// Sends the final response's head.
-    pub(super) async fn head(&mut self, response: &OnwardResponse<'_>) -> Result<(), Gone> {
+    pub(crate) async fn head(&mut self, response: &OnwardResponse<'_>) -> Result<(), ClientGone> {
         match self {
             Self::Http1(answer) => answer.head(response).await,
             Self::Http2 {
@@ -295,7 +298,7 @@ impl Responder {
                 let ends = response.framing == Framing::Length(0);
                 let sent = respond
                     .send_response(http2_head(response), ends)
-                    .map_err(|_| Gone)?;
+                    .map_err(|_| ClientGone)?;
                 *stream = (!ends).then_some(sent);
                 Ok(())
             }
@@ -303,7 +306,7 @@ impl Responder {
     }
 
     /// Sends a part of the body, which is not empty. `is_last`: nothing follows, no trailers either.
-    pub(super) async fn part(&mut self, part: Bytes, is_last: bool) -> Result<(), Gone> {
+    pub(crate) async fn part(&mut self, part: Bytes, is_last: bool) -> Result<(), ClientGone> {
         match self {
             Self::Http1(answer) => {
                 let sending = answer.body.write(&mut answer.stream, &part);
@@ -313,23 +316,23 @@ impl Responder {
             Self::Http2 {
                 stream, patience, ..
             } => {
-                let sending = stream.as_mut().ok_or(Gone)?;
+                let sending = stream.as_mut().ok_or(ClientGone)?;
                 // The end in the same frame spares both sides another one.
                 let sent = write_body(sending, part, is_last, Some(*patience)).await;
                 if is_last {
                     *stream = None;
                 }
-                sent.map_err(|_| Gone)
+                sent.map_err(|_| ClientGone)
             }
         }
     }
 
     /// Whether anything waits to leave with what comes next.
-    pub(super) fn holds_back(&self) -> bool {
+    pub(crate) fn holds_back(&self) -> bool {
         matches!(self, Self::Http1(answer) if answer.has_unflushed)
     }
 
-    pub(super) async fn flush(&mut self) -> Result<(), Gone> {
+    pub(crate) async fn flush(&mut self) -> Result<(), ClientGone> {
         match self {
             Self::Http1(answer) => answer.flush().await,
             Self::Http2 { .. } => Ok(()),
@@ -337,7 +340,7 @@ impl Responder {
     }
 
     /// Ends the body.
-    pub(super) async fn finish(&mut self, trailers: &Trailers) -> Result<(), Gone> {
+    pub(crate) async fn finish(&mut self, trailers: &Trailers) -> Result<(), ClientGone> {
         match self {
             Self::Http1(answer) => {
                 answer.has_unflushed = false;
@@ -350,20 +353,20 @@ impl Responder {
             Self::Http2 {
                 stream: Some(stream),
                 ..
-            } if !trailers.is_empty() => {
-                stream.send_trailers(header_map(trailers)).map_err(|_| Gone)
-            }
+            } if !trailers.is_empty() => stream
+                .send_trailers(header_map(trailers))
+                .map_err(|_| ClientGone),
             Self::Http2 {
                 stream: Some(stream),
                 ..
-            } => stream.send_data(Bytes::new(), true).map_err(|_| Gone),
+            } => stream.send_data(Bytes::new(), true).map_err(|_| ClientGone),
             Self::Http2 { stream: None, .. } => Ok(()),
         }
     }
 }
 
 impl Http1Responder {
-    async fn head(&mut self, response: &OnwardResponse<'_>) -> Result<(), Gone> {
+    async fn head(&mut self, response: &OnwardResponse<'_>) -> Result<(), ClientGone> {
         self.body = BodyWriter::new(response.framing);
         let is_upgrade = response.status == 101;
         self.keeps_alive &= response.framing != Framing::UntilClose;
@@ -380,12 +383,12 @@ impl Http1Responder {
         self.send(&head).await
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), ClientGone> {
         self.has_unflushed = true;
         in_time(self.patience, self.stream.write_all(bytes)).await
     }
 
-    async fn flush(&mut self) -> Result<(), Gone> {
+    async fn flush(&mut self) -> Result<(), ClientGone> {
         self.has_unflushed = false;
         in_time(self.patience, self.stream.flush()).await
     }
@@ -394,10 +397,10 @@ impl Http1Responder {
 async fn in_time(
     patience: Duration,
     sending: impl Future<Output = io::Result<()>>,
-) -> Result<(), Gone> {
+) -> Result<(), ClientGone> {
     match timeout(patience, sending).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) | Err(_) => Err(Gone),
+        Ok(Err(_)) | Err(_) => Err(ClientGone),
     }
 }
 

@@ -1,18 +1,32 @@
-//! Judges a request: identifies the crawler, resolves the target and collects every objection.
+//! What may be done: decides about a request and collects every objection.
+//!
+//! ```text
+//!  identify ── resolve ── rules ── consult      who asks, for what, what the organisation says, what robots.txt says
+//!  preview                                      the same for a request that nobody made
+//!  permit, settings, https_mode                 what they hand each other, and go by
+//! ```
+
+pub(crate) mod consult;
+pub(crate) mod https_mode;
+pub(crate) mod identify;
+pub(crate) mod permit;
+pub(crate) mod preview;
+pub(crate) mod resolve;
+pub(crate) mod rules;
+pub(crate) mod settings;
 
 use std::time::Instant;
 
 use wayleave_policy::Scheme;
 
-use super::exchange::{Facts, Refusal};
-use super::identify::Identified;
-use super::passage::Passage;
-use super::request::Request;
-use super::resolve::{Asking, Resolved, Scope};
-use super::settings::Settings;
-use super::way::Flow;
-use super::{consult, rule};
-use crate::flow::https_mode::{Mode, Way};
+use self::https_mode::{Mode, Way};
+use self::identify::Identified;
+use self::permit::Permit;
+use self::resolve::{Asking, Resolved, Scope};
+use self::settings::Settings;
+use crate::flow::exchange::Flow;
+use crate::flow::exchange::outcome::{Facts, Refusal};
+use crate::flow::exchange::request::Request;
 use crate::http::proxy_status::ErrorType;
 use crate::identity;
 use crate::rules::{Action, Asked, Match, Rules};
@@ -36,7 +50,7 @@ impl Objections {
 }
 
 /// The refusal of HTTPS as such: of a tunnel, of what is asked for inside one, and of an `https:` target in the open.
-pub(super) fn https_refusal(
+pub(crate) fn https_refusal(
     settings: &Settings,
     resolved: &Resolved,
     is_by_tunnel: bool,
@@ -53,15 +67,15 @@ pub(super) fn https_refusal(
 }
 
 impl Flow {
-    /// Leave for a request to go on, or why it has none. `url` becomes the target's spelling.
-    pub(super) async fn judge(
+    /// TunnelPermit for a request to go on, or why it has none. `url` becomes the target's spelling.
+    pub(crate) async fn judge(
         &self,
         settings: &Settings,
         asking: Asking<'_>,
         identified: &mut Identified,
         request: &Request<'_>,
         url: &mut String,
-    ) -> (Facts, Result<Passage<'_>, Refusal>) {
+    ) -> (Facts, Result<Permit<'_>, Refusal>) {
         if let Err(refusal) = asking.received.check() {
             return (Facts::default(), Err(refusal));
         }
@@ -85,14 +99,14 @@ impl Flow {
         (facts, judged)
     }
 
-    /// Leave for a request to go on to its target, unless something stands against it.
-    pub(super) async fn decide(
+    /// TunnelPermit for a request to go on to its target, unless something stands against it.
+    pub(crate) async fn decide(
         &self,
         settings: &Settings,
         identified: &mut Identified,
         method: &str,
         resolved: Resolved,
-    ) -> (Facts, Result<Passage<'_>, Refusal>) {
+    ) -> (Facts, Result<Permit<'_>, Refusal>) {
         let started = Instant::now();
         let mut facts = Facts {
             origin: Some(resolved.target.origin().clone()),
@@ -120,13 +134,13 @@ impl Flow {
         };
         facts.decided_in = started.elapsed();
         let reason = reason.and_then(|reason| is_upper_case(method).map(|()| reason));
-        let passage = reason.map(|reason| Passage {
+        let permit = reason.map(|reason| Permit {
             resolved,
             reason,
             observed: objections.observed,
             turn: None,
         });
-        (facts, passage)
+        (facts, permit)
     }
 
     /// Asks the organisation's rules, then robots.txt; tells why the request may go on.
@@ -160,12 +174,12 @@ impl Flow {
                     facts.delay = consult::delay(known.access(), identity);
                     facts.group = consult::group(known.access(), politeness, identity, facts.delay);
                 }
-                return Ok(rule::EXCEPTION);
+                return Ok(rules::EXCEPTION);
             }
-            rule::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;
+            rules::refusal(found).map_or(Ok(()), |refusal| objections.raise(refusal))?;
             if let Some(law) = behind(&settings.rules, asked, resolved.scope) {
                 let refusal =
-                    rule::refusal(&law).map_or(Ok(()), |refusal| objections.raise(refusal));
+                    rules::refusal(&law).map_or(Ok(()), |refusal| objections.raise(refusal));
                 facts.rule = Some(law);
                 refusal?;
             }
@@ -212,7 +226,7 @@ fn is_upper_case(method: &str) -> Result<(), Refusal> {
 }
 
 /// The refusal of HTTPS as such.
-pub(super) fn https_refused() -> Refusal {
+pub(crate) fn https_refused() -> Refusal {
     Refusal {
         is_policy: true,
         ..Refusal::new(

@@ -1,14 +1,14 @@
 //! Applies the organisation's own rules: a refusal, an exception or nothing.
 
-use super::exchange::Refusal;
+use crate::flow::exchange::outcome::Refusal;
 use crate::http::proxy_status::ErrorType;
 use crate::rules::{Action, Match, blocked_by};
 
 /// Why a request goes on that robots.txt was not asked about.
-pub(super) const EXCEPTION: &str = "policy-exception";
+pub(crate) const EXCEPTION: &str = "policy-exception";
 
 /// The refusal that a rule demands; none if it is an exception.
-pub(super) fn refusal(found: &Match) -> Option<Refusal> {
+pub(crate) fn refusal(found: &Match) -> Option<Refusal> {
     let (status, phrase) = match found.rule.action {
         Action::Allow => return None,
         Action::Refuse => (403, "Refused by policy"),

@@ -11,11 +11,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wayleave_policy::Origin;
 
-use super::connect::Unseen;
-use super::exchange::{Exchange, Outcome};
-use super::request::Request;
-use super::way::Flow;
-use super::{refuse, resolve};
+use super::connect::BlindTunnel;
+use crate::flow::decide::resolve;
+use crate::flow::exchange::Flow;
+use crate::flow::exchange::outcome::{Exchange, Outcome};
+use crate::flow::exchange::refuse;
+use crate::flow::exchange::request::Request;
 use crate::http::transport::Stream;
 
 /// What is read at a time.
@@ -27,12 +28,12 @@ const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 
 impl Flow {
     /// Passes TLS on that is for the origin the tunnel was asked for. `ahead` holds its first byte at least.
-    pub(super) async fn pass_tls(
+    pub(crate) async fn pass_tls(
         &self,
         mut stream: Stream,
         mut ahead: BytesMut,
         origin: &Origin,
-        unseen: Box<Unseen<'_>>,
+        unseen: Box<BlindTunnel<'_>>,
     ) {
         let patience = self.settings().options.header_timeout;
         let hello = timeout(patience, server_name(&mut stream, &mut ahead)).await;
@@ -53,10 +54,10 @@ impl Flow {
     }
 
     /// Passes whatever comes.
-    pub(super) async fn pass(&self, stream: Stream, ahead: BytesMut, unseen: Box<Unseen<'_>>) {
-        let Unseen {
+    pub(crate) async fn pass(&self, stream: Stream, ahead: BytesMut, unseen: Box<BlindTunnel<'_>>) {
+        let BlindTunnel {
             exchange,
-            passage,
+            permit,
             connection,
             user_agent,
             to_origin,
@@ -67,7 +68,7 @@ impl Flow {
         let judged_by = exchange.configuration;
         self.record(exchange);
         let patience = self.settings().options.idle_timeout;
-        let resolved = &passage.resolved;
+        let resolved = &permit.resolved;
         let revoked = async {
             let request = Request::connect(&user_agent);
             let mut now = self.settings_after(judged_by).await;
@@ -82,7 +83,7 @@ impl Flow {
             _ = pass_both_ways(stream, ahead, to_origin, patience) => {}
             () = revoked => {}
         }
-        drop((passage, open));
+        drop((permit, open));
     }
 }
 

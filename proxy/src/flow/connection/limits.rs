@@ -10,9 +10,9 @@ use crate::identity::per_client::{Counted, PerClient};
 /// Connections that are told why they are not served, at one time; further ones are closed without a word.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
 
-/// Hands out slots for connections.
+/// Hands out limits for connections.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct Limits {
     all: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
     /// 0: no bound.
@@ -23,19 +23,19 @@ pub(crate) struct Slots {
 
 /// A connection's place, free again when dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     _place: OwnedSemaphorePermit,
     _counted: Option<Counted>,
 }
 
 /// Which bound leaves no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(crate) enum Full {
     All,
     Client,
 }
 
-impl Slots {
+impl Limits {
     /// `most` connections at one time, `most_per_client` of each client; 0: no bound for one client.
     pub(crate) fn new(most: usize, most_per_client: usize) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Slots {
     /// # Errors
     ///
     /// Returns which bound is reached.
-    pub(super) fn take(&self, client: IpAddr) -> Result<Slot, Full> {
+    pub(crate) fn take(&self, client: IpAddr) -> Result<Slot, Full> {
         let counted = match self.most_per_client {
             0 => None,
             most => Some(self.per_client.count(client, most).ok_or(Full::Client)?),
@@ -63,8 +63,8 @@ impl Slots {
         })
     }
 
-    /// Leave to tell a connection why it is not served, if not too many are being told.
-    pub(super) fn turn_away(&self) -> Option<OwnedSemaphorePermit> {
+    /// TunnelPermit to tell a connection why it is not served, if not too many are being told.
+    pub(crate) fn turn_away(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turned_away).try_acquire_owned().ok()
     }
 }
@@ -79,44 +79,44 @@ mod tests {
 
     #[test]
     fn each_client_has_its_own_bound() {
-        let slots = Slots::new(10, 2);
+        let limits = Limits::new(10, 2);
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
-        let first = slots.take(one).unwrap();
-        let _second = slots.take(one).unwrap();
-        assert_eq!(slots.take(one).unwrap_err(), Full::Client);
-        let _third = slots.take(other).unwrap();
+        let first = limits.take(one).unwrap();
+        let _second = limits.take(one).unwrap();
+        assert_eq!(limits.take(one).unwrap_err(), Full::Client);
+        let _third = limits.take(other).unwrap();
         drop(first);
-        let _fourth = slots.take(one).unwrap();
-        assert_eq!(slots.take(one).unwrap_err(), Full::Client);
+        let _fourth = limits.take(one).unwrap();
+        assert_eq!(limits.take(one).unwrap_err(), Full::Client);
     }
 
     #[test]
     fn addresses_of_one_ipv6_network_are_one_client() {
-        let slots = Slots::new(10, 1);
-        let _first = slots.take(address("2001:db8::1")).unwrap();
+        let limits = Limits::new(10, 1);
+        let _first = limits.take(address("2001:db8::1")).unwrap();
         assert_eq!(
-            slots.take(address("2001:db8::2")).unwrap_err(),
+            limits.take(address("2001:db8::2")).unwrap_err(),
             Full::Client
         );
-        assert!(slots.take(address("2001:db8:0:1::1")).is_ok());
+        assert!(limits.take(address("2001:db8:0:1::1")).is_ok());
     }
 
     #[test]
     fn what_is_refused_for_all_counts_for_nobody() {
-        let slots = Slots::new(1, 1);
+        let limits = Limits::new(1, 1);
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
-        let first = slots.take(one).unwrap();
-        assert_eq!(slots.take(other).unwrap_err(), Full::All);
+        let first = limits.take(one).unwrap();
+        assert_eq!(limits.take(other).unwrap_err(), Full::All);
         drop(first);
-        assert!(slots.take(other).is_ok());
-        assert!(slots.per_client.is_empty());
+        assert!(limits.take(other).is_ok());
+        assert!(limits.per_client.is_empty());
     }
 
     #[test]
     fn without_a_bound_nobody_is_counted() {
-        let slots = Slots::new(10, 0);
-        let taken: Vec<_> = (0..10).map(|_| slots.take(address("::1"))).collect();
+        let limits = Limits::new(10, 0);
+        let taken: Vec<_> = (0..10).map(|_| limits.take(address("::1"))).collect();
         assert!(taken.iter().all(Result::is_ok));
-        assert!(slots.per_client.is_empty());
+        assert!(limits.per_client.is_empty());
     }
 }

@@ -8,23 +8,23 @@ use futures_util::poll;
 use tokio::time::Instant;
 use wayleave_policy::{Origin, Reason};
 
-use super::exchange::{Facts, Identity, Refusal};
-use super::passage::Passage;
-use super::settings::Settings;
-use super::way::Flow;
+use super::Flow;
+use super::outcome::{Facts, Identity, Refusal};
+use crate::flow::decide::permit::Permit;
+use crate::flow::decide::settings::Settings;
 use crate::http::proxy_status::ErrorType;
 use crate::identity::Mode;
 use crate::politeness::{Cause, TooSoon};
 
 impl Flow {
     /// Waits for the request's turn, as far as the configuration says so.
-    pub(super) async fn await_turn<'a>(
+    pub(crate) async fn await_turn<'a>(
         &'a self,
         settings: &Settings,
         identity: &Identity,
         facts: &mut Facts,
-        mut passage: Passage<'a>,
-    ) -> Result<Passage<'a>, Refusal> {
+        mut permit: Permit<'a>,
+    ) -> Result<Permit<'a>, Refusal> {
         let mode = identity.mode();
         let options = match mode {
             Mode::Enforce => settings.politeness,
@@ -32,13 +32,13 @@ impl Flow {
         };
         let own_delay = identity.crawler().and_then(|crawler| crawler.default_delay);
         // It may always be asked for, so that neither waits nor makes the page behind it wait.
-        let is_free = passage.reason == Reason::RobotsTxtItself.as_str();
+        let is_free = permit.reason == Reason::RobotsTxtItself.as_str();
         let delay = options.delay(facts.delay.or(own_delay));
         let own_token = identity
             .crawler()
             .and_then(|crawler| crawler.tokens.first());
         let pace = own_token.map_or(facts.group.as_str(), |token| token.as_str());
-        let origin = passage.resolved.target.origin();
+        let origin = permit.resolved.target.origin();
         let turn = {
             let politeness = &self.politeness;
             let mut turning = pin!(async {
@@ -58,21 +58,21 @@ impl Flow {
             }
         };
         match turn {
-            Ok(turn) => passage.turn = Some(turn),
+            Ok(turn) => permit.turn = Some(turn),
             Err(too_soon) => {
                 let tolerated = refusal(&too_soon, facts.delay, origin).tolerated(mode)?;
-                passage.observed.get_or_insert(tolerated);
+                permit.observed.get_or_insert(tolerated);
             }
         }
         if !delay.is_zero() && !is_free {
             self.metrics.crawl_delay_wait(facts.waited);
         }
-        Ok(passage)
+        Ok(permit)
     }
 }
 
 /// `delay`: what the origin's robots.txt asks for.
-pub(super) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
+pub(crate) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
     let (reason, details) = match too_soon.cause {
         Cause::CrawlDelay => {
             let delay = delay.map_or(String::new(), |delay| {

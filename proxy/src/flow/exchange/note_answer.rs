@@ -9,7 +9,7 @@ use crate::origin::OriginHead;
 use crate::politeness::Turn;
 
 /// Ends a turn with the origin's answer.
-pub(super) fn hear(turn: &Turn<'_>, origin: &Origin, head: &OriginHead) {
+pub(crate) fn note_answer(turn: &Turn<'_>, origin: &Origin, head: &OriginHead) {
     let status = head.status();
     let retry_after = matches!(status, 429 | 503).then(|| {
         let fields = head.fields();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora_timeout::timeout;
 
-use super::client::{Client, ClientBody, Gone, Responder};
+use super::client::{Client, ClientBody, ClientGone, Responder};
 use super::fields::{self, OnwardResponse};
 use super::request::{Received, Version};
 use super::websocket;
@@ -24,14 +24,14 @@ const MAX_INTERIM: usize = 100;
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Relayed {
-    pub(super) status: u16,
-    pub(super) connection_serves_again: bool,
+pub(crate) struct Relayed {
+    pub(crate) status: u16,
+    pub(crate) connection_serves_again: bool,
 }
 
 /// What broke an exchange that was under way.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(crate) enum RelayError {
     /// The origin or the way to it. `answered`: the client has a response's head already.
     Origin { fault: Fault, answered: bool },
     /// The client sent a malformed body.
@@ -42,10 +42,10 @@ pub(super) enum Broken {
     /// The client sent nothing more of its body for too long.
     Late { answered: bool },
     /// The client left.
-    Gone,
+    ClientGone,
 }
 
-impl From<Fault> for Broken {
+impl From<Fault> for RelayError {
     fn from(fault: Fault) -> Self {
         Self::Origin {
             fault,
@@ -54,9 +54,9 @@ impl From<Fault> for Broken {
     }
 }
 
-impl From<Gone> for Broken {
-    fn from(_: Gone) -> Self {
-        Self::Gone
+impl From<ClientGone> for RelayError {
+    fn from(_: ClientGone) -> Self {
+        Self::ClientGone
     }
 }
 
@@ -76,7 +76,7 @@ impl Progress {
     }
 
     /// Whether waiting for the origin goes on: it does for as long as the client's body is on its way.
-    fn goes_on(&self, sent_before: usize) -> Result<(), Broken> {
+    fn goes_on(&self, sent_before: usize) -> Result<(), RelayError> {
         if self.sent() == sent_before {
             let details = "the origin did not answer".to_owned();
             return Err(self.answered(Fault::new(ErrorType::HttpResponseTimeout, details)));
@@ -84,8 +84,8 @@ impl Progress {
         Ok(())
     }
 
-    fn answered(&self, fault: Fault) -> Broken {
-        Broken::Origin {
+    fn answered(&self, fault: Fault) -> RelayError {
+        RelayError::Origin {
             fault,
             answered: self.is_answered.load(Ordering::Relaxed),
         }
@@ -93,10 +93,10 @@ impl Progress {
 }
 
 /// What is told of a response's head as soon as it is there.
-pub(super) type Heard<'a> = dyn Fn(&OriginHead) + Send + Sync + 'a;
+pub(crate) type Heard<'a> = dyn Fn(&OriginHead) + Send + Sync + 'a;
 
 /// Sends the client's body to the origin, and the origin's response to the client.
-pub(super) async fn relay(
+pub(crate) async fn relay(
     received: &Received,
     client: &mut Client,
     writer: &mut OriginWriter,
@@ -104,7 +104,7 @@ pub(super) async fn relay(
     name: &str,
     patience: Duration,
     heard: &Heard<'_>,
-) -> Result<Relayed, Broken> {
+) -> Result<Relayed, RelayError> {
     let progress = Progress::default();
     // Then the head said all, and the upload has only to watch the client.
     let is_sent = received.framing() == Framing::Length(0);
@@ -134,9 +134,9 @@ pub(super) async fn relay(
 
 /// Drives both directions until the response is complete or one of them breaks the exchange.
 async fn both(
-    upload: impl Future<Output = Broken>,
-    download: impl Future<Output = Result<u16, Broken>>,
-) -> Result<u16, Broken> {
+    upload: impl Future<Output = RelayError>,
+    download: impl Future<Output = Result<u16, RelayError>>,
+) -> Result<u16, RelayError> {
     let (mut upload, mut download) = (pin!(upload), pin!(download));
     let mut is_uploading = true;
     loop {
@@ -145,7 +145,7 @@ async fn both(
             done = &mut download => return done,
             broken = &mut upload, if is_uploading => match broken {
                 // The origin may have answered before it stopped to listen.
-                Broken::Origin { .. } => is_uploading = false,
+                RelayError::Origin { .. } => is_uploading = false,
                 broken => return Err(broken),
             },
         }
@@ -199,7 +199,7 @@ async fn upload(
     writer: &mut OriginWriter,
     progress: &Progress,
     patience: Duration,
-) -> Broken {
+) -> RelayError {
     if !progress.is_sent.load(Ordering::Relaxed) {
         if let Err(broken) = pass(body, writer, progress, patience).await {
             return broken;
@@ -207,7 +207,7 @@ async fn upload(
         progress.is_sent.store(true, Ordering::Relaxed);
     }
     body.gone().await;
-    Broken::Gone
+    RelayError::ClientGone
 }
 
 async fn pass(
@@ -215,7 +215,7 @@ async fn pass(
     writer: &mut OriginWriter,
     progress: &Progress,
     patience: Duration,
-) -> Result<(), Broken> {
+) -> Result<(), RelayError> {
     let broke = |error| body_broke(&error, progress);
     let failed = |fault| progress.answered(fault);
     while let Some(part) = body.next().await.map_err(broke)? {
@@ -226,16 +226,16 @@ async fn pass(
     writer.finish(&trailers, patience).await.map_err(failed)
 }
 
-fn body_broke(error: &BodyError, progress: &Progress) -> Broken {
+fn body_broke(error: &BodyError, progress: &Progress) -> RelayError {
     let answered = progress.is_answered.load(Ordering::Relaxed);
     match error {
-        BodyError::Malformed(details) => Broken::Body { details, answered },
-        BodyError::Incomplete => Broken::Body {
+        BodyError::Malformed(details) => RelayError::Body { details, answered },
+        BodyError::Incomplete => RelayError::Body {
             details: "the request body is cut short",
             answered,
         },
-        BodyError::Late => Broken::Late { answered },
-        BodyError::Io(_) => Broken::Gone,
+        BodyError::Late => RelayError::Late { answered },
+        BodyError::Io(_) => RelayError::ClientGone,
     }
 }
 
@@ -250,7 +250,7 @@ struct Download<'a> {
 }
 
 impl Download<'_> {
-    async fn run(mut self, client: &mut Responder) -> Result<u16, Broken> {
+    async fn run(mut self, client: &mut Responder) -> Result<u16, RelayError> {
         let head = self.final_head(client).await?;
         let status = head.status();
         (self.heard)(&head);
@@ -281,7 +281,7 @@ impl Download<'_> {
     }
 
     /// What follows the body. An HTTP/2 stream may stay open behind its last octet.
-    async fn trailers(&mut self, client: &mut Responder) -> Result<Trailers, Broken> {
+    async fn trailers(&mut self, client: &mut Responder) -> Result<Trailers, RelayError> {
         tokio::select! {
             biased;
             trailers = timeout(self.patience, self.reader.trailers()) => {
@@ -291,17 +291,17 @@ impl Download<'_> {
                 });
                 trailers.map_err(|fault| self.progress.answered(fault))
             }
-            () = client.given_up() => Err(Broken::Gone),
+            () = client.given_up() => Err(RelayError::ClientGone),
         }
     }
 
     /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
-    async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, Broken> {
+    async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, RelayError> {
         for _ in 0..MAX_INTERIM {
             let head = tokio::select! {
                 biased;
                 head = self.head() => head?,
-                () = client.given_up() => return Err(Broken::Gone),
+                () = client.given_up() => return Err(RelayError::ClientGone),
             };
             match head.status() {
                 101 => {
@@ -321,7 +321,7 @@ impl Download<'_> {
         Err(Fault::new(ErrorType::HttpProtocolError, details).into())
     }
 
-    async fn head(&mut self) -> Result<OriginHead, Broken> {
+    async fn head(&mut self) -> Result<OriginHead, RelayError> {
         let method = self.received.method();
         loop {
             let sent = self.progress.sent();
@@ -332,7 +332,7 @@ impl Download<'_> {
         }
     }
 
-    async fn part(&mut self) -> Result<Option<Bytes>, Broken> {
+    async fn part(&mut self) -> Result<Option<Bytes>, RelayError> {
         loop {
             let sent = self.progress.sent();
             match timeout(self.patience, self.reader.part()).await {
@@ -342,7 +342,7 @@ impl Download<'_> {
         }
     }
 
-    async fn body(&mut self, client: &mut Responder) -> Result<(), Broken> {
+    async fn body(&mut self, client: &mut Responder) -> Result<(), RelayError> {
         loop {
             let meanwhile = async {
                 if client.holds_back() {
@@ -350,7 +350,7 @@ impl Download<'_> {
                     return client.flush().await;
                 }
                 client.given_up().await;
-                Err(Gone)
+                Err(ClientGone)
             };
             let part = tokio::select! {
                 biased;

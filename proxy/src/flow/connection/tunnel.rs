@@ -7,10 +7,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
-use super::connect::Leave;
-use super::exchange::{Connection, Tunnel};
-use super::resolve;
-use super::way::Flow;
+use super::connect::TunnelPermit;
+use crate::flow::decide::resolve;
+use crate::flow::exchange::Flow;
+use crate::flow::exchange::outcome::{Connection, Tunnel};
 use crate::http::transport::{Stream, Transport};
 use crate::tls::intercept;
 
@@ -19,23 +19,23 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What speaks inside a tunnel.
 #[derive(Debug)]
-pub(super) struct Inside {
-    pub(super) stream: Stream,
-    pub(super) ahead: BytesMut,
-    pub(super) connection: Connection,
-    pub(super) speaks_http2: bool,
+pub(crate) struct Inside {
+    pub(crate) stream: Stream,
+    pub(crate) ahead: BytesMut,
+    pub(crate) connection: Connection,
+    pub(crate) speaks_http2: bool,
 }
 
 impl Flow {
     /// Opens the tunnel and finds out what speaks inside. `None`: nobody who can be understood, or it passed unseen.
-    pub(super) async fn enter(
+    pub(crate) async fn enter(
         &self,
         mut stream: Stream,
         mut ahead: BytesMut,
         outside: &Connection,
-        leave: Leave<'_>,
+        leave: TunnelPermit<'_>,
     ) -> Option<Inside> {
-        let Leave { origin, unseen, .. } = leave;
+        let TunnelPermit { origin, unseen, .. } = leave;
         let opened = b"HTTP/1.1 200 Connection established\r\n\r\n";
         stream.write_all(opened).await.ok()?;
         stream.flush().await.ok()?;

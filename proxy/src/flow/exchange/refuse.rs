@@ -8,9 +8,9 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::client::{Client, ClientBody, Gone};
-use super::exchange::Refusal;
+use super::client::{Client, ClientBody, ClientGone};
 use super::fields::{Field, OnwardResponse};
+use super::outcome::Refusal;
 use crate::clock::calendar;
 use crate::http::http1::{Framing, Trailers};
 use crate::http::proxy_status;
@@ -45,13 +45,13 @@ struct Problem<'a> {
 }
 
 /// Answers a refused request; `name` is the proxy's pseudonym.
-pub(super) async fn refuse(
+pub(crate) async fn refuse(
     client: &mut Client,
     name: &str,
     id: DecisionId,
     refusal: &Refusal,
     is_head: bool,
-) -> Result<(), Gone> {
+) -> Result<(), ClientGone> {
     let body = Bytes::from(problem(id, refusal));
     let response = OnwardResponse {
         status: refusal.status,
@@ -67,7 +67,7 @@ pub(super) async fn refuse(
 }
 
 /// Reads the rest of a body, if that is short and comes soon; whether it ended.
-pub(super) async fn drain(body: &mut ClientBody) -> bool {
+pub(crate) async fn drain(body: &mut ClientBody) -> bool {
     body.is_done() || timeout(DRAINED, read(body)).await == Ok(true)
 }
 
@@ -105,7 +105,7 @@ fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>>
     fields
 }
 
-pub(super) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
+pub(crate) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
     let value = match value.into() {
         Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
         Cow::Owned(value) => Cow::Owned(value.into_bytes()),
@@ -115,7 +115,7 @@ pub(super) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<
 
 /// Lets the client read what was written before the connection goes: closing at once while bytes
 /// of it wait unread would reset the connection, and the answer with it.
-pub(super) async fn close_softly(mut stream: Stream) {
+pub(crate) async fn close_softly(mut stream: Stream) {
     let farewell = async {
         stream.flush().await?;
         AsyncWriteExt::shutdown(&mut stream).await?;

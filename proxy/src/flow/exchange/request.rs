@@ -6,15 +6,15 @@ use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
 use http::request::Parts;
 
-use super::exchange::Refusal;
-use super::pairs::{self, Pair};
+use super::field_pairs::{self, Pair};
+use super::outcome::Refusal;
 use crate::http::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
 use crate::http::proxy_status::ErrorType;
 use crate::origin::pairs;
 
 /// The HTTP version of a message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(crate) enum Version {
     Http10,
     Http11,
     Http2,
@@ -22,7 +22,7 @@ pub(super) enum Version {
 
 impl Version {
     /// As `Via` spells it (RFC 9110 section 7.6.3).
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "1.0",
             Self::Http11 => "1.1",
@@ -33,14 +33,14 @@ impl Version {
 
 /// What a client is taken for that ended its side of the connection (a FIN), and may still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HalfClosed {
+pub(crate) enum HalfClosed {
     IsThere,
     IsGone,
 }
 
 /// A request's head, in the form of its HTTP version.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(crate) enum Received {
     Http1(RequestHead),
     Http2 {
         head: Box<Parts>,
@@ -51,7 +51,7 @@ pub(super) enum Received {
 
 impl Received {
     /// Of an HTTP/2 stream; `has_body`: the head did not end it.
-    pub(super) fn http2(head: Parts, has_body: bool) -> Self {
+    pub(crate) fn http2(head: Parts, has_body: bool) -> Self {
         let lengths = head.headers.get_all(CONTENT_LENGTH).iter();
         let lengths = lengths.map(HeaderValue::as_bytes);
         Self::Http2 {
@@ -61,7 +61,7 @@ impl Received {
     }
 
     /// What deciding needs; `name` is the proxy's pseudonym.
-    pub(super) fn request(&self, name: &str) -> Request<'_> {
+    pub(crate) fn request(&self, name: &str) -> Request<'_> {
         let (target, scheme, authority) = match self {
             Self::Http1(head) => (Cow::Borrowed(head.target()), None, None),
             Self::Http2 { head, .. } => (
@@ -79,18 +79,18 @@ impl Received {
             user_agent: self.field("user-agent").unwrap_or_default(),
             credentials: self.field("proxy-authorization"),
             only_reads: self.only_reads(),
-            is_loop: self.field("via").is_some() && pairs::passed_by(&self.fields(), name),
+            is_loop: self.field("via").is_some() && field_pairs::passed_by(&self.fields(), name),
         }
     }
 
-    pub(super) fn method(&self) -> &str {
+    pub(crate) fn method(&self) -> &str {
         match self {
             Self::Http1(head) => head.method(),
             Self::Http2 { head, .. } => head.method.as_str(),
         }
     }
 
-    pub(super) fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         match self {
             Self::Http1(head) if head.is_http_10() => Version::Http10,
             Self::Http1(_) => Version::Http11,
@@ -99,7 +99,7 @@ impl Received {
     }
 
     /// The value of the first field of this name, which is in lower case.
-    pub(super) fn field(&self, name: &'static str) -> Option<&[u8]> {
+    pub(crate) fn field(&self, name: &'static str) -> Option<&[u8]> {
         match self {
             Self::Http1(head) => head.fields().values(name).next(),
             Self::Http2 { head, .. } => head.headers.get(name).map(HeaderValue::as_bytes),
@@ -107,7 +107,7 @@ impl Received {
     }
 
     /// Name and value of every field.
-    pub(super) fn fields(&self) -> Vec<Pair<'_>> {
+    pub(crate) fn fields(&self) -> Vec<Pair<'_>> {
         match self {
             Self::Http1(head) => head.fields().iter().collect(),
             Self::Http2 { head, .. } => pairs(&head.headers),
@@ -115,18 +115,18 @@ impl Received {
     }
 
     /// How many more recipients a request may have, if it is of a method that counts them (RFC 9110 section 7.6.2).
-    pub(super) fn max_forwards(&self) -> Option<u64> {
+    pub(crate) fn max_forwards(&self) -> Option<u64> {
         if !matches!(self.method(), "OPTIONS" | "TRACE") {
             return None;
         }
         let fields = self.fields().into_iter();
-        let told = fields.filter(|(field, _)| pairs::is(field, "max-forwards"));
+        let told = fields.filter(|(field, _)| field_pairs::is(field, "max-forwards"));
         told.filter_map(|(_, value)| str::from_utf8(value).ok()?.parse().ok())
             .min()
     }
 
     /// How the body's end is told on a connection that needs it told.
-    pub(super) fn framing(&self) -> Framing {
+    pub(crate) fn framing(&self) -> Framing {
         match self {
             Self::Http1(head) => head.framing(),
             // One that tells it wrongly is refused, and nothing of it sent.
@@ -146,7 +146,7 @@ impl Received {
     /// What a client is taken for that ends its side while it waits for something of ours. A time-out looks like that, and a turn
     /// kept for somebody who left is lost to everybody. HTTP/1.0 without keep-alive is for one request: to end a side behind
     /// it says only that this was all.
-    pub(super) fn half_closed(&self) -> HalfClosed {
+    pub(crate) fn half_closed(&self) -> HalfClosed {
         match self {
             Self::Http1(head) if head.is_http_10() && !head.keeps_alive() => HalfClosed::IsThere,
             _ => HalfClosed::IsGone,
@@ -154,13 +154,13 @@ impl Received {
     }
 
     /// Whether the body comes only after a 100 (RFC 9110 section 10.1.1).
-    pub(super) fn expects_continue(&self) -> bool {
+    pub(crate) fn expects_continue(&self) -> bool {
         self.field("expect").is_some() && self.version() == Version::Http11
     }
 
     /// What HTTP/2 lets through although two readers could read it differently; HTTP/1 heads were
     /// checked when they were read.
-    pub(super) fn check(&self) -> Result<(), Refusal> {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
         let Self::Http2 { head, framing } = self else {
             return Ok(());
         };
@@ -228,7 +228,7 @@ pub(crate) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// A `CONNECT` whose target is known, by a client with this `User-Agent`.
-    pub(super) fn connect(user_agent: &'a [u8]) -> Self {
+    pub(crate) fn connect(user_agent: &'a [u8]) -> Self {
         Self {
             method: "CONNECT",
             target: "".into(),
@@ -243,7 +243,7 @@ impl<'a> Request<'a> {
 }
 
 /// The refusal of a request whose head is none; nothing if nobody is there to hear it.
-pub(super) fn head_refusal(error: HeadError) -> Option<Refusal> {
+pub(crate) fn head_refusal(error: HeadError) -> Option<Refusal> {
     match error {
         HeadError::Closed => None,
         HeadError::Broken(_) => Some(Refusal::malformed("the request head is cut short")),
@@ -267,7 +267,7 @@ fn too_large(details: &'static str) -> Refusal {
 }
 
 /// The refusal of a request whose head does not come.
-pub(super) fn too_slow() -> Refusal {
+pub(crate) fn too_slow() -> Refusal {
     closing(
         408,
         "Request timeout",
@@ -277,7 +277,7 @@ pub(super) fn too_slow() -> Refusal {
 }
 
 /// The refusal of a request whose body stops to come.
-pub(super) fn body_too_slow() -> Refusal {
+pub(crate) fn body_too_slow() -> Refusal {
     closing(
         408,
         "Request timeout",

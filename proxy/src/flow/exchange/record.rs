@@ -3,7 +3,7 @@
 use std::mem;
 use std::time::Duration;
 
-use super::exchange::{Exchange, Identity, Outcome};
+use super::outcome::{Exchange, Identity, Outcome};
 use crate::http::http1::oddities::Oddity;
 use crate::observe::decisions::{Decision, Decisions, Policy, Word};
 use crate::observe::metrics::{ASSERTED, Metrics};
@@ -11,7 +11,7 @@ use crate::observe::traces::Traces;
 use crate::rules::Match;
 
 /// Notes what became of an exchange, and returns that.
-pub(super) fn record(
+pub(crate) fn record(
     metrics: &Metrics,
     decisions: &Decisions,
     traces: Option<&Traces>,
@@ -33,7 +33,7 @@ pub(super) fn record(
 }
 
 /// The decision of an exchange that ended, and what became of it.
-pub(super) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome) {
+pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome) {
     let (crawler, identity) = match &exchange.identity {
         Some(Identity::Known(crawler)) => (Word::Owned(crawler.name.clone()), "known"),
         _ => (Word::Borrowed(ASSERTED), ASSERTED),

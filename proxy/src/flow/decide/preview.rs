@@ -9,14 +9,15 @@ use utoipa::{IntoParams, ToSchema};
 use wayleave_policy::{Dialect, Scheme, Target};
 
 use super::consult::{self, Judge};
-use super::exchange::{Connection, Exchange, Identity, Outcome};
+use super::https_mode::{Mode, Way};
 use super::identify::{self, Identified};
-use super::request::Request;
 use super::resolve::{self, Resolved, Scope};
 use super::settings::Settings;
-use super::way::{Flow, passed};
-use super::{judge, record};
-use crate::flow::https_mode::{Mode, Way};
+use crate::flow::decide;
+use crate::flow::exchange::outcome::{Connection, Exchange, Identity, Outcome};
+use crate::flow::exchange::record;
+use crate::flow::exchange::request::Request;
+use crate::flow::exchange::{Flow, passed};
 use crate::identity::{Crawler, Crawlers};
 use crate::observe::decisions::{Decision, DecisionId};
 use crate::observe::traces::Parent;
@@ -137,7 +138,7 @@ impl Flow {
             .await;
         let dialects = self.readings(&identified.identity, &target, judge).await;
         let outcome = match judged {
-            Ok(passage) => passed(&passage, 200),
+            Ok(permit) => passed(&permit, 200),
             Err(refusal) => Outcome::Refuse(refusal),
         };
         let exchange = Exchange {
@@ -211,7 +212,7 @@ fn as_it_would_come(
         Way::Mode(Mode::Refuse) => {
             identified
                 .objection
-                .get_or_insert_with(judge::https_refused);
+                .get_or_insert_with(decide::https_refused);
             return Ok(resolved);
         }
         Way::Mode(Mode::Tunnel) => Scope::EveryPath,

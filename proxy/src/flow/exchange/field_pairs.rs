@@ -3,10 +3,10 @@
 use crate::http::http1::is_for_every_hop;
 
 /// A field's name and value.
-pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
+pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 /// The value of the first field of this name.
-pub(super) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
+pub(crate) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
     fields
         .iter()
         .find(|(field, _)| is(field, name))
@@ -14,19 +14,19 @@ pub(super) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
 }
 
 /// The value of the one field of this name; `None` if there are more.
-pub(super) fn only<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
+pub(crate) fn only<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
     let mut named = fields.iter().filter(|(field, _)| is(field, name));
     let (_, value) = named.next()?;
     named.next().is_none().then_some(*value)
 }
 
 /// Whether this is the field's name.
-pub(super) fn is(field: &[u8], name: &str) -> bool {
+pub(crate) fn is(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())
 }
 
 /// Whether a message went through a proxy of this name before.
-pub(super) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
+pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
     let via = fields.iter().filter(|(field, _)| is(field, "via"));
     via.flat_map(|(_, value)| value.split(|&byte| byte == b','))
         .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
@@ -34,7 +34,7 @@ pub(super) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
 }
 
 /// Whether `Connection` lists a field that it may list: requests that list another are malformed, in responses it counts for nothing.
-pub(super) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
+pub(crate) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
     !is_for_every_hop(name)
         && fields
             .iter()

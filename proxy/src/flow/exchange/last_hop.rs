@@ -2,10 +2,10 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::client::{Client, Gone};
-use super::exchange::Refusal;
+use super::client::{Client, ClientGone};
+use super::field_pairs::is;
 use super::fields::OnwardResponse;
-use super::pairs::is;
+use super::outcome::Refusal;
 use super::refuse;
 use super::request::Received;
 use crate::clock::calendar;
@@ -13,7 +13,7 @@ use crate::http::http1::{Framing, Trailers, write_fields};
 use crate::http::proxy_status::ErrorType;
 
 /// What becomes of the request: it is not forwarded.
-pub(super) fn refusal() -> Refusal {
+pub(crate) fn refusal() -> Refusal {
     let error = ErrorType::HttpRequestDenied;
     let details = "Max-Forwards: 0 ends the request here";
     Refusal::new(200, "OK", error, "max-forwards", details)
@@ -21,11 +21,11 @@ pub(super) fn refusal() -> Refusal {
 
 /// Answers as the request's last recipient: OPTIONS with nothing, TRACE with the request but for its secrets (RFC 9110
 /// sections 9.3.7 and 9.3.8).
-pub(super) async fn answer(
+pub(crate) async fn answer(
     received: &Received,
     client: &mut Client,
     name: &str,
-) -> Result<(), Gone> {
+) -> Result<(), ClientGone> {
     if !refuse::drain(&mut client.body).await {
         client.answer.close_afterwards();
     }

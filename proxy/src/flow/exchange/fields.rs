@@ -7,19 +7,19 @@ use bytes::BytesMut;
 use http::{Request, Uri, Version as HttpVersion};
 use wayleave_policy::Target;
 
-use super::pairs::{Pair, first, is, listed_in_connection};
+use super::field_pairs::{Pair, first, is, listed_in_connection};
 use super::request::{Received, Version};
 use super::websocket;
 use crate::http::http1::{Framing, has_content, write_fields};
 use crate::origin::OriginHead;
 
 /// As [`Pair`], of a field that may be ours.
-pub(super) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+pub(crate) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// A request as it goes on: the target's own path and authority, no field meant for the hop behind
 /// us, and our `Via`.
 #[derive(Debug)]
-pub(super) struct OnwardRequest<'a> {
+pub(crate) struct OnwardRequest<'a> {
     method: &'a str,
     path: &'a str,
     target: &'a Target,
@@ -30,7 +30,7 @@ pub(super) struct OnwardRequest<'a> {
 
 impl<'a> OnwardRequest<'a> {
     /// `path` is what is sent: the target's, or `*`. `name` is the proxy's pseudonym.
-    pub(super) fn new(
+    pub(crate) fn new(
         received: &'a Received,
         target: &'a Target,
         path: &'a str,
@@ -65,19 +65,19 @@ impl<'a> OnwardRequest<'a> {
         }
     }
 
-    pub(super) fn framing(&self) -> Framing {
+    pub(crate) fn framing(&self) -> Framing {
         self.framing
     }
 
     /// Whether nothing may follow on an HTTP/1 connection: content that its origin does not read would be the next request there,
     /// which nobody judged (RFC 9112 section 11.2), and its answer somebody else's. That goes for every method: handlers that
     /// read no content of a POST are as common as those of a GET.
-    pub(super) fn ends_connection(&self) -> bool {
+    pub(crate) fn ends_connection(&self) -> bool {
         self.framing != Framing::Length(0)
     }
 
     /// The head for HTTP/1.1.
-    pub(super) fn http1(&self) -> BytesMut {
+    pub(crate) fn http1(&self) -> BytesMut {
         let authority = self.target.origin().authority();
         let mut head = BytesMut::with_capacity(512);
         for part in [self.method, " ", self.path, " HTTP/1.1\r\n"] {
@@ -103,7 +103,7 @@ impl<'a> OnwardRequest<'a> {
     }
 
     /// The head for HTTP/2: the authority is not a field (RFC 9113 section 8.3.1).
-    pub(super) fn http2(&self) -> Result<Request<()>, http::Error> {
+    pub(crate) fn http2(&self) -> Result<Request<()>, http::Error> {
         let uri = format!("{}{}", self.target.origin(), self.path);
         let fields = self.fields.iter();
         let head = Request::builder()
@@ -118,17 +118,17 @@ impl<'a> OnwardRequest<'a> {
 
 /// A response as the client gets it.
 #[derive(Debug)]
-pub(super) struct OnwardResponse<'a> {
-    pub(super) status: u16,
-    pub(super) reason: &'a [u8],
-    pub(super) framing: Framing,
-    pub(super) fields: Vec<Field<'a>>,
+pub(crate) struct OnwardResponse<'a> {
+    pub(crate) status: u16,
+    pub(crate) reason: &'a [u8],
+    pub(crate) framing: Framing,
+    pub(crate) fields: Vec<Field<'a>>,
 }
 
 impl<'a> OnwardResponse<'a> {
     /// The origin's response to `received`. An HTTP/1.1 client gets a body of unknown length in chunks, an
     /// HTTP/1.0 client until the connection closes.
-    pub(super) fn new(head: &'a OriginHead, received: &Received, name: &str) -> Self {
+    pub(crate) fn new(head: &'a OriginHead, received: &Received, name: &str) -> Self {
         let all = head.fields();
         let length = head.length();
         let is_upgrade = head.status() == 101;
@@ -155,7 +155,7 @@ impl<'a> OnwardResponse<'a> {
     }
 
     /// An interim response, which says nothing about a body.
-    pub(super) fn interim(head: &'a OriginHead) -> Self {
+    pub(crate) fn interim(head: &'a OriginHead) -> Self {
         let fields = response_fields(&head.fields(), None);
         Self {
             status: head.status(),
@@ -204,7 +204,7 @@ fn response_fields<'a>(all: &[Pair<'a>], length: Option<u64>) -> Vec<Field<'a>> 
 
 /// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
 /// (RFC 4559 section 6): that connection must not serve another one.
-pub(super) fn authenticates_connection(received: &Received, head: &OriginHead) -> bool {
+pub(crate) fn authenticates_connection(received: &Received, head: &OriginHead) -> bool {
     let names_scheme = |(_, value): &Pair<'_>| {
         let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
         scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
@@ -262,8 +262,8 @@ fn one_cookie_field<'a>(fields: &[Pair<'a>]) -> Option<Cow<'a, [u8]>> {
 mod tests {
     use bytes::BytesMut;
 
-    use super::super::pairs::passed_by;
     use super::*;
+    use crate::flow::exchange::field_pairs::passed_by;
     use crate::http::http1::{RequestHead, ResponseHead};
 
     async fn received(fields: &str) -> Received {

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::exchange::Connection;
-use super::identify::{self, Identified};
-use super::judge;
+use super::Flow;
+use super::outcome::Connection;
 use super::request::Request;
-use super::resolve::Resolved;
-use super::settings::Settings;
-use super::way::Flow;
+use crate::flow::decide;
+use crate::flow::decide::identify::{self, Identified};
+use crate::flow::decide::resolve::Resolved;
+use crate::flow::decide::settings::Settings;
 
 impl Flow {
     /// What holds once it is not the configuration of this number any more.
-    pub(super) async fn settings_after(&self, configuration: u64) -> Arc<Settings> {
+    pub(crate) async fn settings_after(&self, configuration: u64) -> Arc<Settings> {
         let mut current = self.configuration.subscribe();
         if current.wait_for(|now| *now != configuration).await.is_err() {
             // There will be no others.
@@ -22,7 +22,7 @@ impl Flow {
     }
 
     /// Whether a request would be let go on by these settings; what it proved when it came counts for as long as its password.
-    pub(super) async fn stands(
+    pub(crate) async fn stands(
         &self,
         settings: &Settings,
         connection: &Connection,
@@ -36,7 +36,7 @@ impl Flow {
         let identity = identify::recognise(crawlers, connection, proof.as_ref(), request);
         let objection = identify::object(crawlers, &identity, request);
         let is_inside = connection.tunnel.is_some() || resolved.is_unseen();
-        let objection = objection.or_else(|| judge::https_refusal(settings, resolved, is_inside));
+        let objection = objection.or_else(|| decide::https_refusal(settings, resolved, is_inside));
         let mut identified = Identified {
             client: connection.client,
             identity,

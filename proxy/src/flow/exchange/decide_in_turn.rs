@@ -1,28 +1,28 @@
 //! May it, and when? A request judged, held back until its turn, and judged again if it had to wait: by then other rules, or
 //! another robots.txt, may hold.
 
+use super::Flow;
 use super::client::Client;
-use super::exchange::Facts;
-use super::identify::{self, Identified};
-use super::passage::Judged;
+use super::outcome::Facts;
 use super::request::HalfClosed;
-use super::resolve::{Asking, Scope};
-use super::way::Flow;
+use crate::flow::decide::identify::{self, Identified};
+use crate::flow::decide::permit::Judged;
+use crate::flow::decide::resolve::{Asking, Scope};
 
 impl Flow {
     /// Judges a request, and waits for its turn if it may go on.
-    pub(super) async fn judge_in_turn(
+    pub(crate) async fn judge_in_turn(
         &self,
         asking: Asking<'_>,
         client: &mut Client,
     ) -> Judged<'_> {
         let mut judged = self.judge_once(asking, client).await;
-        let passage = match judged.verdict.take() {
-            Some(Ok(passage)) if passage.resolved.scope != Scope::Bypass => passage,
+        let permit = match judged.verdict.take() {
+            Some(Ok(permit)) if permit.resolved.scope != Scope::Bypass => permit,
             verdict => return Judged { verdict, ..judged },
         };
         let identity = &judged.identified.identity;
-        let waiting = self.await_turn(&judged.settings, identity, &mut judged.facts, passage);
+        let waiting = self.await_turn(&judged.settings, identity, &mut judged.facts, permit);
         judged.verdict = client
             .while_there(asking.received.half_closed(), waiting)
             .await;
@@ -86,9 +86,9 @@ impl Flow {
         };
         let mut judged = self.judge_once(asking, client).await;
         judged.facts.waited = waited.facts.waited;
-        if let Some(Ok(passage)) = &mut judged.verdict {
-            passage.turn = before.turn;
-            passage.observed = passage.observed.take().or(before.observed);
+        if let Some(Ok(permit)) = &mut judged.verdict {
+            permit.turn = before.turn;
+            permit.observed = permit.observed.take().or(before.observed);
         }
         judged
     }

@@ -3,15 +3,16 @@
 use tokio::net::TcpStream;
 use wayleave_policy::{Origin, Scheme};
 
-use super::client::Client;
-use super::exchange::{Connection, Exchange, Facts, Identity, Outcome, Refusal};
-use super::passage::Passage;
-use super::request::{Received, Request};
-use super::resolve::{self, Asking, Scope};
-use super::settings::Settings;
-use super::way::{Flow, client_closed, passed};
-use super::{identify, record};
-use crate::flow::https_mode::{Mode, Way};
+use crate::flow::decide::https_mode::{Mode, Way};
+use crate::flow::decide::identify;
+use crate::flow::decide::permit::Permit;
+use crate::flow::decide::resolve::{self, Asking, Scope};
+use crate::flow::decide::settings::Settings;
+use crate::flow::exchange::client::Client;
+use crate::flow::exchange::outcome::{Connection, Exchange, Facts, Identity, Outcome, Refusal};
+use crate::flow::exchange::record;
+use crate::flow::exchange::request::{Received, Request};
+use crate::flow::exchange::{Flow, client_closed, passed};
 use crate::http::http1::Framing;
 use crate::identity::Proof;
 use crate::observe::metrics::OpenConnection;
@@ -19,47 +20,47 @@ use crate::observe::traces::Parent;
 use crate::origin::egress::EgressError;
 use crate::origin::error::Fault;
 
-/// Leave to open a tunnel.
-pub(super) struct Leave<'a> {
-    pub(super) origin: Origin,
+/// TunnelPermit to open a tunnel.
+pub(crate) struct TunnelPermit<'a> {
+    pub(crate) origin: Origin,
     /// What the `CONNECT` proved.
-    pub(super) proof: Option<Proof>,
+    pub(crate) proof: Option<Proof>,
     /// If TLS inside is not to be inspected.
-    pub(super) unseen: Option<Box<Unseen<'a>>>,
+    pub(crate) unseen: Option<Box<BlindTunnel<'a>>>,
 }
 
 /// A tunnel into which nobody looks.
-pub(super) struct Unseen<'a> {
+pub(crate) struct BlindTunnel<'a> {
     /// What to record once it is clear what passes through it.
-    pub(super) exchange: Exchange,
+    pub(crate) exchange: Exchange,
     /// Holds the crawler's turn at the origin.
-    pub(super) passage: Passage<'a>,
+    pub(crate) permit: Permit<'a>,
     /// Who asked, with what was proved, and the User-Agent: enough to judge it again.
-    pub(super) connection: Connection,
-    pub(super) user_agent: Vec<u8>,
+    pub(crate) connection: Connection,
+    pub(crate) user_agent: Vec<u8>,
     /// The way to the origin. `None`: the tunnel was requested for plain HTTP, which is inspected.
-    pub(super) to_origin: Option<(TcpStream, OpenConnection)>,
+    pub(crate) to_origin: Option<(TcpStream, OpenConnection)>,
 }
 
-impl Unseen<'_> {
+impl BlindTunnel<'_> {
     /// Whether the first bytes are not looked at either.
-    pub(super) fn is_bypass(&self) -> bool {
-        self.passage.resolved.scope == Scope::Bypass
+    pub(crate) fn is_bypass(&self) -> bool {
+        self.permit.resolved.scope == Scope::Bypass
     }
 }
 
 impl Flow {
-    /// Leave for the tunnel that `received` asks for.
+    /// TunnelPermit for the tunnel that `received` asks for.
     ///
     /// # Errors
     ///
     /// Returns the exchange, refused or failed, that this was.
-    pub(super) async fn judge_connect(
+    pub(crate) async fn judge_connect(
         &self,
         connection: &Connection,
         received: &Received,
         client: &mut Client,
-    ) -> Result<Leave<'_>, Box<Exchange>> {
+    ) -> Result<TunnelPermit<'_>, Box<Exchange>> {
         let settings = self.settings();
         let refused = |refusal| Box::new(self.refused(connection, Some(received), refusal));
         let request = received.request(&settings.options.name);
@@ -82,7 +83,7 @@ impl Flow {
                     return Err(Box::new(self.ended(connection, Some(received), failed)));
                 };
                 return admitted
-                    .map(|proof| Leave {
+                    .map(|proof| TunnelPermit {
                         origin,
                         proof,
                         unseen: None,
@@ -123,17 +124,17 @@ impl Flow {
         asking: Asking<'_>,
         origin: &Origin,
         client: &mut Client,
-    ) -> Result<Leave<'_>, Box<Exchange>> {
+    ) -> Result<TunnelPermit<'_>, Box<Exchange>> {
         let (id, started, started_at) = self.begin();
         let judged = self.judge_in_turn(asking, client).await;
         let (outcome, open) = match judged.verdict {
             None => (Outcome::Fail(client_closed()), None),
             Some(Err(refusal)) => (Outcome::Refuse(refusal), None),
-            Some(Ok(passage)) if origin.scheme() == Scheme::Http => {
-                (passed(&passage, 200), Some((passage, None)))
+            Some(Ok(permit)) if origin.scheme() == Scheme::Http => {
+                (passed(&permit, 200), Some((permit, None)))
             }
-            Some(Ok(passage)) => match judged.settings.upstream.dial(origin).await {
-                Ok(dialled) => (passed(&passage, 200), Some((passage, Some(dialled)))),
+            Some(Ok(permit)) => match judged.settings.upstream.dial(origin).await {
+                Ok(dialled) => (passed(&permit, 200), Some((permit, Some(dialled)))),
                 Err(fault) => (Outcome::Fail(fault.into()), None),
             },
         };
@@ -156,15 +157,15 @@ impl Flow {
             facts: judged.facts,
             outcome,
         };
-        let Some((passage, to_origin)) = open else {
+        let Some((permit, to_origin)) = open else {
             return Err(Box::new(exchange));
         };
         let user_agent = received.field("user-agent").unwrap_or_default();
-        Ok(Leave {
+        Ok(TunnelPermit {
             origin: origin.clone(),
-            unseen: Some(Box::new(Unseen {
+            unseen: Some(Box::new(BlindTunnel {
                 exchange,
-                passage,
+                permit,
                 connection: connection.proven_by(proof.clone()),
                 user_agent: user_agent.to_owned(),
                 to_origin,
@@ -174,7 +175,7 @@ impl Flow {
     }
 
     /// The exchange, refused, of a client whose connection ends here: there is no request, or it is for a tunnel.
-    pub(super) fn refused(
+    pub(crate) fn refused(
         &self,
         connection: &Connection,
         received: Option<&Received>,
@@ -217,7 +218,7 @@ impl Flow {
         }
     }
 
-    pub(super) fn record(&self, exchange: Exchange) -> Outcome {
+    pub(crate) fn record(&self, exchange: Exchange) -> Outcome {
         let traces = self.traces.as_deref();
         record::record(&self.metrics, &self.decisions, traces, exchange)
     }

@@ -8,9 +8,9 @@ use wayleave_policy::{
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
-use super::exchange::{DecidingRule, Identity, Refusal};
 use super::identify::Identified;
 use super::resolve::{Resolved, Scope};
+use crate::flow::exchange::outcome::{DecidingRule, Identity, Refusal};
 use crate::http::proxy_status::ErrorType;
 use crate::identity::Mode;
 use crate::observe::decisions::Finding;
@@ -20,19 +20,19 @@ use crate::robots::{Behalf, Known, Robots};
 
 /// What the origin's robots.txt says of a request.
 #[derive(Debug)]
-pub(super) struct Consulted {
+pub(crate) struct Consulted {
     /// `None` if robots.txt did not come in time.
-    pub(super) finding: Option<Finding>,
+    pub(crate) finding: Option<Finding>,
     /// Why the request may be sent, or the refusal.
-    pub(super) reason: Result<&'static str, Refusal>,
+    pub(crate) reason: Result<&'static str, Refusal>,
     /// The time that robots.txt wants between requests, for one that may go on.
-    pub(super) delay: Option<Duration>,
+    pub(crate) delay: Option<Duration>,
     /// The group of robots.txt that a request falls into which is nobody's that is known.
-    pub(super) group: String,
+    pub(crate) group: String,
 }
 
 /// Asks the robots.txt of the target's origin, on behalf of who asks.
-pub(super) async fn consult(
+pub(crate) async fn consult(
     robots: &Robots,
     politeness: &politeness::Options,
     identified: &Identified,
@@ -64,11 +64,11 @@ pub(super) async fn consult(
 }
 
 /// How policy judges: by what was fetched, in a dialect, for a crawler of these names, what asks for this path.
-pub(super) type Judge =
+pub(crate) type Judge =
     for<'a> fn(&'a AccessResult, Dialect, &'a [ProductToken], &str) -> Decision<'a>;
 
 /// How policy judges what is for so much of an origin.
-pub(super) fn judge_of(scope: Scope) -> Judge {
+pub(crate) fn judge_of(scope: Scope) -> Judge {
     match scope {
         Scope::RobotsTxt => decide_strictly,
         Scope::Path | Scope::Server => decide_any_path_strictly,
@@ -125,7 +125,7 @@ fn go_by(
 
 /// The names of the group that an unknown client falls into, if its pace matters: another name of its own choice gives it no other
 /// pace. Empty if no group is for it.
-pub(super) fn group(
+pub(crate) fn group(
     access: &AccessResult,
     politeness: &politeness::Options,
     identity: &Identity,
@@ -139,7 +139,7 @@ pub(super) fn group(
 }
 
 /// The longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
-pub(super) fn delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
+pub(crate) fn delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
     let in_dialect = |dialect: Dialect| {
         let robots = access.rules(dialect)?;
         let tokens = identity.tokens();

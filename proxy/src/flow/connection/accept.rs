@@ -18,15 +18,15 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::client::Client;
-use super::connect::Leave;
-use super::exchange::{Connection, Refusal};
-use super::refuse;
-use super::request::{self, Received};
-use super::slots::{Full, Slots};
+use super::connect::TunnelPermit;
+use super::limits::{Full, Limits};
+use super::listeners;
 use super::tunnel::Inside;
-use super::way::{Ending, Flow};
-use crate::flow::listeners;
+use crate::flow::exchange::client::Client;
+use crate::flow::exchange::outcome::{Connection, Refusal};
+use crate::flow::exchange::refuse;
+use crate::flow::exchange::request::{self, Received};
+use crate::flow::exchange::{AfterExchange, Flow};
 use crate::http::http1::{Framing, RequestHead};
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::{self, Stream, Transport, UNREAD};
@@ -48,7 +48,7 @@ const SEND_BUFFER_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) flow: Arc<Flow>,
-    pub(crate) slots: Slots,
+    pub(crate) limits: Limits,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
 }
@@ -84,7 +84,7 @@ impl Listener {
             tasks: self.tasks.clone(),
             stopping: self.stopping.clone(),
         };
-        match self.slots.take(client) {
+        match self.limits.take(client) {
             Ok(slot) => {
                 self.tasks.spawn(async move {
                     serving.serve(stream, connection).await;
@@ -92,7 +92,7 @@ impl Listener {
                 });
             }
             Err(reached) => {
-                let Some(leave) = self.slots.turn_away() else {
+                let Some(leave) = self.limits.turn_away() else {
                     return;
                 };
                 self.tasks.spawn(async move {
@@ -132,7 +132,7 @@ enum After<'a> {
     Tunnel {
         stream: Stream,
         ahead: BytesMut,
-        leave: Leave<'a>,
+        leave: TunnelPermit<'a>,
     },
 }
 
@@ -286,12 +286,12 @@ impl Serving {
         let patience = settings.options.idle_timeout;
         let mut client = Client::http1(stream, ahead, head.framing(), keeps_alive, patience);
         match self.flow.exchange(connection, received, &mut client).await {
-            Ending::Whole if client.may_go_on() => client.into_next(),
-            Ending::Whole | Ending::Closed => {
+            AfterExchange::Whole if client.may_go_on() => client.into_next(),
+            AfterExchange::Whole | AfterExchange::Closed => {
                 refuse::close_softly(client.into_stream()?).await;
                 None
             }
-            Ending::CutOff => None,
+            AfterExchange::CutOff => None,
         }
     }
 

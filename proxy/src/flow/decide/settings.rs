@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use wayleave_policy::Scheme;
 
-use super::exchange::Connection;
+use super::https_mode::{self, Mode, Way};
 use super::resolve::{Resolved, Scope};
-use crate::flow::https_mode::{self, Mode, Way};
+use crate::flow::exchange::outcome::Connection;
 use crate::identity::Crawlers;
 use crate::origin::Upstream;
 use crate::politeness;
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Whether a connection may go on as it is. A tunnel may not whose password was changed, or that would be refused or not looked
     /// into if it were asked for now.
-    pub(super) fn keeps(&self, connection: &Connection) -> bool {
+    pub(crate) fn keeps(&self, connection: &Connection) -> bool {
         let Some(tunnel) = &connection.tunnel else {
             return true;
         };
@@ -57,7 +57,7 @@ impl Settings {
 
     /// Whether an uninspected tunnel would open again uninspected, as far as that is a matter of https.mode and https.bypass.
     /// Where HTTPS is refused, its refusal may only be observed.
-    pub(super) fn leaves_unseen(&self, resolved: &Resolved) -> bool {
+    pub(crate) fn leaves_unseen(&self, resolved: &Resolved) -> bool {
         let scope = resolved.scope;
         match self.https.way(resolved.target.origin().host()) {
             Way::Mode(Mode::Intercept) => false,

@@ -4,7 +4,7 @@ use wayleave_policy::{Scheme, Target};
 
 use super::client::Client;
 use super::fields::OnwardRequest;
-use super::relay::{self, Broken, Heard};
+use super::relay::{self, Heard, RelayError};
 use super::request::{Received, Version};
 use super::websocket;
 use crate::http::http1::Framing;
@@ -15,10 +15,10 @@ use crate::origin::{self, Connection, OriginReader, OriginWriter, Preference, Up
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Forwarded {
-    pub(super) status: u16,
+pub(crate) struct Forwarded {
+    pub(crate) status: u16,
     /// What had to be mended of it.
-    pub(super) oddities: Oddities,
+    pub(crate) oddities: Oddities,
 }
 
 /// Sends the request to its origin and the response to the client.
@@ -27,7 +27,7 @@ pub(super) struct Forwarded {
 /// # Errors
 ///
 /// Returns what broke, and whether the client had an answer by then.
-pub(super) async fn forward(
+pub(crate) async fn forward(
     upstream: &Upstream,
     name: &str,
     received: &Received,
@@ -35,7 +35,7 @@ pub(super) async fn forward(
     target: &Target,
     path: &str,
     heard: &Heard<'_>,
-) -> Result<Forwarded, Broken> {
+) -> Result<Forwarded, RelayError> {
     let request = OnwardRequest::new(received, target, path, name);
     let preference = preference(received, target, path);
     let mut kept = upstream.reuse(target.origin(), preference).await;
@@ -70,7 +70,7 @@ pub(super) async fn forward(
                 let status = relayed.status;
                 return Ok(Forwarded { status, oddities });
             }
-            Err(Broken::Origin {
+            Err(RelayError::Origin {
                 fault,
                 answered: false,
             }) if lease.is_reused && fault.stale_connection && may_repeat(received) => {}

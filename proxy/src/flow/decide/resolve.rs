@@ -5,22 +5,22 @@ use std::fmt::Write;
 
 use wayleave_policy::{Origin, Scheme, Target};
 
-use super::exchange::{Connection, Refusal};
-use super::request::{Received, Request};
+use crate::flow::exchange::outcome::{Connection, Refusal};
+use crate::flow::exchange::request::{Received, Request};
 use crate::http::proxy_status::ErrorType;
 use crate::http::request_target::{self, RequestTarget, Unresolved};
 
 /// What a request is for.
 #[derive(Clone, Debug)]
-pub(super) struct Resolved {
+pub(crate) struct Resolved {
     /// What is judged.
-    pub(super) target: Target,
-    pub(super) scope: Scope,
+    pub(crate) target: Target,
+    pub(crate) scope: Scope,
 }
 
 /// How much of an origin a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     /// The target's path.
     Path,
     /// `/robots.txt`, to read it: always allowed (RFC 9309 section 2.2.2).
@@ -35,7 +35,7 @@ pub(super) enum Scope {
 
 impl Resolved {
     /// The path that is sent.
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         match self.scope {
             Scope::Server => "*",
             Scope::Path | Scope::RobotsTxt | Scope::EveryPath | Scope::Bypass => self.target.path(),
@@ -43,28 +43,28 @@ impl Resolved {
     }
 
     /// A tunnel to an origin into which nobody looks.
-    pub(super) fn unseen(origin: Origin, scope: Scope) -> Result<Self, Refusal> {
+    pub(crate) fn unseen(origin: Origin, scope: Scope) -> Result<Self, Refusal> {
         let target = Target::new(origin, "/").map_err(|error| refusal(error.into()))?;
         Ok(Self { target, scope })
     }
 
     /// Whether what is asked for is not seen.
-    pub(super) fn is_unseen(&self) -> bool {
+    pub(crate) fn is_unseen(&self) -> bool {
         matches!(self.scope, Scope::EveryPath | Scope::Bypass)
     }
 }
 
 /// A request, and the way it came.
 #[derive(Clone, Copy)]
-pub(super) struct Asking<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) received: &'a Received,
+pub(crate) struct Asking<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) received: &'a Received,
     /// A `CONNECT`: where to, and how much of what is asked for inside is judged without being seen.
-    pub(super) unseen: Option<(&'a Origin, Scope)>,
+    pub(crate) unseen: Option<(&'a Origin, Scope)>,
 }
 
 impl Asking<'_> {
-    pub(super) fn resolve(self, request: &Request<'_>) -> Result<Resolved, Refusal> {
+    pub(crate) fn resolve(self, request: &Request<'_>) -> Result<Resolved, Refusal> {
         match self.unseen {
             Some((origin, scope)) => Resolved::unseen(origin.clone(), scope),
             None => resolve(self.connection, request),
@@ -72,7 +72,7 @@ impl Asking<'_> {
     }
 
     /// Writes the target as it is recorded.
-    pub(super) fn spell(self, resolved: &Resolved, url: &mut String) {
+    pub(crate) fn spell(self, resolved: &Resolved, url: &mut String) {
         let written = match self.unseen {
             Some((origin, _)) => write!(url, "{}:{}", origin.host(), origin.port()),
             None => write!(url, "{}", resolved.target),
@@ -90,7 +90,7 @@ impl Asking<'_> {
 /// # Errors
 ///
 /// Returns the refusal if there is no target, or if the request contradicts its tunnel.
-pub(super) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<Resolved, Refusal> {
+pub(crate) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<Resolved, Refusal> {
     let named = RequestTarget {
         method: request.method,
         target: &request.target,
@@ -120,25 +120,25 @@ pub(super) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<
 /// # Errors
 ///
 /// Returns the refusal if the authority is malformed or has no port (RFC 9110 section 9.3.6).
-pub(super) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
+pub(crate) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
     request_target::connect(authority, scheme).map_err(refusal)
 }
 
 /// Whether a TLS handshake with this server name is with `origin`'s host.
-pub(super) fn is_host_of(server_name: &str, origin: &Origin) -> bool {
+pub(crate) fn is_host_of(server_name: &str, origin: &Origin) -> bool {
     let host = origin.host().trim_start_matches('[').trim_end_matches(']');
     server_name.trim_end_matches('.').eq_ignore_ascii_case(host)
 }
 
 /// The refusal of a TLS handshake with another host than the tunnel's.
-pub(super) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
+pub(crate) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
     misdirected(format!(
         "the TLS handshake named {name}, but the tunnel is to {origin}"
     ))
 }
 
 /// The refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
-pub(super) fn not_judged_for_tls(origin: &Origin) -> Refusal {
+pub(crate) fn not_judged_for_tls(origin: &Origin) -> Refusal {
     misdirected(format!("TLS in a tunnel to {origin}"))
 }
 
@@ -168,8 +168,8 @@ fn refusal(unresolved: Unresolved) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exchange::Tunnel;
     use super::*;
+    use crate::flow::exchange::outcome::Tunnel;
 
     fn request<'a>(target: &'a str, authority: Option<&'a str>) -> Request<'a> {
         Request {
