@@ -26,6 +26,7 @@
 //! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
 //!   spelling of it, as a proxy must, and [`decide_any_path_strictly`] makes no exception of
 //!   `/robots.txt`; [`decide_every_path`] judges all of an origin's paths at once.
+//! - [`preferences`]: what a site says about the use of its content, for a crawler that declares its purposes.
 //! - [`lint`] says what is wrong with a file, or read differently by different dialects.
 
 #![warn(missing_docs)]
@@ -40,6 +41,8 @@ pub mod lifecycle;
 mod lint;
 mod name_tag;
 mod origin;
+#[cfg(feature = "preferences")]
+pub mod preferences;
 mod product_token;
 mod robots_txt;
 mod spelling;

@@ -14,6 +14,8 @@ mod numbers;
 mod octets;
 mod parse;
 mod pattern;
+#[cfg(feature = "preferences")]
+mod preference;
 mod reader;
 mod rules;
 mod search;
@@ -35,6 +37,8 @@ pub(crate) use line::{
     Field, GOOGLE_LINE_BYTES, Statement, google_statement, statement as exact_statement,
 };
 pub(crate) use pattern::Path;
+#[cfg(feature = "preferences")]
+pub(crate) use preference::specificity;
 pub(crate) use reader::Reader;
 pub(crate) use rules::Search;
 
@@ -292,6 +296,31 @@ impl RobotsTxt {
         }
         names.truncate(if is_chosen { names.len() } else { start });
         names
+    }
+
+    /// The directives before any user-agent line.
+    #[cfg(feature = "preferences")]
+    pub(crate) fn directives_before_groups(&self) -> Vec<Directive> {
+        self.compiled().directives_before_groups()
+    }
+
+    /// The directives of a kind in the groups chosen for a crawler, to which they end a run of user-agent lines.
+    #[cfg(feature = "preferences")]
+    pub(crate) fn group_preferences(
+        &self,
+        dialect: Dialect,
+        tokens: &[ProductToken],
+        is_preference: fn(&str) -> bool,
+    ) -> Vec<Directive> {
+        let reader = Reader::new(dialect);
+        let compiled = self.compiled();
+        compiled.group_preferences(reader, tokens, is_preference)
+    }
+
+    /// Whether a group names a crawler, not only everyone.
+    #[cfg(feature = "preferences")]
+    pub(crate) fn has_group_of(&self, dialect: Dialect, token: &ProductToken) -> bool {
+        self.compiled().has_group_of(Reader::new(dialect), token)
     }
 
     /// The number of the line whose event is at an offset.

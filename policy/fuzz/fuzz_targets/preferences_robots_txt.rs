@@ -1,0 +1,18 @@
+//! Only a readable yes in robots.txt permits.
+
+#![no_main]
+
+mod preferences;
+
+use libfuzzer_sys::fuzz_target;
+use wayleave_policy::RobotsTxt;
+use preferences::{allows, holds};
+
+fuzz_target!(|file: &[u8]| {
+    let robots = RobotsTxt::parse(file);
+    let is_allowed = allows(|heard| {
+        heard.hear_robots_txt(&robots);
+        heard.hear_ai_txt(&robots);
+    });
+    assert!(!is_allowed || holds(file, "=y") || holds(file, "yes") || holds(file, "allowaitraining"));
+});

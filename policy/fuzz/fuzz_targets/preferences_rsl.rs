@@ -1,0 +1,19 @@
+//! Only a licence that permits a usage permits.
+
+#![no_main]
+
+mod preferences;
+
+use libfuzzer_sys::fuzz_target;
+use wayleave_policy::RobotsTxt;
+use preferences::{allows, holds};
+
+fuzz_target!(|licence: &str| {
+    const URL: &str = "https://site.test/license.xml";
+    let robots = RobotsTxt::parse(format!("License: {URL}\n").as_bytes());
+    let is_allowed = allows(|heard| {
+        heard.hear_robots_txt(&robots);
+        heard.hear_licence(URL, licence);
+    });
+    assert!(!is_allowed || holds(licence.as_bytes(), "permits"));
+});

@@ -1,0 +1,169 @@
+//! What comes with the answer: its status and fields, then the beginning of its page.
+
+use super::gather::{HeardRule, Preferences};
+use super::{
+    Carrier, Purposes, Source, Stage, Statement, content_signal, content_usage, html, link,
+    robots_meta, tdmrep,
+};
+
+impl Preferences<'_> {
+    /// Takes in the head of the answer: its status, and its fields line by line.
+    pub fn hear_head<'f>(
+        &mut self,
+        status: u16,
+        fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
+    ) {
+        self.heard = Stage::Head;
+        let values = |name: &'static str| {
+            let named = fields
+                .clone()
+                .filter(move |(it, _)| it.eq_ignore_ascii_case(name));
+            named.map(|(_, value)| value)
+        };
+        let content_type = values("content-type").next().unwrap_or_default();
+        let essence = content_type.split(';').next().unwrap_or_default();
+        self.content_type = essence.trim().to_ascii_lowercase();
+        let challenges = || values("www-authenticate").any(|it| names_scheme(it, "License"));
+        if status == 402 || status == 401 && challenges() {
+            self.statements.push(payment(status));
+        }
+        let usage: Vec<&str> = values("content-usage").collect();
+        self.hear_usage_field(&usage.join(", "));
+        for list in values("content-signal") {
+            self.hear_signal_field(list);
+        }
+        let policy = values("tdm-policy").next();
+        for value in values("tdm-reservation") {
+            self.hear_reservation(value, policy, Stage::Head);
+        }
+        for line in values("x-robots-tag") {
+            let text = format!("X-Robots-Tag: {line}");
+            self.hear_meta_rules(line, &text, &Carrier::Field, Stage::Head);
+        }
+        for url in values("link").flat_map(link::licences) {
+            self.name_licence(&url, Carrier::Field, Stage::Head);
+        }
+    }
+
+    /// Takes in the beginning of the answer's body, if that is HTML.
+    pub fn hear_page(&mut self, page: &str) {
+        self.heard = Stage::Body;
+        if !matches!(
+            &*self.content_type,
+            "" | "text/html" | "application/xhtml+xml"
+        ) {
+            return;
+        }
+        let said = html::read(page);
+        let named = |name: &'static str| said.metas.iter().filter(move |(it, _)| it == name);
+        let policy = named("tdm-policy").next().map(|(_, url)| url.as_str());
+        for (_, value) in named("tdm-reservation") {
+            self.hear_reservation(value, policy, Stage::Body);
+        }
+        for (name, content) in &said.metas {
+            if robots_meta::is_for(name, self.asker.tokens) {
+                let text = format!("<meta name={name:?} content={content:?}>");
+                self.hear_meta_rules(content, &text, &Carrier::Meta, Stage::Body);
+            }
+        }
+        for reference in &said.licences {
+            self.name_licence(reference, Carrier::Meta, Stage::Body);
+        }
+        for document in said.documents {
+            self.name_licence("", Carrier::Meta, Stage::Body);
+            if let Some(licence) = self.licences.last_mut() {
+                licence.document = Some(document);
+            }
+        }
+    }
+
+    /// The lines of the field are one dictionary.
+    fn hear_usage_field(&mut self, dictionary: &str) {
+        if !self.reads(Source::ContentUsage) {
+            return;
+        }
+        let labels = content_usage::read(dictionary.as_bytes(), self.asker.reading.legacy_labels);
+        let statements = labels.into_iter().map(|label| Statement {
+            source: Source::ContentUsage,
+            carrier: Carrier::Field,
+            text: format!("Content-Usage: {dictionary}"),
+            clause: label.clause,
+            policy: None,
+            stage: Stage::Head,
+            refuses: if label.allows {
+                Purposes::NONE
+            } else {
+                label.purposes
+            },
+            allows: if label.allows {
+                label.purposes
+            } else {
+                Purposes::NONE
+            },
+        });
+        self.statements.extend(statements);
+    }
+
+    fn hear_signal_field(&mut self, list: &str) {
+        if !self.reads(Source::ContentSignal) {
+            return;
+        }
+        let signals = content_signal::read(list, self.asker.declaration.content_use());
+        let statements = signals.into_iter().map(|signal| Statement {
+            source: Source::ContentSignal,
+            carrier: Carrier::Field,
+            text: format!("Content-Signal: {list}"),
+            clause: signal.clause,
+            policy: None,
+            stage: Stage::Head,
+            refuses: signal.refuses,
+            allows: signal.allows,
+        });
+        self.statements.extend(statements);
+    }
+
+    fn hear_reservation(&mut self, value: &str, policy: Option<&str>, stage: Stage) {
+        if self.reads(Source::Tdmrep) {
+            let text = format!("tdm-reservation: {value}");
+            let statement = tdmrep::statement(value, text, stage);
+            let policy = policy.map(|it| it.trim().to_owned());
+            self.statements
+                .extend(statement.map(|it| Statement { policy, ..it }));
+        }
+    }
+
+    fn hear_meta_rules(&mut self, line: &str, text: &str, carrier: &Carrier, stage: Stage) {
+        if self.reads(Source::RobotsMeta) {
+            let rules = robots_meta::rules(line, self.asker.tokens).into_iter();
+            self.meta_rules.extend(rules.map(|rule| HeardRule {
+                rule,
+                carrier: carrier.clone(),
+                stage,
+                text: text.to_owned(),
+            }));
+        }
+    }
+}
+
+/// Whether a challenge is of an authentication scheme (RFC 9110 §11.6.1).
+fn names_scheme(challenge: &str, scheme: &str) -> bool {
+    let first = challenge.split([' ', ',']).next().unwrap_or_default();
+    first.eq_ignore_ascii_case(scheme)
+}
+
+fn payment(status: u16) -> Statement {
+    Statement {
+        source: Source::Payment,
+        carrier: Carrier::Field,
+        text: format!("status {status}"),
+        clause: if status == 402 {
+            "RFC 9110 §15.5.3"
+        } else {
+            "RSL 1.0, Crawler Authorization Protocol"
+        },
+        policy: None,
+        stage: Stage::Head,
+        refuses: Purposes::ALL,
+        allows: Purposes::NONE,
+    }
+}

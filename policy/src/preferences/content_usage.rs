@@ -1,0 +1,83 @@
+//! `Content-Usage`: preferences as an RFC 9651 dictionary (draft-ietf-aipref-vocab-08, draft-ietf-aipref-attach-05).
+
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use super::{Purpose, Purposes};
+
+/// What one label of a dictionary says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    pub(super) purposes: Purposes,
+    pub(super) allows: bool,
+    pub(super) clause: &'static str,
+}
+
+const SEARCH: Purposes = Purposes::of(&[Purpose::Search]);
+const AI_INPUT: Purposes = Purposes::of(&[Purpose::AiInput]);
+const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
+
+/// The labels of the current vocabulary. None is the parent of another.
+const LABELS: [(&str, Purposes, &str); 3] = [
+    ("train-ai", TRAIN_AI, "aipref-vocab-08 §4.1"),
+    ("ai-use", AI_INPUT, "aipref-vocab-08 §4.2"),
+    ("search", SEARCH, "aipref-vocab-08 §4.3"),
+];
+
+/// Labels of earlier drafts, still found on sites. They only restrict; those for everything do so where no current label
+/// says otherwise.
+const RETIRED: [(&str, Purposes, &str); 8] = [
+    ("ai", TRAIN_AI, "aipref-vocab-01, ai"),
+    ("genai", TRAIN_AI, "aipref-vocab-01, genai"),
+    ("train-genai", TRAIN_AI, "aipref-vocab-03, train-genai"),
+    ("inference", AI_INPUT, "aipref-vocab-01, inference"),
+    ("ai-output", AI_INPUT, "aipref-vocab-04, ai-output"),
+    ("tdm", Purposes::ALL, "aipref-vocab-01, tdm"),
+    ("bots", Purposes::ALL, "aipref-vocab-04, bots"),
+    ("all", Purposes::ALL, "aipref-vocab-02, all"),
+];
+
+/// What a dictionary says. One that does not parse says nothing at all (aipref-vocab-08 §6.5.1); of a label given twice the
+/// last counts, and any value but the tokens `y` and `n` says nothing.
+pub(super) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Label> {
+    let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
+        return Vec::new();
+    };
+    let mut labels: Vec<Label> = Vec::new();
+    for (name, purposes, clause) in LABELS {
+        if let Some(allows) = value(&dictionary, name) {
+            labels.push(Label {
+                purposes,
+                allows,
+                clause,
+            });
+        }
+    }
+    let stated = labels
+        .iter()
+        .fold(Purposes::NONE, |all, it| all.union(it.purposes));
+    for (name, purposes, clause) in RETIRED {
+        if with_retired && value(&dictionary, name) == Some(false) {
+            let purposes = match purposes {
+                Purposes::ALL => purposes.without(stated),
+                some => some,
+            };
+            labels.push(Label {
+                purposes,
+                allows: false,
+                clause,
+            });
+        }
+    }
+    labels
+}
+
+fn value(dictionary: &Dictionary, label: &str) -> Option<bool> {
+    let ListEntry::Item(item) = dictionary.get(label)? else {
+        return None;
+    };
+    match &item.bare_item {
+        BareItem::Token(token) if token.as_str() == "y" => Some(true),
+        BareItem::Token(token) if token.as_str() == "n" => Some(false),
+        _ => None,
+    }
+}

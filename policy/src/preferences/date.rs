@@ -1,0 +1,67 @@
+//! The dates of `unavailable_after`.
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::tz::TimeZone;
+
+/// Reads a date as RFC 822, RFC 850 or ISO 8601 write it; without a zone it is UTC, without a time midnight.
+pub(super) fn read(text: &str) -> Option<SystemTime> {
+    let text = text.trim();
+    let timestamp = iso_8601(text).or_else(|| rfc_822(text))?;
+    let seconds = timestamp.as_second();
+    let span = Duration::from_secs(seconds.unsigned_abs());
+    if seconds < 0 {
+        return SystemTime::UNIX_EPOCH.checked_sub(span);
+    }
+    SystemTime::UNIX_EPOCH.checked_add(span)
+}
+
+fn iso_8601(text: &str) -> Option<Timestamp> {
+    if let Ok(timestamp) = text.parse() {
+        return Some(timestamp);
+    }
+    let date_time = text.parse::<DateTime>().ok();
+    let midnight = || Some(text.parse::<Date>().ok()?.to_datetime(Time::midnight()));
+    let date_time = date_time.or_else(midnight)?;
+    TimeZone::UTC.to_timestamp(date_time).ok()
+}
+
+/// RFC 850 is RFC 822 with hyphens in the date. The day of the week adds nothing, right or wrong.
+fn rfc_822(text: &str) -> Option<Timestamp> {
+    let date = text
+        .split_once(',')
+        .map_or(text, |(_, date)| date)
+        .trim_start();
+    let (day, rest) = date.split_once(' ')?;
+    let date = format!("{} {rest}", day.replace('-', " "));
+    DateTimeParser::new().parse_timestamp(&date).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read_in_the_three_forms_that_google_names() {
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(962_434_800);
+        for text in [
+            "Sat, 01 Jul 2000 07:00:00 GMT",
+            "1 Jul 2000 07:00:00 GMT",
+            "Saturday, 01-Jul-00 07:00:00 GMT",
+            "01 Jul 2000 08:00:00 +0100",
+            "2000-07-01T07:00:00Z",
+            "2000-07-01T09:00:00+02:00",
+            "2000-07-01 07:00:00",
+        ] {
+            assert_eq!(read(text), Some(noon), "{text}");
+        }
+        let midnight = noon - Duration::from_secs(7 * 3600);
+        assert_eq!(read("2000-07-01"), Some(midnight));
+        for text in ["", "tomorrow", "Wed", "2000", "01 Jul"] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Gathering: what is said about one request, in the order in which it becomes known.
+
+use super::path_rule::Paths;
+use super::robots_meta::{MetaReader, MetaRule};
+use super::robots_txt::{Lines, ai_txt, only_restricting, policy_tokens};
+use super::rsl::{Page, Says};
+use super::{
+    Asker, Carrier, Judgement, MetaDialect, Purpose, Purposes, Source, Stage, Statement, link,
+    robots_meta, rsl, tdmrep,
+};
+use crate::robots_txt::RobotsTxt;
+use crate::{Decision, Target, Verdict};
+
+/// What only those can keep who use a page: a name and, for some, a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duty {
+    /// `attribution`, `nofollow`, `max-snippet`, …
+    pub name: &'static str,
+    /// The value as written.
+    pub value: Option<String>,
+}
+
+/// A licence that something names.
+#[derive(Clone, Debug)]
+pub(super) struct Licence {
+    url: String,
+    carrier: Carrier,
+    stage: Stage,
+    /// Its text, once it is had; that of one in the page at once.
+    pub(super) document: Option<String>,
+}
+
+/// A robots meta rule that is for the crawler, and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct HeardRule {
+    pub(super) rule: MetaRule,
+    pub(super) carrier: Carrier,
+    pub(super) stage: Stage,
+    /// The line or element as written.
+    pub(super) text: String,
+}
+
+/// All that is said about one request for a crawler's purposes, as far as it is known.
+#[derive(Debug)]
+pub struct Preferences<'a> {
+    pub(super) asker: Asker<'a>,
+    url: &'a str,
+    origin: Option<String>,
+    paths: Paths,
+    pub(super) statements: Vec<Statement>,
+    pub(super) licences: Vec<Licence>,
+    pub(super) meta_rules: Vec<HeardRule>,
+    embargoes: Vec<String>,
+    /// The essence of the answer's `Content-Type`, in lower case; empty if that is not known.
+    pub(super) content_type: String,
+    pub(super) heard: Stage,
+}
+
+impl<'a> Preferences<'a> {
+    /// Begins with nothing said. `path` is the path and query that robots.txt is asked about, `url` what references in answers
+    /// start from.
+    #[must_use]
+    pub fn new(asker: Asker<'a>, url: &'a str, path: &str) -> Self {
+        let origin = Target::parse(url)
+            .ok()
+            .map(|target| target.origin().to_string());
+        Self {
+            asker,
+            url,
+            origin,
+            paths: Paths::new(path, asker.strict),
+            statements: Vec::new(),
+            licences: Vec::new(),
+            meta_rules: Vec::new(),
+            embargoes: Vec::new(),
+            content_type: String::new(),
+            heard: Stage::Before,
+        }
+    }
+
+    /// Takes in a rule of one's own organisation, which ends the question.
+    pub fn hear_rule(&mut self, allows: bool) {
+        let (refuses, allows) = match allows {
+            true => (Purposes::NONE, Purposes::ALL),
+            false => (Purposes::ALL, Purposes::NONE),
+        };
+        self.statements.push(Statement {
+            source: Source::Rule,
+            carrier: Carrier::Configuration,
+            text: String::new(),
+            clause: "rule of one's own",
+            policy: None,
+            stage: Stage::Before,
+            refuses,
+            allows,
+        });
+    }
+
+    /// Takes in whether the request may be made at all: what is disallowed is so for every purpose.
+    pub fn hear_access(&mut self, decision: &Decision<'_>) {
+        if decision.verdict() == Verdict::Disallow {
+            self.statements.push(Statement {
+                source: Source::Disallow,
+                carrier: Carrier::RobotsTxt {
+                    line: decision.line().unwrap_or(0),
+                },
+                text: decision
+                    .rule()
+                    .unwrap_or_else(|| decision.reason().to_string()),
+                clause: "RFC 9309 §2.2.2",
+                policy: None,
+                stage: Stage::Before,
+                refuses: Purposes::ALL,
+                allows: Purposes::NONE,
+            });
+        }
+    }
+
+    /// Takes in what robots.txt says about use.
+    pub fn hear_robots_txt(&mut self, robots: &RobotsTxt) {
+        let lines = Lines::of(robots, self.asker);
+        self.statements
+            .extend(lines.statements(self.asker, &self.paths));
+        if self.reads(Source::PolicyToken) {
+            self.statements
+                .extend(policy_tokens(robots, self.asker, &self.paths));
+        }
+        for (url, carrier) in lines.licences() {
+            self.name_licence(url, carrier, Stage::Before);
+        }
+        self.embargoes.extend(lines.embargoes().map(str::to_owned));
+    }
+
+    /// Takes in `/.well-known/tdmrep.json`.
+    pub fn hear_tdmrep(&mut self, file: &[u8]) {
+        if self.reads(Source::Tdmrep) {
+            let entries = tdmrep::entries(file);
+            let said = self
+                .paths
+                .each(|path| tdmrep::in_file(&entries, path).into_iter().collect());
+            let said = said
+                .into_iter()
+                .map(|(it, is_received)| only_restricting(it, !is_received));
+            self.statements
+                .extend(said.filter(|it| it.refuses != it.allows));
+        }
+    }
+
+    /// Takes in `/ai.txt`.
+    pub fn hear_ai_txt(&mut self, file: &RobotsTxt) {
+        if self.reads(Source::AiTxt) {
+            self.statements
+                .extend(ai_txt(file, self.asker, &self.paths));
+        }
+    }
+
+    /// The licences that were named so far and are still to be fetched.
+    pub fn missing_licences(&self) -> impl Iterator<Item = &str> {
+        let missing = self.licences.iter().filter(|it| it.document.is_none());
+        missing.map(|it| &*it.url)
+    }
+
+    /// Takes in a licence that was named. One never taken in counts as one that cannot be had.
+    pub fn hear_licence(&mut self, url: &str, document: &str) {
+        for licence in self.licences.iter_mut().filter(|it| it.url == url) {
+            licence.document = Some(document.to_owned());
+        }
+    }
+
+    /// What all that comes to.
+    #[must_use]
+    pub fn judge(&self) -> Judgement {
+        let mut statements = self.statements.clone();
+        tdmrep::supersede(&mut statements);
+        statements.extend(self.meta_statements());
+        statements.extend(self.licence_statements());
+        Judgement::of(&statements, self.asker.declaration, self.heard)
+    }
+
+    /// What only those can keep who use the page.
+    #[must_use]
+    pub fn duties(&self) -> Vec<Duty> {
+        let reader = self.meta_reader();
+        let rules = self.meta_rules.iter();
+        let labels = rules.filter_map(|it| robots_meta::duty(&it.rule, reader));
+        let purposes = self.asker.declaration.purposes;
+        let archives = purposes.contains(Purpose::Archive);
+        let embargoes = self.embargoes.iter().filter(|_| archives);
+        let embargoes = embargoes.map(|value| ("embargo", Some(value.clone())));
+        let asks = |licence| {
+            purposes
+                .iter()
+                .any(|it| asks_attribution(self.says(licence, it)))
+        };
+        let attribution = self
+            .licences
+            .iter()
+            .any(asks)
+            .then_some(("attribution", None));
+        let mut duties: Vec<Duty> = Vec::new();
+        for (name, value) in attribution.into_iter().chain(labels).chain(embargoes) {
+            let duty = Duty { name, value };
+            if !duties.contains(&duty) {
+                duties.push(duty);
+            }
+        }
+        duties
+    }
+
+    pub(super) fn reads(&self, source: Source) -> bool {
+        self.asker.reading.sources.contains(source)
+    }
+
+    pub(super) fn name_licence(&mut self, reference: &str, carrier: Carrier, stage: Stage) {
+        if self.reads(Source::Rsl) {
+            self.licences.push(Licence {
+                url: link::absolute(reference, self.url),
+                carrier,
+                stage,
+                document: None,
+            });
+        }
+    }
+
+    fn meta_reader(&self) -> MetaReader {
+        MetaReader {
+            dialect: self.asker.reading.robots_meta,
+            is_image: self.content_type.starts_with("image/"),
+            now: self.asker.now,
+        }
+    }
+
+    fn meta_statements(&self) -> Vec<Statement> {
+        let reader = self.meta_reader();
+        let has_nocache = self.meta_rules.iter().any(|it| it.rule.name == "nocache");
+        // To Bing both together are the milder one.
+        let is_lifted = |heard: &HeardRule| {
+            let is_noarchive = heard.rule.name == "noarchive";
+            reader.dialect == MetaDialect::Bing && is_noarchive && has_nocache
+        };
+        let rules = self.meta_rules.iter().filter(|it| !is_lifted(it));
+        let statements = rules.filter_map(|heard| {
+            let (refuses, clause) = robots_meta::refuses(&heard.rule, reader)?;
+            Some(Statement {
+                source: Source::RobotsMeta,
+                carrier: heard.carrier.clone(),
+                text: heard.text.clone(),
+                clause,
+                policy: None,
+                stage: heard.stage,
+                refuses,
+                allows: Purposes::NONE,
+            })
+        });
+        statements.collect()
+    }
+
+    fn licence_statements(&self) -> Vec<Statement> {
+        let purposes = self.asker.declaration.purposes;
+        let each = self.licences.iter().flat_map(|licence| {
+            purposes.iter().filter_map(move |purpose| {
+                let of_purpose = Purposes::of(&[purpose]);
+                let (refuses, allows, clause) = match self.says(licence, purpose) {
+                    Says::Refuses { clause } => (of_purpose, Purposes::NONE, clause),
+                    Says::Allows { clause, .. } => (Purposes::NONE, of_purpose, clause),
+                    Says::Nothing => return None,
+                };
+                Some(Statement {
+                    source: Source::Rsl,
+                    carrier: licence.carrier.clone(),
+                    text: format!("License: {}", licence.url),
+                    clause,
+                    policy: Some(licence.url.clone()),
+                    stage: licence.stage,
+                    refuses,
+                    allows,
+                })
+            })
+        });
+        each.collect()
+    }
+
+    /// What a licence says to a purpose about any of the spellings of the path.
+    fn says(&self, licence: &Licence, purpose: Purpose) -> Says {
+        let said = self.paths.each(|path| {
+            let page = Page {
+                origin: self.origin.as_deref(),
+                path,
+                names_it: licence.stage != Stage::Before,
+            };
+            vec![rsl::read(
+                licence.document.as_deref(),
+                page,
+                purpose,
+                self.asker,
+            )]
+        });
+        let mut refusing = said
+            .iter()
+            .filter(|(says, _)| matches!(says, Says::Refuses { .. }));
+        refusing
+            .next()
+            .or(said.first())
+            .map_or(Says::Nothing, |(says, _)| *says)
+    }
+}
+
+fn asks_attribution(says: Says) -> bool {
+    matches!(
+        says,
+        Says::Allows {
+            attribution: true,
+            ..
+        }
+    )
+}

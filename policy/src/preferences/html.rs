@@ -1,0 +1,141 @@
+//! What a page says of itself: `meta` and `link` elements, and licences in `script` elements.
+
+use html5gum::{StartTag, State, Token, Tokenizer};
+
+use super::link::is_licence;
+use super::rsl::MEDIA_TYPE;
+
+/// What the elements of a page say about its use, in its order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The name of each `meta` element, in lower case, and its content.
+    pub(super) metas: Vec<(String, String)>,
+    /// The references of links to RSL licences.
+    pub(super) licences: Vec<String>,
+    /// RSL documents that stand in the page.
+    pub(super) documents: Vec<String>,
+}
+
+/// Reads a page, or the beginning of one, as a client without scripts does: what stands in `noscript` counts; comments, text,
+/// scripts and templates do not.
+pub(super) fn read(page: &str) -> Said {
+    let mut said = Said::default();
+    let mut tokenizer = Tokenizer::new(page);
+    let mut templates = 0_usize;
+    let mut is_document = false;
+    while let Some(Ok(token)) = tokenizer.next() {
+        match token {
+            Token::StartTag(tag) => {
+                is_document = templates == 0 && is_licence_script(&tag);
+                if let Some(state) = text_state(&tag.name) {
+                    tokenizer.set_state(state);
+                }
+                match &**tag.name {
+                    b"template" => templates += 1,
+                    b"meta" if templates == 0 => said.metas.extend(meta(&tag)),
+                    b"link" if templates == 0 => said.licences.extend(licence(&tag)),
+                    _ => {}
+                }
+            }
+            Token::EndTag(tag) => {
+                is_document = false;
+                if &**tag.name == b"template" {
+                    templates = templates.saturating_sub(1);
+                }
+            }
+            Token::String(text) if is_document => {
+                said.documents
+                    .push(String::from_utf8_lossy(&text).into_owned());
+            }
+            _ => {}
+        }
+    }
+    said
+}
+
+/// How the text in an element is read where it is not markup (HTML, 13.2.6.4).
+fn text_state(name: &[u8]) -> Option<State> {
+    match name {
+        b"title" | b"textarea" => Some(State::RcData),
+        b"script" => Some(State::ScriptData),
+        b"style" | b"xmp" | b"iframe" | b"noembed" | b"noframes" => Some(State::RawText),
+        b"plaintext" => Some(State::PlainText),
+        _ => None,
+    }
+}
+
+fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
+    let value = tag.attributes.get(name.as_bytes())?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+fn meta(tag: &StartTag<()>) -> Option<(String, String)> {
+    let name = attribute(tag, "name")?.trim().to_ascii_lowercase();
+    Some((name, attribute(tag, "content")?))
+}
+
+fn licence(tag: &StartTag<()>) -> Option<String> {
+    let is_licence = is_licence(&attribute(tag, "rel")?, &attribute(tag, "type")?);
+    is_licence.then(|| attribute(tag, "href"))?
+}
+
+fn is_licence_script(tag: &StartTag<()>) -> bool {
+    let kind = attribute(tag, "type").unwrap_or_default();
+    &**tag.name == b"script" && kind.trim().eq_ignore_ascii_case(MEDIA_TYPE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metas(page: &str) -> Vec<(String, String)> {
+        read(page).metas
+    }
+
+    #[test]
+    fn only_elements_count() {
+        let meta = "<meta name=ROBOTS content=noindex>";
+        let noindex = ("robots".to_owned(), "noindex".to_owned());
+        for element in [
+            "<p>",
+            "<noscript>",
+            "<b><i>",
+            "<head>",
+            "<template></template>",
+        ] {
+            assert_eq!(
+                metas(&format!("{element}{meta}")),
+                std::slice::from_ref(&noindex),
+                "{element}"
+            );
+        }
+        for text in [
+            "<!--",
+            "<title>",
+            "<script>",
+            "<style>",
+            "<textarea>",
+            "<template>",
+            "<xmp>",
+            "<noframes>",
+            "<iframe>",
+        ] {
+            assert_eq!(metas(&format!("{text}{meta}")), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_attributes_counts() {
+        let page = "<meta name=robots content=noindex content=index name=x>";
+        assert_eq!(metas(page), [("robots".to_owned(), "noindex".to_owned())]);
+    }
+
+    #[test]
+    fn licences_are_linked_to_or_stand_in_the_page() {
+        let page = "<link rel=license href=/cc><link rel=license type=application/rsl+xml href=/l.xml>\
+                    <script type='application/rsl+xml'><rsl/></script><script>1</script>";
+        let said = read(page);
+        assert_eq!(said.licences, ["/l.xml"]);
+        assert_eq!(said.documents, ["<rsl/>"]);
+    }
+}

@@ -1,0 +1,145 @@
+//! What a crawler fetches for: the purposes it declares, and sets of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a crawler does with what it fetches. It declares this itself; nothing is guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Purpose {
+    /// To select pages and lead to them, with excerpts at most (aipref-vocab-08 §4.3).
+    Search,
+    /// Input to a generative model at the time of its use, such as retrieval or grounding.
+    AiInput,
+    /// To train or fine-tune a generative model.
+    TrainAi,
+    /// To keep copies for others to read.
+    Archive,
+    /// Text and data mining other than the purposes above (Directive 2019/790 art. 2(2)).
+    Tdm,
+    /// Anything else.
+    Other,
+}
+
+impl Purpose {
+    /// Every purpose.
+    pub const ALL: [Self; 6] = [
+        Self::Search,
+        Self::AiInput,
+        Self::TrainAi,
+        Self::Archive,
+        Self::Tdm,
+        Self::Other,
+    ];
+
+    /// The spelling used in configuration and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Search => "search",
+            Self::AiInput => "ai-input",
+            Self::TrainAi => "train-ai",
+            Self::Archive => "archive",
+            Self::Tdm => "tdm",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Purpose {
+    type Err = UnknownPurpose;
+
+    /// Reads a purpose; `ai-train` (Content Signals) and `ai-use` (AIPREF) are taken for `train-ai` and `ai-input`.
+    fn from_str(name: &str) -> Result<Self, UnknownPurpose> {
+        match name {
+            "ai-train" => return Ok(Self::TrainAi),
+            "ai-use" => return Ok(Self::AiInput),
+            _ => {}
+        }
+        let known = Self::ALL.into_iter().find(|it| it.as_str() == name);
+        known.ok_or_else(|| UnknownPurpose(name.to_owned()))
+    }
+}
+
+/// A name that no purpose has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownPurpose(String);
+
+impl fmt::Display for UnknownPurpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Purpose::ALL.map(Purpose::as_str).join(", ");
+        write!(f, "{:?} is not a purpose: expected one of {names}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownPurpose {}
+
+/// A set of purposes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Purposes(u8);
+
+impl Purposes {
+    /// No purpose.
+    pub const NONE: Self = Self(0);
+    /// Every purpose.
+    pub const ALL: Self = Self::of(&Purpose::ALL);
+
+    /// The purposes listed.
+    #[must_use]
+    pub const fn of(purposes: &[Purpose]) -> Self {
+        let (mut set, mut index) = (0, 0);
+        while index < purposes.len() {
+            set |= 1 << purposes[index] as u8;
+            index += 1;
+        }
+        Self(set)
+    }
+
+    /// Whether a purpose is in the set.
+    #[must_use]
+    pub const fn contains(self, purpose: Purpose) -> bool {
+        self.0 & 1 << purpose as u8 != 0
+    }
+
+    /// Whether the set is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What is in either set.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both sets.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// What is in this set and not in the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The purposes in the set, in the order of [`Purpose::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Purpose> {
+        let all = Purpose::ALL.into_iter();
+        all.filter(move |purpose| self.contains(*purpose))
+    }
+}
+
+impl FromIterator<Purpose> for Purposes {
+    fn from_iter<I: IntoIterator<Item = Purpose>>(purposes: I) -> Self {
+        let add = |set: Self, purpose| set.union(Self::of(&[purpose]));
+        purposes.into_iter().fold(Self::NONE, add)
+    }
+}

@@ -1,0 +1,237 @@
+//! What robots.txt says about use, in the groups chosen for a crawler and before all groups.
+
+use super::path_rule::{Paths, most_specific};
+use super::{
+    Asker, Carrier, Purpose, Purposes, Source, Stage, Statement, content_signal, content_usage,
+};
+use crate::robots_txt::{Directive, RobotsTxt};
+use crate::{AccessResult, ProductToken, Verdict, decide};
+
+/// The directives about use, in lower case.
+const CONTENT_USAGE: &str = "content-usage";
+const CONTENT_SIGNAL: &str = "content-signal";
+const DISALLOW_AI_TRAINING: &str = "disallowaitraining";
+const ALLOW_AI_TRAINING: &str = "allowaitraining";
+const LICENSE: &str = "license";
+const EMBARGO: &str = "archive-embargo";
+
+fn is_preference(name: &str) -> bool {
+    let known = [
+        CONTENT_USAGE,
+        CONTENT_SIGNAL,
+        DISALLOW_AI_TRAINING,
+        ALLOW_AI_TRAINING,
+        LICENSE,
+        EMBARGO,
+    ];
+    known.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// The lines of a file that are about use and concern a crawler.
+#[derive(Debug)]
+pub(super) struct Lines {
+    group: Vec<Directive>,
+    /// Before any group: of some families these stand for the whole site.
+    site: Vec<Directive>,
+}
+
+impl Lines {
+    pub(super) fn of(robots: &RobotsTxt, asker: Asker<'_>) -> Self {
+        let group = robots.group_preferences(asker.dialect, asker.tokens, is_preference);
+        Self {
+            group,
+            site: robots.directives_before_groups(),
+        }
+    }
+
+    fn in_group(&self, name: &'static str) -> impl Iterator<Item = &Directive> {
+        self.group.iter().filter(move |it| it.is(&[name]))
+    }
+
+    /// Of the group or, if it has none, of the site.
+    fn in_group_or_site(&self, name: &'static str) -> impl Iterator<Item = &Directive> {
+        let has_own = self.in_group(name).next().is_some();
+        let lines = if has_own { &self.group } else { &self.site };
+        lines.iter().filter(move |it| it.is(&[name]))
+    }
+
+    /// What the lines say about a path.
+    pub(super) fn statements(&self, asker: Asker<'_>, paths: &Paths) -> Vec<Statement> {
+        let sources = asker.reading.sources;
+        let read = |source, decides: fn(&Self, Asker<'_>, &str) -> Vec<Statement>| {
+            let is_read = sources.contains(source);
+            is_read.then(|| paths.each(|path| decides(self, asker, path)))
+        };
+        let found = [
+            read(Source::ContentUsage, Self::content_usage),
+            read(Source::ContentSignal, Self::content_signal),
+            read(Source::AiTrainingRule, Self::ai_training),
+        ];
+        let statements = found.into_iter().flatten().flatten();
+        statements
+            .map(|(statement, is_received)| only_restricting(statement, !is_received))
+            .collect()
+    }
+
+    fn content_usage(&self, asker: Asker<'_>, path: &str) -> Vec<Statement> {
+        let lines = self.in_group(CONTENT_USAGE);
+        let selected = most_specific(lines, |line| split_path(&line.value).0.to_owned(), path);
+        let labels = selected.into_iter().flat_map(|line| {
+            let (_, dictionary) = split_path(&line.value);
+            let labels = content_usage::read(dictionary.as_bytes(), asker.reading.legacy_labels);
+            labels.into_iter().map(move |label| Statement {
+                refuses: if label.allows {
+                    Purposes::NONE
+                } else {
+                    label.purposes
+                },
+                allows: if label.allows {
+                    label.purposes
+                } else {
+                    Purposes::NONE
+                },
+                clause: label.clause,
+                ..statement(Source::ContentUsage, line)
+            })
+        });
+        labels.collect()
+    }
+
+    fn content_signal(&self, asker: Asker<'_>, path: &str) -> Vec<Statement> {
+        let lines = self.in_group_or_site(CONTENT_SIGNAL);
+        let selected = most_specific(lines, |line| split_path(&line.value).0.to_owned(), path);
+        let signals = selected.into_iter().flat_map(|line| {
+            let (_, list) = split_path(&line.value);
+            let signals = content_signal::read(list, asker.declaration.content_use());
+            signals.into_iter().map(move |signal| Statement {
+                refuses: signal.refuses,
+                allows: signal.allows,
+                clause: signal.clause,
+                ..statement(Source::ContentSignal, line)
+            })
+        });
+        signals.collect()
+    }
+
+    fn ai_training(&self, _: Asker<'_>, path: &str) -> Vec<Statement> {
+        const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
+        let is_rule = |line: &&Directive| line.is(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]);
+        // As with Disallow, a rule without a path is none.
+        let rules = self
+            .group
+            .iter()
+            .filter(is_rule)
+            .filter(|line| !line.value.is_empty());
+        let selected = most_specific(rules, |line| line.value.clone(), path);
+        let statements = selected.into_iter().map(|line| {
+            let allows = line.is(&[ALLOW_AI_TRAINING]);
+            Statement {
+                refuses: if allows { Purposes::NONE } else { TRAIN_AI },
+                allows: if allows { TRAIN_AI } else { Purposes::NONE },
+                clause: "draft-canel-robots-ai-control",
+                ..statement(Source::AiTrainingRule, line)
+            }
+        });
+        statements.collect()
+    }
+
+    /// The licences named, with where they are.
+    pub(super) fn licences(&self) -> impl Iterator<Item = (&str, Carrier)> {
+        let lines = self.in_group_or_site(LICENSE);
+        lines.map(|line| (&*line.value, Carrier::RobotsTxt { line: line.line }))
+    }
+
+    /// How long an archive is to keep its copies to itself.
+    pub(super) fn embargoes(&self) -> impl Iterator<Item = &str> {
+        self.in_group(EMBARGO).map(|line| &*line.value)
+    }
+}
+
+/// The path and the rest of a value that may begin with one: up to the first blank or tab (aipref-attach-05 §3.2).
+fn split_path(value: &str) -> (&str, &str) {
+    if !value.starts_with('/') {
+        return ("", value);
+    }
+    value.split_once([' ', '\t']).unwrap_or((value, ""))
+}
+
+fn statement(source: Source, line: &Directive) -> Statement {
+    Statement {
+        source,
+        carrier: Carrier::RobotsTxt { line: line.line },
+        text: format!("{}: {}", line.name, line.value),
+        clause: "",
+        policy: None,
+        stage: Stage::Before,
+        refuses: Purposes::NONE,
+        allows: Purposes::NONE,
+    }
+}
+
+/// A statement without what it allows, if it is about another spelling than the one received.
+pub(super) fn only_restricting(statement: Statement, is_so: bool) -> Statement {
+    let allows = if is_so {
+        Purposes::NONE
+    } else {
+        statement.allows
+    };
+    Statement {
+        allows,
+        ..statement
+    }
+}
+
+/// What the groups of tokens that only name a purpose disallow. One without a group of its own adds nothing: `*` is obeyed
+/// already.
+pub(super) fn policy_tokens(robots: &RobotsTxt, asker: Asker<'_>, paths: &Paths) -> Vec<Statement> {
+    let access = AccessResult::Successful(robots.clone());
+    let tokens = asker.declaration.purpose_tokens.iter();
+    let named = tokens.filter(|(_, token)| robots.has_group_of(asker.dialect, token));
+    let statements = named.flat_map(|(purpose, token)| {
+        let tokens: &[ProductToken] = std::slice::from_ref(token);
+        let disallowed = paths.each(|path| {
+            let decision = decide(&access, asker.dialect, tokens, path);
+            let disallows = decision.verdict() == Verdict::Disallow;
+            disallows.then(|| decision.explain()).into_iter().collect()
+        });
+        disallowed
+            .into_iter()
+            .take(1)
+            .map(move |(decision, _)| Statement {
+                source: Source::PolicyToken,
+                carrier: Carrier::RobotsTxt {
+                    line: decision.line.unwrap_or(0),
+                },
+                text: format!("User-agent: {token}, {}", decision.rule.unwrap_or_default()),
+                clause: "RFC 9309 §2.2.1, a product token for a purpose",
+                policy: None,
+                stage: Stage::Before,
+                refuses: Purposes::of(&[*purpose]),
+                allows: Purposes::NONE,
+            })
+    });
+    statements.collect()
+}
+
+/// What Spawning's ai.txt disallows. It speaks of training data only, and nothing in it permits.
+pub(super) fn ai_txt(file: &RobotsTxt, asker: Asker<'_>, paths: &Paths) -> Option<Statement> {
+    let access = AccessResult::Successful(file.clone());
+    let disallowed = paths.each(|path| {
+        let decision = decide(&access, asker.dialect, asker.tokens, path);
+        let disallows = decision.verdict() == Verdict::Disallow;
+        disallows.then(|| decision.explain()).into_iter().collect()
+    });
+    let (decision, _) = disallowed.into_iter().next()?;
+    Some(Statement {
+        source: Source::AiTxt,
+        carrier: Carrier::File {
+            url: "/ai.txt".to_owned(),
+        },
+        text: decision.rule.unwrap_or_default(),
+        clause: "Spawning, ai.txt",
+        policy: None,
+        stage: Stage::Before,
+        refuses: Purposes::of(&[Purpose::TrainAi]),
+        allows: Purposes::NONE,
+    })
+}

@@ -1,0 +1,235 @@
+//! Really Simple Licensing, RSL 1.0: what a licence document says about a page.
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use super::{Asker, Purpose, Reading};
+use crate::robots_txt::specificity;
+
+const NAMESPACE: &str = "https://rslstandard.org/rsl";
+
+/// The media type by which a link to a licence is told from links to other licences.
+pub(super) const MEDIA_TYPE: &str = "application/rsl+xml";
+
+/// The elements of RSL 1.0; another one in its namespace makes a document invalid (§3).
+const ELEMENTS: [&str; 15] = [
+    "rsl",
+    "content",
+    "schema",
+    "alternate",
+    "license",
+    "permits",
+    "prohibits",
+    "payment",
+    "standard",
+    "custom",
+    "amount",
+    "legal",
+    "copyright",
+    "terms",
+    "reporting",
+];
+
+/// More nodes than any licence has; what is larger is not read.
+const MAX_NODES: u32 = 50_000;
+
+/// What a document says to one purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    Allows {
+        clause: &'static str,
+        attribution: bool,
+    },
+    Refuses {
+        clause: &'static str,
+    },
+    Nothing,
+}
+
+/// The page a document is asked about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page<'a> {
+    /// `https://example.com`, if the URL has an origin.
+    pub(super) origin: Option<&'a str>,
+    pub(super) path: &'a str,
+    /// Whether the document was named by the page itself: then an empty `url` means the page.
+    pub(super) names_it: bool,
+}
+
+const fn refuses(clause: &'static str) -> Says {
+    Says::Refuses { clause }
+}
+
+/// What a document says of a page to a purpose. A document that is named but cannot be had or read leaves the page
+/// unlicensed.
+pub(super) fn read(
+    document: Option<&str>,
+    page: Page<'_>,
+    purpose: Purpose,
+    asker: Asker<'_>,
+) -> Says {
+    let Some(text) = document else {
+        return refuses("RSL 1.0 §4.3, licence unavailable");
+    };
+    // Document type definitions are refused, and with them entities that grow.
+    let options = ParsingOptions {
+        nodes_limit: MAX_NODES,
+        ..ParsingOptions::default()
+    };
+    let Ok(document) =
+        Document::parse_with_options(text.trim_start_matches('\u{FEFF}').trim_start(), options)
+    else {
+        return refuses("RSL 1.0 §2.2, licence unreadable");
+    };
+    let is_known = |node: Node<'_, '_>| {
+        node.tag_name().namespace() != Some(NAMESPACE) || ELEMENTS.contains(&node.tag_name().name())
+    };
+    let elements = document.descendants().filter(Node::is_element);
+    if !is(document.root_element(), "rsl") || !elements.into_iter().all(is_known) {
+        return refuses("RSL 1.0 §3, licence invalid");
+    }
+    let contents = children(document.root_element(), "content");
+    let covering = contents.filter_map(|content| Some((coverage(content, page)?, content)));
+    let covering: Vec<_> = covering.collect();
+    let most = covering.iter().map(|(coverage, _)| *coverage).max();
+    let narrowest = covering
+        .iter()
+        .filter(|(coverage, _)| Some(*coverage) == most);
+    // Of several equally narrow ones the most restrictive counts.
+    let says: Vec<_> = narrowest
+        .map(|(_, content)| in_content(*content, purpose, asker))
+        .collect();
+    let refusing = says.iter().find(|it| matches!(it, Says::Refuses { .. }));
+    let allowing = says.iter().find(|it| matches!(it, Says::Allows { .. }));
+    refusing.or(allowing).copied().unwrap_or(Says::Nothing)
+}
+
+/// How narrowly a content element covers a page: the page itself most of all, else the length of its pattern.
+fn coverage(content: Node<'_, '_>, page: Page<'_>) -> Option<usize> {
+    let url = content.attribute("url").unwrap_or_default().trim();
+    if url.is_empty() {
+        return page.names_it.then_some(usize::MAX);
+    }
+    let path = match url.split_once("://") {
+        None => url,
+        Some((scheme, rest)) => {
+            let (authority, _) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let origin = format!("{scheme}://{authority}");
+            if !page
+                .origin
+                .is_some_and(|it| it.eq_ignore_ascii_case(&origin))
+            {
+                return None;
+            }
+            url[origin.len()..].trim_start()
+        }
+    };
+    specificity(if path.is_empty() { "/" } else { path }, page.path)
+}
+
+/// What one content element says: its licences are offers, of which any that fits will do.
+fn in_content(content: Node<'_, '_>, purpose: Purpose, asker: Asker<'_>) -> Says {
+    if content
+        .attribute("server")
+        .is_some_and(|server| !server.trim().is_empty())
+    {
+        return refuses("RSL 1.0 §3.3, licence server");
+    }
+    let says: Vec<_> = children(content, "license")
+        .map(|it| in_licence(it, purpose, asker))
+        .collect();
+    let allowing = says.iter().find(|it| matches!(it, Says::Allows { .. }));
+    let refusing = says.iter().find(|it| matches!(it, Says::Refuses { .. }));
+    allowing.or(refusing).copied().unwrap_or(Says::Nothing)
+}
+
+fn in_licence(licence: Node<'_, '_>, purpose: Purpose, asker: Asker<'_>) -> Says {
+    let payments: Vec<_> = children(licence, "payment")
+        .map(|it| it.attribute("type").unwrap_or_default().trim())
+        .collect();
+    if payments
+        .iter()
+        .any(|kind| !matches!(*kind, "free" | "attribution"))
+    {
+        return refuses("RSL 1.0 §3.7, payment");
+    }
+    if children(licence, "reporting").next().is_some() {
+        return refuses("RSL 1.0 §3.12, reporting");
+    }
+    let Reading {
+        rsl_user, rsl_geo, ..
+    } = asker.reading;
+    for (kind, own, clause) in [
+        ("user", rsl_user, "RSL 1.0 §3.5, class of user"),
+        ("geo", rsl_geo, "RSL 1.0 §3.5, country"),
+    ] {
+        let is_own = |word: &String| word.eq_ignore_ascii_case(own);
+        let permitted = words(licence, "permits", kind);
+        let prohibited = words(licence, "prohibits", kind);
+        let is_permitted = permitted
+            .as_ref()
+            .is_none_or(|words| words.iter().any(is_own));
+        let is_prohibited =
+            prohibited.is_some_and(|words| own.is_empty() || words.iter().any(is_own));
+        if !is_permitted || is_prohibited {
+            return refuses(clause);
+        }
+    }
+    in_usages(licence, purpose, payments.contains(&"attribution"))
+}
+
+/// What the usages of a licence say: what is prohibited is, and a list of what is permitted is complete (§3.5, §3.6).
+fn in_usages(licence: Node<'_, '_>, purpose: Purpose, attribution: bool) -> Says {
+    let means = |word: &String| usages(purpose).contains(&word.as_str());
+    // A word of RSL 0.9 for what is now `ai-input`; like all that is retired it only restricts.
+    let means_still =
+        |word: &String| means(word) || word == "inference" && purpose == Purpose::AiInput;
+    if words(licence, "prohibits", "usage").is_some_and(|words| words.iter().any(means_still)) {
+        return refuses("RSL 1.0 §3.6, prohibited");
+    }
+    match words(licence, "permits", "usage") {
+        None => Says::Nothing,
+        Some(words) if words.iter().any(means) => Says::Allows {
+            clause: "RSL 1.0 §3.5, permitted",
+            attribution,
+        },
+        Some(_) => refuses("RSL 1.0 §3.5, not among what is permitted"),
+    }
+}
+
+/// The usages that speak of a purpose. An AI system's index is taken for input to it.
+fn usages(purpose: Purpose) -> &'static [&'static str] {
+    match purpose {
+        Purpose::Search => &["search", "all"],
+        Purpose::AiInput => &["ai-input", "ai-index", "ai-all", "all"],
+        Purpose::TrainAi => &["ai-train", "ai-all", "all"],
+        Purpose::Archive | Purpose::Tdm | Purpose::Other => &["all"],
+    }
+}
+
+/// The words of a licence's lists of one kind, together; `None` if it has no such list. RSL 0.9 parts them by commas.
+fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Vec<String>> {
+    let lists =
+        children(licence, list).filter(|it| it.attribute("type").map(str::trim) == Some(kind));
+    let mut words = None;
+    for list in lists {
+        let text = list.text().unwrap_or_default().to_ascii_lowercase();
+        let parts = text
+            .split([' ', '\t', '\r', '\n', ','])
+            .filter(|it| !it.is_empty());
+        words
+            .get_or_insert_with(Vec::new)
+            .extend(parts.map(str::to_owned));
+    }
+    words
+}
+
+fn is(node: Node<'_, '_>, name: &str) -> bool {
+    node.has_tag_name((NAMESPACE, name))
+}
+
+fn children<'a, 'input>(
+    parent: Node<'a, 'input>,
+    name: &str,
+) -> impl Iterator<Item = Node<'a, 'input>> {
+    parent.children().filter(move |node| is(*node, name))
+}

@@ -1,0 +1,155 @@
+//! Where a preference comes from: its family, and the stage of an exchange at which it is known.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A family of statements about use. A family combines its own statements by its own rules; between families any refusal
+/// refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// A rule of one's own organisation.
+    Rule,
+    /// `Disallow` in robots.txt, or a robots.txt that cannot be had.
+    Disallow,
+    /// `Content-Usage` in robots.txt and as a field (IETF AIPREF).
+    ContentUsage,
+    /// `Content-Signal` in robots.txt and as a field (Cloudflare's Content Signals Policy).
+    ContentSignal,
+    /// `DisallowAITraining` and `AllowAITraining` in robots.txt (draft-canel-robots-ai-control).
+    AiTrainingRule,
+    /// A group in robots.txt for a product token that only names a purpose, such as `Google-Extended`.
+    PolicyToken,
+    /// The TDM Reservation Protocol: `/.well-known/tdmrep.json`, `tdm-reservation`.
+    Tdmrep,
+    /// Really Simple Licensing: licences named in robots.txt, `Link` and HTML.
+    Rsl,
+    /// `X-Robots-Tag` and `<meta name="robots">`.
+    RobotsMeta,
+    /// Spawning's `/ai.txt`; only if asked for.
+    AiTxt,
+    /// The origin answered that it wants payment or a licence.
+    Payment,
+}
+
+impl Source {
+    /// The families that can be switched on and off; `ai.txt`, the last one, is off unless asked for.
+    pub const OPTIONAL: [Self; 8] = [
+        Self::ContentUsage,
+        Self::ContentSignal,
+        Self::AiTrainingRule,
+        Self::PolicyToken,
+        Self::Tdmrep,
+        Self::Rsl,
+        Self::RobotsMeta,
+        Self::AiTxt,
+    ];
+
+    /// The spelling used in configuration, answers and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::Disallow => "disallow",
+            Self::ContentUsage => "content-usage",
+            Self::ContentSignal => "content-signal",
+            Self::AiTrainingRule => "ai-training-rule",
+            Self::PolicyToken => "policy-token",
+            Self::Tdmrep => "tdmrep",
+            Self::Rsl => "rsl",
+            Self::RobotsMeta => "robots-meta",
+            Self::AiTxt => "ai.txt",
+            Self::Payment => "payment",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Source {
+    type Err = UnknownSource;
+
+    fn from_str(name: &str) -> Result<Self, UnknownSource> {
+        let known = Self::OPTIONAL.into_iter().find(|it| it.as_str() == name);
+        known.ok_or_else(|| UnknownSource(name.to_owned()))
+    }
+}
+
+/// A name that none of the families that can be switched has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSource(String);
+
+impl fmt::Display for UnknownSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Source::OPTIONAL.map(Source::as_str).join(", ");
+        write!(
+            f,
+            "{:?} is not a source of preferences: expected one of {names}",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownSource {}
+
+/// Which families are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources(u16);
+
+impl Sources {
+    /// Whether a family is read.
+    #[must_use]
+    pub const fn contains(self, source: Source) -> bool {
+        self.0 & 1 << source as u16 != 0
+    }
+}
+
+impl Default for Sources {
+    /// All but `ai.txt`.
+    fn default() -> Self {
+        let is_default = |source: &Source| *source != Source::AiTxt;
+        Source::OPTIONAL.into_iter().filter(is_default).collect()
+    }
+}
+
+impl FromIterator<Source> for Sources {
+    fn from_iter<I: IntoIterator<Item = Source>>(sources: I) -> Self {
+        Self(
+            sources
+                .into_iter()
+                .fold(0, |set, source| set | 1 << source as u16),
+        )
+    }
+}
+
+/// When a statement is known in the course of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    /// Before the origin is asked.
+    Before,
+    /// With the head of the answer.
+    Head,
+    /// With the beginning of the answer's body.
+    Body,
+}
+
+impl Stage {
+    /// `before`, `head` or `body`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Before => "before",
+            Self::Head => "head",
+            Self::Body => "body",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

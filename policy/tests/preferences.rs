@@ -1,0 +1,231 @@
+//! Runs every case in `cases/preferences.jsonl` against the model of usage preferences.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+use wayleave_policy::preferences::{
+    Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading,
+};
+use wayleave_policy::{
+    AccessResult, Dialect, ProductToken, RobotsTxt, decide, decide_strictly, path_to_judge,
+};
+
+const CASES: &str = include_str!("cases/preferences.jsonl");
+
+/// 2026-11-22, the day the cases are from, in seconds since 1970.
+const NOW: u64 = 1_795_305_600;
+
+#[derive(Deserialize)]
+struct Case {
+    id: String,
+    token: String,
+    url: String,
+    purpose: OneOrMany,
+    robots: Option<String>,
+    tdmrep: Option<String>,
+    #[serde(default)]
+    rsl: BTreeMap<String, String>,
+    ai_txt: Option<String>,
+    status: Option<u16>,
+    headers: Option<Vec<(String, String)>>,
+    html: Option<String>,
+    #[serde(default)]
+    config: Config,
+    stage: String,
+    expect: String,
+    because: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    purpose_tokens: BTreeMap<String, String>,
+    content_use: Option<String>,
+    unstated: Option<String>,
+    sources: Option<Vec<String>>,
+    robots_meta: Option<String>,
+    rule: Option<String>,
+}
+
+impl Case {
+    fn declaration(&self) -> Declaration {
+        let purposes = match &self.purpose {
+            OneOrMany::One(name) => std::slice::from_ref(name),
+            OneOrMany::Many(names) => names,
+        };
+        let purpose = |name: &String| name.parse::<Purpose>().unwrap();
+        let tokens = self.config.purpose_tokens.iter();
+        Declaration {
+            purposes: purposes.iter().map(purpose).collect(),
+            purpose_tokens: tokens
+                .map(|(name, token)| (purpose(name), ProductToken::new(token).unwrap()))
+                .collect(),
+            content_use: self
+                .config
+                .content_use
+                .as_ref()
+                .map(|it| it.parse().unwrap()),
+            refuse_unstated: self.config.unstated.as_deref() == Some("refuse"),
+        }
+    }
+
+    fn reading(&self) -> Reading {
+        let mut reading = Reading::default();
+        if let Some(sources) = &self.config.sources {
+            reading.sources = sources.iter().map(|it| it.parse().unwrap()).collect();
+        }
+        if let Some(robots_meta) = &self.config.robots_meta {
+            reading.robots_meta = robots_meta.parse().unwrap();
+        }
+        reading
+    }
+
+    /// The preference and the stage that the model gives.
+    fn judged(&self, strict: bool) -> (&'static str, &'static str) {
+        let (declaration, reading) = (self.declaration(), self.reading());
+        let tokens = [ProductToken::new(&self.token).unwrap()];
+        let asker = Asker {
+            declaration: &declaration,
+            reading: &reading,
+            tokens: &tokens,
+            dialect: Dialect::Rfc9309,
+            strict,
+            now: SystemTime::UNIX_EPOCH + Duration::from_secs(NOW),
+        };
+        let path = path_to_judge(&self.url);
+        let mut heard = Preferences::new(asker, &self.url, &path);
+        if let Some(rule) = &self.config.rule {
+            heard.hear_rule(rule == "allow");
+        }
+        if let Some(robots) = &self.robots {
+            let robots = RobotsTxt::parse(robots.as_bytes());
+            let access = AccessResult::Successful(robots.clone());
+            let judge = if strict { decide_strictly } else { decide };
+            heard.hear_access(&judge(&access, Dialect::Rfc9309, &tokens, &path));
+            heard.hear_robots_txt(&robots);
+        }
+        if let Some(file) = &self.tdmrep {
+            heard.hear_tdmrep(file.as_bytes());
+        }
+        if let Some(file) = &self.ai_txt {
+            heard.hear_ai_txt(&RobotsTxt::parse(file.as_bytes()));
+        }
+        if self.headers.is_some() || self.status.is_some() {
+            let fields = self.headers.iter().flatten();
+            let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
+            heard.hear_head(self.status.unwrap_or(200), &fields);
+        }
+        if let Some(html) = &self.html {
+            heard.hear_page(html);
+        }
+        for (url, text) in &self.rsl {
+            heard.hear_licence(url, text);
+        }
+        let judgement = heard.judge();
+        (judgement.preference.as_str(), judgement.stage.as_str())
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let cases = CASES
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    cases.collect()
+}
+
+#[test]
+fn every_case_comes_to_what_its_clause_says() {
+    let cases = cases();
+    assert!(cases.len() >= 186, "only {} cases were read", cases.len());
+    let mut failed = Vec::new();
+    for case in &cases {
+        for strict in [false, true] {
+            let judged = case.judged(strict);
+            if judged != (&case.expect, &case.stage) {
+                let Case {
+                    id,
+                    expect,
+                    stage,
+                    because,
+                    ..
+                } = case;
+                failed.push(format!("{id}: {judged:?}, not {expect} {stage}: {because}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}: {failed:#?}", failed.len());
+}
+
+/// What robots.txt alone says to a crawler that trains, with and without its access rules.
+fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
+    let declaration = Declaration {
+        purposes: Purposes::of(&[Purpose::TrainAi]),
+        ..Declaration::default()
+    };
+    let tokens = [ProductToken::new(token).unwrap()];
+    let asker = Asker {
+        declaration: &declaration,
+        reading: &Reading::default(),
+        tokens: &tokens,
+        dialect: Dialect::Rfc9309,
+        strict: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let robots = RobotsTxt::parse(robots.as_bytes());
+    let mut heard = Preferences::new(asker, "https://site.test/x", "/x");
+    if with_access {
+        let access = AccessResult::Successful(robots.clone());
+        heard.hear_access(&decide(&access, Dialect::Rfc9309, &tokens, "/x"));
+    }
+    heard.hear_robots_txt(&robots);
+    heard.judge().preference
+}
+
+/// The texts differ on whether a preference ends a run of user-agent lines: to preferences it does, to access it does not.
+#[test]
+fn a_preference_parts_groups_for_preferences_only() {
+    let robots = "User-agent: A\nContent-Usage: train-ai=y\nUser-agent: B\nDisallow: /\n";
+    assert_eq!(for_training(robots, "A", true), Preference::Refuse);
+    assert_eq!(for_training(robots, "A", false), Preference::Allow);
+    let robots =
+        "User-agent: A\nContent-Usage: train-ai=y\nUser-agent: B\nContent-Usage: train-ai=n\n";
+    assert_eq!(for_training(robots, "A", true), Preference::Allow);
+    assert_eq!(for_training(robots, "B", true), Preference::Refuse);
+    // Without anything between them two lines begin one group.
+    let robots = "User-agent: A\nUser-agent: B\nContent-Usage: train-ai=n\n";
+    assert_eq!(for_training(robots, "A", true), Preference::Refuse);
+    assert_eq!(for_training(robots, "B", true), Preference::Refuse);
+}
+
+#[test]
+fn another_spelling_of_a_path_restricts_and_never_permits() {
+    let robots = "User-agent: *\nContent-Usage: /x train-ai=n\nContent-Usage: /y train-ai=y\n";
+    let at = |path: &str| {
+        let declaration = Declaration {
+            purposes: Purposes::of(&[Purpose::TrainAi]),
+            ..Declaration::default()
+        };
+        let asker = Asker {
+            declaration: &declaration,
+            reading: &Reading::default(),
+            tokens: &[],
+            dialect: Dialect::Rfc9309,
+            strict: true,
+            now: SystemTime::UNIX_EPOCH,
+        };
+        let mut heard = Preferences::new(asker, "https://site.test/", path);
+        heard.hear_robots_txt(&RobotsTxt::parse(robots.as_bytes()));
+        heard.judge().preference
+    };
+    assert_eq!(at("/a/../x"), Preference::Refuse);
+    assert_eq!(at("/a/../y"), Preference::Unstated);
+    assert_eq!(at("/y"), Preference::Allow);
+}
