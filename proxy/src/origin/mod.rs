@@ -29,10 +29,7 @@ use wayleave_policy::{Origin, Scheme};
 
 use self::http2::{Http2Stream, IDLE_TIMEOUT, PoolKey};
 use self::pool::Idle;
-pub(crate) use self::session::{
-    OriginHead, OriginReader, OriginWriter, header_map, pairs, start_http1, start_http2,
-    trailers_of,
-};
+pub(crate) use self::session::{OriginHead, OriginReader, OriginWriter, start_http1, start_http2};
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::{Stream, to_origin};

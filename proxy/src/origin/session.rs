@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::SendStream;
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::Request;
 use pingora_core::protocols::http::v2::write_body;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 
 use super::http2::{self, Http2Head, Http2Stream};
+use crate::http::field_pairs::{header_map, pairs, trailers_of};
 use crate::http::http1::oddities::Oddities;
-use crate::http::http1::{
-    BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers, may_be_a_trailer,
-};
+use crate::http::http1::{BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers};
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::Stream;
 use crate::origin::error::Fault;
@@ -200,39 +199,6 @@ impl OriginReader {
             }
         }
     }
-}
-
-/// Name and value of every field.
-pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
-    fields
-        .iter()
-        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
-        .collect()
-}
-
-/// The fields behind an HTTP/2 body, but for those that have no place there, as HTTP/1 bodies are read.
-pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
-    let kept = fields
-        .iter()
-        .filter(|(name, _)| may_be_a_trailer(name.as_str()));
-    let owned = |(name, value): (&HeaderName, &HeaderValue)| {
-        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
-        (name, Bytes::copy_from_slice(value.as_bytes()))
-    };
-    kept.map(owned).collect()
-}
-
-/// The fields as HTTP/2 wants them; invalid ones are left out.
-pub(crate) fn header_map(fields: &Trailers) -> HeaderMap {
-    let mut map = HeaderMap::with_capacity(fields.len());
-    for (name, value) in fields {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
-        {
-            map.append(name, value);
-        }
-    }
-    map
 }
 
 /// Sends a request's head over HTTP/1 and splits the connection.

@@ -22,13 +22,15 @@ use super::connect::TunnelPermit;
 use super::limits::{Full, Limits};
 use super::listeners;
 use super::tunnel::Inside;
-use crate::flow::exchange::client::Client;
-use crate::flow::exchange::outcome::{Connection, Refusal};
+use crate::flow::decide::refusal;
+use crate::flow::decide::refusal::Refusal;
+use crate::flow::decide::request::Connection;
 use crate::flow::exchange::refuse;
-use crate::flow::exchange::request::{self, Received};
 use crate::flow::exchange::{AfterExchange, Flow};
+use crate::http::client::Client;
 use crate::http::http1::{Framing, RequestHead};
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::Received;
 use crate::http::transport::{self, Stream, Transport, UNREAD};
 
 /// Exchanges of one HTTP/2 connection under way: twice the streams that it may have open. A stream that its client reset
@@ -236,8 +238,8 @@ impl Serving {
         };
         match read {
             Ok(Ok(head)) => Ok(head),
-            Ok(Err(error)) => Err(request::head_refusal(error)),
-            Err(_) => Err(Some(request::too_slow())),
+            Ok(Err(error)) => Err(refusal::head_refusal(error)),
+            Err(_) => Err(Some(refusal::too_slow())),
         }
     }
 

@@ -12,11 +12,11 @@ use tokio::time::timeout;
 use wayleave_policy::Origin;
 
 use super::connect::BlindTunnel;
+use crate::flow::decide::request::Request;
 use crate::flow::decide::resolve;
 use crate::flow::exchange::Flow;
 use crate::flow::exchange::outcome::{Exchange, Outcome};
 use crate::flow::exchange::refuse;
-use crate::flow::exchange::request::Request;
 use crate::http::transport::Stream;
 
 /// What is read at a time.

@@ -5,15 +5,20 @@ use wayleave_policy::{Origin, Scheme};
 
 use crate::flow::decide::https_mode::{Mode, Way};
 use crate::flow::decide::identify;
+use crate::flow::decide::identify::Identity;
+use crate::flow::decide::permit::Facts;
 use crate::flow::decide::permit::Permit;
+use crate::flow::decide::refusal::Refusal;
+use crate::flow::decide::request::Connection;
+use crate::flow::decide::request::Request;
 use crate::flow::decide::resolve::{self, Asking, Scope};
 use crate::flow::decide::settings::Settings;
-use crate::flow::exchange::client::Client;
-use crate::flow::exchange::outcome::{Connection, Exchange, Facts, Identity, Outcome, Refusal};
+use crate::flow::exchange::outcome::{Exchange, Outcome};
 use crate::flow::exchange::record;
-use crate::flow::exchange::request::{Received, Request};
 use crate::flow::exchange::{Flow, client_closed, passed};
+use crate::http::client::Client;
 use crate::http::http1::Framing;
+use crate::http::received::Received;
 use crate::identity::Proof;
 use crate::observe::metrics::OpenConnection;
 use crate::observe::traces::Parent;
@@ -63,7 +68,7 @@ impl Flow {
     ) -> Result<TunnelPermit<'_>, Box<Exchange>> {
         let settings = self.settings();
         let refused = |refusal| Box::new(self.refused(connection, Some(received), refusal));
-        let request = received.request(&settings.options.name);
+        let request = Request::of(received, &settings.options.name);
         let authority = understand(connection, received, &request).map_err(refused)?;
         let (way, scheme) = match settings.https.way(authority.host()) {
             // Port 80 is where plain HTTP is spoken: it is that robots.txt which counts there.
@@ -194,7 +199,7 @@ impl Flow {
         let (id, started, started_at) = self.begin();
         let settings = self.settings();
         let name = &settings.options.name;
-        let request = received.map(|received| received.request(name));
+        let request = received.map(|received| Request::of(received, name));
         let identity: Option<Identity> = request.as_ref().map(|request| {
             let proof = connection.proof.as_ref();
             identify::recognise(&settings.crawlers, connection, proof, request)

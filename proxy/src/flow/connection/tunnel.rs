@@ -8,9 +8,9 @@ use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
 use super::connect::TunnelPermit;
+use crate::flow::decide::request::{Connection, Tunnel};
 use crate::flow::decide::resolve;
 use crate::flow::exchange::Flow;
-use crate::flow::exchange::outcome::{Connection, Tunnel};
 use crate::http::transport::{Stream, Transport};
 use crate::tls::intercept;
 

@@ -9,8 +9,9 @@ use wayleave_policy::{
 };
 
 use super::identify::Identified;
+use super::identify::Identity;
+use super::refusal::{DecidingRule, Refusal};
 use super::resolve::{Resolved, Scope};
-use crate::flow::exchange::outcome::{DecidingRule, Identity, Refusal};
 use crate::http::proxy_status::ErrorType;
 use crate::identity::Mode;
 use crate::observe::decisions::Finding;

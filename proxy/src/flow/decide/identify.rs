@@ -4,11 +4,65 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::flow::exchange::outcome::{Connection, Identity, Refusal};
-use crate::flow::exchange::request::Request;
+use wayleave_policy::{Dialect, ProductToken};
+
+use super::refusal::Refusal;
+use super::request::Connection;
+use super::request::Request;
 use crate::http::proxy_status::ErrorType;
-use crate::identity::{Busy, Crawlers, Proof};
-use crate::observe::metrics::Metrics;
+use crate::identity::{Busy, Claim, Crawler, Crawlers, Mode, Proof};
+use crate::observe::metrics::{ASSERTED, Metrics};
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Identity {
+    /// A crawler that the configuration knows.
+    Known(Arc<Crawler>),
+    /// A client whose name is its own word.
+    Asserted {
+        claim: Arc<Claim>,
+        dialect: Dialect,
+        mode: Mode,
+    },
+}
+
+impl Identity {
+    /// The crawler that the configuration knows, if it is one.
+    pub(crate) fn crawler(&self) -> Option<&Crawler> {
+        match self {
+            Self::Known(crawler) => Some(crawler),
+            Self::Asserted { .. } => None,
+        }
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        match self {
+            Self::Known(crawler) => &crawler.name,
+            Self::Asserted { .. } => ASSERTED,
+        }
+    }
+
+    pub(crate) fn tokens(&self) -> &[ProductToken] {
+        match self {
+            Self::Known(crawler) => &crawler.tokens,
+            Self::Asserted { claim, .. } => &claim.tokens,
+        }
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Known(crawler) => crawler.dialect,
+            Self::Asserted { dialect, .. } => *dialect,
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self {
+            Self::Known(crawler) => crawler.mode,
+            Self::Asserted { mode, .. } => *mode,
+        }
+    }
+}
 
 /// Who asks, and what speaks against listening to them.
 #[derive(Debug)]

@@ -11,6 +11,8 @@ pub(crate) mod https_mode;
 pub(crate) mod identify;
 pub(crate) mod permit;
 pub(crate) mod preview;
+pub(crate) mod refusal;
+pub(crate) mod request;
 pub(crate) mod resolve;
 pub(crate) mod rules;
 pub(crate) mod settings;
@@ -21,12 +23,13 @@ use wayleave_policy::Scheme;
 
 use self::https_mode::{Mode, Way};
 use self::identify::Identified;
+use self::permit::Facts;
 use self::permit::Permit;
+use self::refusal::Refusal;
+use self::request::Request;
 use self::resolve::{Asking, Resolved, Scope};
 use self::settings::Settings;
 use crate::flow::exchange::Flow;
-use crate::flow::exchange::outcome::{Facts, Refusal};
-use crate::flow::exchange::request::Request;
 use crate::http::proxy_status::ErrorType;
 use crate::identity;
 use crate::rules::{Action, Asked, Match, Rules};
@@ -76,8 +79,15 @@ impl Flow {
         request: &Request<'_>,
         url: &mut String,
     ) -> (Facts, Result<Permit<'_>, Refusal>) {
-        if let Err(refusal) = asking.received.check() {
-            return (Facts::default(), Err(refusal));
+        if let Some(refusal) = asking
+            .received
+            .check()
+            .err()
+            .and_then(refusal::head_refusal)
+        {
+            // Unlike a head that could not be read, it says who sent it.
+            let reason = "malformed-request";
+            return (Facts::default(), Err(Refusal { reason, ..refusal }));
         }
         if request.is_loop {
             return (Facts::default(), Err(Refusal::looped()));

@@ -10,13 +10,15 @@ use wayleave_policy::{Dialect, Scheme, Target};
 
 use super::consult::{self, Judge};
 use super::https_mode::{Mode, Way};
+use super::identify::Identity;
 use super::identify::{self, Identified};
+use super::request::Connection;
+use super::request::Request;
 use super::resolve::{self, Resolved, Scope};
 use super::settings::Settings;
 use crate::flow::decide;
-use crate::flow::exchange::outcome::{Connection, Exchange, Identity, Outcome};
+use crate::flow::exchange::outcome::{Exchange, Outcome};
 use crate::flow::exchange::record;
-use crate::flow::exchange::request::Request;
 use crate::flow::exchange::{Flow, passed};
 use crate::identity::{Crawler, Crawlers};
 use crate::observe::decisions::{Decision, DecisionId};

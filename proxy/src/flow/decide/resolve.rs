@@ -5,9 +5,11 @@ use std::fmt::Write;
 
 use wayleave_policy::{Origin, Scheme, Target};
 
-use crate::flow::exchange::outcome::{Connection, Refusal};
-use crate::flow::exchange::request::{Received, Request};
+use super::refusal::Refusal;
+use super::request::Connection;
+use super::request::Request;
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::Received;
 use crate::http::request_target::{self, RequestTarget, Unresolved};
 
 /// What a request is for.
@@ -169,7 +171,7 @@ fn refusal(unresolved: Unresolved) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::exchange::outcome::Tunnel;
+    use crate::flow::decide::request::Tunnel;
 
     fn request<'a>(target: &'a str, authority: Option<&'a str>) -> Request<'a> {
         Request {

@@ -1,6 +1,6 @@
 //! Applies the organisation's own rules: a refusal, an exception or nothing.
 
-use crate::flow::exchange::outcome::Refusal;
+use super::refusal::Refusal;
 use crate::http::proxy_status::ErrorType;
 use crate::rules::{Action, Match, blocked_by};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use wayleave_policy::Scheme;
 
 use super::https_mode::{self, Mode, Way};
+use super::request::Connection;
 use super::resolve::{Resolved, Scope};
-use crate::flow::exchange::outcome::Connection;
 use crate::identity::Crawlers;
 use crate::origin::Upstream;
 use crate::politeness;

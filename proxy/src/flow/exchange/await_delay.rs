@@ -9,8 +9,10 @@ use tokio::time::Instant;
 use wayleave_policy::{Origin, Reason};
 
 use super::Flow;
-use super::outcome::{Facts, Identity, Refusal};
+use crate::flow::decide::identify::Identity;
+use crate::flow::decide::permit::Facts;
 use crate::flow::decide::permit::Permit;
+use crate::flow::decide::refusal::Refusal;
 use crate::flow::decide::settings::Settings;
 use crate::http::proxy_status::ErrorType;
 use crate::identity::Mode;

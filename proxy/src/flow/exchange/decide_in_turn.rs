@@ -2,12 +2,13 @@
 //! another robots.txt, may hold.
 
 use super::Flow;
-use super::client::Client;
-use super::outcome::Facts;
-use super::request::HalfClosed;
 use crate::flow::decide::identify::{self, Identified};
+use crate::flow::decide::permit::Facts;
 use crate::flow::decide::permit::Judged;
+use crate::flow::decide::request::Request;
 use crate::flow::decide::resolve::{Asking, Scope};
+use crate::http::client::Client;
+use crate::http::received::HalfClosed;
 
 impl Flow {
     /// Judges a request, and waits for its turn if it may go on.
@@ -40,7 +41,7 @@ impl Flow {
             ..
         } = asking;
         let settings = self.settings();
-        let request = received.request(&settings.options.name);
+        let request = Request::of(received, &settings.options.name);
         let mut url = request.target.clone().into_owned();
         let crawlers = &settings.crawlers;
         let identifying = identify::identify(crawlers, &self.metrics, connection, &request);

@@ -7,14 +7,12 @@ use bytes::BytesMut;
 use http::{Request, Uri, Version as HttpVersion};
 use wayleave_policy::Target;
 
-use super::field_pairs::{Pair, first, is, listed_in_connection};
-use super::request::{Received, Version};
 use super::websocket;
+use crate::http::client::{Field, OnwardResponse};
+use crate::http::field_pairs::{Pair, first, is, listed_in_connection};
 use crate::http::http1::{Framing, has_content, write_fields};
+use crate::http::received::{Received, Version};
 use crate::origin::OriginHead;
-
-/// As [`Pair`], of a field that may be ours.
-pub(crate) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// A request as it goes on: the target's own path and authority, no field meant for the hop behind
 /// us, and our `Via`.
@@ -116,53 +114,45 @@ impl<'a> OnwardRequest<'a> {
     }
 }
 
-/// A response as the client gets it.
-#[derive(Debug)]
-pub(crate) struct OnwardResponse<'a> {
-    pub(crate) status: u16,
-    pub(crate) reason: &'a [u8],
-    pub(crate) framing: Framing,
-    pub(crate) fields: Vec<Field<'a>>,
+/// The origin's response to `received` as its client gets it. An HTTP/1.1 client gets a body of unknown length in chunks, an
+/// HTTP/1.0 client until the connection closes.
+pub(super) fn response<'a>(
+    head: &'a OriginHead,
+    received: &Received,
+    name: &str,
+) -> OnwardResponse<'a> {
+    let all = head.fields();
+    let length = head.length();
+    let is_upgrade = head.status() == 101;
+    let framing = match length {
+        _ if is_upgrade => Framing::UntilClose,
+        _ if !has_content(head.status(), received.method()) => Framing::Length(0),
+        Some(length) => Framing::Length(length),
+        None if received.version() == Version::Http10 => Framing::UntilClose,
+        None => Framing::Chunked,
+    };
+    let mut fields = response_fields(&all, length.filter(|_| tells_length(head.status())));
+    let version = match head {
+        OriginHead::Http1(head) if head.is_http_10() => Version::Http10,
+        OriginHead::Http1(_) => Version::Http11,
+        OriginHead::Http2(_) => Version::Http2,
+    };
+    fields.push(via(version, name));
+    OnwardResponse {
+        status: head.status(),
+        reason: head.reason(),
+        framing,
+        fields,
+    }
 }
 
-impl<'a> OnwardResponse<'a> {
-    /// The origin's response to `received`. An HTTP/1.1 client gets a body of unknown length in chunks, an
-    /// HTTP/1.0 client until the connection closes.
-    pub(crate) fn new(head: &'a OriginHead, received: &Received, name: &str) -> Self {
-        let all = head.fields();
-        let length = head.length();
-        let is_upgrade = head.status() == 101;
-        let framing = match length {
-            _ if is_upgrade => Framing::UntilClose,
-            _ if !has_content(head.status(), received.method()) => Framing::Length(0),
-            Some(length) => Framing::Length(length),
-            None if received.version() == Version::Http10 => Framing::UntilClose,
-            None => Framing::Chunked,
-        };
-        let mut fields = response_fields(&all, length.filter(|_| tells_length(head.status())));
-        let version = match head {
-            OriginHead::Http1(head) if head.is_http_10() => Version::Http10,
-            OriginHead::Http1(_) => Version::Http11,
-            OriginHead::Http2(_) => Version::Http2,
-        };
-        fields.push(via(version, name));
-        Self {
-            status: head.status(),
-            reason: head.reason(),
-            framing,
-            fields,
-        }
-    }
-
-    /// An interim response, which says nothing about a body.
-    pub(crate) fn interim(head: &'a OriginHead) -> Self {
-        let fields = response_fields(&head.fields(), None);
-        Self {
-            status: head.status(),
-            reason: head.reason(),
-            framing: Framing::Length(0),
-            fields,
-        }
+/// An interim response, which says nothing about a body.
+pub(super) fn interim(head: &OriginHead) -> OnwardResponse<'_> {
+    OnwardResponse {
+        status: head.status(),
+        reason: head.reason(),
+        framing: Framing::Length(0),
+        fields: response_fields(&head.fields(), None),
     }
 }
 
@@ -263,7 +253,7 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::flow::exchange::field_pairs::passed_by;
+    use crate::http::field_pairs::passed_by;
     use crate::http::http1::{RequestHead, ResponseHead};
 
     async fn received(fields: &str) -> Received {
@@ -301,9 +291,9 @@ mod tests {
 
     #[tokio::test]
     async fn connection_cannot_take_away_what_a_response_needs() {
-        let head = response("Connection: content-length, X\r\nX: y\r\nContent-Length: 7\r\n").await;
+        let head = answer("Connection: content-length, X\r\nX: y\r\nContent-Length: 7\r\n").await;
         let received = received("").await;
-        let onward = OnwardResponse::new(&head, &received, "wayleave");
+        let onward = response(&head, &received, "wayleave");
         let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [&b"Content-Length"[..], b"Via"]);
     }
@@ -351,7 +341,7 @@ mod tests {
         assert!(!passed_by(&received.fields(), "fre"));
     }
 
-    async fn response(fields: &str) -> OriginHead {
+    async fn answer(fields: &str) -> OriginHead {
         let bytes = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
         let head = ResponseHead::read(&mut bytes.as_bytes(), &mut BytesMut::new()).await;
         OriginHead::Http1(head.unwrap())
@@ -359,9 +349,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_of_unknown_length_comes_in_chunks() {
-        let head = response("Keep-Alive: timeout=5\r\nAlt-Svc: h3\r\nX: y\r\n").await;
+        let head = answer("Keep-Alive: timeout=5\r\nAlt-Svc: h3\r\nX: y\r\n").await;
         let received = received("").await;
-        let onward = OnwardResponse::new(&head, &received, "wayleave");
+        let onward = response(&head, &received, "wayleave");
         assert_eq!(onward.framing, Framing::Chunked);
         let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [&b"X"[..], b"Via"]);
@@ -369,9 +359,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_of_known_length_keeps_it() {
-        let head = response("Content-Length: 7\r\n").await;
+        let head = answer("Content-Length: 7\r\n").await;
         let received = received("").await;
-        let onward = OnwardResponse::new(&head, &received, "wayleave");
+        let onward = response(&head, &received, "wayleave");
         assert_eq!(onward.framing, Framing::Length(7));
     }
 }

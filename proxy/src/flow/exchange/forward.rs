@@ -2,14 +2,14 @@
 
 use wayleave_policy::{Scheme, Target};
 
-use super::client::Client;
 use super::fields::OnwardRequest;
 use super::relay::{self, Heard, RelayError};
-use super::request::{Received, Version};
 use super::websocket;
+use crate::http::client::Client;
 use crate::http::http1::Framing;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
 use crate::origin::{self, Connection, OriginReader, OriginWriter, Preference, Upstream};
 

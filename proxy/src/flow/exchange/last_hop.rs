@@ -2,15 +2,15 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::client::{Client, ClientGone};
-use super::field_pairs::is;
-use super::fields::OnwardResponse;
-use super::outcome::Refusal;
 use super::refuse;
-use super::request::Received;
 use crate::clock::calendar;
+use crate::flow::decide::refusal::Refusal;
+use crate::http::client::OnwardResponse;
+use crate::http::client::{Client, ClientGone};
+use crate::http::field_pairs::is;
 use crate::http::http1::{Framing, Trailers, write_fields};
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::Received;
 
 /// What becomes of the request: it is not forwarded.
 pub(crate) fn refusal() -> Refusal {
@@ -35,7 +35,7 @@ pub(crate) async fn answer(
     ];
     let mut body = Bytes::new();
     if received.method() == "TRACE" {
-        body = reflected(received, name);
+        body = reflected(received);
         fields.push(refuse::field("Content-Type", "message/http"));
     }
     fields.push(refuse::field("Content-Length", body.len().to_string()));
@@ -52,11 +52,10 @@ pub(crate) async fn answer(
     client.answer.finish(&Trailers::new()).await
 }
 
-fn reflected(received: &Received, name: &str) -> Bytes {
+fn reflected(received: &Received) -> Bytes {
     const SECRETS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
-    let request = received.request(name);
     let version = received.version().as_str();
-    let line = format!("TRACE {} HTTP/{version}\r\n", request.target);
+    let line = format!("TRACE {} HTTP/{version}\r\n", received.target());
     let mut message = BytesMut::from(line.as_bytes());
     let fields = received.fields().into_iter();
     let told = fields.filter(|(field, _)| !SECRETS.iter().any(|secret| is(field, secret)));

@@ -9,13 +9,11 @@
 //!  record
 //!
 //!  redirect                           the same for where a robots.txt leads
-//!  client, request, fields, field_pairs, outcome      what they hand each other
+//!  fields, outcome                    what they hand each other
 //! ```
 
 mod await_delay;
-pub(crate) mod client;
 mod decide_in_turn;
-pub(crate) mod field_pairs;
 pub(crate) mod fields;
 mod forward;
 mod last_hop;
@@ -25,7 +23,6 @@ pub(crate) mod record;
 mod redirect;
 pub(crate) mod refuse;
 mod relay;
-pub(crate) mod request;
 mod revoke;
 mod websocket;
 
@@ -37,17 +34,22 @@ use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use tokio::sync::{Notify, watch};
 
-use self::client::{Client, ClientGone};
 use self::forward::Forwarded;
-use self::outcome::{Connection, Exchange, Facts, Outcome, Refusal};
+use self::outcome::{Exchange, Outcome};
 use self::relay::RelayError;
-use self::request::Received;
+use crate::flow::decide::permit::Facts;
 use crate::flow::decide::permit::{Judged, Permit};
+use crate::flow::decide::refusal;
+use crate::flow::decide::refusal::Refusal;
+use crate::flow::decide::request::Connection;
+use crate::flow::decide::request::Request;
 use crate::flow::decide::resolve::{Asking, Resolved};
 use crate::flow::decide::settings::Settings;
+use crate::http::client::{Client, ClientGone};
 use crate::http::http1::Framing;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::Received;
 use crate::http::transport::Stream;
 use crate::identity::Proof;
 use crate::observe::decisions::{DecisionId, Decisions};
@@ -235,7 +237,7 @@ impl Flow {
             }
             Err(RelayError::Origin { fault, answered }) => (Refusal::from(fault), answered),
             Err(RelayError::Body { details, answered }) => (Refusal::malformed(details), answered),
-            Err(RelayError::Late { answered }) => (request::body_too_slow(), answered),
+            Err(RelayError::Late { answered }) => (refusal::body_too_slow(), answered),
             Err(RelayError::ClientGone) => (client_closed(), true),
         };
         let ending = if answered {
@@ -256,7 +258,7 @@ impl Flow {
             ..
         } = forwarding;
         let connection = &connection.proven_by(proof.cloned());
-        let request = received.request(&settings.options.name);
+        let request = Request::of(received, &settings.options.name);
         let mut now = self.settings_after(settings.configuration).await;
         while now.keeps(connection) && self.stands(&now, connection, &request, resolved).await {
             now = self.settings_after(now.configuration).await;

@@ -3,7 +3,8 @@
 use std::mem;
 use std::time::Duration;
 
-use super::outcome::{Exchange, Identity, Outcome};
+use super::outcome::{Exchange, Outcome};
+use crate::flow::decide::identify::Identity;
 use crate::http::http1::oddities::Oddity;
 use crate::observe::decisions::{Decision, Decisions, Policy, Word};
 use crate::observe::metrics::{ASSERTED, Metrics};

@@ -10,9 +10,12 @@ use wayleave_policy::lifecycle::{FetchError, FetchErrorKind};
 
 use super::Flow;
 use super::await_delay;
-use super::outcome::{Exchange, Facts, Identity, Outcome, Refusal};
+use super::outcome::{Exchange, Outcome};
 use super::record;
 use crate::flow::decide::consult;
+use crate::flow::decide::identify::Identity;
+use crate::flow::decide::permit::Facts;
+use crate::flow::decide::refusal::Refusal;
 use crate::flow::decide::rules;
 use crate::flow::decide::settings::Settings;
 use crate::http::proxy_status::ErrorType;

@@ -8,10 +8,10 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::client::{Client, ClientBody, ClientGone};
-use super::fields::{Field, OnwardResponse};
-use super::outcome::Refusal;
 use crate::clock::calendar;
+use crate::flow::decide::refusal::Refusal;
+use crate::http::client::{Client, ClientBody, ClientGone};
+use crate::http::client::{Field, OnwardResponse};
 use crate::http::http1::{Framing, Trailers};
 use crate::http::proxy_status;
 use crate::http::transport::Stream;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora_timeout::timeout;
 
-use super::client::{Client, ClientBody, ClientGone, Responder};
-use super::fields::{self, OnwardResponse};
-use super::request::{Received, Version};
+use super::fields;
 use super::websocket;
+use crate::http::client::{Client, ClientBody, ClientGone, Responder};
 use crate::http::http1::{BodyError, Framing, Trailers};
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
 use crate::origin::{OriginHead, OriginReader, OriginWriter};
 
@@ -254,7 +254,7 @@ impl Download<'_> {
         let head = self.final_head(client).await?;
         let status = head.status();
         (self.heard)(&head);
-        let response = OnwardResponse::new(&head, self.received, self.name);
+        let response = fields::response(&head, self.received, self.name);
         if fields::authenticates_connection(self.received, &head) {
             self.progress.is_somebodys.store(true, Ordering::Relaxed);
         }
@@ -313,7 +313,7 @@ impl Download<'_> {
                 }
                 // HTTP/1.0 knows no interim responses.
                 100..=199 if self.received.version() == Version::Http10 => {}
-                100..=199 => client.interim(&OnwardResponse::interim(&head)).await?,
+                100..=199 => client.interim(&fields::interim(&head)).await?,
                 _ => return Ok(head),
             }
         }
@@ -386,6 +386,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::http::client::OnwardResponse;
     use crate::http::transport::{Stream, Transport};
     use crate::origin::start_http1;
 

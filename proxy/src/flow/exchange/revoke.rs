@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::Flow;
-use super::outcome::Connection;
-use super::request::Request;
 use crate::flow::decide;
 use crate::flow::decide::identify::{self, Identified};
+use crate::flow::decide::request::Connection;
+use crate::flow::decide::request::Request;
 use crate::flow::decide::resolve::Resolved;
 use crate::flow::decide::settings::Settings;
 

@@ -5,9 +5,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest;
 
-use super::field_pairs::{Pair, listed_in_connection, only};
-use super::request::{Received, Version};
+use crate::http::field_pairs::{Pair, listed_in_connection, only};
 use crate::http::http1::Framing;
+use crate::http::received::{Received, Version};
 use crate::origin::OriginHead;
 
 /// What a key is hashed with (RFC 6455 section 1.3).

@@ -1,6 +1,7 @@
 //! The client's side of one request. Receiving and answering are independent, so that
 //! both can be under way at once.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
@@ -14,19 +15,30 @@ use pingora_core::protocols::http::v2::write_body;
 use pingora_timeout::timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 
-use super::fields::{Field, OnwardResponse};
-use super::request::HalfClosed;
-use crate::http::http1::{
+use super::field_pairs::{header_map, trailers_of};
+use super::http1::{
     BodyError, BodyReader, BodyWriter, Framing, MAX_FIELDS, Trailers, write_fields,
 };
-use crate::http::transport::Stream;
-use crate::origin::{header_map, trailers_of};
+use super::received::HalfClosed;
+use super::transport::Stream;
 
 /// Bytes of following requests that are read while one is served.
 const MAX_PIPELINED: usize = 64 * 1024;
 
 /// How long an upgraded connection may be silent.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60 * 60);
+
+/// Name and value, of a field that may be ours.
+pub(crate) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// A response as the client gets it.
+#[derive(Debug)]
+pub(crate) struct OnwardResponse<'a> {
+    pub(crate) status: u16,
+    pub(crate) reason: &'a [u8],
+    pub(crate) framing: Framing,
+    pub(crate) fields: Vec<Field<'a>>,
+}
 
 /// A client waiting for its answer.
 pub(crate) struct Client {

@@ -1,6 +1,9 @@
 //! Fields as names and values, whichever HTTP version brought them.
 
-use crate::http::http1::is_for_every_hop;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::http1::{Trailers, is_for_every_hop, may_be_a_trailer};
 
 /// A field's name and value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
@@ -41,4 +44,37 @@ pub(crate) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
             .filter(|(field, _)| is(field, "connection"))
             .flat_map(|(_, value)| value.split(|&byte| byte == b','))
             .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
+}
+
+/// Name and value of every field.
+pub(crate) fn pairs(fields: &HeaderMap) -> Vec<(&[u8], &[u8])> {
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+        .collect()
+}
+
+/// The fields behind an HTTP/2 body, but for those that have no place there, as HTTP/1 bodies are read.
+pub(crate) fn trailers_of(fields: &HeaderMap) -> Trailers {
+    let kept = fields
+        .iter()
+        .filter(|(name, _)| may_be_a_trailer(name.as_str()));
+    let owned = |(name, value): (&HeaderName, &HeaderValue)| {
+        let name = Bytes::copy_from_slice(name.as_str().as_bytes());
+        (name, Bytes::copy_from_slice(value.as_bytes()))
+    };
+    kept.map(owned).collect()
+}
+
+/// The fields as HTTP/2 wants them; invalid ones are left out.
+pub(crate) fn header_map(fields: &Trailers) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
+            map.append(name, value);
+        }
+    }
+    map
 }

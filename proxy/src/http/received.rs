@@ -1,4 +1,4 @@
-//! A request as it was received, and what deciding needs of it.
+//! A request's head as it was received, whichever HTTP version brought it.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,8 @@ use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
 use http::request::Parts;
 
-use super::field_pairs::{self, Pair};
-use super::outcome::Refusal;
-use crate::http::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
-use crate::http::proxy_status::ErrorType;
-use crate::origin::pairs;
+use super::field_pairs::{self, Pair, pairs};
+use super::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
 
 /// The HTTP version of a message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,27 +57,33 @@ impl Received {
         }
     }
 
-    /// What deciding needs; `name` is the proxy's pseudonym.
-    pub(crate) fn request(&self, name: &str) -> Request<'_> {
-        let (target, scheme, authority) = match self {
-            Self::Http1(head) => (Cow::Borrowed(head.target()), None, None),
-            Self::Http2 { head, .. } => (
-                http2_target(head),
-                head.uri.scheme_str(),
-                head.uri.authority(),
-            ),
+    /// The request target as received; of HTTP/2 the `:path`.
+    pub(crate) fn target(&self) -> Cow<'_, str> {
+        match self {
+            Self::Http1(head) => Cow::Borrowed(head.target()),
+            Self::Http2 { head, .. } => match head.uri.path_and_query() {
+                Some(path) => Cow::Borrowed(path.as_str()),
+                None => Cow::Owned(head.uri.to_string()),
+            },
+        }
+    }
+
+    /// HTTP/2's `:scheme`.
+    pub(crate) fn scheme(&self) -> Option<&str> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Http2 { head, .. } => head.uri.scheme_str(),
+        }
+    }
+
+    /// `Host`, or HTTP/2's `:authority`.
+    pub(crate) fn authority(&self) -> Option<&str> {
+        let authority = match self {
+            Self::Http1(_) => None,
+            Self::Http2 { head, .. } => head.uri.authority(),
         };
         let authority = authority.map(http::uri::Authority::as_str);
-        Request {
-            method: self.method(),
-            target,
-            scheme,
-            authority: authority.or_else(|| str::from_utf8(self.field("host")?).ok()),
-            user_agent: self.field("user-agent").unwrap_or_default(),
-            credentials: self.field("proxy-authorization"),
-            only_reads: self.only_reads(),
-            is_loop: self.field("via").is_some() && field_pairs::passed_by(&self.fields(), name),
-        }
+        authority.or_else(|| str::from_utf8(self.field("host")?).ok())
     }
 
     pub(crate) fn method(&self) -> &str {
@@ -134,8 +137,8 @@ impl Received {
         }
     }
 
-    /// Whether it asks to read something and does nothing else.
-    fn only_reads(&self) -> bool {
+    /// Whether it asks to read something and does nothing else: GET or HEAD, without content and not to change the protocol.
+    pub(crate) fn only_reads(&self) -> bool {
         matches!(self.method(), "GET" | "HEAD")
             && self.framing() == Framing::Length(0)
             && !self
@@ -160,33 +163,32 @@ impl Received {
 
     /// What HTTP/2 lets through although two readers could read it differently; HTTP/1 heads were
     /// checked when they were read.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with it.
+    pub(crate) fn check(&self) -> Result<(), HeadError> {
         let Self::Http2 { head, framing } = self else {
             return Ok(());
         };
         if head.headers.len() > MAX_FIELDS {
-            // Unlike a head that could not be read, it says who sent it.
-            let refusal = too_large("more than 100 fields");
-            return Err(Refusal {
-                reason: "malformed-request",
-                ..refusal
-            });
+            return Err(HeadError::TooLarge("more than 100 fields"));
         }
-        framing.map_err(Refusal::malformed)?;
+        framing.map_err(HeadError::from)?;
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next();
         if hosts.next().is_some() {
-            return Err(Refusal::malformed("more than one Host"));
+            return Err("more than one Host".into());
         }
         if let (Some(host), Some(authority)) = (host, head.uri.authority())
             && !host
                 .as_bytes()
                 .eq_ignore_ascii_case(authority.as_str().as_bytes())
         {
-            return Err(Refusal::malformed("Host and :authority differ"));
+            return Err("Host and :authority differ".into());
         }
         if head.headers.get_all(USER_AGENT).iter().count() > 1 {
-            return Err(Refusal::malformed("more than one User-Agent"));
+            return Err("more than one User-Agent".into());
         }
         if head
             .headers
@@ -194,107 +196,8 @@ impl Received {
             .any(|name| is_taken_for_another(name.as_ref()))
         {
             let details = "a field name has \"_\" where servers may read \"-\"";
-            return Err(Refusal::malformed(details));
+            return Err(details.into());
         }
         Ok(())
-    }
-}
-
-fn http2_target(head: &Parts) -> Cow<'_, str> {
-    match head.uri.path_and_query() {
-        Some(path) => Cow::Borrowed(path.as_str()),
-        None => Cow::Owned(head.uri.to_string()),
-    }
-}
-
-/// A request as far as deciding needs it, whichever HTTP version brought it.
-#[derive(Clone, Debug)]
-pub(crate) struct Request<'a> {
-    pub(crate) method: &'a str,
-    /// The request target as received; for HTTP/2 the `:path`.
-    pub(crate) target: Cow<'a, str>,
-    /// HTTP/2's `:scheme`.
-    pub(crate) scheme: Option<&'a str>,
-    /// `Host`, or HTTP/2's `:authority`.
-    pub(crate) authority: Option<&'a str>,
-    pub(crate) user_agent: &'a [u8],
-    /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
-    pub(crate) credentials: Option<&'a [u8]>,
-    /// GET or HEAD, without content and not to change the protocol: what robots.txt itself is always free for.
-    pub(crate) only_reads: bool,
-    /// `Via` names this proxy: the request goes round in a loop.
-    pub(crate) is_loop: bool,
-}
-
-impl<'a> Request<'a> {
-    /// A `CONNECT` whose target is known, by a client with this `User-Agent`.
-    pub(crate) fn connect(user_agent: &'a [u8]) -> Self {
-        Self {
-            method: "CONNECT",
-            target: "".into(),
-            scheme: None,
-            authority: None,
-            user_agent,
-            credentials: None,
-            is_loop: false,
-            only_reads: false,
-        }
-    }
-}
-
-/// The refusal of a request whose head is none; nothing if nobody is there to hear it.
-pub(crate) fn head_refusal(error: HeadError) -> Option<Refusal> {
-    match error {
-        HeadError::Closed => None,
-        HeadError::Broken(_) => Some(Refusal::malformed("the request head is cut short")),
-        HeadError::Malformed(details) => Some(Refusal::malformed(details)),
-        HeadError::TooLarge(details) => Some(too_large(details)),
-        HeadError::Version => {
-            let details = "the HTTP version is neither 1.1 nor 1.0";
-            Some(closing(
-                505,
-                "HTTP version not supported",
-                "unsupported-version",
-                details,
-            ))
-        }
-    }
-}
-
-fn too_large(details: &'static str) -> Refusal {
-    let phrase = "Request header fields too large";
-    closing(431, phrase, "head-too-large", details)
-}
-
-/// The refusal of a request whose head does not come.
-pub(crate) fn too_slow() -> Refusal {
-    closing(
-        408,
-        "Request timeout",
-        "head-timeout",
-        "the request head did not arrive in time",
-    )
-}
-
-/// The refusal of a request whose body stops to come.
-pub(crate) fn body_too_slow() -> Refusal {
-    closing(
-        408,
-        "Request timeout",
-        "body-timeout",
-        "the request body did not arrive in time",
-    )
-}
-
-fn closing(
-    status: u16,
-    phrase: &'static str,
-    reason: &'static str,
-    details: &'static str,
-) -> Refusal {
-    let refusal = Refusal::new(status, phrase, ErrorType::HttpRequestError, reason, details);
-    Refusal {
-        closes: true,
-        ..refusal
     }
 }

@@ -1,0 +1,166 @@
+//! Why a request was answered here, and what the answer says.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::http::http1::HeadError;
+use crate::http::proxy_status::ErrorType;
+use crate::identity::Mode;
+use crate::origin::error::Fault;
+
+/// A rule of a robots.txt, and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct DecidingRule {
+    /// From 1.
+    pub(crate) line: u32,
+    /// Such as `Disallow: /private`.
+    pub(crate) text: String,
+}
+
+/// Why a request was answered here, and what the answer says.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) phrase: &'static str,
+    pub(crate) error: ErrorType,
+    /// Why, as a closed set of words: the metric's label and the problem's `reason`.
+    pub(crate) reason: &'static str,
+    /// Why, as a sentence for people.
+    pub(crate) details: Cow<'static, str>,
+    /// The robots.txt that the answer rests on, or that could not be had.
+    pub(crate) robots_url: Option<Box<str>>,
+    /// The rule that the answer rests on.
+    pub(crate) rule: Option<Box<DecidingRule>>,
+    pub(crate) retry_after: Option<Duration>,
+    /// A URI for whoever blocks by law (RFC 7725).
+    pub(crate) blocked_by: Option<Box<str>>,
+    /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
+    /// forwarded.
+    pub(crate) is_policy: bool,
+    /// The rest of the connection cannot be trusted to be what it seems.
+    pub(crate) closes: bool,
+}
+
+impl Refusal {
+    /// A request that is malformed, or that two readers could read differently.
+    pub(crate) fn malformed(details: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            closes: true,
+            ..Self::new(
+                400,
+                "Bad request",
+                ErrorType::HttpRequestError,
+                "malformed-request",
+                details,
+            )
+        }
+    }
+
+    /// Whether this only counts as what would have been refused.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal if it stands.
+    pub(crate) fn tolerated(self, mode: Mode) -> Result<Self, Self> {
+        if self.is_policy && mode == Mode::Observe {
+            Ok(self)
+        } else {
+            Err(self)
+        }
+    }
+
+    /// A request that comes back to the proxy it went through.
+    pub(crate) fn looped() -> Self {
+        let error = ErrorType::ProxyLoopDetected;
+        let details = "Via names this proxy: the request came back to it";
+        let status = error.recommended_status();
+        Self::new(status, error.phrase(), error, error.as_str(), details)
+    }
+
+    pub(crate) fn new(
+        status: u16,
+        phrase: &'static str,
+        error: ErrorType,
+        reason: &'static str,
+        details: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            phrase,
+            error,
+            reason,
+            details: details.into(),
+            robots_url: None,
+            rule: None,
+            retry_after: None,
+            blocked_by: None,
+            is_policy: false,
+            closes: false,
+        }
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        let error = fault.error;
+        let status = error.recommended_status();
+        Self::new(status, error.phrase(), error, error.as_str(), fault.details)
+    }
+}
+
+/// The refusal of a request whose head is none; nothing if nobody is there to hear it.
+pub(crate) fn head_refusal(error: HeadError) -> Option<Refusal> {
+    match error {
+        HeadError::Closed => None,
+        HeadError::Broken(_) => Some(Refusal::malformed("the request head is cut short")),
+        HeadError::Malformed(details) => Some(Refusal::malformed(details)),
+        HeadError::TooLarge(details) => Some(too_large(details)),
+        HeadError::Version => {
+            let details = "the HTTP version is neither 1.1 nor 1.0";
+            Some(closing(
+                505,
+                "HTTP version not supported",
+                "unsupported-version",
+                details,
+            ))
+        }
+    }
+}
+
+fn too_large(details: &'static str) -> Refusal {
+    let phrase = "Request header fields too large";
+    closing(431, phrase, "head-too-large", details)
+}
+
+/// The refusal of a request whose head does not come.
+pub(crate) fn too_slow() -> Refusal {
+    closing(
+        408,
+        "Request timeout",
+        "head-timeout",
+        "the request head did not arrive in time",
+    )
+}
+
+/// The refusal of a request whose body stops to come.
+pub(crate) fn body_too_slow() -> Refusal {
+    closing(
+        408,
+        "Request timeout",
+        "body-timeout",
+        "the request body did not arrive in time",
+    )
+}
+
+fn closing(
+    status: u16,
+    phrase: &'static str,
+    reason: &'static str,
+    details: &'static str,
+) -> Refusal {
+    let refusal = Refusal::new(status, phrase, ErrorType::HttpRequestError, reason, details);
+    Refusal {
+        closes: true,
+        ..refusal
+    }
+}
