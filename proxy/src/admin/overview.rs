@@ -92,7 +92,7 @@ struct Configuration {
     /// The last attempt to reload it, if any.
     last_attempt: Option<Attempt>,
     /// Sections and keys of it that take effect only after a restart.
-    needs_restart: Vec<&'static str>,
+    needs_restart: Vec<String>,
     /// All of it as TOML, defaults included; hashes of passwords and tokens are left out.
     toml: String,
 }

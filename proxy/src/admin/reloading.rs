@@ -14,7 +14,7 @@ pub(crate) struct Reloaded {
     /// The version of the configuration in use, counted from 1 at the start.
     pub(crate) configuration: u64,
     /// Sections and keys that were changed and take effect only after a restart.
-    pub(crate) needs_restart: Vec<&'static str>,
+    pub(crate) needs_restart: Vec<String>,
 }
 
 /// What an operator hears: what was done, or every mistake.
@@ -32,7 +32,7 @@ pub(crate) struct Status {
     pub(crate) file: Option<String>,
     pub(crate) read_at: SystemTime,
     pub(crate) last_attempt: Option<Attempt>,
-    pub(crate) needs_restart: Vec<&'static str>,
+    pub(crate) needs_restart: Vec<String>,
     /// All of it, for everyone to see.
     pub(crate) toml: String,
 }

@@ -99,7 +99,8 @@ fn read(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
 /// lies there can be told.
 fn fetch(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     let (mut config, _) = load_config(config)?;
-    config.robots.max_size = config.robots.max_size.max(MAX_BYTES);
+    let limit = &mut config.robots.fetch.max_size;
+    *limit = MAX_BYTES.max(*limit);
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
     let origin = target.origin();

@@ -4,26 +4,25 @@ use std::sync::Arc;
 
 use wayleave_policy::{Dialect, ProductToken};
 
-use super::reader::Section;
-use super::value::{
-    Node, Parsed, boolean, checked, dialect, duration, filled_list, network, one_of, text, tried,
+use super::file::{
+    Node, Parsed, Section, boolean, checked, duration, filled_list, network, secret, text, tried,
     user_agent,
 };
+use super::robots::dialects;
 use crate::identity::{Account, Crawler, Mode, Options, check_hash};
 
 /// What `[proxy]` says of crawlers that no table knows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Others {
-    require_crawler: bool,
-    mode: Mode,
+    pub(super) require_crawler: bool,
+    pub(super) mode: Mode,
 }
 
-pub(super) fn others(section: &mut Section<'_>) -> Others {
-    Others {
-        require_crawler: section.value("require_crawler", boolean, false),
-        mode: section.value("mode", mode, Mode::Enforce),
-    }
-}
+/// What is done about requests that may not be sent.
+pub(super) const MODES: [(&str, Mode); 2] = [
+    (Mode::Enforce.as_str(), Mode::Enforce),
+    (Mode::Observe.as_str(), Mode::Observe),
+];
 
 /// `dialect` and the others' mode apply to crawlers without their own, and to requests that match no crawler.
 pub(super) fn crawlers(root: &mut Section<'_>, others: Others, dialect: Dialect) -> Options {
@@ -78,10 +77,10 @@ fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect
         (
             section.optional("username", checked(text, username)),
             section.optional("user_agent", text),
-            section.value("addresses", filled_list(network), Vec::new()),
+            section.items("addresses", network),
         )
     });
-    let password_hash = section.optional("password_hash", checked(text, check_hash));
+    let password_hash = section.optional(secret("password_hash"), checked(text, check_hash));
     if section.has("password_hash") && username.is_none() && section.is_sound("match") {
         section.mistake("password_hash", "needs match.username beside it");
     }
@@ -105,20 +104,12 @@ fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect
             username,
             password_hash,
         }),
-        dialect: section.value("dialect", dialect, robots_dialect),
-        mode: section.value("mode", mode, others_mode),
+        dialect: section.word("dialect", robots_dialect, &dialects()),
+        mode: section.word("mode", others_mode, &MODES),
         default_delay: section.optional("default_delay", duration),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
-        user_agent_must_contain_token: section.value(
-            "user_agent_must_contain_token",
-            boolean,
-            false,
-        ),
+        user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
     }
-}
-
-fn mode(node: &Node<'_>) -> Parsed<Mode> {
-    one_of(&[Mode::Enforce, Mode::Observe].map(|mode| (mode.as_str(), mode)))(node)
 }
 
 fn token(node: &Node<'_>) -> Parsed<ProductToken> {

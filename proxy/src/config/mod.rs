@@ -1,32 +1,235 @@
 //! The configuration: a TOML file as written becomes a [`Config`] as used, or every mistake in it.
 //!
-//! ```text
-//! mod ─ file ─┬─ crawlers, rules         the tables [[crawler]] and [[rule]]
-//!             ├─ reader ─┬─ mistake      file: which keys there are and how they fit together
-//!             │          └─ value        reader: tables; value: single values; both collect mistakes
-//!             ├─ show                    a Config as TOML, for `wayleave config check`
-//!             └─ sections                the types, and the defaults
-//! ```
+//! One file a section declares its keys: each in one line with its name, its default and its check, and with `fixed` if a
+//! change needs a restart, or `secret` if it is not shown to everybody. What is read goes straight into the options of the rooms
+//! that use it. All else follows from these lines: the keys that are known, `wayleave config check`, the admin page, and what a
+//! reload cannot change. Nothing after start-up meets an unchecked value.
 //!
-//! Reading is done by hand on the spanned tree of the `toml` crate, because a derived `Deserialize` stops at the first
-//! mistake and knows no line. Nothing after start-up meets an unchecked value.
+//! ```text
+//! proxy admin state https upstream robots crawlers rules politeness log traces
+//!                      file        tables, values, mistakes
+//! ```
 //!
 //! A key for a feature that is not built yet is known and checked, but refused with "not supported yet" unless it asks for what is
 //! done anyway: a proxy must not silently ignore what it was told.
 
+mod admin;
 mod crawlers;
 mod file;
-mod mistake;
-mod reader;
+mod https;
+mod log;
+mod politeness;
+mod proxy;
+mod robots;
 mod rules;
-mod sections;
-mod show;
+mod state;
 #[cfg(test)]
 mod tests;
-mod value;
+mod traces;
+mod upstream;
 
-pub use mistake::Mistake;
-pub use sections::{Admin, Config, Dns, Https, Log, PemFile, Proxy, Robots, State, Upstream};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+pub use self::file::Mistake;
+use self::file::{Keys, Reader, Section, fixed};
+pub(crate) use self::log::Log;
+pub(crate) use self::upstream::Upstream;
+use crate::identity;
+use crate::robots::StoreOptions;
+use crate::rules::Rule;
 
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.
 pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");
+
+/// Everything the proxy was told, checked and ready for use.
+///
+/// Paths that were written relative are already joined to the directory of the file. Displays as a file with every key that
+/// this version acts on; reading that gives the same configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `[proxy]`: the listeners for clients.
+    pub(crate) proxy: proxy::Proxy,
+    /// `[admin]`: the listener for operators.
+    pub(crate) admin: admin::Admin,
+    /// `[https]`: interception.
+    pub(crate) https: https::Https,
+    /// `[upstream]` and `[dns]`: connections to origin servers.
+    pub(crate) upstream: Upstream,
+    /// `[robots]`: fetching and keeping robots.txt.
+    pub(crate) robots: robots::Robots,
+    /// `[state]`: what outlives the process.
+    pub(crate) state: state::State,
+    /// How robots.txt entries are kept there.
+    pub(crate) store: StoreOptions,
+    /// `[[crawler]]`, in the order of the file, and what `[proxy]` says about requests that match none.
+    pub(crate) crawlers: identity::Options,
+    /// `[[rule]]`, in the order of the file; the first that matches a request is used.
+    pub(crate) rules: Vec<Rule>,
+    /// `[politeness]`.
+    pub(crate) politeness: crate::politeness::Options,
+    /// `[log]`.
+    pub(crate) log: Log,
+    /// `[traces]`.
+    pub(crate) traces: crate::observe::traces::Options,
+    keys: Keys,
+}
+
+/// Where relative paths begin.
+#[derive(Clone, Copy)]
+struct Dirs<'a> {
+    /// The directory of the file.
+    file: &'a Path,
+    /// For what the process keeps, if it keeps it there already whatever `state.dir` says now.
+    state: Option<&'a Path>,
+}
+
+impl<'a> Dirs<'a> {
+    fn of(file: &'a Path) -> Self {
+        Self { file, state: None }
+    }
+}
+
+fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
+    let dir = dirs.file;
+    let proxy = root.section("proxy", proxy::proxy);
+    let admin = root.section(fixed("admin"), |section| {
+        admin::admin(section, &proxy.listen)
+    });
+    let state = root.section("state", |section| state::state(section, dir));
+    root.section("store", state::store);
+    let state_dir = dirs.state.unwrap_or(&state.dir).to_owned();
+    let state_dir = &*state_dir;
+    let https = root.section("https", |section| https::https(section, state_dir));
+    let upstream = upstream::upstream(root, dir);
+    let connect_timeout = upstream.origin.connect_timeout;
+    let robots = root.section("robots", |section| robots::robots(section, connect_timeout));
+    let crawlers = crawlers::crawlers(root, proxy.others, robots.dialect);
+    Config {
+        rules: rules::rules(root, &crawlers.crawlers),
+        politeness: root.section("politeness", politeness::politeness),
+        log: root.section("log", |section| log::log(section, state_dir)),
+        traces: root.section(fixed("traces"), traces::traces),
+        store: StoreOptions {
+            max_size: state.max_size,
+            memory: robots.store_memory,
+            ..StoreOptions::default()
+        },
+        proxy,
+        admin,
+        https,
+        upstream,
+        robots,
+        state,
+        crawlers,
+        keys: Keys::default(),
+    }
+}
+
+impl Config {
+    /// Reads and checks a configuration file. Relative paths in it are relative to its directory, whoever reads it from
+    /// wherever.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it, in the order of lines; or one, that the file cannot be read.
+    pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
+        Self::from_file(path, fs::read(path))
+    }
+
+    /// Checks what was `read` of the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub(crate) fn from_file(path: &Path, read: io::Result<Vec<u8>>) -> Result<Self, Vec<Mistake>> {
+        Self::in_file(path, read, None)
+    }
+
+    /// The same for a process that `started_with` another configuration: what it keeps stays where it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub(crate) fn again(
+        path: &Path,
+        read: io::Result<Vec<u8>>,
+        started_with: &Self,
+    ) -> Result<Self, Vec<Mistake>> {
+        Self::in_file(path, read, Some(&started_with.state.dir))
+    }
+
+    fn in_file(
+        path: &Path,
+        read: io::Result<Vec<u8>>,
+        state_dir: Option<&Path>,
+    ) -> Result<Self, Vec<Mistake>> {
+        let name = path.display().to_string();
+        let bytes = read
+            .map_err(|error| vec![Mistake::of_file(&name, format!("cannot be read: {error}"))])?;
+        match String::from_utf8(bytes) {
+            Ok(text) => {
+                let whole = std::path::absolute(path);
+                let dir = whole.as_deref().unwrap_or(path).parent();
+                let dirs = Dirs {
+                    file: dir.unwrap_or(Path::new("")),
+                    state: state_dir,
+                };
+                Self::from_toml_in(dirs, &name, &text)
+            }
+            Err(error) => {
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
+                Err(vec![Mistake::of_line(&name, line, "", "is not UTF-8")])
+            }
+        }
+    }
+
+    /// Checks the text of a configuration; `name` stands for the file in mistakes.
+    ///
+    /// The files named by `upstream.extra_roots` are read.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake, in the order of lines.
+    pub fn from_toml(name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
+        Self::from_toml_in(Dirs::of(Path::new("")), name, text)
+    }
+
+    /// What holds without a file: the defaults, below the current directory.
+    pub fn built_in() -> Self {
+        let here = std::env::current_dir().unwrap_or_default();
+        Self::from_toml_in(Dirs::of(&here), "", "").unwrap_or_default()
+    }
+
+    fn from_toml_in(dirs: Dirs<'_>, name: &str, text: &str) -> Result<Self, Vec<Mistake>> {
+        let (mut config, keys) = Reader::new(name, text).read(|root| config(root, dirs))?;
+        config.keys = keys;
+        Ok(config)
+    }
+
+    /// All of it for everyone to see: hashes of passwords and tokens are left out. What needs a restart is shown as the process
+    /// `started_with` it.
+    pub(crate) fn in_use(&self, started_with: &Self) -> String {
+        self.keys.held(&started_with.keys).without_secrets()
+    }
+
+    /// The keys, or sections such as `[admin]`, that need a restart because the process `started_with` other values.
+    pub(crate) fn needs_restart(&self, started_with: &Self) -> Vec<String> {
+        self.keys.need_restart(&started_with.keys)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::from_toml("", "").expect("nothing is wrong with what is not there")
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.keys.fmt(f)
+    }
+}

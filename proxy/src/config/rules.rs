@@ -4,8 +4,7 @@ use std::time::SystemTime;
 
 use wayleave_policy::HostPattern;
 
-use super::reader::Section;
-use super::value::{Node, Parsed, boolean, checked, date, filled_list, text, tried, word};
+use super::file::{Node, Parsed, Section, boolean, checked, date, filled_list, text, tried, word};
 use crate::identity::Crawler;
 use crate::rules::{Action, Rule, blocked_by};
 
@@ -15,14 +14,10 @@ pub(super) fn rules(root: &mut Section<'_>, crawlers: &[Crawler]) -> Vec<Rule> {
 }
 
 fn rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> Rule {
+    let is_crawler = checked(text, |name: &str| is_known(name, crawlers));
     let action = section.required("action", word(&["refuse", "allow"]));
-    let legal = section.value("legal", boolean, false);
+    let legal = section.optional("legal", boolean).unwrap_or_default();
     let hosts = section.required("hosts", filled_list(host));
-    let named = section.value(
-        "crawlers",
-        filled_list(checked(text, |name: &str| is_known(name, crawlers))),
-        Vec::new(),
-    );
     let rule = Rule {
         action: match (action, legal) {
             (Some("allow"), _) => Action::Allow,
@@ -30,16 +25,12 @@ fn rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> Rule {
             (_, false) => Action::Refuse,
         },
         hosts: hosts.unwrap_or_default(),
-        paths: section.value("paths", filled_list(checked(text, pattern)), Vec::new()),
-        crawlers: if named.iter().any(|name| name == "*") {
-            Vec::new()
-        } else {
-            named
-        },
-        methods: section.value("methods", filled_list(checked(text, method)), Vec::new()),
+        paths: section.items("paths", checked(text, pattern)),
+        crawlers: everybody(section.items("crawlers", is_crawler)),
+        methods: section.items("methods", checked(text, method)),
         owner: section.optional("owner", text),
         reason: section.optional("reason", text),
-        expires_at: section.optional("expires", |node| date(node).map(midnight)),
+        expires_at: section.optional("expires", date).map(midnight),
     };
     complain(section, &rule, legal);
     rule
@@ -65,6 +56,14 @@ fn complain(section: &Section<'_>, rule: &Rule, legal: bool) {
             "owner",
             "must be a mail address or a URL with legal = true: the response says who blocks (RFC 7725)",
         );
+    }
+}
+
+/// Everybody is named by nobody.
+fn everybody(named: Vec<String>) -> Vec<String> {
+    match named.iter().any(|name| name == "*") {
+        true => Vec::new(),
+        false => named,
     }
 }
 

@@ -8,8 +8,10 @@ use wayleave_policy::{Dialect, HostPattern, ProductToken};
 use super::{Config, DEFAULT_FILE, Mistake};
 use crate::flow::decide::https_mode;
 use crate::identity::{Account, Crawler, Mode};
+use crate::observe::decisions::JournalOptions;
 use crate::observe::logging::Format;
 use crate::politeness::{self, CrawlDelay};
+use crate::robots::{self, FetchOptions, StoreOptions};
 use crate::rules::Action;
 
 fn mistakes_of(text: &str) -> Vec<String> {
@@ -44,22 +46,12 @@ fn shipped_file_holds_the_defaults() {
 /// comment.
 #[test]
 fn shipped_file_shows_every_key() {
-    let sections = [
-        "proxy",
-        "admin",
-        "https",
-        "upstream",
-        "dns",
-        "robots",
-        "state",
-        "store",
-        "politeness",
-        "log",
-        "traces",
-    ];
+    let shipped: toml::Table = DEFAULT_FILE.parse().expect("it is TOML");
+    let sections: Vec<_> = shipped.keys().collect();
     let mut text: String = sections
+        .iter()
         .map(|name| format!("[{name}]\nzzzzzzzz = 1\n"))
-        .concat();
+        .collect();
     text += "[[crawler]]\nzzzzzzzz = 1\nmatch = { zzzzzzzz = 1 }\n[[rule]]\nzzzzzzzz = 1\n";
     let unknown: Vec<_> = mistakes_of(&text)
         .into_iter()
@@ -183,14 +175,20 @@ fn every_key() -> Config {
 fn listeners_and_connections_are_read() {
     let config = every_key();
     assert_eq!(config.proxy.listen[1], "[::1]:0".parse().unwrap());
-    assert_eq!(config.proxy.header_timeout, Duration::from_millis(1500));
-    assert_eq!(config.proxy.idle_timeout, Duration::from_secs(120));
-    assert_eq!(config.proxy.shutdown_grace, Duration::ZERO);
     assert_eq!(
-        (config.proxy.max_connections, config.proxy.name.as_str()),
+        config.proxy.flow.header_timeout,
+        Duration::from_millis(1500)
+    );
+    assert_eq!(config.proxy.flow.idle_timeout, Duration::from_secs(120));
+    assert_eq!(config.proxy.flow.shutdown_grace, Duration::ZERO);
+    assert_eq!(
+        (
+            config.proxy.limits.connections,
+            config.proxy.flow.name.as_str()
+        ),
         (7, "edge-1")
     );
-    assert_eq!(config.proxy.max_connections_per_client, 3);
+    assert_eq!(config.proxy.limits.per_client, 3);
     assert_eq!(config.admin.listen, "[::]:9000".parse().unwrap());
     assert_eq!(
         config.https.ca_dir,
@@ -203,13 +201,26 @@ fn listeners_and_connections_are_read() {
     assert_eq!(config.https.way.mode, https_mode::Mode::Tunnel);
     assert_eq!(config.https.way.bypass, bypass);
     assert_eq!(config.state.dir, Path::new("/var/lib/wayleave"));
-    assert_eq!(config.upstream.allow_private[1], "::1/128".parse().unwrap());
-    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(1));
-    assert_eq!(config.upstream.response_timeout, Duration::from_secs(3));
-    assert_eq!(config.upstream.idle_connections, 2);
-    assert_eq!(config.dns.servers[0], "192.0.2.53:53".parse().unwrap());
+    assert_eq!(
+        config.upstream.egress.allow_private[1],
+        "::1/128".parse().unwrap()
+    );
+    assert_eq!(
+        config.upstream.origin.connect_timeout,
+        Duration::from_secs(1)
+    );
+    assert_eq!(
+        config.upstream.origin.response_timeout,
+        Duration::from_secs(3)
+    );
+    assert_eq!(config.upstream.origin.idle_connections, 2);
+    assert_eq!(
+        config.upstream.egress.servers[0],
+        "192.0.2.53:53".parse().unwrap()
+    );
     let overrides: Vec<_> = config
-        .dns
+        .upstream
+        .egress
         .overrides
         .iter()
         .map(|o| (o.key(), o.value()))
@@ -226,17 +237,21 @@ fn robots_and_log_are_read() {
     let config = every_key();
     assert_eq!(config.robots.dialect, Dialect::Google);
     assert_eq!(
-        config.robots.user_agent,
+        config.robots.fetch.user_agent,
         "ExampleBot/1.0 (+https://bot.example)"
     );
-    assert_eq!(config.robots.fetch_timeout, Duration::from_secs(4));
+    assert_eq!(config.robots.fetch.timeout, Duration::from_secs(4));
     assert_eq!(
-        (config.robots.max_redirects, config.robots.max_size),
+        (
+            config.robots.fetch.max_redirects,
+            config.robots.fetch.max_size
+        ),
         (0, 1 << 20)
     );
-    assert_eq!(config.robots.max_age, Duration::from_hours(1));
-    assert_eq!(config.robots.max_stale, Duration::from_hours(2));
-    assert_eq!(config.robots.error_ttl, Duration::from_secs(5));
+    let lifetimes = &config.robots.cache.lifetimes;
+    assert_eq!(lifetimes.max_age, Duration::from_hours(1));
+    assert_eq!(lifetimes.max_stale, Duration::from_hours(2));
+    assert_eq!(lifetimes.error_ttl, Duration::from_secs(5));
     let politeness = politeness::Options {
         crawl_delay: CrawlDelay::Wait,
         max_wait: Duration::from_secs(9),
@@ -246,11 +261,13 @@ fn robots_and_log_are_read() {
     };
     assert_eq!(config.politeness, politeness);
     assert_eq!(config.log.format, Format::Json);
-    let decisions = Path::new("/var/lib/wayleave/audit/d.jsonl");
-    assert_eq!(config.log.decisions.as_deref(), Some(decisions));
-    assert_eq!(config.log.decisions_max_size, 1 << 20);
-    assert_eq!(config.log.decisions_max_age, Duration::from_hours(1));
-    assert_eq!(config.log.decisions_keep, Duration::from_hours(7 * 24));
+    let decisions = JournalOptions {
+        path: "/var/lib/wayleave/audit/d.jsonl".into(),
+        max_size_bytes: 1 << 20,
+        max_age: Duration::from_hours(1),
+        keep: Duration::from_hours(7 * 24),
+    };
+    assert_eq!(config.log.decisions, Some(decisions));
 }
 
 #[test]
@@ -313,6 +330,66 @@ fn shown_configuration_reads_back_the_same() {
     let config = every_key();
     let shown = config.to_string();
     assert_eq!(Config::from_toml("shown", &shown), Ok(config), "{shown}");
+}
+
+/// Their own tests rest on them.
+#[test]
+fn defaults_of_the_rooms_are_the_ones_of_the_file() {
+    let config = Config::default();
+    let fetch = FetchOptions {
+        user_agent: config.robots.fetch.user_agent.clone(),
+        ..FetchOptions::default()
+    };
+    let cache = robots::Options::default();
+    assert_eq!(config.robots.fetch, fetch);
+    assert_eq!(config.robots.cache.lifetimes, cache.lifetimes);
+    assert_eq!(config.robots.cache.fetch_timeout, cache.fetch_timeout);
+    assert_eq!(config.store, StoreOptions::default());
+    assert_eq!(config.politeness, politeness::Options::default());
+    assert_eq!(config.https.way, https_mode::Options::default());
+}
+
+#[test]
+fn what_needs_a_restart_is_named() {
+    let running = Config::default();
+    let again = |text: &str| {
+        let read = Ok(text.as_bytes().to_vec());
+        Config::again(Path::new("t.toml"), read, &running).unwrap()
+    };
+    let alive = "proxy.name = \"a\"\nrobots.max_age = \"1h\"\nupstream.idle_connections = 7\n\
+                 log.format = \"json\"\nlog.decisions = \"\"\ndns.servers = [\"127.0.0.1:53\"]";
+    assert_eq!(again(alive).needs_restart(&running), [""; 0]);
+    let fixed = "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
+    let fixed = again(fixed);
+    assert_eq!(fixed.needs_restart(&running), ["[admin]", "state.dir"]);
+    let log = fixed.log.decisions.as_ref().map(|log| &log.path);
+    let kept = running.state.dir.join("d.jsonl");
+    assert_eq!(log, Some(&kept), "what need not wait does not");
+    let traced = again("traces.sample_ratio = 0.5");
+    assert_eq!(traced.needs_restart(&running), ["[traces]"]);
+    let ca = again("state.dir = \"b\"\nhttps.ca_dir = \"other\"");
+    assert_eq!(ca.needs_restart(&running), ["state.dir", "https.ca_dir"]);
+    let listed = "proxy.listen = [\"127.0.0.1:1\"]\nproxy.max_connections_per_client = 1";
+    let listed = again(listed);
+    let expected = ["proxy.listen", "proxy.max_connections_per_client"];
+    assert_eq!(listed.needs_restart(&running), expected);
+}
+
+#[test]
+fn what_needs_a_restart_is_shown_as_it_is_in_use() {
+    let hash = "00".repeat(32);
+    let started = format!("admin.token_sha256 = \"{hash}\"\nproxy.max_connections = 7");
+    let started = Config::from_toml("t.toml", &started).unwrap();
+    let text = "proxy.max_connections = 8\nproxy.name = \"b\"\nadmin.listen = \"127.0.0.1:9\"";
+    let shown = Config::from_toml("t.toml", text).unwrap().in_use(&started);
+    let table: toml::Table = shown.parse().expect("it is TOML");
+    assert_eq!(table["proxy"]["max_connections"].as_integer(), Some(7));
+    assert_eq!(table["proxy"]["name"].as_str(), Some("b"));
+    assert_eq!(table["admin"]["listen"].as_str(), Some("127.0.0.1:3129"));
+    let token = table["admin"]["token_sha256"].as_str();
+    assert_eq!(token, Some("(not shown)"));
+    let hidden = every_key().in_use(&every_key());
+    assert!(!hidden.contains("argon2id"), "{hidden}");
 }
 
 #[test]
@@ -403,8 +480,10 @@ fn extra_roots_are_read_with_the_file() {
     let root = file_with(&dir, "root.pem", certificate.pem().as_bytes());
     let text = format!("upstream.extra_roots = [{:?}]", root.display().to_string());
     let config = Config::from_toml("t.toml", &text).expect("it holds a certificate");
-    let certificates: Vec<_> = config.upstream.extra_root_certificates().collect();
-    assert_eq!(certificates, [certificate.der()]);
+    let [file] = &config.upstream.extra_roots[..] else {
+        panic!("there is one")
+    };
+    assert_eq!(file.certificates, [certificate.der().clone()]);
 
     let empty = file_with(&dir, "empty.pem", b"nothing\n");
     let text = format!(

@@ -14,7 +14,7 @@ use crate::observe::line_writer::{Lines, Writing};
 
 /// The form of a log event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// One readable line.
     #[default]
     Text,

@@ -42,24 +42,14 @@ use crate::tls;
 const ORIGINS_WITHOUT_ALPN: usize = 10_000;
 
 /// What upstream needs to know; part of `[upstream]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// For DNS, TCP and TLS together. Default 10 s.
+    /// For DNS, TCP and TLS together.
     pub(crate) connect_timeout: Duration,
-    /// For the response's first byte, and between bytes. Default 60 s.
+    /// For the response's first byte, and between bytes.
     pub(crate) response_timeout: Duration,
-    /// Unused connections kept open, over all origins. Default 1,024.
+    /// Unused connections kept open, over all origins.
     pub(crate) idle_connections: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            connect_timeout: Duration::from_secs(10),
-            response_timeout: Duration::from_secs(60),
-            idle_connections: 1024,
-        }
-    }
 }
 
 /// The HTTP version that a request prefers on the way to its origin.

@@ -57,7 +57,7 @@ const EVENTS: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How robots.txt files are kept; part of `[robots]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long answers serve.
     pub lifetimes: Lifetimes,

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::{self, Admin, Guard};
+use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::flow::connection::listeners::{Inherited, listen_when_free};
@@ -134,10 +134,7 @@ fn take_operators(
     admin: Admin,
     operators: &Handle,
 ) -> std::io::Result<JoinHandle<std::io::Result<()>>> {
-    let guard = Guard {
-        token_sha256: config.admin.token_sha256,
-    };
-    let routes = admin::router(admin, guard);
+    let routes = admin::router(admin, config.admin.guard.clone());
     // It belongs to the runtime that it was made in.
     let listener = listener.into_std()?;
     Ok(operators.spawn(async move {
@@ -156,10 +153,7 @@ fn take_clients(
 ) -> TaskTracker {
     let listener = Arc::new(Listener {
         flow: Arc::clone(flow),
-        limits: Limits::new(
-            config.proxy.max_connections,
-            config.proxy.max_connections_per_client,
-        ),
+        limits: Limits::new(config.proxy.limits),
         tasks: tasks.clone(),
         stopping: stopping.clone(),
     });
@@ -221,12 +215,12 @@ fn build(
     let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
     let own = own_listeners.to_vec();
     let ways = wiring::ways(config, &tls, own, clock, metrics, traces.clone())?;
-    metrics.client_connections_limit(config.proxy.max_connections);
+    metrics.client_connections_limit(config.proxy.limits.connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
     let fetch = Arc::new(ArcSwap::from_pointee(ways.fetch));
-    let options = wiring::robots_options(&config.robots);
+    let options = wiring::robots_options(config);
     let (robots, refresh) = Robots::start(
         Arc::clone(&fetch),
         store,
@@ -258,7 +252,7 @@ async fn listen(
     let mut inherited = Inherited::take()?;
     let patience = match inherited.is_empty() {
         true => Duration::ZERO,
-        false => config.proxy.shutdown_grace + TAKEOVER_MARGIN,
+        false => config.proxy.flow.shutdown_grace + TAKEOVER_MARGIN,
     };
     let mut clients = Vec::with_capacity(config.proxy.listen.len());
     for address in &config.proxy.listen {
@@ -392,8 +386,7 @@ async fn take_over(
         Some(listener) => listener,
         None => listen_when_free(config.admin.listen, patience).await?,
     };
-    let options = wiring::store_options(&config.robots, config.state.max_size);
     let dir = &config.state.dir;
-    let opening = Store::open_when_free(dir, options, clock, Arc::clone(metrics), patience);
+    let opening = Store::open_when_free(dir, config.store, clock, Arc::clone(metrics), patience);
     Ok((operators, opening.await?))
 }

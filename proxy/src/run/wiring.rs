@@ -7,18 +7,17 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use rustls::{ClientConfig, RootCertStore};
-use wayleave_policy::lifecycle::Lifetimes;
 
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::flow::decide::settings::{Options, Settings};
+use crate::flow::decide::settings::Settings;
 use crate::identity::Crawlers;
-use crate::observe::decisions::{Journal, JournalOptions};
+use crate::observe::decisions::Journal;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
+use crate::origin::Upstream;
 use crate::origin::egress::{self, Egress};
-use crate::origin::{self, Upstream};
-use crate::robots::{self, FetchOptions, HttpFetch, Shares, StoreOptions};
+use crate::robots::{self, HttpFetch};
 use crate::rules::Rules;
 use crate::tls;
 
@@ -49,13 +48,9 @@ pub(crate) fn ways(
     traces: Option<Arc<Traces>>,
 ) -> anyhow::Result<Ways> {
     let egress = egress(config, own_listeners)?;
-    let options = origin::Options {
-        connect_timeout: config.upstream.connect_timeout,
-        response_timeout: config.upstream.response_timeout,
-        idle_connections: config.upstream.idle_connections,
-    };
+    let options = config.upstream.origin.clone();
     let upstream = Upstream::new(options, Arc::clone(&egress), tls, Arc::clone(metrics));
-    let fetch = HttpFetch::new(egress, tls, fetch_options(config), clock);
+    let fetch = HttpFetch::new(egress, tls, config.robots.fetch.clone(), clock);
     Ok(Ways {
         fetch: fetch
             .handing_over(upstream.idle())
@@ -73,16 +68,14 @@ pub(crate) fn ways(
 pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
     let egress = egress(config, Vec::new())?;
     let tls = tls_config(&config.upstream)?;
-    let options = fetch_options(config);
+    let options = config.robots.fetch.clone();
     Ok(HttpFetch::new(egress, &tls, options, clock))
 }
 
 fn egress(config: &Config, own_listeners: Vec<SocketAddr>) -> anyhow::Result<Arc<Egress>> {
     let egress = Egress::new(egress::Options {
-        allow_private: config.upstream.allow_private.clone(),
-        servers: config.dns.servers.clone(),
-        overrides: config.dns.overrides.clone(),
         own_listeners,
+        ..config.upstream.egress.clone()
     });
     let egress = egress.context("reading the system's DNS configuration")?;
     Ok(Arc::new(egress))
@@ -103,7 +96,8 @@ pub(crate) fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientCo
     if added == 0 {
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
     }
-    for certificate in upstream.extra_root_certificates() {
+    let extra = upstream.extra_roots.iter();
+    for certificate in extra.flat_map(|file| &file.certificates) {
         roots
             .add(certificate.clone())
             .context("adding a certificate of upstream.extra_roots")?;
@@ -117,42 +111,11 @@ pub(crate) fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientCo
     Ok(tls)
 }
 
-/// How robots.txt files are fetched.
-pub(crate) fn fetch_options(config: &Config) -> FetchOptions {
-    let robots = &config.robots;
-    FetchOptions {
-        user_agent: robots.user_agent.clone(),
-        timeout: robots.fetch_timeout,
-        connect_timeout: config.upstream.connect_timeout,
-        max_redirects: robots.max_redirects,
-        max_size: robots.max_size,
-        memory: Shares::of(robots.memory).fetches,
-    }
-}
-
-/// How robots.txt files are kept.
-pub(crate) fn robots_options(robots: &config::Robots) -> robots::Options {
-    robots::Options {
-        lifetimes: Lifetimes {
-            max_age: robots.max_age,
-            max_stale: robots.max_stale,
-            error_ttl: robots.error_ttl,
-            spread: *SPREAD,
-            ..Lifetimes::default()
-        },
-        fetch_timeout: robots.fetch_timeout,
-        memory: Shares::of(robots.memory).entries,
-        ..robots::Options::default()
-    }
-}
-
-/// How what was learned is kept on disk.
-pub(crate) fn store_options(robots: &config::Robots, max_size: u64) -> StoreOptions {
-    StoreOptions {
-        max_size,
-        memory: Shares::of(robots.memory).store,
-        ..StoreOptions::default()
-    }
+/// How robots.txt files are kept: each process has its own spread.
+pub(crate) fn robots_options(config: &Config) -> robots::Options {
+    let mut options = config.robots.cache.clone();
+    options.lifetimes.spread = *SPREAD;
+    options
 }
 
 /// The decision log's open file, if there is to be one.
@@ -161,12 +124,7 @@ pub(crate) fn store_options(robots: &config::Robots, max_size: u64) -> StoreOpti
 ///
 /// Returns an error if it cannot be opened.
 pub(crate) fn journal(log: &config::Log) -> anyhow::Result<Option<Journal>> {
-    let options = log.decisions.clone().map(|path| JournalOptions {
-        path,
-        max_size_bytes: log.decisions_max_size,
-        max_age: log.decisions_max_age,
-        keep: log.decisions_keep,
-    });
+    let options = log.decisions.clone();
     options.map(Journal::open).transpose()
 }
 
@@ -183,12 +141,7 @@ pub(crate) fn settings(
     }
     Settings {
         configuration: before.map_or(1, |before| before.configuration + 1),
-        options: Options {
-            name: config.proxy.name.clone(),
-            header_timeout: config.proxy.header_timeout,
-            idle_timeout: config.proxy.idle_timeout,
-            shutdown_grace: config.proxy.shutdown_grace,
-        },
+        options: config.proxy.flow.clone(),
         https: config.https.way.clone(),
         crawlers: Crawlers::instead_of(
             before.map(|before| &before.crawlers),

@@ -52,10 +52,10 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         return unusable("log.decisions is empty: there is no decision log");
     };
     let now = Clock::start().now();
-    let report = Report::read(log, arguments.since.seen_from(now), now);
+    let report = Report::read(&log.path, arguments.since.seen_from(now), now);
     if report.files.is_empty() && report.older_files == 0 {
         return unusable(&match &report.failures[..] {
-            [] => format!("there is no decision log {}", log.display()),
+            [] => format!("there is no decision log {}", log.path.display()),
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         });
     }

@@ -10,6 +10,15 @@ use crate::identity::per_client::{Counted, PerClient};
 /// Connections that are told why they are not served, at one time; further ones are closed without a word.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
 
+/// How many client connections there may be at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// In total; further ones are answered with 503.
+    pub(crate) connections: usize,
+    /// Of one client address (IPv6: one /64); 0: no limit.
+    pub(crate) per_client: usize,
+}
+
 /// Hands out limits for connections.
 #[derive(Debug)]
 pub(crate) struct Limits {
@@ -36,12 +45,11 @@ pub(crate) enum Full {
 }
 
 impl Limits {
-    /// `most` connections at one time, `most_per_client` of each client; 0: no bound for one client.
-    pub(crate) fn new(most: usize, most_per_client: usize) -> Self {
+    pub(crate) fn new(options: Options) -> Self {
         Self {
-            all: Arc::new(Semaphore::new(most)),
+            all: Arc::new(Semaphore::new(options.connections)),
             turned_away: Arc::new(Semaphore::new(TURNED_AWAY_AT_ONCE)),
-            most_per_client,
+            most_per_client: options.per_client,
             per_client: Arc::default(),
         }
     }
@@ -73,13 +81,20 @@ impl Limits {
 mod tests {
     use super::*;
 
+    fn at_most(connections: usize, per_client: usize) -> Options {
+        Options {
+            connections,
+            per_client,
+        }
+    }
+
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
 
     #[test]
     fn each_client_has_its_own_bound() {
-        let limits = Limits::new(10, 2);
+        let limits = Limits::new(at_most(10, 2));
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
         let first = limits.take(one).unwrap();
         let _second = limits.take(one).unwrap();
@@ -92,7 +107,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_ipv6_network_are_one_client() {
-        let limits = Limits::new(10, 1);
+        let limits = Limits::new(at_most(10, 1));
         let _first = limits.take(address("2001:db8::1")).unwrap();
         assert_eq!(
             limits.take(address("2001:db8::2")).unwrap_err(),
@@ -103,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_for_all_counts_for_nobody() {
-        let limits = Limits::new(1, 1);
+        let limits = Limits::new(at_most(1, 1));
         let (one, other) = (address("192.0.2.1"), address("192.0.2.2"));
         let first = limits.take(one).unwrap();
         assert_eq!(limits.take(other).unwrap_err(), Full::All);
@@ -114,7 +129,7 @@ mod tests {
 
     #[test]
     fn without_a_bound_nobody_is_counted() {
-        let limits = Limits::new(10, 0);
+        let limits = Limits::new(at_most(10, 0));
         let taken: Vec<_> = (0..10).map(|_| limits.take(address("::1"))).collect();
         assert!(taken.iter().all(Result::is_ok));
         assert!(limits.per_client.is_empty());

@@ -9,7 +9,7 @@
 mod accept;
 mod blind_tunnel;
 mod connect;
-mod limits;
+pub(crate) mod limits;
 pub(crate) mod listeners;
 mod tunnel;
 

@@ -4,7 +4,7 @@ use wayleave_policy::HostPattern;
 
 /// What a `CONNECT` leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// TLS is ended here, and every request inside is judged.
     #[default]
     Intercept,
@@ -17,7 +17,7 @@ pub enum Mode {
 impl Mode {
     /// The spelling used in configuration.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Intercept => "intercept",
             Self::Tunnel => "tunnel",
@@ -28,11 +28,11 @@ impl Mode {
 
 /// Part of `[https]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub(crate) struct Options {
     /// For hosts that no pattern below is for. Default: intercept.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Hosts that are tunnelled unseen on purpose, whatever their robots.txt says.
-    pub bypass: Vec<HostPattern>,
+    pub(crate) bypass: Vec<HostPattern>,
 }
 
 /// What a `CONNECT` to a host leads to.

@@ -14,15 +14,15 @@ use crate::politeness;
 use crate::rules::Rules;
 
 /// Part of `[proxy]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The pseudonym in `Via` and `Proxy-Status`. Default `wayleave`.
+    /// The pseudonym in `Via` and `Proxy-Status`.
     pub(crate) name: String,
-    /// How long a client may take for a request's head. Default 10 s.
+    /// How long a client may take for a request's head.
     pub(crate) header_timeout: Duration,
-    /// How long a connection may be silent between requests. Default 60 s.
+    /// How long a connection may be silent between requests.
     pub(crate) idle_timeout: Duration,
-    /// How long exchanges under way may go on when the process ends. Default 10 s.
+    /// How long exchanges under way may go on when the process ends.
     pub(crate) shutdown_grace: Duration,
 }
 

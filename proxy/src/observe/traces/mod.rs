@@ -51,15 +51,6 @@ pub struct Options {
     pub sample_ratio: f64,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            otlp_endpoint: None,
-            sample_ratio: 1.0,
-        }
-    }
-}
-
 /// A trace that a client began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parent(Context);

@@ -24,7 +24,7 @@ use overrides::Overrides;
 pub use overrides::{InvalidOverride, Override};
 
 /// What egress needs to know; part of `[upstream]` and `[dns]`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Internal addresses that may be dialled all the same. Empty: none.
     pub allow_private: Vec<IpNet>,

@@ -25,7 +25,7 @@ const GATHER: Duration = Duration::from_millis(200);
 const REOPEN: Duration = Duration::from_secs(5);
 
 /// How the store keeps; part of `[state]`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
     /// What an origin said before is kept this long. Default: 365 days.
     pub history_age: Duration,

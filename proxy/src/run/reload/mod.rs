@@ -103,7 +103,7 @@ struct Reader {
 /// What can fail of a reload, done.
 struct Prepared {
     config: Config,
-    needs_restart: Vec<&'static str>,
+    needs_restart: Vec<String>,
     /// `None`: the ways to origins stay as they are.
     ways: Option<Ways>,
     journal: Option<Journal>,
@@ -121,7 +121,7 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
         read_at: parts.flow.robots.clock().now(),
         last_attempt: None,
         needs_restart: Vec::new(),
-        toml: config.without_secrets(),
+        toml: config.in_use(config),
     }));
     let reload = Reload::new(asking, Arc::clone(&status));
     let signals = Signals(sender);
@@ -261,12 +261,10 @@ impl Reader {
         let own = self.parts.own_listeners.clone();
         let traces = self.parts.flow.traces.clone();
         let preparing = tokio::task::spawn_blocking(move || {
-            let read = Config::from_file(&file, read).map_err(|mistakes| in_words(&mistakes))?;
-            let needs_restart = needs_restart(&started_with, &read);
-            let config = held(read, &started_with);
-            let has_other_ways = config.upstream != running.upstream
-                || config.dns != running.dns
-                || wiring::fetch_options(&config) != wiring::fetch_options(&running);
+            let config = Config::again(&file, read, &started_with);
+            let config = config.map_err(|mistakes| in_words(&mistakes))?;
+            let has_other_ways =
+                config.upstream != running.upstream || config.robots.fetch != running.robots.fetch;
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
             let ways = has_other_ways.then(|| {
                 let tls = wiring::tls_config(&config.upstream)?;
@@ -275,7 +273,7 @@ impl Reader {
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
                 journal: wiring::journal(&config.log).map_err(fault)?,
-                needs_restart,
+                needs_restart: config.needs_restart(&started_with),
                 config,
             })
         });
@@ -295,7 +293,7 @@ impl Reader {
             self.parts.fetch.store(Arc::new(ways.fetch));
         }
         if config.robots != self.running.robots {
-            let options = wiring::robots_options(&config.robots);
+            let options = wiring::robots_options(&config);
             flow.robots.reconfigure(&options).await;
         }
         // A file that was moved away is written anew, as by others who are told to read their configuration again.
@@ -313,7 +311,7 @@ impl Reader {
             status.configuration = configuration;
             status.read_at = now;
             status.needs_restart.clone_from(&prepared.needs_restart);
-            status.toml = config.without_secrets();
+            status.toml = config.in_use(&self.started_with);
         });
         tracing::info!(cause, configuration, "the configuration was reloaded");
         self.running = config;
@@ -330,78 +328,4 @@ impl Reader {
 
 fn in_words(mistakes: &[Mistake]) -> Vec<String> {
     mistakes.iter().map(ToString::to_string).collect()
-}
-
-/// What differs between two configurations and is only looked at when the process starts.
-fn needs_restart(running: &Config, read: &Config) -> Vec<&'static str> {
-    // A directory within one that moves is not moved by itself.
-    let within_state = |config: &Config| {
-        let dir = config.https.ca_dir.strip_prefix(&config.state.dir);
-        dir.map_or(config.https.ca_dir.clone(), Path::to_owned)
-    };
-    let differs = [
-        ("proxy.listen", running.proxy.listen != read.proxy.listen),
-        (
-            "proxy.max_connections",
-            running.proxy.max_connections != read.proxy.max_connections,
-        ),
-        (
-            "proxy.max_connections_per_client",
-            running.proxy.max_connections_per_client != read.proxy.max_connections_per_client,
-        ),
-        ("[admin]", running.admin != read.admin),
-        ("https.ca_dir", within_state(running) != within_state(read)),
-        ("state.dir", running.state.dir != read.state.dir),
-        (
-            "state.max_size",
-            running.state.max_size != read.state.max_size,
-        ),
-        ("[traces]", running.traces != read.traces),
-    ];
-    let keys = differs.into_iter().filter(|(_, differs)| *differs);
-    keys.map(|(keys, _)| keys).collect()
-}
-
-/// What was read, but with what the process was `started_with` for all that needs a restart.
-fn held(mut read: Config, started_with: &Config) -> Config {
-    if let Some(log) = &mut read.log.decisions
-        && let Ok(within) = log.strip_prefix(&read.state.dir)
-    {
-        *log = started_with.state.dir.join(within);
-    }
-    read.proxy.listen.clone_from(&started_with.proxy.listen);
-    read.proxy.max_connections = started_with.proxy.max_connections;
-    read.proxy.max_connections_per_client = started_with.proxy.max_connections_per_client;
-    read.admin = started_with.admin.clone();
-    read.https.ca_dir.clone_from(&started_with.https.ca_dir);
-    read.state = started_with.state.clone();
-    read.traces = started_with.traces.clone();
-    read
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_needs_a_restart_is_named() {
-        let config = |text: &str| Config::from_toml("t.toml", text).unwrap();
-        let running = config("");
-        assert_eq!(needs_restart(&running, &running), [""; 0]);
-        let alive = "proxy.name = \"a\"\nrobots.max_age = \"1h\"\nupstream.idle_connections = 7\n\
-                     log.format = \"json\"\nlog.decisions = \"\"\ndns.servers = [\"127.0.0.1:53\"]";
-        assert_eq!(needs_restart(&running, &config(alive)), [""; 0]);
-        let fixed =
-            "state.dir = \"b\"\nadmin.listen = \"127.0.0.1:1\"\nlog.decisions = \"d.jsonl\"";
-        let expected = ["[admin]", "state.dir"];
-        assert_eq!(needs_restart(&running, &config(fixed)), expected);
-        let traced = config("traces.sample_ratio = 0.5");
-        assert_eq!(needs_restart(&running, &traced), ["[traces]"]);
-        let ca = config("state.dir = \"b\"\nhttps.ca_dir = \"other\"");
-        assert_eq!(needs_restart(&running, &ca), ["https.ca_dir", "state.dir"]);
-        let held = held(config(fixed), &running);
-        assert_eq!((&held.state, &held.admin), (&running.state, &running.admin));
-        let log = running.state.dir.join("d.jsonl");
-        assert_eq!(held.log.decisions, Some(log), "what need not wait does not");
-    }
 }

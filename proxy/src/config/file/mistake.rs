@@ -15,7 +15,7 @@ pub struct Mistake {
 
 impl Mistake {
     /// Says something of the whole file.
-    pub(super) fn of_file(file: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn of_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
             line: None,
@@ -25,7 +25,7 @@ impl Mistake {
     }
 
     /// Says something of one line, and of `key` unless that is empty.
-    pub(super) fn of_line(
+    pub(crate) fn of_line(
         file: &str,
         line: usize,
         key: impl Into<String>,

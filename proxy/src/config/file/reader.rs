@@ -6,41 +6,51 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
+use super::keys::{Key, Keys};
 use super::mistake::Mistake;
-use super::value::{Node, Parsed, kind, nearest};
+use super::show::Show;
+use super::value::{Node, Parsed, filled_list, kind, nearest, one_of};
 
-/// The text being read and the mistakes found in it so far.
+/// The text being read, and the keys and mistakes found in it so far.
 #[derive(Debug)]
-pub(super) struct Reader<'t> {
+pub(crate) struct Reader<'t> {
     file: &'t str,
     text: &'t str,
+    keys: RefCell<Keys>,
     mistakes: RefCell<Vec<Mistake>>,
 }
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(file: &'t str, text: &'t str) -> Self {
+    pub(crate) fn new(file: &'t str, text: &'t str) -> Self {
         Self {
             file,
             text,
+            keys: RefCell::default(),
             mistakes: RefCell::default(),
         }
     }
 
-    /// Parses the text, hands its tables to `read`, and returns what that made of them.
+    /// Parses the text, hands its tables to `read`, and returns what that made of them, with all keys.
     ///
     /// # Errors
     ///
     /// Every mistake, in the order of lines, if there is any.
-    pub(super) fn read<T>(
+    pub(crate) fn read<T>(
         self,
         read: impl FnOnce(&mut Section<'_>) -> T,
-    ) -> Result<T, Vec<Mistake>> {
+    ) -> Result<(T, Keys), Vec<Mistake>> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in &errors {
             let at = error.span().map_or(0, |span| span.start);
             self.mistake(at, self.key_near(at), error.message());
         }
-        let value = Section::new(&self, String::new(), 0..0, Some(table.get_ref())).read(read);
+        let root = Place {
+            path: String::new(),
+            name: String::new(),
+            at: 0..0,
+            keys: self.keys.borrow_mut().begin(String::new(), false),
+        };
+        let value = Section::new(&self, root, Some(table.get_ref())).read(read);
         let mut mistakes = self.mistakes.into_inner();
         // On a line that is no TOML only the first complaint is to the point; what was saved of it misleads.
         let of_values = mistakes.split_off(errors.len());
@@ -53,7 +63,7 @@ impl<'t> Reader<'t> {
         );
         mistakes.sort_by_key(Mistake::line);
         if mistakes.is_empty() {
-            Ok(value)
+            Ok((value, self.keys.into_inner()))
         } else {
             Err(mistakes)
         }
@@ -96,25 +106,31 @@ impl<'t> Reader<'t> {
 ///
 /// It learns the keys that exist by being asked for them; [`Section::read`] reports all others.
 #[derive(Debug)]
-pub(super) struct Section<'t> {
+pub(crate) struct Section<'t> {
     reader: &'t Reader<'t>,
-    path: String,
-    at: Range<usize>,
+    place: Place,
     table: Option<&'t DeTable<'t>>,
     known: Vec<&'static str>,
 }
 
+/// Where a table is.
+#[derive(Debug)]
+struct Place {
+    /// In mistakes, such as `[[crawler]] 1.match`.
+    path: String,
+    /// In headers, such as `crawler.match`.
+    name: String,
+    /// In the text.
+    at: Range<usize>,
+    /// In [`Keys`].
+    keys: usize,
+}
+
 impl<'t> Section<'t> {
-    fn new(
-        reader: &'t Reader<'t>,
-        path: String,
-        at: Range<usize>,
-        table: Option<&'t DeTable<'t>>,
-    ) -> Self {
+    fn new(reader: &'t Reader<'t>, place: Place, table: Option<&'t DeTable<'t>>) -> Self {
         Self {
             reader,
-            path,
-            at,
+            place,
             table,
             known: Vec::new(),
         }
@@ -138,11 +154,7 @@ impl<'t> Section<'t> {
     }
 
     fn full_key(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        join(&self.place.path, key)
     }
 
     fn node(&mut self, key: &'static str) -> Option<&'t Node<'t>> {
@@ -151,7 +163,7 @@ impl<'t> Section<'t> {
     }
 
     /// The value of `key`, or none if it is absent or wrong.
-    pub(super) fn optional<T>(
+    fn parsed<T>(
         &mut self,
         key: &'static str,
         parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
@@ -168,48 +180,94 @@ impl<'t> Section<'t> {
         }
     }
 
+    fn show(&self, key: Key, value: toml::Value) {
+        let mut keys = self.reader.keys.borrow_mut();
+        keys.add(self.place.keys, key, value);
+    }
+
     /// The value of `key`, or `default` if it is absent or wrong.
-    pub(super) fn value<T>(
+    pub(crate) fn key<T: Show>(
         &mut self,
-        key: &'static str,
-        parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
+        key: impl Into<Key>,
         default: T,
+        parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
     ) -> T {
-        self.optional(key, parse).unwrap_or(default)
+        let key = key.into();
+        let value = self.parsed(key.name, parse).unwrap_or(default);
+        self.show(key, value.show());
+        value
+    }
+
+    /// The meaning of the word that `key` is, or `default` if it is absent or wrong.
+    pub(crate) fn word<T: Copy + PartialEq>(
+        &mut self,
+        key: impl Into<Key>,
+        default: T,
+        meanings: &[(&str, T)],
+    ) -> T {
+        let key = key.into();
+        let value = self.parsed(key.name, one_of(meanings)).unwrap_or(default);
+        let mut words = meanings.iter().filter(|(_, meaning)| *meaning == value);
+        self.show(key, words.next().map_or("", |(word, _)| word).into());
+        value
+    }
+
+    /// The value of `key`, or none if it is absent or wrong.
+    pub(crate) fn optional<T: Show>(
+        &mut self,
+        key: impl Into<Key>,
+        parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
+    ) -> Option<T> {
+        let key = key.into();
+        let value = self.parsed(key.name, parse);
+        if let Some(value) = &value {
+            self.show(key, value.show());
+        }
+        value
+    }
+
+    /// The items of the array `key`, which holds some if it is there.
+    pub(crate) fn items<T: Show>(
+        &mut self,
+        key: impl Into<Key>,
+        item: impl Fn(&'t Node<'t>) -> Parsed<T>,
+    ) -> Vec<T> {
+        self.optional(key, filled_list(item)).unwrap_or_default()
     }
 
     /// The value of `key`, which must be there.
-    pub(super) fn required<T>(
+    pub(crate) fn required<T: Show>(
         &mut self,
-        key: &'static str,
+        key: impl Into<Key>,
         parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
     ) -> Option<T> {
+        let key = key.into();
         let value = self.optional(key, parse);
-        if value.is_none() && self.is_sound(key) {
-            self.mistake(key, "is missing");
+        if value.is_none() && self.is_sound(key.name) {
+            self.mistake(key.name, "is missing");
         }
         value
     }
 
     /// A key that this version can only take with its `default`: ignoring it would not be what was asked for.
-    pub(super) fn later<T: PartialEq>(
+    pub(crate) fn later<T: PartialEq>(
         &mut self,
         key: &'static str,
         parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
         default: &T,
     ) {
-        if self.optional(key, parse).is_some_and(|v| v != *default) {
+        if self.parsed(key, parse).is_some_and(|v| v != *default) {
             self.mistake(key, "not supported yet");
         }
     }
 
     /// A key that this version cannot take with any value.
-    pub(super) fn later_if_given<T>(
+    pub(crate) fn later_if_given<T>(
         &mut self,
         key: &'static str,
         parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
     ) -> Option<T> {
-        let value = self.optional(key, parse);
+        let value = self.parsed(key, parse);
         if value.is_some() {
             self.mistake(key, "not supported yet");
         }
@@ -217,25 +275,30 @@ impl<'t> Section<'t> {
     }
 
     /// The table `key`, read by `read`.
-    pub(super) fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Self) -> T) -> T {
-        let path = self.full_key(key);
-        let (at, table) = match self.node(key) {
-            None => (self.at.clone(), None),
-            Some(node) => {
-                let table = node.get_ref().as_table();
-                if table.is_none() {
-                    let message = format!("expected a table, found {}", kind(node));
-                    self.reader
-                        .mistake(node.span().start, path.clone(), message);
-                }
-                (node.span(), table)
-            }
+    pub(crate) fn section<T>(
+        &mut self,
+        key: impl Into<Key>,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let key = key.into();
+        let path = self.full_key(key.name);
+        let (at, table) = match self.node(key.name) {
+            None => (self.place.at.clone(), None),
+            Some(node) => (node.span(), self.table_of(node, &path)),
         };
-        Section::new(self.reader, path, at, table).read(read)
+        let name = join(&self.place.name, key.name);
+        let keys = self.begin(format!("[{name}]"), key.needs_restart);
+        let place = Place {
+            path,
+            name,
+            at,
+            keys,
+        };
+        Section::new(self.reader, place, table).read(read)
     }
 
     /// The tables `[[key]]` in their order, each read by `read`.
-    pub(super) fn tables<T>(
+    pub(crate) fn tables<T>(
         &mut self,
         key: &'static str,
         mut read: impl FnMut(&mut Self) -> T,
@@ -248,26 +311,44 @@ impl<'t> Section<'t> {
             self.mistake(key, message);
             return Vec::new();
         };
+        let name = join(&self.place.name, key);
         let read_one = |(index, node): (usize, &'t Node<'t>)| {
             let path = format!("[[{}]] {}", self.full_key(key), index + 1);
-            let table = node.get_ref().as_table();
-            if table.is_none() {
-                let message = format!("expected a table, found {}", kind(node));
-                self.reader
-                    .mistake(node.span().start, path.clone(), message);
-            }
-            Section::new(self.reader, path, node.span(), table).read(&mut read)
+            let table = self.table_of(node, &path);
+            let place = Place {
+                path,
+                name: name.clone(),
+                at: node.span(),
+                keys: self.begin(format!("[[{name}]]"), false),
+            };
+            Section::new(self.reader, place, table).read(&mut read)
         };
         items.iter().enumerate().map(read_one).collect()
     }
 
+    fn begin(&self, header: String, needs_restart: bool) -> usize {
+        let mut keys = self.reader.keys.borrow_mut();
+        keys.begin(header, needs_restart)
+    }
+
+    fn table_of(&self, node: &'t Node<'t>, path: &str) -> Option<&'t DeTable<'t>> {
+        let table = node.get_ref().as_table();
+        if table.is_none() {
+            let message = format!("expected a table, found {}", kind(node));
+            let at = node.span().start;
+            self.reader.mistake(at, path.to_owned(), message);
+        }
+        table
+    }
+
     /// Every entry of a table whose keys are free, such as host names; makes unknown keys impossible.
-    pub(super) fn entries<T>(
+    pub(crate) fn entries<T: Show>(
         &mut self,
         key: &'static str,
         mut parse: impl FnMut(&str, &'t Node<'t>) -> Parsed<T>,
     ) -> Vec<T> {
         let path = self.full_key(key);
+        let shown = self.begin(format!("[{}]", join(&self.place.name, key)), false);
         let Some(node) = self.node(key) else {
             return Vec::new();
         };
@@ -279,7 +360,11 @@ impl<'t> Section<'t> {
         let mut values = Vec::new();
         for (name, node) in table {
             match parse(name.get_ref(), node) {
-                Ok(value) => values.push(value),
+                Ok(value) => {
+                    let mut keys = self.reader.keys.borrow_mut();
+                    keys.add_entry(shown, name.get_ref(), value.show());
+                    values.push(value);
+                }
                 Err(faults) => {
                     for fault in faults {
                         let path = format!("{path}.\"{}\"{}", name.get_ref(), fault.within);
@@ -292,12 +377,12 @@ impl<'t> Section<'t> {
     }
 
     /// Whether `key` is written in this table.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(key))
     }
 
     /// Whether nothing wrong was found in `key` yet, so that comparing it with others makes sense.
-    pub(super) fn is_sound(&self, key: &str) -> bool {
+    pub(crate) fn is_sound(&self, key: &str) -> bool {
         let path = self.full_key(key);
         let within = |mistake: &Mistake| {
             mistake
@@ -309,17 +394,24 @@ impl<'t> Section<'t> {
     }
 
     /// Reports `key`, at its line or, if it is absent, at its table's.
-    pub(super) fn mistake(&self, key: &str, message: impl Into<String>) {
+    pub(crate) fn mistake(&self, key: &str, message: impl Into<String>) {
         let at = self
             .table
             .and_then(|table| table.get_key_value(key))
-            .map_or(self.at.start, |(key, _)| key.span().start);
+            .map_or(self.place.at.start, |(key, _)| key.span().start);
         self.reader.mistake(at, self.full_key(key), message);
     }
 
     /// Reports this table as a whole.
-    pub(super) fn mistake_of_table(&self, message: impl Into<String>) {
+    pub(crate) fn mistake_of_table(&self, message: impl Into<String>) {
         self.reader
-            .mistake(self.at.start, self.path.clone(), message);
+            .mistake(self.place.at.start, self.place.path.clone(), message);
+    }
+}
+
+fn join(parent: &str, key: &str) -> String {
+    match parent {
+        "" => key.to_owned(),
+        _ => format!("{parent}.{key}"),
     }
 }

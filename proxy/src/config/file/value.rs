@@ -10,30 +10,26 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use http::HeaderValue;
 use ipnet::IpNet;
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use toml::Spanned;
 use toml::de::DeValue;
 use toml::value::Datetime;
-use wayleave_policy::Dialect;
 
-use super::sections::PemFile;
+use super::show::Show;
 
 /// A value of the file together with where it stands.
-pub(super) type Node<'t> = Spanned<DeValue<'t>>;
+pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
 
 /// What is wrong with a value.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// Byte offset in the file.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// Which part of the value, such as `[2]`; empty for the whole.
-    pub(super) within: String,
-    pub(super) message: String,
+    pub(crate) within: String,
+    pub(crate) message: String,
 }
 
-pub(super) type Parsed<T> = Result<T, Vec<Fault>>;
+pub(crate) type Parsed<T> = Result<T, Vec<Fault>>;
 
 /// The longest span accepted; longer ones are slips, and adding them to an instant may overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
@@ -47,7 +43,7 @@ fn fault<T>(node: &Node<'_>, message: impl Into<String>) -> Parsed<T> {
 }
 
 /// A string.
-pub(super) fn string<'t>(node: &'t Node<'_>) -> Parsed<&'t str> {
+fn string<'t>(node: &'t Node<'_>) -> Parsed<&'t str> {
     match node.get_ref() {
         DeValue::String(text) => Ok(text),
         _ => fault(node, format!("expected a string, found {}", kind(node))),
@@ -55,7 +51,7 @@ pub(super) fn string<'t>(node: &'t Node<'_>) -> Parsed<&'t str> {
 }
 
 /// A string that is not blank and holds no control characters.
-pub(super) fn text(node: &Node<'_>) -> Parsed<String> {
+pub(crate) fn text(node: &Node<'_>) -> Parsed<String> {
     let text = string(node)?;
     if text.trim().is_empty() {
         return fault(node, "must not be empty");
@@ -67,7 +63,7 @@ pub(super) fn text(node: &Node<'_>) -> Parsed<String> {
 }
 
 /// What can be sent as `User-Agent`.
-pub(super) fn user_agent(node: &Node<'_>) -> Parsed<String> {
+pub(crate) fn user_agent(node: &Node<'_>) -> Parsed<String> {
     let sendable = |text: &str| match HeaderValue::from_str(text) {
         // HTTP/2 has no field values with blanks around them (RFC 9113 section 8.2.1).
         _ if text.trim() != text => Err(format!("{text:?} starts or ends with white space")),
@@ -80,7 +76,7 @@ pub(super) fn user_agent(node: &Node<'_>) -> Parsed<String> {
 }
 
 /// A string that `parse` takes; what it says of others is the message.
-pub(super) fn tried<T, E: Display>(
+pub(crate) fn tried<T, E: Display>(
     node: &Node<'_>,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Parsed<T> {
@@ -96,7 +92,7 @@ fn parsed<T: FromStr>(node: &Node<'_>, expected: &str) -> Parsed<T> {
     }
 }
 
-pub(super) fn boolean(node: &Node<'_>) -> Parsed<bool> {
+pub(crate) fn boolean(node: &Node<'_>) -> Parsed<bool> {
     match node.get_ref() {
         DeValue::Boolean(value) => Ok(*value),
         _ => fault(
@@ -106,14 +102,17 @@ pub(super) fn boolean(node: &Node<'_>) -> Parsed<bool> {
     }
 }
 
-/// An integer between two bounds, both allowed.
-pub(super) fn integer(least: u32, most: u32) -> impl Fn(&Node<'_>) -> Parsed<u32> {
+/// The largest count that a key takes; what is larger is a slip.
+pub(crate) const MOST: u32 = 1_000_000_000;
+
+/// A whole number between two bounds, both allowed.
+pub(crate) fn count(least: u32, most: u32) -> impl Fn(&Node<'_>) -> Parsed<usize> {
     move |node| {
         let DeValue::Integer(integer) = node.get_ref() else {
             return fault(node, format!("expected an integer, found {}", kind(node)));
         };
         match i64::from_str_radix(integer.as_str(), integer.radix()).map(u32::try_from) {
-            Ok(Ok(value)) if (least..=most).contains(&value) => Ok(value),
+            Ok(Ok(value)) if (least..=most).contains(&value) => Ok(value as usize),
             _ => fault(
                 node,
                 format!("{integer} is not an integer from {least} to {most}"),
@@ -123,7 +122,7 @@ pub(super) fn integer(least: u32, most: u32) -> impl Fn(&Node<'_>) -> Parsed<u32
 }
 
 /// A number, whole or not.
-pub(super) fn number(node: &Node<'_>) -> Parsed<f64> {
+pub(crate) fn number(node: &Node<'_>) -> Parsed<f64> {
     let digits = match node.get_ref() {
         DeValue::Float(float) => float.as_str(),
         DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str(),
@@ -136,7 +135,7 @@ pub(super) fn number(node: &Node<'_>) -> Parsed<f64> {
 }
 
 /// A span of time with its unit; `0s` is one.
-pub(super) fn duration(node: &Node<'_>) -> Parsed<Duration> {
+pub(crate) fn duration(node: &Node<'_>) -> Parsed<Duration> {
     let expected = "a duration with a unit, such as \"10s\", \"5m\", \"24h\" or \"30d\"";
     let DeValue::String(text) = node.get_ref() else {
         return fault(node, format!("expected {expected}, found {}", kind(node)));
@@ -151,7 +150,7 @@ pub(super) fn duration(node: &Node<'_>) -> Parsed<Duration> {
 }
 
 /// A span of time that is not zero.
-pub(super) fn positive_duration(node: &Node<'_>) -> Parsed<Duration> {
+pub(crate) fn positive_duration(node: &Node<'_>) -> Parsed<Duration> {
     match duration(node)? {
         Duration::ZERO => fault(node, "must be longer than 0s"),
         value => Ok(value),
@@ -159,7 +158,7 @@ pub(super) fn positive_duration(node: &Node<'_>) -> Parsed<Duration> {
 }
 
 /// A number of bytes with its unit.
-pub(super) fn size(node: &Node<'_>) -> Parsed<ByteSize> {
+pub(crate) fn size(node: &Node<'_>) -> Parsed<ByteSize> {
     let expected = "a size with a unit, such as \"500KiB\" or \"256MiB\"";
     let DeValue::String(text) = node.get_ref() else {
         return fault(node, format!("expected {expected}, found {}", kind(node)));
@@ -171,27 +170,27 @@ pub(super) fn size(node: &Node<'_>) -> Parsed<ByteSize> {
     }
 }
 
+/// A check of sizes.
+pub(crate) fn at_least(least: ByteSize) -> impl Fn(&ByteSize) -> Result<(), String> {
+    move |size| match *size < least {
+        true => Err(format!(
+            "is less than {}",
+            least.show().as_str().unwrap_or_default()
+        )),
+        false => Ok(()),
+    }
+}
+
 /// An address with a port; port 0 lets the system choose.
-pub(super) fn address(node: &Node<'_>) -> Parsed<SocketAddr> {
+pub(crate) fn address(node: &Node<'_>) -> Parsed<SocketAddr> {
     parsed(
         node,
         "an IP address with a port, such as \"127.0.0.1:3128\" or \"[::1]:3128\"",
     )
 }
 
-/// The address of a DNS server; without a port, 53.
-pub(super) fn dns_server(node: &Node<'_>) -> Parsed<SocketAddr> {
-    if let Ok(address) = string(node)?.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, 53));
-    }
-    parsed(
-        node,
-        "an IP address, such as \"192.0.2.53\" or \"127.0.0.1:5353\"",
-    )
-}
-
 /// A network as CIDR, or a single address.
-pub(super) fn network(node: &Node<'_>) -> Parsed<IpNet> {
+pub(crate) fn network(node: &Node<'_>) -> Parsed<IpNet> {
     if let Ok(address) = string(node)?.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
     }
@@ -210,41 +209,23 @@ pub(super) fn network(node: &Node<'_>) -> Parsed<IpNet> {
     }
 }
 
-/// A path; it need not exist.
-pub(super) fn path(node: &Node<'_>) -> Parsed<PathBuf> {
-    text(node).map(PathBuf::from)
+/// A path, relative to `dir`; it need not exist.
+pub(crate) fn path_in(dir: &Path) -> impl Fn(&Node<'_>) -> Parsed<PathBuf> {
+    move |node| text(node).map(|path| dir.join(path))
 }
 
-/// A PEM file, relative to `dir`, with at least one certificate that can serve as a root.
-pub(super) fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
-    let path = dir.join(path(node)?);
-    let read = || {
-        CertificateDer::pem_file_iter(&path)
-            .and_then(Iterator::collect)
-            .map_err(|error| format!("{}: {error}", path.display()))
-    };
-    let certificates: Vec<CertificateDer<'static>> = match read() {
-        Ok(certificates) => certificates,
-        Err(message) => return fault(node, message),
-    };
-    if certificates.is_empty() {
-        return fault(node, format!("{} contains no certificate", path.display()));
+/// What `item` takes, or none if it is an empty string.
+pub(crate) fn or_empty<'t, T>(
+    item: impl Fn(&'t Node<'t>) -> Parsed<T>,
+) -> impl Fn(&'t Node<'t>) -> Parsed<Option<T>> {
+    move |node| match string(node)? {
+        "" => Ok(None),
+        _ => item(node).map(Some),
     }
-    let mut roots = RootCertStore::empty();
-    for certificate in &certificates {
-        if let Err(error) = roots.add(certificate.clone()) {
-            let path = path.display();
-            return fault(
-                node,
-                format!("{path}: contains a certificate that is not a root: {error}"),
-            );
-        }
-    }
-    Ok(PemFile { path, certificates })
 }
 
 /// A calendar date, as a string or as TOML's own.
-pub(super) fn date(node: &Node<'_>) -> Parsed<Datetime> {
+pub(crate) fn date(node: &Node<'_>) -> Parsed<Datetime> {
     let is_date = |value: &Datetime| value.date.is_some() && value.time.is_none();
     match node.get_ref() {
         DeValue::Datetime(value) if is_date(value) => Ok(*value),
@@ -257,7 +238,7 @@ pub(super) fn date(node: &Node<'_>) -> Parsed<Datetime> {
 }
 
 /// One of a few words.
-pub(super) fn word<'w>(words: &'w [&'w str]) -> impl Fn(&Node<'_>) -> Parsed<&'w str> {
+pub(crate) fn word<'w>(words: &'w [&'w str]) -> impl Fn(&Node<'_>) -> Parsed<&'w str> {
     move |node| {
         let text = string(node)?;
         if let Some(word) = words.iter().find(|word| **word == text) {
@@ -284,13 +265,8 @@ pub(super) fn one_of<T: Copy>(meanings: &[(&str, T)]) -> impl Fn(&Node<'_>) -> P
     }
 }
 
-/// A way of reading robots.txt.
-pub(super) fn dialect(node: &Node<'_>) -> Parsed<Dialect> {
-    one_of(&Dialect::ALL.map(|dialect| (dialect.as_str(), dialect)))(node)
-}
-
 /// An array whose items are read by `item`; every bad one is reported.
-pub(super) fn list<'t, T>(
+pub(crate) fn list<'t, T>(
     item: impl Fn(&'t Node<'t>) -> Parsed<T>,
 ) -> impl Fn(&'t Node<'t>) -> Parsed<Vec<T>> {
     move |node| {
@@ -317,7 +293,7 @@ pub(super) fn list<'t, T>(
 }
 
 /// An array that holds something.
-pub(super) fn filled_list<'t, T>(
+pub(crate) fn filled_list<'t, T>(
     item: impl Fn(&'t Node<'t>) -> Parsed<T>,
 ) -> impl Fn(&'t Node<'t>) -> Parsed<Vec<T>> {
     let list = list(item);
@@ -331,7 +307,7 @@ pub(super) fn filled_list<'t, T>(
 }
 
 /// A value that `item` takes and `check` finds nothing wrong with.
-pub(super) fn checked<'t, T: Borrow<B>, B: ?Sized>(
+pub(crate) fn checked<'t, T: Borrow<B>, B: ?Sized>(
     item: impl Fn(&'t Node<'t>) -> Parsed<T>,
     check: impl Fn(&B) -> Result<(), String>,
 ) -> impl Fn(&'t Node<'t>) -> Parsed<T> {

@@ -1,0 +1,174 @@
+//! Every key with the value in use: to be shown, and to find what a reload cannot change.
+
+use std::fmt;
+
+use toml::Value;
+
+/// The name of a key or a section, and how it is treated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub(super) name: &'static str,
+    pub(super) needs_restart: bool,
+    is_secret: bool,
+}
+
+impl From<&'static str> for Key {
+    fn from(name: &'static str) -> Self {
+        Self {
+            name,
+            needs_restart: false,
+            is_secret: false,
+        }
+    }
+}
+
+/// A key, or a whole section, that is used only when the process starts: a change of it needs a restart.
+pub(crate) fn fixed(key: impl Into<Key>) -> Key {
+    Key {
+        needs_restart: true,
+        ..key.into()
+    }
+}
+
+/// A key whose value the admin page does not show.
+pub(crate) fn secret(key: impl Into<Key>) -> Key {
+    Key {
+        is_secret: true,
+        ..key.into()
+    }
+}
+
+/// All keys with their values, table by table in the order of reading. Displays as a file that reads back the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Keys(Vec<Table>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Table {
+    /// With its brackets.
+    header: String,
+    needs_restart: bool,
+    lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    key: String,
+    value: Value,
+    needs_restart: bool,
+    is_secret: bool,
+}
+
+impl Keys {
+    /// Begins a table; what is returned stands for it in [`Self::add`].
+    pub(super) fn begin(&mut self, header: String, needs_restart: bool) -> usize {
+        self.0.push(Table {
+            header,
+            needs_restart,
+            lines: Vec::new(),
+        });
+        self.0.len() - 1
+    }
+
+    pub(super) fn add(&mut self, table: usize, key: Key, value: Value) {
+        self.0[table].lines.push(Line {
+            key: key.name.to_owned(),
+            value,
+            needs_restart: key.needs_restart,
+            is_secret: key.is_secret,
+        });
+    }
+
+    /// Adds a key whose name is free, such as a host.
+    pub(super) fn add_entry(&mut self, table: usize, name: &str, value: Value) {
+        let quoted = Value::String(name.to_owned()).to_string();
+        self.0[table].lines.push(Line {
+            key: quoted,
+            value,
+            needs_restart: false,
+            is_secret: false,
+        });
+    }
+
+    /// Which keys, or whole sections such as `[admin]`, need a restart because the process started with other values.
+    pub(crate) fn need_restart(&self, started_with: &Self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for (name, ..) in self.fixed().chain(started_with.fixed()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let differs = |name: &String| {
+            let values = |keys: &Self| -> Vec<(String, Value)> {
+                let of_name = keys.fixed().filter(|(fixed, ..)| fixed == name);
+                of_name
+                    .map(|(_, key, value)| (key.to_owned(), value.clone()))
+                    .collect()
+            };
+            values(self) != values(started_with)
+        };
+        names.into_iter().filter(differs).collect()
+    }
+
+    /// The same, but what needs a restart as the process `started_with` it.
+    pub(crate) fn held(&self, started_with: &Self) -> Self {
+        let mut keys = self.clone();
+        for table in &mut keys.0 {
+            let mut before = started_with.0.iter();
+            let Some(before) = before.find(|before| before.header == table.header) else {
+                continue;
+            };
+            if table.needs_restart {
+                table.clone_from(before);
+            }
+            for line in table.lines.iter_mut().filter(|line| line.needs_restart) {
+                if let Some(before) = before.lines.iter().find(|before| before.key == line.key) {
+                    line.value.clone_from(&before.value);
+                }
+            }
+        }
+        keys
+    }
+
+    /// What is displayed, but hashes of passwords and tokens.
+    pub(crate) fn without_secrets(&self) -> String {
+        let mut shown = self.clone();
+        for line in shown.0.iter_mut().flat_map(|table| &mut table.lines) {
+            if line.is_secret && line.value.as_str() != Some("") {
+                line.value = "(not shown)".into();
+            }
+        }
+        shown.to_string()
+    }
+
+    /// All that needs a restart: how that is called, the key, its value.
+    fn fixed(&self) -> impl Iterator<Item = (String, &str, &Value)> {
+        self.0.iter().flat_map(|table| {
+            let section = table.header.trim_matches(['[', ']']);
+            let lines = table.lines.iter();
+            let fixed = lines.filter(|line| table.needs_restart || line.needs_restart);
+            fixed.map(move |line| {
+                let name = match table.needs_restart {
+                    true => table.header.clone(),
+                    false => format!("{section}.{}", line.key),
+                };
+                (name, &*line.key, &line.value)
+            })
+        })
+    }
+}
+
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut is_first = true;
+        for table in self.0.iter().filter(|table| !table.lines.is_empty()) {
+            if !std::mem::take(&mut is_first) {
+                writeln!(f)?;
+            }
+            writeln!(f, "{}", table.header)?;
+            for line in &table.lines {
+                writeln!(f, "{} = {}", line.key, line.value)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! `[https]`: interception.
+
+use std::path::{Path, PathBuf};
+
+use wayleave_policy::HostPattern;
+
+use super::file::{Node, Parsed, Section, fixed, list, path_in, tried};
+use crate::flow::decide::https_mode::{self, Mode};
+
+/// Whether and how HTTPS is intercepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Https {
+    /// Where `ca.crt` and `ca.key` are, already joined to `state.dir`.
+    pub(crate) ca_dir: PathBuf,
+    /// What a `CONNECT` leads to.
+    pub(crate) way: https_mode::Options,
+}
+
+pub(super) fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
+    let modes = [Mode::Intercept, Mode::Tunnel, Mode::Refuse];
+    let modes = modes.map(|mode| (mode.as_str(), mode));
+    let ca_dir = state_dir.join("ca");
+    Https {
+        way: https_mode::Options {
+            mode: section.word("mode", Mode::Intercept, &modes),
+            bypass: section.key("bypass", Vec::new(), list(bypassed)),
+        },
+        ca_dir: section.key(fixed("ca_dir"), ca_dir, path_in(state_dir)),
+    }
+}
+
+/// One host, or all below one: what is never judged should be plain to see.
+fn bypassed(node: &Node<'_>) -> Parsed<HostPattern> {
+    let pattern = tried(node, str::parse::<HostPattern>)?;
+    tried(node, |text| match &pattern {
+        HostPattern::Exact(_) => Ok(pattern.clone()),
+        glob if glob.below().is_some() => Ok(pattern.clone()),
+        _ => Err(format!(
+            "{text:?} is neither a host nor all hosts below one (\"*.example.com\")"
+        )),
+    })
+}

@@ -1,0 +1,43 @@
+//! `[log]`: how events and decisions are written.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+use super::file::{
+    Section, at_least, checked, duration, or_empty, path_in, positive_duration, size,
+};
+use crate::observe::decisions::JournalOptions;
+use crate::observe::logging::Format;
+
+/// How events and decisions are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Log {
+    /// For people or for programs.
+    pub(crate) format: Format,
+    /// The decision log; none: decisions are only events.
+    pub(crate) decisions: Option<JournalOptions>,
+}
+
+/// Paths are relative to `state_dir`.
+pub(super) fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
+    let day = Duration::from_hours(24);
+    let formats = [("text", Format::Text), ("json", Format::Json)];
+    let format = section.word("format", Format::Text, &formats);
+    let path = Some(state_dir.join("decisions.jsonl"));
+    let path = section.key("decisions", path, or_empty(path_in(state_dir)));
+    let max_size = checked(size, at_least(ByteSize::kib(64)));
+    let max_size = section.key("decisions_max_size", ByteSize::mib(100), max_size);
+    let max_age = section.key("decisions_max_age", day, positive_duration);
+    let keep = section.key("decisions_keep", 30 * day, duration);
+    Log {
+        format,
+        decisions: path.map(|path| JournalOptions {
+            path,
+            max_size_bytes: max_size.as_u64(),
+            max_age,
+            keep,
+        }),
+    }
+}

@@ -1,0 +1,109 @@
+//! `[robots]`: fetching and keeping robots.txt.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use wayleave_policy::Dialect;
+use wayleave_policy::lifecycle::Lifetimes;
+
+use super::file::{
+    Section, at_least, checked, count, duration, positive_duration, size, user_agent,
+};
+use crate::robots::{self, FetchOptions, Shares};
+
+/// Fetching and keeping robots.txt.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Robots {
+    /// How robots.txt is read for a crawler that names no dialect itself.
+    pub(crate) dialect: Dialect,
+    /// How it is fetched.
+    pub(crate) fetch: FetchOptions,
+    /// How long it serves.
+    pub(crate) cache: robots::Options,
+    /// What the store has of the memory.
+    pub(super) store_memory: usize,
+}
+
+/// `connect_timeout` is the one of `[upstream]`.
+pub(super) fn robots(section: &mut Section<'_>, connect_timeout: Duration) -> Robots {
+    let second = Duration::from_secs(1);
+    let day = Duration::from_hours(24);
+    let max_age_bound = checked(positive_duration, max_age);
+    let dialect = section.word("dialect", Dialect::Rfc9309, &dialects());
+    // Enough for one whole robots.txt at least.
+    let memory = checked(size, at_least(ByteSize::mib(1)));
+    let shares = Shares::of(bytes(section.key("memory", ByteSize::mib(256), memory)));
+    let fetch = FetchOptions {
+        user_agent: section.key("user_agent", "wayleave/0.1".to_owned(), user_agent),
+        timeout: section.key("fetch_timeout", 10 * second, positive_duration),
+        connect_timeout,
+        max_redirects: section.key("max_redirects", 5, count(0, 20)),
+        max_size: bytes(section.key("max_size", ByteSize::kib(500), checked(size, max_size))),
+        memory: shares.fetches,
+    };
+    let lifetimes = Lifetimes {
+        max_age: section.key("max_age", day, max_age_bound),
+        max_stale: section.key("max_stale", 30 * day, duration),
+        error_ttl: section.key("error_ttl", 60 * second, positive_duration),
+        ..Lifetimes::default()
+    };
+    complain(section, &lifetimes);
+    Robots {
+        dialect,
+        cache: robots::Options {
+            lifetimes,
+            fetch_timeout: fetch.timeout,
+            memory: shares.entries,
+            ..robots::Options::default()
+        },
+        fetch,
+        store_memory: shares.store,
+    }
+}
+
+/// The ways of reading robots.txt.
+pub(super) fn dialects() -> [(&'static str, Dialect); Dialect::ALL.len()] {
+    Dialect::ALL.map(|dialect| (dialect.as_str(), dialect))
+}
+
+fn bytes(size: ByteSize) -> usize {
+    usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
+}
+
+fn complain(section: &Section<'_>, lifetimes: &Lifetimes) {
+    let is_comparable = section.is_sound("max_stale") && section.is_sound("max_age");
+    if is_comparable && lifetimes.max_stale < lifetimes.max_age {
+        let max_age = humantime::format_duration(lifetimes.max_age);
+        let key = if section.has("max_stale") {
+            "max_stale"
+        } else {
+            "max_age"
+        };
+        section.mistake(
+            key,
+            format!("max_stale is shorter than max_age ({max_age})"),
+        );
+    }
+}
+
+/// RFC 9309 section 2.5: what a crawler must at least read of a robots.txt.
+fn max_size(size: &ByteSize) -> Result<(), String> {
+    if *size < ByteSize::kib(500) {
+        Err("is less than 500KiB, which RFC 9309 section 2.5 makes the least".to_owned())
+    } else if *size > ByteSize::mib(64) {
+        Err("is more than 64MiB".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
+fn max_age(value: &Duration) -> Result<(), String> {
+    if *value > Duration::from_hours(24) {
+        return Err(
+            "is over 24h, the longest that RFC 9309 section 2.4 lets a robots.txt be used"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

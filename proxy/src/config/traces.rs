@@ -1,0 +1,36 @@
+//! `[traces]`: where spans are sent.
+
+use url::Url;
+
+use super::file::{Node, Parsed, Section, checked, number, or_empty, tried};
+use crate::observe::traces::Options;
+
+pub(super) fn traces(section: &mut Section<'_>) -> Options {
+    Options {
+        otlp_endpoint: section.key("otlp_endpoint", None, or_empty(collector)),
+        sample_ratio: section.key("sample_ratio", 1.0, checked(number, is_share)),
+    }
+}
+
+fn is_share(ratio: &f64) -> Result<(), String> {
+    match (0.0..=1.0).contains(ratio) {
+        true => Ok(()),
+        false => Err("is not between 0 and 1".to_owned()),
+    }
+}
+
+/// The address of a collector.
+fn collector(node: &Node<'_>) -> Parsed<Url> {
+    tried(node, |text| {
+        let is_base = |url: &Url| {
+            let is_http = matches!(url.scheme(), "http" | "https");
+            is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()
+        };
+        match Url::parse(text) {
+            Ok(url) if is_base(&url) => Ok(url),
+            _ => Err(format!(
+                "{text:?} is not the URL of a collector, such as \"http://127.0.0.1:4318\""
+            )),
+        }
+    })
+}

@@ -1,0 +1,118 @@
+//! `[upstream]` and `[dns]`: the way to origin servers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::file::{
+    MOST, Node, Parsed, Section, Show, count, list, network, path_in, positive_duration, tried,
+};
+use crate::origin;
+use crate::origin::egress::{self, Override};
+
+/// Connections to origin servers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Upstream {
+    /// Which addresses may be dialled, and how they are found; our own are not known yet.
+    pub(crate) egress: egress::Options,
+    /// Roots trusted besides the system's.
+    pub(crate) extra_roots: Vec<PemFile>,
+    /// Time-outs and the pool.
+    pub(crate) origin: origin::Options,
+}
+
+/// Paths are relative to `dir`.
+pub(super) fn upstream(root: &mut Section<'_>, dir: &Path) -> Upstream {
+    let second = Duration::from_secs(1);
+    let mut upstream = root.section("upstream", |section| Upstream {
+        egress: egress::Options {
+            allow_private: section.key("allow_private", Vec::new(), list(network)),
+            ..egress::Options::default()
+        },
+        extra_roots: section.key("extra_roots", Vec::new(), list(|node| pem_file(node, dir))),
+        origin: origin::Options {
+            connect_timeout: section.key("connect_timeout", 10 * second, positive_duration),
+            response_timeout: section.key("response_timeout", 60 * second, positive_duration),
+            idle_connections: section.key("idle_connections", 1024, count(1, MOST)),
+        },
+    });
+    root.section("dns", |section| {
+        upstream.egress.servers = section.key("servers", Vec::new(), list(dns_server));
+        upstream.egress.overrides = overrides(section);
+    });
+    upstream
+}
+
+/// Names that DNS is not asked about, each once.
+fn overrides(section: &mut Section<'_>) -> Vec<Override> {
+    let mut keys = Vec::new();
+    section.entries("overrides", |name, node| {
+        let entry = tried(node, |value| Override::parse(name, value))?;
+        if keys.contains(&entry.key()) {
+            return tried(node, |_| {
+                Err(format!("is another spelling of {:?}", entry.key()))
+            });
+        }
+        keys.push(entry.key());
+        Ok(entry)
+    })
+}
+
+impl Show for Override {
+    fn show(&self) -> toml::Value {
+        self.value().into()
+    }
+}
+
+/// The address of a DNS server; without a port, 53.
+fn dns_server(node: &Node<'_>) -> Parsed<SocketAddr> {
+    tried(node, |text| {
+        let with_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
+        with_port.or_else(|_| text.parse()).map_err(|_| {
+            format!("{text:?} is not an IP address, such as \"192.0.2.53\" or \"127.0.0.1:5353\"")
+        })
+    })
+}
+
+/// A PEM file and what was in it when the configuration was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PemFile {
+    path: PathBuf,
+    /// At least one.
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
+}
+
+impl PemFile {
+    /// Reads a file with at least one certificate, each of which can serve as a root.
+    fn read(path: PathBuf) -> Result<Self, String> {
+        let certificates = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect);
+        let certificates: Vec<CertificateDer<'static>> =
+            certificates.map_err(|error| format!("{}: {error}", path.display()))?;
+        if certificates.is_empty() {
+            return Err(format!("{} contains no certificate", path.display()));
+        }
+        let mut roots = RootCertStore::empty();
+        for certificate in &certificates {
+            roots.add(certificate.clone()).map_err(|error| {
+                let path = path.display();
+                format!("{path}: contains a certificate that is not a root: {error}")
+            })?;
+        }
+        Ok(Self { path, certificates })
+    }
+}
+
+impl Show for PemFile {
+    fn show(&self) -> toml::Value {
+        self.path.show()
+    }
+}
+
+fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
+    let path = path_in(dir)(node)?;
+    tried(node, |_| PemFile::read(path))
+}
