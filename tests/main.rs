@@ -25,6 +25,7 @@ mod crawl;
 mod dashboards;
 mod decisions;
 mod faults;
+mod fleet;
 mod foreign_text;
 mod forward;
 mod hops;

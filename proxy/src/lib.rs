@@ -23,6 +23,7 @@
 //!                       │
 //!     identity  rules  politeness      who asks, what the organisation says, how often
 //!     observe                          decisions, metrics, traces, log
+//!     fleet                            what several nodes share
 //!     http  tls  clock                 what all of them use
 //!                       │
 //!                    policy            pure: robots.txt, lifecycle, decision
@@ -34,6 +35,7 @@ mod admin;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod fleet;
 mod flow;
 mod http;
 pub mod identity;

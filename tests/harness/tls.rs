@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use base64::Engine as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -75,6 +76,17 @@ pub fn server_config(host: &str, certificate: Certificate, protocols: &[&str]) -
         .map(|name| name.as_bytes().to_vec())
         .collect();
     config
+}
+
+/// A good certificate of `host` and its key, as PEM.
+pub fn pem_pair(host: &str) -> (String, String) {
+    let (chain, key) = leaf(host, Certificate::Good);
+    let block = |label: &str, der: &[u8]| {
+        let text = base64::engine::general_purpose::STANDARD.encode(der);
+        format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+    };
+    let certificate = block("CERTIFICATE", &chain[0]);
+    (certificate, block("PRIVATE KEY", key.secret_der()))
 }
 
 fn leaf(

@@ -1,0 +1,241 @@
+//! The connection to one server or to a cluster: made when told to, never by itself, and no call takes longer than it may.
+//!
+//! redis-rs can reconnect by itself, silently, and has calls wait for that, for a second and more whatever their timeout says.
+//! So the connection here is the one that never does: once it is gone every call fails at once, until the next beat.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use base64::Engine as _;
+use redis::aio::MultiplexedConnection;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
+    ServerErrorKind, TlsCertificates, Value,
+};
+use tokio::time::timeout;
+
+use super::scripts::Lua;
+use crate::fleet::engine::Failure;
+use crate::tls;
+
+/// To connect, log in and, for a cluster, learn who has which slots.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// Where the engine is, and who we are there.
+#[derive(Clone)]
+pub struct Address {
+    /// `redis://` or `rediss://`, several of one cluster.
+    pub urls: Vec<String>,
+    /// Whether it is a cluster.
+    pub is_cluster: bool,
+    /// Instead of what the URLs say.
+    pub password: Option<String>,
+    /// Certificates, as PEM, that are trusted besides the system's roots.
+    pub ca: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Address")
+            .field("is_cluster", &self.is_cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+enum Door {
+    Server(Box<Client>),
+    Cluster(Box<ClusterClient>),
+}
+
+#[derive(Clone)]
+enum Link {
+    Server(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+/// The connection, or none.
+pub(super) struct Connection {
+    door: Door,
+    link: ArcSwapOption<Link>,
+    timeout: Duration,
+}
+
+impl Connection {
+    /// None is made yet.
+    pub(super) fn new(address: &Address, timeout: Duration) -> Result<Self, Failure> {
+        // redis-rs asks the process for one.
+        let _there_was_one =
+            rustls::crypto::CryptoProvider::clone(&tls::provider()).install_default();
+        let door = door(address).map_err(|error| Failure::Denied(error.to_string()))?;
+        Ok(Self {
+            door,
+            link: ArcSwapOption::empty(),
+            timeout,
+        })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.link.load().is_some()
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.door, Door::Cluster(_))
+    }
+
+    /// Connects, in place of the connection there was.
+    pub(super) async fn open(&self) -> Result<(), Failure> {
+        let opening = async {
+            Ok(match &self.door {
+                Door::Server(client) => {
+                    let config = AsyncConnectionConfig::new()
+                        .set_connection_timeout(Some(CONNECT))
+                        .set_response_timeout(None);
+                    let opening = client.get_multiplexed_async_connection_with_config(&config);
+                    Link::Server(opening.await?)
+                }
+                Door::Cluster(client) => Link::Cluster(client.get_async_connection().await?),
+            })
+        };
+        let opened: Result<RedisResult<Link>, _> = timeout(CONNECT, opening).await;
+        let link = opened.map_err(|_| Failure::Timeout)?;
+        let link = link.map_err(|error| failure(&error))?;
+        self.link.store(Some(Arc::new(link)));
+        Ok(())
+    }
+
+    /// Lets go of it.
+    pub(super) fn close(&self) {
+        self.link.store(None);
+    }
+
+    /// Sends one command and waits for the answer.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        match self.attempt(command).await? {
+            Ok(value) => Ok(value),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    /// Runs a script. A server that has not seen it is sent it whole.
+    pub(super) async fn run(
+        &self,
+        script: &Lua,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<Value, Failure> {
+        let command = |name: &str, script: &str| {
+            let mut command = redis::cmd(name);
+            command.arg(script).arg(keys.len()).arg(keys);
+            for argument in arguments {
+                command.arg(*argument);
+            }
+            command
+        };
+        match self.attempt(&command("EVALSHA", &script.hash)).await? {
+            Ok(value) => Ok(value),
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.send(&command("EVAL", script.code)).await
+            }
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    async fn attempt(&self, command: &Cmd) -> Result<RedisResult<Value>, Failure> {
+        let link = self.link.load_full();
+        let link = link.ok_or_else(|| Failure::Connection("not connected".to_owned()))?;
+        let mut own = Link::clone(&link);
+        let asking = async {
+            match &mut own {
+                Link::Server(connection) => command.query_async(connection).await,
+                Link::Cluster(connection) => command.query_async(connection).await,
+            }
+        };
+        let asked: RedisResult<Value> = timeout(self.timeout, asking)
+            .await
+            .map_err(|_| Failure::Timeout)?;
+        if let Err(error) = &asked
+            && !self.is_cluster()
+            && (error.is_io_error() || error.is_connection_dropped())
+        {
+            let ended = self.link.load();
+            if ended
+                .as_ref()
+                .is_some_and(|ended| Arc::ptr_eq(ended, &link))
+            {
+                self.close();
+            }
+        }
+        Ok(asked)
+    }
+}
+
+fn door(address: &Address) -> RedisResult<Door> {
+    let certificates = address.ca.as_ref().map(|ca| TlsCertificates {
+        client_tls: None,
+        root_cert: Some(besides_the_systems(ca)),
+    });
+    let mut infos = Vec::new();
+    for url in &address.urls {
+        let info = url.as_str().into_connection_info()?;
+        let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
+        if let Some(password) = &address.password {
+            settings = settings.set_password(password);
+        }
+        infos.push(info.set_redis_settings(settings));
+    }
+    if address.is_cluster {
+        // A call that has to be repeated is repeated by whoever made it.
+        let mut builder = ClusterClientBuilder::new(infos)
+            .retries(0)
+            .connection_timeout(CONNECT);
+        if let Some(certificates) = certificates {
+            builder = builder.certs(certificates);
+        }
+        return Ok(Door::Cluster(Box::new(builder.build()?)));
+    }
+    let Some(info) = infos.into_iter().next() else {
+        return Err((ErrorKind::InvalidClientConfig, "no URL").into());
+    };
+    let client = match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates)?,
+        None => Client::open(info)?,
+    };
+    Ok(Door::Server(Box::new(client)))
+}
+
+/// The system's roots and these, as PEM: redis-rs takes only what it is given.
+fn besides_the_systems(ca: &[u8]) -> Vec<u8> {
+    let mut all = ca.to_vec();
+    for certificate in rustls_native_certs::load_native_certs().certs {
+        let text = base64::engine::general_purpose::STANDARD.encode(certificate);
+        all.extend_from_slice(b"\n-----BEGIN CERTIFICATE-----\n");
+        for line in text.as_bytes().chunks(64) {
+            all.extend_from_slice(line);
+            all.push(b'\n');
+        }
+        all.extend_from_slice(b"-----END CERTIFICATE-----\n");
+    }
+    all
+}
+
+fn failure(error: &RedisError) -> Failure {
+    let text = error.to_string();
+    match error.code() {
+        Some("OOM") => return Failure::Full,
+        Some("NOPERM" | "NOAUTH" | "WRONGPASS") => return Failure::Denied(text),
+        _ => {}
+    }
+    match error.kind() {
+        // From within a script it comes as the script's own.
+        _ if text.contains("command not allowed when used memory") => Failure::Full,
+        _ if text.contains("permissions") => Failure::Denied(text),
+        ErrorKind::AuthenticationFailed => Failure::Denied(text),
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Failure::Corrupt(text),
+        _ if error.is_timeout() => Failure::Timeout,
+        ErrorKind::Server(ServerErrorKind::ResponseError) => Failure::Corrupt(text),
+        _ => Failure::Connection(text),
+    }
+}

@@ -1,0 +1,30 @@
+-- KEYS: entry, lease, log, born. ARGV: node, origin, the lease's token (0: none), kind, age, how long it is fresh, how long
+-- it is kept, the record. Returns 'kept' or 'older'.
+local entry, lease, log, born_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local node, origin, token, kind = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local learned_at = now - tonumber(ARGV[5])
+
+-- Whatever its token: a claim whose answer was lost is this node's still.
+if redis.call('GET', lease) == node then
+  redis.call('DEL', lease)
+end
+if kind == 'forgotten' then
+  redis.call('DEL', entry)
+  note(log, born_key, node, origin, kind)
+  return 'kept'
+end
+local version, _, known_at = head(entry)
+if token == 0 then
+  if version > 0 and known_at >= learned_at then
+    return 'older'
+  end
+  token = math.max(now, version + 1)
+elseif token <= version then
+  return 'older'
+end
+local value = struct.pack(HEAD, token, now + tonumber(ARGV[6]), learned_at) .. ARGV[8]
+redis.call('SET', entry, value, 'PX', milliseconds(tonumber(ARGV[7])))
+if kind == 'changed' then
+  note(log, born_key, node, origin, kind)
+end
+return 'kept'

@@ -1,0 +1,68 @@
+-- KEYS: turns, waiting, born. ARGV: who, how many may have a turn at a time, the delay, the term of a turn, the patience
+-- of who asks, how long everybody waits for a server that may have forgotten turns, 1 to keep a turn that has begun.
+-- Returns what to do and in how many microseconds.
+--
+-- turns is a hash: 'n' is from when on the next may go; 'h:WHO' until when a turn lasts that nobody keeps; 'd:WHO' by when
+-- who waits has to ask again. waiting has who waits, by arrival.
+local turns, waiting = KEYS[1], KEYS[2]
+local who, most, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local term, patience, quiet = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local LATE = 1000000
+
+local function answer(what, microseconds)
+  redis.call('PEXPIRE', turns, milliseconds(term + 2 * delay + patience + quiet + LATE))
+  redis.call('PEXPIRE', waiting, milliseconds(patience + 2 * LATE))
+  return { what, math.ceil(microseconds) }
+end
+
+local function stop_waiting(other)
+  redis.call('ZREM', waiting, other)
+  redis.call('HDEL', turns, 'd:' .. other)
+end
+
+local next_at = born(KEYS[3]) + quiet
+local held = 0
+local is_mine = ARGV[7] == '1'
+local fields = redis.call('HGETALL', turns)
+for at = 1, #fields, 2 do
+  local name, value = fields[at], tonumber(fields[at + 1])
+  local kind, other = name:sub(1, 2), name:sub(3)
+  if name == 'n' then
+    next_at = math.max(next_at, value)
+  elseif kind == 'h:' and value > now then
+    held = held + 1
+    is_mine = is_mine or other == who
+  elseif kind == 'h:' then
+    -- It ended without a word, at its term at the latest.
+    next_at = math.max(next_at, value + delay)
+    redis.call('HDEL', turns, name)
+  elseif kind == 'd:' and value <= now then
+    stop_waiting(other)
+  end
+end
+redis.call('HSET', turns, 'n', text(next_at))
+
+local place = redis.call('ZRANK', waiting, who)
+local ahead = place or redis.call('ZCARD', waiting)
+local is_free = held + ahead < most
+if is_mine or (is_free and next_at <= now) then
+  stop_waiting(who)
+  redis.call('HSET', turns, 'h:' .. who, text(now + term))
+  return answer('go', 0)
+end
+
+if held >= most then
+  next_at = math.max(next_at, now + delay)
+end
+local wait = math.max(next_at - now, 0) + ahead * delay
+if patience == 0 or wait > patience then
+  stop_waiting(who)
+  return answer('too soon', wait)
+end
+local again = is_free and wait or math.min(math.max(delay / 10, 20000), 1000000)
+again = math.max(again, 1000)
+redis.call('HSET', turns, 'd:' .. who, text(now + again + LATE))
+if not place then
+  redis.call('ZADD', waiting, text(now), who)
+end
+return answer('later', again)

@@ -1,0 +1,424 @@
+//! The engine on Redis 7 or Valkey: each verb is one script (`lua/`), which the server runs as one.
+//!
+//! Keys begin with `PREFIX:{P}:`, where P is the origin's partition: all that concerns an origin is in one slot of a cluster.
+
+mod connection;
+mod scripts;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use redis::{FromRedisValue, Value};
+use ring::digest::{SHA256, digest};
+
+pub use self::connection::Address;
+use self::connection::Connection;
+use self::scripts::{Lua, SCRIPTS};
+use super::engine::{
+    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Kind, Member, Note, Positions, Record,
+    Server, Settled, Settlement, Taken, Turn, What,
+};
+
+/// What keys and values look like. Nodes of another format refuse to join.
+const FORMAT: u32 = 1;
+/// After a restart of the engine the turns under way are told to it anew within a beat, of which each is a second; nobody
+/// else gets one of several before.
+const QUIET: Duration = Duration::from_secs(2);
+/// Notes read of one partition at a time.
+const NOTES: usize = 1000;
+
+/// How a node takes part.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the engine is.
+    pub address: Address,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// Into how many partitions origins fall.
+    pub partitions: usize,
+    /// What one call may take.
+    pub timeout: Duration,
+    /// This node's name. No other has it.
+    pub node: String,
+}
+
+/// The engine.
+pub struct Redis {
+    options: Options,
+    connection: Connection,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    /// An engine to which no connection is made before the first [`beat`](Engine::beat).
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be one.
+    pub fn new(options: Options) -> Result<Self, Failure> {
+        let connection = Connection::new(&options.address, options.timeout)?;
+        Ok(Self {
+            options,
+            connection,
+        })
+    }
+
+    fn key(&self, origin: &str, kind: char) -> String {
+        self.key_in(self.partition(origin), kind) + ":" + origin
+    }
+
+    fn key_in(&self, partition: usize, kind: char) -> String {
+        format!("{}:{{{partition}}}:{kind}", self.options.prefix)
+    }
+
+    /// The keys of a partition's log and of what is known of its server.
+    fn log(&self, partition: usize) -> [String; 2] {
+        ["l", "born"].map(|name| format!("{}:{{{partition}}}:{name}", self.options.prefix))
+    }
+
+    /// The keys of a queue's turns, of who waits, and of what is known of its server.
+    fn line(&self, turn: &Turn) -> [String; 3] {
+        let origin = &turn.queue.origin;
+        let [_, born] = self.log(self.partition(origin));
+        let key = |kind| self.key(origin, kind) + "|" + &turn.queue.name;
+        [key('t'), key('w'), born]
+    }
+
+    fn who(&self, turn: &Turn) -> String {
+        format!("{}/{}", self.options.node, turn.number)
+    }
+
+    async fn run<T: FromRedisValue>(
+        &self,
+        script: &Lua,
+        keys: &[String],
+        arguments: &[&[u8]],
+    ) -> Result<T, Failure> {
+        let value = self.connection.run(script, keys, arguments).await?;
+        read(value, script.file)
+    }
+
+    /// Connects and checks whether the engine is fit, and the fleet's own.
+    async fn join(&self) -> Result<(), Failure> {
+        self.connection.open().await?;
+        let joined = self.check().await;
+        if joined.is_err() {
+            self.connection.close();
+        }
+        joined
+    }
+
+    async fn check(&self) -> Result<(), Failure> {
+        for (_, Server { name, policy, .. }) in self.servers().await? {
+            if policy != "noeviction" {
+                return Err(Failure::Denied(format!(
+                    "{name} has the maxmemory-policy {policy}, which may drop what keeps the pace; set noeviction"
+                )));
+            }
+        }
+        let own = format!("format {FORMAT}, {} partitions", self.options.partitions);
+        let meta = format!("{}:meta", self.options.prefix);
+        let mut set = redis::cmd("SET");
+        self.connection
+            .send(set.arg(&meta).arg(&own).arg("NX"))
+            .await?;
+        let found = self.connection.send(redis::cmd("GET").arg(&meta)).await?;
+        let found: String = read(found, "meta")?;
+        if found != own {
+            return Err(Failure::Denied(format!(
+                "the fleet of the prefix {} has {found}; this node has {own}",
+                self.options.prefix
+            )));
+        }
+        Ok(())
+    }
+
+    /// The server of each partition, and the number of the last note there.
+    async fn servers(&self) -> Result<Vec<(u64, Server)>, Failure> {
+        let partitions = 0..self.options.partitions;
+        try_join_all(partitions.map(|partition| self.server(partition))).await
+    }
+
+    async fn server(&self, partition: usize) -> Result<(u64, Server), Failure> {
+        let [_, born] = self.log(partition);
+        let (last_note, name, policy, memory, run_id) =
+            self.run(&SCRIPTS.join, &[born], &[]).await?;
+        let server = Server {
+            name,
+            run_id,
+            memory,
+            policy,
+        };
+        Ok((last_note, server))
+    }
+
+    /// The notes in these partitions, each from a position on.
+    async fn read_notes(&self, from: &[(usize, u64)]) -> Result<Vec<(usize, Line)>, Failure> {
+        let mut command = redis::cmd("XREAD");
+        command.arg("COUNT").arg(NOTES).arg("STREAMS");
+        for (partition, _) in from {
+            let [log, _] = self.log(*partition);
+            command.arg(log);
+        }
+        for (_, position) in from {
+            command.arg(format!("{position}-1"));
+        }
+        let value = self.connection.send(&command).await?;
+        let streams: Option<Vec<(String, Vec<Line>)>> = read(value, "XREAD")?;
+        let mut lines = Vec::new();
+        for (key, noted) in streams.into_iter().flatten() {
+            let is_its = |(partition, _): &&(usize, u64)| self.log(*partition)[0] == key;
+            let Some((partition, _)) = from.iter().find(is_its) else {
+                continue;
+            };
+            lines.extend(noted.into_iter().map(|line| (*partition, line)));
+        }
+        Ok(lines)
+    }
+
+    /// Where to begin to read, and where notes were lost meanwhile: a server that has fewer than we have read is another.
+    async fn start(&self, positions: &Positions) -> Result<Changes, Failure> {
+        let servers = self.servers().await?;
+        let mut changes = Changes::default();
+        for (partition, (last_note, _)) in servers.into_iter().enumerate() {
+            let known = positions.get(partition).copied().flatten();
+            if known.is_some_and(|known| known > last_note) {
+                changes.gaps.push(partition);
+            }
+            let position = known.unwrap_or(last_note).min(last_note);
+            changes.positions.push(Some(position));
+        }
+        Ok(changes)
+    }
+}
+
+/// A line of a log: its id and its fields.
+type Line = (String, Vec<(String, String)>);
+
+fn read<T: FromRedisValue>(value: Value, what: &str) -> Result<T, Failure> {
+    redis::from_redis_value(value).map_err(|error| Failure::Corrupt(format!("{what}: {error}")))
+}
+
+fn micros(span: Duration) -> String {
+    span.as_micros().to_string()
+}
+
+fn record(bytes: Vec<u8>, age: u64) -> Record {
+    let age = Duration::from_micros(age);
+    Record { bytes, age }
+}
+
+/// The number of a note, by its id.
+fn number(id: &str) -> Option<u64> {
+    id.split_once('-')?.0.parse().ok()
+}
+
+#[async_trait]
+impl Engine for Redis {
+    fn partition(&self, origin: &str) -> usize {
+        let digest = digest(&SHA256, origin.as_bytes());
+        let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
+        usize::try_from(u64::from_be_bytes(first) % self.options.partitions as u64).unwrap_or(0)
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Claimed, Failure> {
+        let keys = ['e', 'f'].map(|kind| self.key(&claim.origin, kind));
+        let newer_than = claim.newer_than.map_or("-1".to_owned(), micros);
+        let lease = micros(claim.lease);
+        let arguments = [&self.options.node, &newer_than, &lease].map(String::as_bytes);
+        let (what, number, age, bytes): (String, u64, u64, Vec<u8>) =
+            self.run(&SCRIPTS.claim, &keys, &arguments).await?;
+        match what.as_str() {
+            "known" => Ok(Claimed::Known(record(bytes, age))),
+            "wait" => Ok(Claimed::Wait(Duration::from_micros(number))),
+            _ => Ok(Claimed::Fetch {
+                token: number,
+                older: (!bytes.is_empty()).then(|| record(bytes, age)),
+            }),
+        }
+    }
+
+    async fn settle(&self, settlement: &Settlement) -> Result<Settled, Failure> {
+        let origin = &settlement.origin;
+        let [log, born] = self.log(self.partition(origin));
+        let keys = [self.key(origin, 'e'), self.key(origin, 'f'), log, born];
+        let kind = match settlement.kind {
+            Kind::Changed => "changed",
+            Kind::Same => "same",
+            Kind::Forgotten => "forgotten",
+        };
+        let token = settlement.token.to_string();
+        let [age, fresh_for, keep] = [
+            settlement.record.age,
+            settlement.fresh_for,
+            settlement.keep.max(Duration::from_millis(1)),
+        ]
+        .map(micros);
+        let head = [
+            &self.options.node,
+            origin,
+            &token,
+            kind,
+            &age,
+            &fresh_for,
+            &keep,
+        ];
+        let mut arguments = head.map(str::as_bytes).to_vec();
+        arguments.push(&settlement.record.bytes);
+        let settled: String = self.run(&SCRIPTS.settle, &keys, &arguments).await?;
+        Ok(match settled.as_str() {
+            "older" => Settled::Older,
+            _ => Settled::Kept,
+        })
+    }
+
+    async fn record(&self, origin: &str) -> Result<Option<Record>, Failure> {
+        let found: Option<(u64, Vec<u8>)> = self
+            .run(&SCRIPTS.record, &[self.key(origin, 'e')], &[])
+            .await?;
+        Ok(found.map(|(age, bytes)| record(bytes, age)))
+    }
+
+    async fn changes(&self, positions: &Positions) -> Result<Changes, Failure> {
+        if positions.len() != self.options.partitions || positions.iter().any(Option::is_none) {
+            return self.start(positions).await;
+        }
+        let from: Vec<_> = positions
+            .iter()
+            .map(|position| position.unwrap_or(0))
+            .enumerate()
+            .collect();
+        // On a cluster a command may name the keys of one slot only.
+        let at_once = if self.connection.is_cluster() {
+            1
+        } else {
+            from.len()
+        };
+        let reading = from.chunks(at_once).map(|from| self.read_notes(from));
+        let mut changes = Changes {
+            positions: positions.clone(),
+            ..Changes::default()
+        };
+        for (partition, (id, fields)) in try_join_all(reading).await?.into_iter().flatten() {
+            let known = changes.positions[partition].unwrap_or(0);
+            let found = number(&id).unwrap_or(known);
+            if found > known + 1 {
+                changes.gaps.push(partition);
+            }
+            changes.positions[partition] = Some(found);
+            changes.notes.extend(noted(&fields, &self.options.node));
+        }
+        changes.gaps.dedup();
+        Ok(changes)
+    }
+
+    async fn take(&self, turn: &Turn) -> Result<Taken, Failure> {
+        let quiet = if turn.delay.is_zero() {
+            QUIET
+        } else {
+            turn.delay
+        };
+        let spans = [turn.delay, turn.term, turn.patience, quiet].map(micros);
+        let (who, most) = (self.who(turn), turn.most.to_string());
+        let mut arguments = vec![who.as_bytes(), most.as_bytes()];
+        arguments.extend(spans.iter().map(String::as_bytes));
+        arguments.push(if turn.is_under_way { b"1" } else { b"0" });
+        let (what, wait): (String, u64) = self
+            .run(&SCRIPTS.take, &self.line(turn), &arguments)
+            .await?;
+        let wait = Duration::from_micros(wait);
+        Ok(match what.as_str() {
+            "go" => Taken::Go,
+            "later" => Taken::Later(wait),
+            _ => Taken::TooSoon(wait),
+        })
+    }
+
+    async fn leave(&self, turn: &Turn) -> Result<(), Failure> {
+        let [turns, waiting, _] = self.line(turn);
+        let [delay, term] = [turn.delay, turn.term].map(micros);
+        let who = self.who(turn);
+        let began = if turn.is_under_way { "1" } else { "0" };
+        let arguments = [who.as_str(), &delay, &term, began].map(str::as_bytes);
+        self.run::<u8>(&SCRIPTS.leave, &[turns, waiting], &arguments)
+            .await?;
+        Ok(())
+    }
+
+    async fn answered(&self, answer: &Answer) -> Result<Option<Duration>, Failure> {
+        let origin = &answer.origin;
+        let partition = self.partition(origin);
+        let [log, born] = self.log(partition);
+        let keys = [
+            self.key(origin, 'r'),
+            self.key_in(partition, 'r'),
+            log,
+            born,
+        ];
+        let status = answer.status.to_string();
+        let retry_after = answer.retry_after.map_or("-1".to_owned(), micros);
+        let longest = micros(answer.longest);
+        let arguments = [&self.options.node, origin, &status, &retry_after, &longest];
+        let arguments = arguments.map(String::as_bytes);
+        let rest: i64 = self.run(&SCRIPTS.answered, &keys, &arguments).await?;
+        Ok(u64::try_from(rest).ok().map(Duration::from_micros))
+    }
+
+    async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, Failure> {
+        let keys = [self.key_in(partition, 'r')];
+        let found: Vec<(String, u64)> = self.run(&SCRIPTS.resting, &keys, &[]).await?;
+        let found = found.into_iter();
+        Ok(found
+            .map(|(origin, rest)| (origin, Duration::from_micros(rest)))
+            .collect())
+    }
+
+    async fn beat(&self, about: &str) -> Result<Beat, Failure> {
+        if !self.connection.is_open() {
+            self.join().await?;
+        }
+        let (_, server) = self.server(0).await?;
+        let nodes = format!("{}:{{0}}:nodes", self.options.prefix);
+        let arguments = [self.options.node.as_bytes(), about.as_bytes()];
+        let found: Vec<Value> = self.run(&SCRIPTS.beat, &[nodes], &arguments).await?;
+        let mut found = found.into_iter();
+        let time = found.next().map_or(Ok(0), |time| read(time, "beat"))?;
+        let mut members = Vec::new();
+        while let (Some(node), Some(about)) = (found.next(), found.next()) {
+            let (node, about) = (read(node, "beat")?, read(about, "beat")?);
+            members.push(Member { node, about });
+        }
+        members.sort_by(|one, other| one.node.cmp(&other.node));
+        Ok(Beat {
+            members,
+            server,
+            time,
+        })
+    }
+}
+
+/// What another node's note says; nothing of our own.
+fn noted(fields: &[(String, String)], own: &str) -> Option<Note> {
+    let field = |name| {
+        let mut named = fields.iter().filter(|(field, _)| field == name);
+        named.next().map(|(_, value)| value.as_str())
+    };
+    let what = match field("w")? {
+        "changed" => What::Changed,
+        "forgotten" => What::Forgotten,
+        "rests" => What::Rests,
+        "rested" => What::Rested,
+        _ => return None,
+    };
+    let origin = field("o")?.to_owned();
+    (field("n")? != own).then_some(Note { origin, what })
+}

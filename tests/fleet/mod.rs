@@ -1,0 +1,76 @@
+//! A fleet: engines of several kinds do the same, and several proxies over one are as one to the origins.
+
+mod conformance;
+mod engines;
+mod servers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use wayleave::fleet::memory::Memory;
+use wayleave::fleet::redis::{Address, Options, Redis};
+
+use self::conformance::{Node, conforms};
+use self::engines::{Cluster, Product, Server};
+
+fn options(address: Address, node: &str) -> Options {
+    Options {
+        address,
+        prefix: "wl".to_owned(),
+        partitions: 8,
+        timeout: Duration::from_secs(5),
+        node: node.to_owned(),
+    }
+}
+
+fn engine(options: Options) -> Redis {
+    Redis::new(options).expect("an address")
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+fn redis_conforms(address: &Address) {
+    run(conforms(async |name| {
+        let engine: Node = Arc::new(engine(options(address.clone(), name)));
+        engine.beat("0.1.0").await.expect("it joins");
+        engine
+    }));
+}
+
+#[test]
+fn the_engine_in_memory_conforms() {
+    let mut runtime = Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let memory = Memory::new("");
+        conforms(async |name| Arc::new(memory.node(name)) as Node).await;
+    });
+}
+
+#[test]
+fn the_engine_on_redis_conforms() {
+    let server = Server::start(Product::Redis);
+    redis_conforms(&server.address());
+}
+
+#[test]
+fn the_engine_on_valkey_conforms() {
+    let server = Server::start(Product::Valkey);
+    redis_conforms(&server.address());
+}
+
+#[test]
+fn the_engine_on_a_cluster_of_redis_conforms() {
+    let cluster = Cluster::start(Product::Redis);
+    redis_conforms(&cluster.address());
+}
+
+#[test]
+fn the_engine_on_a_cluster_of_valkey_conforms() {
+    let cluster = Cluster::start(Product::Valkey);
+    redis_conforms(&cluster.address());
+}

@@ -1,0 +1,333 @@
+//! Servers that forget, are full, are set up wrongly, or let only some in.
+
+use std::time::Duration;
+
+use wayleave::fleet::engine::{
+    Claim, Claimed, Engine, Failure, Kind, Positions, Queue, Record, Settled, Settlement, Taken,
+    Turn,
+};
+use wayleave::fleet::redis::{Address, Options, Redis};
+
+use super::engines::{Product, Server};
+use super::{engine, options, run};
+use crate::harness::tls::{Authority, pem_pair};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const ORIGIN: &str = "https://shop.test";
+
+async fn joined(options: Options) -> Redis {
+    let engine = engine(options);
+    engine.beat("0.1.0").await.expect("it joins");
+    engine
+}
+
+/// Asks for a turn, or not at all.
+fn turn(delay: Duration, most: usize) -> Turn {
+    Turn {
+        queue: Queue {
+            origin: ORIGIN.to_owned(),
+            name: "news".to_owned(),
+        },
+        number: 1,
+        most,
+        delay,
+        term: MINUTE,
+        patience: Duration::ZERO,
+        is_under_way: false,
+    }
+}
+
+fn begun(turn: &Turn) -> Turn {
+    Turn {
+        is_under_way: true,
+        ..turn.clone()
+    }
+}
+
+fn settlement(bytes: usize) -> Settlement {
+    Settlement {
+        origin: ORIGIN.to_owned(),
+        token: 0,
+        kind: Kind::Changed,
+        record: Record {
+            bytes: vec![b'x'; bytes],
+            age: Duration::ZERO,
+        },
+        fresh_for: MINUTE,
+        keep: MINUTE,
+    }
+}
+
+fn claim() -> Claim {
+    Claim {
+        origin: ORIGIN.to_owned(),
+        newer_than: None,
+        lease: MINUTE,
+    }
+}
+
+/// A turn ends, the server forgets it, and nobody has another before the delay has passed.
+#[track_caller]
+fn forgets(product: Product, forget: &impl AsyncFn(&mut Server, &Redis)) {
+    let mut server = Server::start(product);
+    run(async {
+        let node = joined(options(server.address(), "a")).await;
+        // Short at first: the server was just started.
+        while node.take(&turn(Duration::from_millis(1), 1)).await != Ok(Taken::Go) {}
+        let minute = turn(MINUTE, 1);
+        node.leave(&begun(&minute)).await.expect("an answer");
+        forget(&mut server, &node).await;
+        let answer = node.take(&minute).await.expect("an answer");
+        assert!(
+            matches!(answer, Taken::TooSoon(wait) if wait > MINUTE / 2),
+            "{answer:?}"
+        );
+    });
+}
+
+async fn restart(server: &mut Server, node: &Redis) {
+    server.kill();
+    let gone = node.take(&turn(MINUTE, 1)).await;
+    assert!(matches!(gone, Err(Failure::Connection(_))), "{gone:?}");
+    server.revive();
+    let gone = node.take(&turn(MINUTE, 1)).await;
+    assert!(
+        matches!(gone, Err(Failure::Connection(_))),
+        "nobody connects behind our back: {gone:?}"
+    );
+    node.beat("0.1.0").await.expect("it connects again");
+}
+
+#[test]
+fn a_redis_that_was_restarted_empty_grants_no_turn_before_the_delay() {
+    forgets(Product::Redis, &restart);
+}
+
+#[test]
+fn a_valkey_that_was_restarted_empty_grants_no_turn_before_the_delay() {
+    forgets(Product::Valkey, &restart);
+}
+
+#[test]
+fn an_engine_that_was_flushed_grants_no_turn_before_the_delay() {
+    forgets(Product::Redis, &async |server, _| {
+        server.tell(&["flushall"]);
+    });
+}
+
+#[test]
+fn turns_under_way_are_told_to_an_engine_that_forgot_them() {
+    let server = Server::start(Product::Redis);
+    run(async {
+        let a = joined(options(server.address(), "a")).await;
+        let b = joined(options(server.address(), "b")).await;
+        let one = turn(Duration::ZERO, 1);
+        while a.take(&one).await != Ok(Taken::Go) {}
+        server.tell(&["flushall"]);
+        let answer = b.take(&one).await.expect("an answer");
+        assert!(matches!(answer, Taken::TooSoon(_)), "{answer:?}");
+        assert_eq!(a.take(&begun(&one)).await, Ok(Taken::Go));
+        let answer = b.take(&one).await.expect("an answer");
+        assert!(matches!(answer, Taken::TooSoon(_)), "{answer:?}");
+    });
+}
+
+#[test]
+fn an_engine_that_lost_notes_says_so() {
+    let server = Server::start(Product::Redis);
+    run(async {
+        let a = joined(options(server.address(), "a")).await;
+        let b = joined(options(server.address(), "b")).await;
+        let begun = b.changes(&Positions::new()).await.expect("an answer");
+        a.settle(&settlement(1)).await.expect("an answer");
+        let heard = b.changes(&begun.positions).await.expect("an answer");
+        assert_eq!((heard.notes.len(), heard.gaps.len()), (1, 0));
+        server.tell(&["flushall"]);
+        a.settle(&settlement(2)).await.expect("an answer");
+        let heard = b.changes(&heard.positions).await.expect("an answer");
+        assert_eq!(heard.gaps, [b.partition(ORIGIN)]);
+        assert_eq!(heard.notes.len(), 1);
+    });
+}
+
+#[test]
+fn an_engine_that_is_full_keeps_the_pace_and_learns_nothing_more() {
+    for product in [Product::Redis, Product::Valkey] {
+        let server = Server::start(product);
+        run(async {
+            let a = joined(options(server.address(), "a")).await;
+            let b = joined(options(server.address(), "b")).await;
+            assert_eq!(a.settle(&settlement(10)).await, Ok(Settled::Kept));
+            server.tell(&["config", "set", "maxmemory", "1"]);
+            assert_eq!(a.settle(&settlement(11)).await, Err(Failure::Full));
+            let other = Claim {
+                origin: "https://other.test".to_owned(),
+                ..claim()
+            };
+            let claimed = a.claim(&other).await.expect("an answer");
+            assert!(matches!(claimed, Claimed::Fetch { .. }), "{claimed:?}");
+            let claimed = b.claim(&other).await.expect("an answer");
+            assert!(matches!(claimed, Claimed::Wait(_)), "{claimed:?}");
+            let short = turn(Duration::from_millis(1), 1);
+            while a.take(&short).await != Ok(Taken::Go) {}
+            let answer = b.take(&short).await.expect("an answer");
+            assert!(matches!(answer, Taken::TooSoon(_)), "{answer:?}");
+            a.leave(&begun(&short)).await.expect("an answer");
+            a.beat("0.1.0").await.expect("an answer");
+        });
+    }
+}
+
+#[track_caller]
+fn expect_denied(options: Options, part: &str) {
+    let refused = run(engine(options).beat("0.1.0"));
+    let Err(Failure::Denied(reason)) = &refused else {
+        panic!("{refused:?}");
+    };
+    assert!(reason.contains(part), "{reason}");
+}
+
+#[test]
+fn an_engine_that_may_drop_keys_is_refused() {
+    let server = Server::start_with(Product::Redis, &["--maxmemory-policy", "allkeys-lru"]);
+    expect_denied(options(server.address(), "a"), "allkeys-lru");
+}
+
+#[test]
+fn a_node_with_other_partitions_is_refused() {
+    let server = Server::start(Product::Redis);
+    run(joined(options(server.address(), "a")));
+    let more = Options {
+        partitions: 16,
+        ..options(server.address(), "b")
+    };
+    expect_denied(more.clone(), "format 1, 8 partitions");
+    let another_fleet = Options {
+        prefix: "other".to_owned(),
+        ..more
+    };
+    run(joined(another_fleet));
+}
+
+#[test]
+fn tenants_of_one_engine_see_nothing_of_each_other() {
+    let server = Server::start(Product::Valkey);
+    let tenant = |prefix: &str| {
+        let prefix = prefix.to_owned();
+        joined(Options {
+            prefix,
+            ..options(server.address(), "a")
+        })
+    };
+    run(async {
+        let (one, other) = (tenant("one").await, tenant("other").await);
+        one.settle(&settlement(1)).await.expect("an answer");
+        assert_eq!(other.record(ORIGIN).await, Ok(None));
+        let members = other.beat("0.1.0").await.expect("an answer").members;
+        assert_eq!(members.len(), 1);
+        let short = turn(Duration::from_millis(1), 1);
+        while one.take(&short).await != Ok(Taken::Go) {}
+        while other.take(&short).await != Ok(Taken::Go) {}
+    });
+}
+
+/// The user of docs/fleet.md.
+const USER: &[&str] = &[
+    "acl",
+    "setuser",
+    "wayleave",
+    "on",
+    ">secret",
+    "resetkeys",
+    "~wl:*",
+    "resetchannels",
+    "-@all",
+    "+eval",
+    "+evalsha",
+    "+time",
+    "+info",
+    "+get",
+    "+set",
+    "+del",
+    "+getrange",
+    "+pttl",
+    "+pexpire",
+    "+hget",
+    "+hmget",
+    "+hgetall",
+    "+hset",
+    "+hdel",
+    "+hincrby",
+    "+zadd",
+    "+zrem",
+    "+zrank",
+    "+zcard",
+    "+zrange",
+    "+zremrangebyscore",
+    "+xadd",
+    "+xread",
+    "+hello",
+    "+ping",
+];
+
+#[test]
+fn a_user_with_few_rights_suffices() {
+    for product in [Product::Redis, Product::Valkey] {
+        let server = Server::start(product);
+        server.tell(USER);
+        let user = |password: &str| Address {
+            urls: vec![server.url().replace("//", "//wayleave@")],
+            password: Some(password.to_owned()),
+            ..server.address()
+        };
+        run(super::conforms(async |name| {
+            let engine = joined(options(user("secret"), name)).await;
+            std::sync::Arc::new(engine) as super::Node
+        }));
+        expect_denied(options(user("wrong"), "a"), "uthentication");
+        let elsewhere = Options {
+            prefix: "other".to_owned(),
+            ..options(user("secret"), "a")
+        };
+        expect_denied(elsewhere, "ermission");
+    }
+}
+
+#[test]
+fn an_engine_is_asked_by_tls_and_its_certificate_is_checked() {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("it can be written");
+        path.to_str().expect("ASCII").to_owned()
+    };
+    let (certificate, key) = pem_pair("127.0.0.1");
+    let (certificate, key) = (file("crt", &certificate), file("key", &key));
+    let port = super::engines::free();
+    let options_of_tls = [
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-auth-clients",
+        "no",
+        "--tls-ca-cert-file",
+        &certificate,
+    ];
+    let _server = Server::start_with(Product::Redis, &options_of_tls);
+    let address = |ca: Option<&str>| Address {
+        urls: vec![format!("rediss://127.0.0.1:{port}")],
+        is_cluster: false,
+        password: None,
+        ca: ca.map(|ca| ca.as_bytes().to_vec()),
+    };
+    let trusted = &Authority::trusted().pem;
+    run(joined(options(address(Some(trusted)), "a")));
+    let refused = run(engine(options(address(None), "a")).beat("0.1.0"));
+    assert!(
+        matches!(refused, Err(Failure::Connection(_))),
+        "{refused:?}"
+    );
+}
