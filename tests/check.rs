@@ -16,7 +16,7 @@ const ROBOTS: &str = "User-agent: ExampleBot\nDisallow: /private\nCrawl-delay: 2
                       Sitemap: https://www.example.com/s.xml\n";
 
 /// Runs the program in an empty directory with something on its standard input.
-fn run(arguments: &[&str], input: &[u8]) -> Output {
+pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Output {
     let dir = TempDir::new().unwrap();
     let mut child = command()
         .args(arguments)
@@ -39,7 +39,7 @@ fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
 
-fn lines(output: &Output) -> Vec<Value> {
+pub(crate) fn lines(output: &Output) -> Vec<Value> {
     let parse = |line: &str| serde_json::from_str(line).unwrap();
     stdout(output).lines().map(parse).collect()
 }

@@ -41,6 +41,7 @@ mod over_time;
 mod overload;
 mod page;
 mod politeness;
+mod preferences;
 mod readme;
 mod redirects;
 mod refuse;

@@ -110,26 +110,26 @@ impl Case {
             let access = AccessResult::Successful(robots.clone());
             let judge = if strict { decide_strictly } else { decide };
             heard.hear_access(&judge(&access, Dialect::Rfc9309, &tokens, &path));
-            heard.hear_robots_txt(&robots);
+            heard.hear_robots_txt(asker, &robots);
         }
         if let Some(file) = &self.tdmrep {
-            heard.hear_tdmrep(file.as_bytes());
+            heard.hear_tdmrep(asker, file.as_bytes());
         }
         if let Some(file) = &self.ai_txt {
-            heard.hear_ai_txt(&RobotsTxt::parse(file.as_bytes()));
+            heard.hear_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
         }
         if self.headers.is_some() || self.status.is_some() {
             let fields = self.headers.iter().flatten();
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
-            heard.hear_head(self.status.unwrap_or(200), &fields);
+            heard.hear_head(asker, self.status.unwrap_or(200), &fields);
         }
         if let Some(html) = &self.html {
-            heard.hear_page(html);
+            heard.hear_page(asker, html);
         }
         for (url, text) in &self.rsl {
             heard.hear_licence(url, text);
         }
-        let judgement = heard.judge();
+        let judgement = heard.judge(asker);
         (judgement.preference.as_str(), judgement.stage.as_str())
     }
 }
@@ -185,8 +185,8 @@ fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
         let access = AccessResult::Successful(robots.clone());
         heard.hear_access(&decide(&access, Dialect::Rfc9309, &tokens, "/x"));
     }
-    heard.hear_robots_txt(&robots);
-    heard.judge().preference
+    heard.hear_robots_txt(asker, &robots);
+    heard.judge(asker).preference
 }
 
 /// The texts differ on whether a preference ends a run of user-agent lines: to preferences it does, to access it does not.
@@ -222,8 +222,8 @@ fn another_spelling_of_a_path_restricts_and_never_permits() {
             now: SystemTime::UNIX_EPOCH,
         };
         let mut heard = Preferences::new(asker, "https://site.test/", path);
-        heard.hear_robots_txt(&RobotsTxt::parse(robots.as_bytes()));
-        heard.judge().preference
+        heard.hear_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+        heard.judge(asker).preference
     };
     assert_eq!(at("/a/../x"), Preference::Refuse);
     assert_eq!(at("/a/../y"), Preference::Unstated);

@@ -118,13 +118,13 @@ impl Said {
         };
         let url = format!("https://site.test{}", self.path);
         let mut heard = Preferences::new(asker, &url, self.path);
-        heard.hear_robots_txt(&RobotsTxt::parse(self.robots.join("\n").as_bytes()));
-        heard.hear_tdmrep(self.tdmrep.as_bytes());
+        heard.hear_robots_txt(asker, &RobotsTxt::parse(self.robots.join("\n").as_bytes()));
+        heard.hear_tdmrep(asker, self.tdmrep.as_bytes());
         if stages > 1 {
-            heard.hear_head(200, &self.fields.iter().copied());
+            heard.hear_head(asker, 200, &self.fields.iter().copied());
         }
         if stages > 2 {
-            heard.hear_page(&self.page.concat());
+            heard.hear_page(asker, &self.page.concat());
         }
         for (url, usage) in [
             (
@@ -138,7 +138,7 @@ impl Said {
         ] {
             heard.hear_licence(url, &format!("{LICENCE}{usage}</license></content></rsl>"));
         }
-        heard.judge().preference
+        heard.judge(asker).preference
     }
 }
 

@@ -10,9 +10,9 @@ use preferences::{allows, holds};
 
 fuzz_target!(|file: &[u8]| {
     let robots = RobotsTxt::parse(file);
-    let is_allowed = allows(|heard| {
-        heard.hear_robots_txt(&robots);
-        heard.hear_ai_txt(&robots);
+    let is_allowed = allows(|heard, asker| {
+        heard.hear_robots_txt(asker, &robots);
+        heard.hear_ai_txt(asker, &robots);
     });
     assert!(!is_allowed || holds(file, "=y") || holds(file, "yes") || holds(file, "allowaitraining"));
 });

@@ -11,8 +11,8 @@ use preferences::{allows, holds};
 fuzz_target!(|licence: &str| {
     const URL: &str = "https://site.test/license.xml";
     let robots = RobotsTxt::parse(format!("License: {URL}\n").as_bytes());
-    let is_allowed = allows(|heard| {
-        heard.hear_robots_txt(&robots);
+    let is_allowed = allows(|heard, asker| {
+        heard.hear_robots_txt(asker, &robots);
         heard.hear_licence(URL, licence);
     });
     assert!(!is_allowed || holds(licence.as_bytes(), "permits"));

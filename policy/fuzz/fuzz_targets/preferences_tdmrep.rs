@@ -8,6 +8,6 @@ use libfuzzer_sys::fuzz_target;
 use preferences::{allows, holds};
 
 fuzz_target!(|file: &[u8]| {
-    let is_allowed = allows(|heard| heard.hear_tdmrep(file));
+    let is_allowed = allows(|heard, asker| heard.hear_tdmrep(asker, file));
     assert!(!is_allowed || holds(file, "0") && holds(file, "tdm-reservation"));
 });

@@ -2,14 +2,15 @@
 
 use super::gather::{HeardRule, Preferences};
 use super::{
-    Carrier, Purposes, Source, Stage, Statement, content_signal, content_usage, html, link,
+    Asker, Carrier, Purposes, Source, Stage, Statement, content_signal, content_usage, html, link,
     robots_meta, tdmrep,
 };
 
-impl Preferences<'_> {
+impl Preferences {
     /// Takes in the head of the answer: its status, and its fields line by line.
     pub fn hear_head<'f>(
         &mut self,
+        asker: Asker<'_>,
         status: u16,
         fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
     ) {
@@ -28,25 +29,25 @@ impl Preferences<'_> {
             self.statements.push(payment(status));
         }
         let usage: Vec<&str> = values("content-usage").collect();
-        self.hear_usage_field(&usage.join(", "));
+        self.hear_usage_field(asker, &usage.join(", "));
         for list in values("content-signal") {
-            self.hear_signal_field(list);
+            self.hear_signal_field(asker, list);
         }
         let policy = values("tdm-policy").next();
         for value in values("tdm-reservation") {
-            self.hear_reservation(value, policy, Stage::Head);
+            self.hear_reservation(asker, value, policy, Stage::Head);
         }
         for line in values("x-robots-tag") {
             let text = format!("X-Robots-Tag: {line}");
-            self.hear_meta_rules(line, &text, &Carrier::Field, Stage::Head);
+            self.hear_meta_rules(asker, line, &text, Stage::Head);
         }
         for url in values("link").flat_map(link::licences) {
-            self.name_licence(&url, Carrier::Field, Stage::Head);
+            self.name_licence(asker, &url, Carrier::Field, Stage::Head);
         }
     }
 
     /// Takes in the beginning of the answer's body, if that is HTML.
-    pub fn hear_page(&mut self, page: &str) {
+    pub fn hear_page(&mut self, asker: Asker<'_>, page: &str) {
         self.heard = Stage::Body;
         if !matches!(
             &*self.content_type,
@@ -58,19 +59,19 @@ impl Preferences<'_> {
         let named = |name: &'static str| said.metas.iter().filter(move |(it, _)| it == name);
         let policy = named("tdm-policy").next().map(|(_, url)| url.as_str());
         for (_, value) in named("tdm-reservation") {
-            self.hear_reservation(value, policy, Stage::Body);
+            self.hear_reservation(asker, value, policy, Stage::Body);
         }
         for (name, content) in &said.metas {
-            if robots_meta::is_for(name, self.asker.tokens) {
+            if robots_meta::is_for(name, asker.tokens) {
                 let text = format!("<meta name={name:?} content={content:?}>");
-                self.hear_meta_rules(content, &text, &Carrier::Meta, Stage::Body);
+                self.hear_meta_rules(asker, content, &text, Stage::Body);
             }
         }
         for reference in &said.licences {
-            self.name_licence(reference, Carrier::Meta, Stage::Body);
+            self.name_licence(asker, reference, Carrier::Meta, Stage::Body);
         }
         for document in said.documents {
-            self.name_licence("", Carrier::Meta, Stage::Body);
+            self.name_licence(asker, "", Carrier::Meta, Stage::Body);
             if let Some(licence) = self.licences.last_mut() {
                 licence.document = Some(document);
             }
@@ -78,11 +79,11 @@ impl Preferences<'_> {
     }
 
     /// The lines of the field are one dictionary.
-    fn hear_usage_field(&mut self, dictionary: &str) {
-        if !self.reads(Source::ContentUsage) {
+    fn hear_usage_field(&mut self, asker: Asker<'_>, dictionary: &str) {
+        if !asker.reads(Source::ContentUsage) {
             return;
         }
-        let labels = content_usage::read(dictionary.as_bytes(), self.asker.reading.legacy_labels);
+        let labels = content_usage::read(dictionary.as_bytes(), asker.reading.legacy_labels);
         let statements = labels.into_iter().map(|label| Statement {
             source: Source::ContentUsage,
             carrier: Carrier::Field,
@@ -104,11 +105,11 @@ impl Preferences<'_> {
         self.statements.extend(statements);
     }
 
-    fn hear_signal_field(&mut self, list: &str) {
-        if !self.reads(Source::ContentSignal) {
+    fn hear_signal_field(&mut self, asker: Asker<'_>, list: &str) {
+        if !asker.reads(Source::ContentSignal) {
             return;
         }
-        let signals = content_signal::read(list, self.asker.declaration.content_use());
+        let signals = content_signal::read(list, asker.declaration.content_use());
         let statements = signals.into_iter().map(|signal| Statement {
             source: Source::ContentSignal,
             carrier: Carrier::Field,
@@ -122,8 +123,14 @@ impl Preferences<'_> {
         self.statements.extend(statements);
     }
 
-    fn hear_reservation(&mut self, value: &str, policy: Option<&str>, stage: Stage) {
-        if self.reads(Source::Tdmrep) {
+    fn hear_reservation(
+        &mut self,
+        asker: Asker<'_>,
+        value: &str,
+        policy: Option<&str>,
+        stage: Stage,
+    ) {
+        if asker.reads(Source::Tdmrep) {
             let text = format!("tdm-reservation: {value}");
             let statement = tdmrep::statement(value, text, stage);
             let policy = policy.map(|it| it.trim().to_owned());
@@ -132,12 +139,15 @@ impl Preferences<'_> {
         }
     }
 
-    fn hear_meta_rules(&mut self, line: &str, text: &str, carrier: &Carrier, stage: Stage) {
-        if self.reads(Source::RobotsMeta) {
-            let rules = robots_meta::rules(line, self.asker.tokens).into_iter();
+    fn hear_meta_rules(&mut self, asker: Asker<'_>, line: &str, text: &str, stage: Stage) {
+        if asker.reads(Source::RobotsMeta) {
+            let rules = robots_meta::rules(line, asker.tokens).into_iter();
             self.meta_rules.extend(rules.map(|rule| HeardRule {
                 rule,
-                carrier: carrier.clone(),
+                carrier: match stage {
+                    Stage::Body => Carrier::Meta,
+                    _ => Carrier::Field,
+                },
                 stage,
                 text: text.to_owned(),
             }));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use super::{Purpose, Purposes, Sources};
+use super::{Purpose, Purposes, Source, Sources};
 use crate::{Dialect, ProductToken};
 
 /// What a crawler says of itself.
@@ -145,4 +145,10 @@ pub struct Asker<'a> {
     pub strict: bool,
     /// The time at which dates are compared.
     pub now: SystemTime,
+}
+
+impl Asker<'_> {
+    pub(super) fn reads(&self, source: Source) -> bool {
+        self.reading.sources.contains(source)
+    }
 }

@@ -41,10 +41,9 @@ pub(super) struct HeardRule {
 }
 
 /// All that is said about one request for a crawler's purposes, as far as it is known.
-#[derive(Debug)]
-pub struct Preferences<'a> {
-    pub(super) asker: Asker<'a>,
-    url: &'a str,
+#[derive(Clone, Debug)]
+pub struct Preferences {
+    url: String,
     origin: Option<String>,
     paths: Paths,
     pub(super) statements: Vec<Statement>,
@@ -56,17 +55,16 @@ pub struct Preferences<'a> {
     pub(super) heard: Stage,
 }
 
-impl<'a> Preferences<'a> {
+impl Preferences {
     /// Begins with nothing said. `path` is the path and query that robots.txt is asked about, `url` what references in answers
     /// start from.
     #[must_use]
-    pub fn new(asker: Asker<'a>, url: &'a str, path: &str) -> Self {
+    pub fn new(asker: Asker<'_>, url: &str, path: &str) -> Self {
         let origin = Target::parse(url)
             .ok()
             .map(|target| target.origin().to_string());
         Self {
-            asker,
-            url,
+            url: url.to_owned(),
             origin,
             paths: Paths::new(path, asker.strict),
             statements: Vec::new(),
@@ -117,23 +115,22 @@ impl<'a> Preferences<'a> {
     }
 
     /// Takes in what robots.txt says about use.
-    pub fn hear_robots_txt(&mut self, robots: &RobotsTxt) {
-        let lines = Lines::of(robots, self.asker);
-        self.statements
-            .extend(lines.statements(self.asker, &self.paths));
-        if self.reads(Source::PolicyToken) {
+    pub fn hear_robots_txt(&mut self, asker: Asker<'_>, robots: &RobotsTxt) {
+        let lines = Lines::of(robots, asker);
+        self.statements.extend(lines.statements(asker, &self.paths));
+        if asker.reads(Source::PolicyToken) {
             self.statements
-                .extend(policy_tokens(robots, self.asker, &self.paths));
+                .extend(policy_tokens(robots, asker, &self.paths));
         }
         for (url, carrier) in lines.licences() {
-            self.name_licence(url, carrier, Stage::Before);
+            self.name_licence(asker, url, carrier, Stage::Before);
         }
         self.embargoes.extend(lines.embargoes().map(str::to_owned));
     }
 
     /// Takes in `/.well-known/tdmrep.json`.
-    pub fn hear_tdmrep(&mut self, file: &[u8]) {
-        if self.reads(Source::Tdmrep) {
+    pub fn hear_tdmrep(&mut self, asker: Asker<'_>, file: &[u8]) {
+        if asker.reads(Source::Tdmrep) {
             let entries = tdmrep::entries(file);
             let said = self
                 .paths
@@ -147,10 +144,9 @@ impl<'a> Preferences<'a> {
     }
 
     /// Takes in `/ai.txt`.
-    pub fn hear_ai_txt(&mut self, file: &RobotsTxt) {
-        if self.reads(Source::AiTxt) {
-            self.statements
-                .extend(ai_txt(file, self.asker, &self.paths));
+    pub fn hear_ai_txt(&mut self, asker: Asker<'_>, file: &RobotsTxt) {
+        if asker.reads(Source::AiTxt) {
+            self.statements.extend(ai_txt(file, asker, &self.paths));
         }
     }
 
@@ -169,28 +165,28 @@ impl<'a> Preferences<'a> {
 
     /// What all that comes to.
     #[must_use]
-    pub fn judge(&self) -> Judgement {
+    pub fn judge(&self, asker: Asker<'_>) -> Judgement {
         let mut statements = self.statements.clone();
         tdmrep::supersede(&mut statements);
-        statements.extend(self.meta_statements());
-        statements.extend(self.licence_statements());
-        Judgement::of(&statements, self.asker.declaration, self.heard)
+        statements.extend(self.meta_statements(asker));
+        statements.extend(self.licence_statements(asker));
+        Judgement::of(&statements, asker.declaration, self.heard)
     }
 
     /// What only those can keep who use the page.
     #[must_use]
-    pub fn duties(&self) -> Vec<Duty> {
-        let reader = self.meta_reader();
+    pub fn duties(&self, asker: Asker<'_>) -> Vec<Duty> {
+        let reader = self.meta_reader(asker);
         let rules = self.meta_rules.iter();
         let labels = rules.filter_map(|it| robots_meta::duty(&it.rule, reader));
-        let purposes = self.asker.declaration.purposes;
+        let purposes = asker.declaration.purposes;
         let archives = purposes.contains(Purpose::Archive);
         let embargoes = self.embargoes.iter().filter(|_| archives);
         let embargoes = embargoes.map(|value| ("embargo", Some(value.clone())));
         let asks = |licence| {
             purposes
                 .iter()
-                .any(|it| asks_attribution(self.says(licence, it)))
+                .any(|it| asks_attribution(self.says(asker, licence, it)))
         };
         let attribution = self
             .licences
@@ -207,14 +203,16 @@ impl<'a> Preferences<'a> {
         duties
     }
 
-    pub(super) fn reads(&self, source: Source) -> bool {
-        self.asker.reading.sources.contains(source)
-    }
-
-    pub(super) fn name_licence(&mut self, reference: &str, carrier: Carrier, stage: Stage) {
-        if self.reads(Source::Rsl) {
+    pub(super) fn name_licence(
+        &mut self,
+        asker: Asker<'_>,
+        reference: &str,
+        carrier: Carrier,
+        stage: Stage,
+    ) {
+        if asker.reads(Source::Rsl) {
             self.licences.push(Licence {
-                url: link::absolute(reference, self.url),
+                url: link::absolute(reference, &self.url),
                 carrier,
                 stage,
                 document: None,
@@ -222,16 +220,16 @@ impl<'a> Preferences<'a> {
         }
     }
 
-    fn meta_reader(&self) -> MetaReader {
+    fn meta_reader(&self, asker: Asker<'_>) -> MetaReader {
         MetaReader {
-            dialect: self.asker.reading.robots_meta,
+            dialect: asker.reading.robots_meta,
             is_image: self.content_type.starts_with("image/"),
-            now: self.asker.now,
+            now: asker.now,
         }
     }
 
-    fn meta_statements(&self) -> Vec<Statement> {
-        let reader = self.meta_reader();
+    fn meta_statements(&self, asker: Asker<'_>) -> Vec<Statement> {
+        let reader = self.meta_reader(asker);
         let has_nocache = self.meta_rules.iter().any(|it| it.rule.name == "nocache");
         // To Bing both together are the milder one.
         let is_lifted = |heard: &HeardRule| {
@@ -255,12 +253,12 @@ impl<'a> Preferences<'a> {
         statements.collect()
     }
 
-    fn licence_statements(&self) -> Vec<Statement> {
-        let purposes = self.asker.declaration.purposes;
+    fn licence_statements(&self, asker: Asker<'_>) -> Vec<Statement> {
+        let purposes = asker.declaration.purposes;
         let each = self.licences.iter().flat_map(|licence| {
             purposes.iter().filter_map(move |purpose| {
                 let of_purpose = Purposes::of(&[purpose]);
-                let (refuses, allows, clause) = match self.says(licence, purpose) {
+                let (refuses, allows, clause) = match self.says(asker, licence, purpose) {
                     Says::Refuses { clause } => (of_purpose, Purposes::NONE, clause),
                     Says::Allows { clause, .. } => (Purposes::NONE, of_purpose, clause),
                     Says::Nothing => return None,
@@ -281,19 +279,14 @@ impl<'a> Preferences<'a> {
     }
 
     /// What a licence says to a purpose about any of the spellings of the path.
-    fn says(&self, licence: &Licence, purpose: Purpose) -> Says {
+    fn says(&self, asker: Asker<'_>, licence: &Licence, purpose: Purpose) -> Says {
         let said = self.paths.each(|path| {
             let page = Page {
                 origin: self.origin.as_deref(),
                 path,
                 names_it: licence.stage != Stage::Before,
             };
-            vec![rsl::read(
-                licence.document.as_deref(),
-                page,
-                purpose,
-                self.asker,
-            )]
+            vec![rsl::read(licence.document.as_deref(), page, purpose, asker)]
         });
         let mut refusing = said
             .iter()

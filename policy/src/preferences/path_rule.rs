@@ -4,7 +4,7 @@ use crate::robots_txt::specificity;
 use crate::spelling;
 
 /// The path of a request, in every spelling that is judged; the one received comes first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Paths(Vec<String>);
 
 impl Paths {

@@ -8,7 +8,7 @@ use wayleave_policy::preferences::{
 use wayleave_policy::{Dialect, ProductToken};
 
 /// What is heard comes to, for the first purpose that any statement allows. Reading fewer sources never refuses more.
-pub fn allows(hear: impl Fn(&mut Preferences<'_>)) -> bool {
+pub fn allows(hear: impl Fn(&mut Preferences, Asker<'_>)) -> bool {
     let tokens = [ProductToken::new("ExampleBot").unwrap()];
     let judge = |purpose, reading: &Reading| {
         let declaration = Declaration {
@@ -25,9 +25,9 @@ pub fn allows(hear: impl Fn(&mut Preferences<'_>)) -> bool {
             now: SystemTime::UNIX_EPOCH,
         };
         let mut heard = Preferences::new(asker, "https://site.test/a/b?c", "/a/b?c");
-        hear(&mut heard);
-        heard.duties();
-        heard.judge().preference
+        hear(&mut heard, asker);
+        heard.duties(asker);
+        heard.judge(asker).preference
     };
     let all = Reading { sources: Source::OPTIONAL.into_iter().collect(), ..Reading::default() };
     let some = Reading { sources: Source::OPTIONAL.into_iter().step_by(2).collect(), ..all.clone() };

@@ -1,10 +1,13 @@
 //! The answer of `wayleave check` about one URL, as text and as JSON.
 
 use serde::Serialize;
+use wayleave_policy::preferences::{Declaration, Preference};
 use wayleave_policy::{
-    AccessResult, Dialect, Explanation, ProductToken, Reason, Verdict, decide, decide_strictly,
+    AccessResult, Dialect, Explanation, ProductToken, Reason, RobotsTxt, Verdict, decide,
+    decide_strictly,
 };
 
+use super::preference::{self, Subject};
 use crate::observe::harmless::{harmless, harmless_json};
 
 /// The decision about one URL, with what the file says beside rules.
@@ -14,6 +17,17 @@ pub(super) struct Answer<'a> {
     explanation: Explanation,
     crawl_delay: Option<f64>,
     sitemaps: Vec<String>,
+    /// If a purpose was given.
+    preference: Option<preference::Answer>,
+}
+
+/// How every URL is judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asking<'a> {
+    pub(super) tokens: &'a [ProductToken],
+    pub(super) dialect: Dialect,
+    pub(super) strict: bool,
+    pub(super) declaration: &'a Declaration,
 }
 
 #[derive(Serialize)]
@@ -27,37 +41,47 @@ struct Json<'a> {
     group: &'a [String],
     crawl_delay: Option<f64>,
     sitemaps: &'a [String],
+    #[serde(flatten)]
+    preference: Option<&'a preference::Answer>,
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(
-        url: &'a str,
-        access: &AccessResult,
-        dialect: Dialect,
-        tokens: &[ProductToken],
-        path: &str,
-        strict: bool,
-    ) -> Self {
+    pub(super) fn new(url: &'a str, access: &AccessResult, path: &str, asking: Asking<'_>) -> Self {
+        let Asking {
+            tokens,
+            dialect,
+            strict,
+            declaration,
+        } = asking;
         let judge = if strict { decide_strictly } else { decide };
-        let (crawl_delay, sitemaps) = match access {
+        let decision = judge(access, dialect, tokens, path);
+        let nothing = RobotsTxt::parse(b"");
+        let (robots, crawl_delay, sitemaps) = match access {
             AccessResult::Successful(robots) => {
                 let delay = robots.crawl_delay(dialect, tokens);
-                (
-                    delay.map(|delay| delay.as_secs_f64()),
-                    robots.sitemaps().collect(),
-                )
+                let delay = delay.map(|delay| delay.as_secs_f64());
+                (robots, delay, robots.sitemaps().collect())
             }
-            _ => (None, Vec::new()),
+            _ => (&nothing, None, Vec::new()),
+        };
+        let subject = Subject {
+            url,
+            path,
+            tokens,
+            robots,
+            decision: &decision,
+            strict,
         };
         Self {
             url,
-            explanation: judge(access, dialect, tokens, path).explain(),
+            preference: subject.preference(declaration),
+            explanation: decision.explain(),
             crawl_delay,
             sitemaps,
         }
     }
 
-    /// `disallow /private: rule, line 2: Disallow: /private`
+    /// `disallow /private: rule, line 2: Disallow: /private`, and behind that what is said about use.
     pub(super) fn to_text(&self) -> String {
         let Explanation {
             verdict,
@@ -76,6 +100,9 @@ impl<'a> Answer<'a> {
         }
         if *dialect != Dialect::default() {
             text += &format!(" ({dialect})");
+        }
+        if let Some(preference) = &self.preference {
+            text += &format!("; {preference}");
         }
         harmless(&text).into_owned()
     }
@@ -99,18 +126,24 @@ impl<'a> Answer<'a> {
             group,
             crawl_delay: self.crawl_delay,
             sitemaps: &self.sitemaps,
+            preference: self.preference.as_ref(),
         };
         let json = serde_json::to_vec(&json).expect("strings and numbers are JSON");
         String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
     }
 }
 
-/// 3 if anything could not be decided, else 1 if anything is disallowed, else 0.
+/// 3 if anything could not be decided, else 1 if anything is disallowed or its use refused, else 0.
 pub(super) fn exit_status(answers: &[Answer<'_>]) -> u8 {
     let any = |test: fn(&Explanation) -> bool| answers.iter().any(|it| test(&it.explanation));
     if any(|it| it.reason == Reason::Unreachable) {
         3
     } else {
-        u8::from(any(|it| it.verdict == Verdict::Disallow))
+        let is_refused = |it: &Answer<'_>| {
+            let preference = it.preference.as_ref();
+            preference.is_some_and(|it| it.preference == Preference::Refuse.as_str())
+        };
+        let is_disallowed = any(|it| it.verdict == Verdict::Disallow);
+        u8::from(is_disallowed || answers.iter().any(is_refused))
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wayleave_policy::{Dialect, ProductToken, decide, decide_strictly, path_to_judge};
 
+use super::preference::{self, Subject};
 use super::seen::{File, Seen};
 use crate::observe::harmless::harmless_json;
 
@@ -35,6 +36,17 @@ struct Question<'a> {
     url: Option<&'a RawValue>,
     #[serde(borrow)]
     dialect: Option<&'a RawValue>,
+    /// With these two the line is read again, for what it says about use.
+    #[serde(borrow)]
+    purpose: Option<&'a RawValue>,
+    #[serde(borrow)]
+    config: Option<&'a RawValue>,
+}
+
+impl Question<'_> {
+    fn is_about_use(&self) -> bool {
+        self.purpose.is_some() || self.config.is_some()
+    }
 }
 
 #[derive(Serialize)]
@@ -46,6 +58,8 @@ struct Answer<'a> {
     rule: Option<String>,
     crawl_delay: Option<f64>,
     sitemaps: &'a RawValue,
+    #[serde(flatten)]
+    preference: Option<preference::Answer>,
 }
 
 #[derive(Serialize)]
@@ -160,6 +174,22 @@ impl Batch {
         let path = path_to_judge(&url);
         let judge = if self.strict { decide_strictly } else { decide };
         let decision = judge(&file.access, dialect, &tokens, &path);
+        let subject = Subject {
+            url: &url,
+            path: &path,
+            tokens: &tokens,
+            robots: &file.robots,
+            decision: &decision,
+            strict: self.strict,
+        };
+        let preference = match question.is_about_use() {
+            true => preference::Question::read(line).and_then(|it| it.answer(&subject)),
+            false => Ok(None),
+        };
+        let preference = match preference {
+            Ok(preference) => preference,
+            Err(error) => return write(output, &Failure { id, error }),
+        };
         let crawl_delay = file.robots.crawl_delay(dialect, &tokens);
         let answer = Answer {
             id,
@@ -169,6 +199,7 @@ impl Batch {
             rule: decision.rule(),
             crawl_delay: crawl_delay.map(|delay| delay.as_secs_f64()),
             sitemaps: &file.sitemaps,
+            preference,
         };
         write(output, &answer)
     }
@@ -204,6 +235,8 @@ impl Batch {
                 body.map_err(|error| format!("robots_base64: {error}"))
             }),
             (Some(_), Some(_)) => Err("robots and robots_base64 contradict each other".to_owned()),
+            // What is said about use may come without a robots.txt.
+            (None, None) if question.is_about_use() => self.seen.file("\"\"", || Ok(Vec::new())),
             (None, None) => Err("robots or robots_base64 is missing".to_owned()),
         }
     }

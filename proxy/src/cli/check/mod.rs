@@ -2,6 +2,7 @@
 
 mod answer;
 mod batch;
+mod preference;
 mod seen;
 
 use std::collections::HashMap;
@@ -13,12 +14,13 @@ use std::time::SystemTime;
 
 use clap::Args;
 use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
+use wayleave_policy::preferences::{Declaration, Purpose};
 use wayleave_policy::{AccessResult, Dialect, InvalidUri, ProductToken, Target, path_to_judge};
 
 use super::fetched;
 use super::source::load_config;
 use super::terminal::{complain, print, unusable};
-use answer::Answer;
+use answer::{Answer, Asking};
 
 #[derive(Debug, Args)]
 #[command(
@@ -45,6 +47,10 @@ pub(super) struct Arguments {
     /// How to read robots.txt: rfc9309, google, koster1996, selfhtml or strictest
     #[arg(long, value_name = "D")]
     dialect: Option<Dialect>,
+    /// What the crawler fetches for: search, ai-input, train-ai, archive, tdm or other; repeat for more. Adds what robots.txt
+    /// says about that use; licences it names are not fetched, and so refuse
+    #[arg(long = "purpose", value_name = "P")]
+    purposes: Vec<Purpose>,
     /// Judge every equivalent spelling of the URL, as the proxy does
     #[arg(long)]
     strict: bool,
@@ -52,11 +58,34 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Read JSON lines from standard input and answer each with one, in order
-    #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "urls"])]
+    #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
     batch: bool,
     /// Absolute URLs; with --robots, paths too ("-": one a line from standard input)
     #[arg(value_name = "URL", required_unless_present = "batch")]
     urls: Vec<String>,
+}
+
+impl Arguments {
+    fn declaration(&self) -> Declaration {
+        Declaration {
+            purposes: self.purposes.iter().copied().collect(),
+            ..Declaration::default()
+        }
+    }
+
+    fn asking<'a>(
+        &self,
+        tokens: &'a [ProductToken],
+        dialect: Dialect,
+        declaration: &'a Declaration,
+    ) -> Asking<'a> {
+        Asking {
+            tokens,
+            dialect,
+            strict: self.strict,
+            declaration,
+        }
+    }
 }
 
 pub(super) fn run(mut arguments: Arguments, config: Option<&Path>) -> ExitCode {
@@ -175,9 +204,11 @@ fn offline(
         },
     };
     let access = facts.access();
+    let declaration = arguments.declaration();
+    let asking = arguments.asking(tokens, dialect, &declaration);
     let answers = arguments.urls.iter().map(|url| {
         let path = path_to_judge(url);
-        Answer::new(url, &access, dialect, tokens, &path, arguments.strict)
+        Answer::new(url, &access, &path, asking)
     });
     finish(&answers.collect::<Vec<_>>(), arguments.json)
 }
@@ -212,16 +243,11 @@ fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -
         accesses.insert(origin, access);
     }
     let dialect = arguments.dialect.unwrap_or(config.robots.dialect);
+    let declaration = arguments.declaration();
+    let asking = arguments.asking(tokens, dialect, &declaration);
     let answers = arguments.urls.iter().zip(&targets).map(|(url, target)| {
         let access = &accesses[target.origin()];
-        Answer::new(
-            url,
-            access,
-            dialect,
-            tokens,
-            target.path(),
-            arguments.strict,
-        )
+        Answer::new(url, access, target.path(), asking)
     });
     finish(&answers.collect::<Vec<_>>(), arguments.json)
 }

@@ -1,0 +1,251 @@
+//! `wayleave check` for a purpose: what is said about use, and what it comes to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use bytesize::ByteSize;
+use serde::{Deserialize, Serialize};
+use wayleave_policy::preferences::{Asker, Declaration, Judgement, Preferences, Purpose, Reading};
+use wayleave_policy::{Decision, ProductToken, RobotsTxt};
+
+use crate::clock;
+
+/// How much of a page is read, unless the question says otherwise.
+const META_SCAN_BYTES: u64 = 64 * 1024;
+
+/// The members of a question that are about use.
+#[derive(Deserialize)]
+pub(super) struct Question {
+    purpose: Option<OneOrMany>,
+    status: Option<u16>,
+    headers: Option<Vec<(String, String)>>,
+    html: Option<String>,
+    tdmrep: Option<String>,
+    #[serde(default)]
+    rsl: BTreeMap<String, String>,
+    ai_txt: Option<String>,
+    #[serde(default)]
+    config: Config,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// Keys of `[[crawler]]` and `[preferences]`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Config {
+    /// Where the question itself names none.
+    purposes: Vec<String>,
+    purpose_tokens: BTreeMap<String, String>,
+    content_use: Option<String>,
+    unstated: Option<String>,
+    sources: Option<Vec<String>>,
+    meta_scan: Option<String>,
+    legacy_labels: Option<bool>,
+    robots_meta: Option<String>,
+    rsl_user: String,
+    rsl_geo: String,
+    /// Nothing is handed on here, so this is only checked.
+    on_answer: Option<String>,
+    /// `allow` or `refuse`, as if a rule of one's own matched.
+    rule: Option<String>,
+}
+
+/// The members of an answer that are about use.
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    pub(super) preference: &'static str,
+    purpose: Option<&'static str>,
+    source: Option<&'static str>,
+    carrier: Option<String>,
+    statement: Option<String>,
+    clause: Option<&'static str>,
+    policy: Option<String>,
+    stage: &'static str,
+}
+
+impl From<Judgement> for Answer {
+    fn from(judgement: Judgement) -> Self {
+        let statement = judgement.statement();
+        Self {
+            preference: judgement.preference.as_str(),
+            purpose: judgement.purpose.map(Purpose::as_str),
+            source: statement.map(|it| it.source.as_str()),
+            carrier: statement.map(|it| it.carrier.to_string()),
+            statement: statement.map(|it| it.text.clone()),
+            clause: statement.map(|it| it.clause),
+            policy: statement.and_then(|it| it.policy.clone()),
+            stage: judgement.stage.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    /// `refuse train-ai: content-usage, robots.txt:2: Content-Usage: train-ai=n (aipref-vocab-08 §4.1)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}",
+            self.preference,
+            self.purpose.unwrap_or_default()
+        )?;
+        if let (Some(source), Some(carrier)) = (self.source, &self.carrier) {
+            write!(f, ": {source}, {carrier}")?;
+        }
+        if let (Some(statement), Some(clause)) = (&self.statement, self.clause) {
+            write!(f, ": {statement} ({clause})")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a question is about, whatever its purpose.
+pub(super) struct Subject<'a> {
+    pub(super) url: &'a str,
+    pub(super) path: &'a str,
+    pub(super) tokens: &'a [ProductToken],
+    pub(super) robots: &'a RobotsTxt,
+    pub(super) decision: &'a Decision<'a>,
+    pub(super) strict: bool,
+}
+
+impl Subject<'_> {
+    /// What its robots.txt says about use, if any purpose is declared.
+    pub(super) fn preference(&self, declaration: &Declaration) -> Option<Answer> {
+        let reading = Reading::default();
+        let asker = self.asker(declaration, &reading);
+        (!declaration.purposes.is_empty()).then(|| self.hear(asker).judge(asker).into())
+    }
+
+    fn asker<'b>(&'b self, declaration: &'b Declaration, reading: &'b Reading) -> Asker<'b> {
+        Asker {
+            declaration,
+            reading,
+            tokens: self.tokens,
+            dialect: self.decision.dialect(),
+            strict: self.strict,
+            now: clock::calendar(),
+        }
+    }
+
+    fn hear(&self, asker: Asker<'_>) -> Preferences {
+        let mut heard = Preferences::new(asker, self.url, self.path);
+        heard.hear_access(self.decision);
+        heard.hear_robots_txt(asker, self.robots);
+        heard
+    }
+}
+
+impl Question {
+    /// # Errors
+    ///
+    /// What is wrong with the line.
+    pub(super) fn read(line: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(line).map_err(|error| error.to_string())
+    }
+
+    /// What is said about use; nothing if the question names no purpose.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the question.
+    pub(super) fn answer(&self, subject: &Subject<'_>) -> Result<Option<Answer>, String> {
+        let (declaration, reading) = (self.declaration()?, self.config.reading()?);
+        if declaration.purposes.is_empty() {
+            return Ok(None);
+        }
+        let asker = subject.asker(&declaration, &reading);
+        let mut heard = subject.hear(asker);
+        if let Some(rule) = &self.config.rule {
+            heard.hear_rule(one_of("rule", rule, ["allow", "refuse"])? == 0);
+        }
+        if let Some(file) = &self.tdmrep {
+            heard.hear_tdmrep(asker, file.as_bytes());
+        }
+        if let Some(file) = &self.ai_txt {
+            heard.hear_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
+        }
+        if self.headers.is_some() || self.status.is_some() {
+            let fields = self.headers.iter().flatten();
+            let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
+            heard.hear_head(asker, self.status.unwrap_or(200), &fields);
+        }
+        let meta_scan = self.config.meta_scan_bytes()?;
+        if let Some(page) = self.html.as_deref().filter(|_| meta_scan > 0) {
+            heard.hear_page(asker, &page[..page.floor_char_boundary(meta_scan)]);
+        }
+        for (url, document) in &self.rsl {
+            heard.hear_licence(url, document);
+        }
+        Ok(Some(heard.judge(asker).into()))
+    }
+
+    fn declaration(&self) -> Result<Declaration, String> {
+        let purposes = match &self.purpose {
+            Some(OneOrMany::One(name)) => std::slice::from_ref(name),
+            Some(OneOrMany::Many(names)) => names,
+            None => &self.config.purposes,
+        };
+        let purposes = purposes.iter().map(|name| read::<Purpose>("purpose", name));
+        let tokens = self.config.purpose_tokens.iter().map(|(purpose, token)| {
+            let purpose = read("purpose_tokens", purpose)?;
+            Ok((purpose, read("purpose_tokens", token)?))
+        });
+        let unstated = self.config.unstated.as_deref().unwrap_or("allow");
+        let content_use = self.config.content_use.as_deref();
+        Ok(Declaration {
+            purposes: purposes.collect::<Result<_, _>>()?,
+            purpose_tokens: tokens.collect::<Result<_, String>>()?,
+            content_use: content_use.map(|it| read("content_use", it)).transpose()?,
+            refuse_unstated: one_of("unstated", unstated, ["allow", "refuse"])? == 1,
+        })
+    }
+}
+
+impl Config {
+    fn reading(&self) -> Result<Reading, String> {
+        let default = Reading::default();
+        let sources = self.sources.as_ref().map(|names| {
+            let sources = names.iter().map(|name| read("sources", name));
+            sources.collect::<Result<_, _>>()
+        });
+        let robots_meta = self.robots_meta.as_deref();
+        let on_answer = self.on_answer.as_deref().unwrap_or("withhold");
+        one_of("on_answer", on_answer, ["withhold", "label"])?;
+        Ok(Reading {
+            sources: sources.transpose()?.unwrap_or(default.sources),
+            legacy_labels: self.legacy_labels.unwrap_or(default.legacy_labels),
+            robots_meta: robots_meta
+                .map_or(Ok(default.robots_meta), |it| read("robots_meta", it))?,
+            rsl_user: self.rsl_user.clone(),
+            rsl_geo: self.rsl_geo.clone(),
+        })
+    }
+
+    fn meta_scan_bytes(&self) -> Result<usize, String> {
+        let size = self.meta_scan.as_deref();
+        let size = size.map_or(Ok(ByteSize(META_SCAN_BYTES)), |it| read("meta_scan", it))?;
+        Ok(usize::try_from(size.as_u64()).unwrap_or(usize::MAX))
+    }
+}
+
+fn read<T: FromStr<Err: fmt::Display>>(member: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{member}: {error}"))
+}
+
+/// Which of two words a member is.
+fn one_of(member: &str, text: &str, words: [&str; 2]) -> Result<usize, String> {
+    let index = words.iter().position(|word| *word == text);
+    index.ok_or_else(|| {
+        format!(
+            "{member}: {text:?} is neither {} nor {}",
+            words[0], words[1]
+        )
+    })
+}
