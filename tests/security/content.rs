@@ -220,6 +220,31 @@ fn content_behind_an_answer_that_has_none_reaches_nobody() {
     }
 }
 
+/// An answer that nobody asked for, behind a whole one and before the next request: its connection serves nobody any more.
+#[test]
+fn an_answer_that_nobody_asked_for_reaches_nobody() {
+    const POISON: &str = "HTTP/1.1 200 OK\r\nContent-Length: 19\r\n\r\nwhat nobody may see";
+    let origin = shop();
+    let gate = Gate::closed();
+    let twice = Reply::new(0)
+        .framing(Framing::Raw)
+        .body("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nown")
+        .step(Step::Wait(gate.clone()))
+        .body(POISON);
+    origin
+        .site("shop.test")
+        .page("/twice", twice)
+        .page("/victim", Reply::text("/victim"));
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://shop.test/twice").text(), "own");
+    let open = || proxy.metric("process_open_fds", &[]);
+    let (kept, connections) = (open(), origin.connections());
+    gate.open();
+    eventually("the connection is closed", || open() < kept);
+    assert_eq!(proxy.get("http://shop.test/victim").text(), "/victim");
+    assert_eq!(origin.connections(), connections + 1);
+}
+
 /// Against a program that somebody else wrote: pipelined, as often as it takes to win a race.
 #[track_caller]
 fn hide_from(program: &Program, methods: &[&str]) {

@@ -104,8 +104,7 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     let state_dir = &*state_dir;
     let https = root.section("https", |section| https::https(section, state_dir));
     let upstream = upstream::upstream(root, dir);
-    let connect_timeout = upstream.origin.connect_timeout;
-    let robots = root.section("robots", |section| robots::robots(section, connect_timeout));
+    let robots = root.section("robots", robots::robots);
     let crawlers = crawlers::crawlers(root, proxy.others, robots.dialect);
     Config {
         rules: rules::rules(root, &crawlers.crawlers),

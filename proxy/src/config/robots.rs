@@ -24,8 +24,7 @@ pub(crate) struct Robots {
     pub(super) store_memory: usize,
 }
 
-/// `connect_timeout` is the one of `[upstream]`.
-pub(super) fn robots(section: &mut Section<'_>, connect_timeout: Duration) -> Robots {
+pub(super) fn robots(section: &mut Section<'_>) -> Robots {
     let second = Duration::from_secs(1);
     let day = Duration::from_hours(24);
     let max_age_bound = checked(positive_duration, max_age);
@@ -36,7 +35,6 @@ pub(super) fn robots(section: &mut Section<'_>, connect_timeout: Duration) -> Ro
     let fetch = FetchOptions {
         user_agent: section.key("user_agent", "wayleave/0.1".to_owned(), user_agent),
         timeout: section.key("fetch_timeout", 10 * second, positive_duration),
-        connect_timeout,
         max_redirects: section.key("max_redirects", 5, count(0, 20)),
         max_size: bytes(section.key("max_size", ByteSize::kib(500), checked(size, max_size))),
         memory: shares.fetches,

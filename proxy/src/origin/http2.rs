@@ -1,28 +1,20 @@
-//! HTTP/2 with an origin: connections, their streams, and their place in pingora's pool.
+//! HTTP/2 with an origin: connections, and their streams.
 //!
-//! pingora keeps count of streams and connections; the messages are read and written with h2 itself, because pingora's session
-//! takes heads of 16 MiB and drops interim responses.
+//! The messages are read and written with h2 itself, because pingora's session takes heads of 16 MiB and drops interim
+//! responses.
 
 use std::fmt;
 use std::future::poll_fn;
-use std::net::Ipv4Addr;
-use std::os::fd::AsRawFd;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderMap, Request, StatusCode};
-use pingora_core::connectors::http::v2::{self, ConnectionRef};
-use pingora_core::protocols::Digest;
-use pingora_core::protocols::http::v2::client::Http2Session;
-use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
-use pingora_core::protocols::raw_connect::ProxyDigest;
-use pingora_core::upstreams::peer::Peer;
-use pingora_http::ResponseHeader;
-use tokio::runtime::Handle;
-use tokio::sync::watch;
+use http::{HeaderMap, Request};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::http::http1::oddities::{Oddities, Oddity};
 use crate::http::http1::{MAX_FIELDS, MAX_HEAD_BYTES, agreed_length};
@@ -30,80 +22,122 @@ use crate::http::proxy_status::ErrorType;
 use crate::http::transport::Stream;
 use crate::origin::error::Fault;
 
-/// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
-/// first avoids the race of sending into a closing connection.
-pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
-
 /// Streams that one connection carries at a time.
 const STREAMS_PER_CONNECTION: usize = 100;
-/// What an origin may send ahead of its client, in bytes: 5 MB/s at a round trip of 100 ms. It is held in memory
-/// for as long as the client reads nothing; pingora's own 8 MiB would let few clients hold much.
-const STREAM_WINDOW: u32 = 512 * 1024;
-const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
 /// The longest frame that an origin may send: what bodies come in fewer of.
 const MAX_FRAME: u32 = 64 * 1024;
+/// How long a connection that nobody holds any more may take to say so: its origin may read nothing.
+const LEAVING: Duration = Duration::from_secs(1);
 
-/// Opens HTTP/2 on `stream`. Heads and trailers are as long as in HTTP/1 at most: HPACK makes megabytes of kilobytes.
-pub(super) async fn handshake(stream: Stream) -> Result<ConnectionRef, h2::Error> {
-    let id = stream.id();
-    let (requests, connection) = h2::client::Builder::new()
-        .enable_push(false)
-        .initial_max_send_streams(STREAMS_PER_CONNECTION)
-        .max_concurrent_streams(1)
-        .max_frame_size(MAX_FRAME)
-        .max_header_list_size(MAX_HEAD_BYTES as u32)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .handshake(stream)
-        .await?;
-    let streams = STREAMS_PER_CONNECTION.min(connection.max_concurrent_send_streams());
-    let (closed, is_closed) = watch::channel(false);
-    tokio::spawn(async move {
-        // What goes wrong on the connection is told to its streams.
-        let _ = connection.await;
-        // Nobody may be left to hear it.
-        let _ = closed.send(true);
-    });
-    let digest = carrying(requests.clone());
-    Ok(ConnectionRef::new(
-        requests,
-        is_closed,
-        Arc::default(),
-        id,
-        streams,
-        digest,
-    ))
+/// What an origin may send ahead of who reads it, in bytes. It is held in memory for as long as nobody does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    stream: u32,
+    connection: u32,
 }
 
-/// pingora's pool hands out its own sessions only. What opens streams goes along in what it keeps of a connection for its
-/// user.
-fn carrying(requests: SendRequest<Bytes>) -> Digest {
-    let head = ResponseHeader::build(StatusCode::OK, None).expect("200 is a status");
-    let user_data: Box<dyn std::any::Any + Send + Sync> = Box::new(requests);
-    Digest {
-        proxy_digest: Some(Arc::new(ProxyDigest::new(Box::new(head), Some(user_data)))),
-        ..Digest::default()
+impl Window {
+    /// For pages of several clients: 5 MB/s each at a round trip of 100 ms. pingora's own 8 MiB would let few clients hold
+    /// much.
+    pub(super) const SHARED: Self = Self {
+        stream: 512 * 1024,
+        connection: 2 * 1024 * 1024,
+    };
+    /// For one short response.
+    pub(super) const SMALL: Self = Self {
+        stream: 64 * 1024,
+        connection: 64 * 1024,
+    };
+}
+
+/// A connection, to be shared. It closes when nobody holds it, or a stream of it, any more.
+#[derive(Clone)]
+pub(super) struct Http2Connection {
+    requests: SendRequest<Bytes>,
+    /// Those of streams.
+    places: Arc<Semaphore>,
+    _open: Arc<DropGuard>,
+}
+
+impl Http2Connection {
+    /// Opens HTTP/2 on `stream`. Heads and trailers are as long as in HTTP/1 at most: HPACK makes megabytes of kilobytes.
+    pub(super) async fn open(stream: Stream, window: Window) -> Result<Self, h2::Error> {
+        let (requests, connection) = h2::client::Builder::new()
+            .enable_push(false)
+            .initial_max_send_streams(STREAMS_PER_CONNECTION)
+            .max_concurrent_streams(1)
+            .max_frame_size(MAX_FRAME)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .initial_window_size(window.stream)
+            .initial_connection_window_size(window.connection)
+            .handshake(stream)
+            .await?;
+        let is_left = CancellationToken::new();
+        let open = Arc::new(is_left.clone().drop_guard());
+        tokio::spawn(async move {
+            let left = async {
+                is_left.cancelled().await;
+                tokio::time::sleep(LEAVING).await;
+            };
+            tokio::select! {
+                // What goes wrong on the connection is told to its streams.
+                _ = connection => {}
+                () = left => {}
+            }
+        });
+        Ok(Self {
+            requests,
+            places: Arc::new(Semaphore::new(STREAMS_PER_CONNECTION)),
+            _open: open,
+        })
+    }
+
+    /// A stream, if the connection is open and has a place for one.
+    pub(super) fn stream(&self) -> Option<Http2Stream> {
+        let allowed = self.requests.current_max_send_streams();
+        if self.streams() >= allowed || self.is_closed() {
+            return None;
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        Some(Http2Stream {
+            answer: None,
+            body: None,
+            oddities: Oddities::default(),
+            connection: self.clone(),
+            _place: place,
+        })
+    }
+
+    /// Whether the origin closed it, or is about to: then it takes no more streams.
+    pub(super) fn is_closed(&self) -> bool {
+        let ready = self.requests.clone().ready().now_or_never();
+        matches!(ready, Some(Err(_)))
+    }
+
+    /// The streams there are.
+    pub(super) fn streams(&self) -> usize {
+        STREAMS_PER_CONNECTION - self.places.available_permits()
     }
 }
 
-fn carried(place: &Http2Session) -> Option<SendRequest<Bytes>> {
-    let digest = place.digest()?.proxy_digest.as_ref()?;
-    let requests = digest.user_data.as_ref()?.downcast_ref();
-    requests.cloned()
+impl fmt::Debug for Http2Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http2Connection")
+            .field("streams", &self.streams())
+            .finish_non_exhaustive()
+    }
 }
 
-/// A stream. Dropped, however the exchange ended, it gives its place back, and the connection is kept for others or
-/// closed: one that is not given back stays open for as long as the origin likes.
+/// A stream. Dropped, however the exchange ended, it gives its place back.
 pub(crate) struct Http2Stream {
-    /// Its place on the connection; `None` once given back.
-    place: Option<Http2Session>,
-    pool: Arc<v2::Connector>,
-    key: PoolKey,
     /// From the request to the final head.
     answer: Option<ResponseFuture>,
     /// From the final head on.
     body: Option<RecvStream>,
     oddities: Oddities,
+    connection: Http2Connection,
+    // Dropped last: the stream has ended before its place is free for another.
+    _place: OwnedSemaphorePermit,
 }
 
 /// A response's head by HTTP/2, its length agreed upon.
@@ -115,15 +149,9 @@ pub(crate) struct Http2Head {
 }
 
 impl Http2Stream {
-    pub(super) fn new(place: Http2Session, pool: &Arc<v2::Connector>, key: PoolKey) -> Self {
-        Self {
-            place: Some(place),
-            pool: Arc::clone(pool),
-            key,
-            answer: None,
-            body: None,
-            oddities: Oddities::default(),
-        }
+    /// What it is a stream of.
+    pub(super) fn connection(&self) -> Http2Connection {
+        self.connection.clone()
     }
 
     /// Sends a request's head; `ends`: nothing follows it.
@@ -132,8 +160,7 @@ impl Http2Stream {
         head: Request<()>,
         ends: bool,
     ) -> Result<SendStream<Bytes>, Fault> {
-        let requests = self.place.as_ref().and_then(carried);
-        let requests = requests.expect("every connection was opened here");
+        let requests = self.connection.requests.clone();
         let mut requests = requests.ready().await.map_err(|error| fault(&error))?;
         let sent = requests.send_request(head, ends);
         let (answer, writer) = sent.map_err(|error| fault(&error))?;
@@ -250,55 +277,4 @@ pub(super) fn fault(error: &h2::Error) -> Fault {
 fn is_about_size(error: &h2::Error) -> bool {
     error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
         || error.is_go_away() && error.to_string().contains("header_list_way_too_large")
-}
-
-impl Drop for Http2Stream {
-    fn drop(&mut self) {
-        // Ended before the place is free for another.
-        drop((self.answer.take(), self.body.take()));
-        // The pool watches what it keeps by a task.
-        if let Some(place) = self.place.take()
-            && Handle::try_current().is_ok()
-        {
-            self.pool
-                .release_http_session(place, &self.key, Some(IDLE_TIMEOUT));
-        }
-    }
-}
-
-/// What pingora's pools know a connection by.
-#[derive(Clone, Debug)]
-pub(super) struct PoolKey(pub(super) u64);
-
-static NO_ADDRESS: LazyLock<PeerAddress> =
-    LazyLock::new(|| PeerAddress::Inet((Ipv4Addr::UNSPECIFIED, 0).into()));
-
-impl fmt::Display for PoolKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl Peer for PoolKey {
-    /// Never dialled: pingora only keeps what was dialled here.
-    fn address(&self) -> &PeerAddress {
-        &NO_ADDRESS
-    }
-
-    fn tls(&self) -> bool {
-        false
-    }
-
-    fn sni(&self) -> &'static str {
-        ""
-    }
-
-    fn reuse_hash(&self) -> u64 {
-        self.0
-    }
-
-    /// The key names the origin; which of its addresses answered does not matter.
-    fn matches_fd<V: AsRawFd>(&self, _descriptor: V) -> bool {
-        true
-    }
 }

@@ -1,45 +1,38 @@
-//! Connections to origins: from the pool if it has one, else new ones, through egress.
+//! The way to origins: addresses, connections, and HTTP on them.
 //!
-//! pingora keeps HTTP/2's pools; the rest is done here, because what a forward proxy needs is not
-//! pingora's: addresses checked and raced (RFC 8305), one TLS configuration for all origins so
-//! that sessions resume, and errors that say what failed. A connection belongs to an origin, not to
-//! an address: whoever asks for the same origin again needs no DNS.
+//! `egress` finds a route whose addresses are checked, `connect` dials it and nothing else, `pool` keeps connections, `http2`
+//! and `session` speak HTTP on them. A connection belongs to an origin, not to an address: whoever asks for the same origin
+//! again needs no DNS.
 
+mod connect;
 pub mod egress;
 pub(crate) mod error;
 mod http2;
-pub(crate) mod pool;
+mod pool;
 mod session;
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora_core::connectors::ConnectorOptions;
-use pingora_core::connectors::http::v2;
-use pingora_core::protocols::http::v2::client::Http2Session;
-use quick_cache::sync::Cache;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsConnector;
+use tokio::time::Instant;
 use wayleave_policy::{Origin, Scheme};
 
-use self::http2::{Http2Stream, IDLE_TIMEOUT, PoolKey};
-use self::pool::Idle;
-pub(crate) use self::session::{OriginHead, OriginReader, OriginWriter, start_http1, start_http2};
+pub(crate) use self::connect::Preference;
+use self::connect::{Door, Opened, Terms};
+use self::egress::{Egress, EgressError, Route};
+use self::error::Fault;
+use self::http2::{Http2Stream, Window};
+use self::pool::{Kept, Pool, PoolKey, Speaks};
+pub(crate) use self::session::{
+    MAX_INTERIM, OriginHead, OriginReader, OriginWriter, only_interim, start_http1, start_http2,
+};
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
-use crate::http::transport::{Stream, to_origin};
+use crate::http::transport::Stream;
 use crate::observe::metrics::{Metrics, OpenConnection};
-use crate::origin::egress::{Egress, EgressError, Route};
-use crate::origin::error::{Fault, describe};
-use crate::tls;
-
-/// How many origins are remembered not to agree on protocols; each saves a handshake per connection.
-const ORIGINS_WITHOUT_ALPN: usize = 10_000;
 
 /// What upstream needs to know; part of `[upstream]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,17 +43,6 @@ pub(crate) struct Options {
     pub(crate) response_timeout: Duration,
     /// Unused connections kept open, over all origins.
     pub(crate) idle_connections: usize,
-}
-
-/// The HTTP version that a request prefers on the way to its origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Preference {
-    /// HTTP/1.1 and nothing else: only there can the request be said.
-    OnlyHttp1,
-    /// HTTP/1.1, as the client speaks it, which needs no translation; HTTP/2 if the origin takes nothing else.
-    Http1,
-    /// HTTP/2 if the origin takes it.
-    Http2,
 }
 
 /// A connection, or a stream of one, that can take one request.
@@ -86,13 +68,8 @@ pub(crate) struct Lease {
 /// Opens and keeps connections to origins.
 pub(crate) struct Upstream {
     options: Options,
-    egress: Arc<Egress>,
-    http1: TlsConnector,
-    http2: TlsConnector,
-    idle: Arc<Idle>,
-    pool: Arc<v2::Connector>,
-    /// Origins that agree on no protocol whatever they are offered: by what their connections are kept by.
-    without_alpn: Cache<u64, ()>,
+    door: Door,
+    pool: Arc<Pool>,
     metrics: Arc<Metrics>,
 }
 
@@ -100,62 +77,50 @@ impl Upstream {
     /// Connections through `egress`, with origins' certificates checked as `tls` says.
     pub(crate) fn new(
         options: Options,
-        egress: Arc<Egress>,
+        egress: Egress,
         tls: &ClientConfig,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
-            http1: tls::offering(tls, &[b"http/1.1"]),
-            http2: tls::offering(tls, &[b"h2", b"http/1.1"]),
-            idle: pool::swept(options.idle_connections, IDLE_TIMEOUT),
-            pool: Arc::new(v2::Connector::new(Some(ConnectorOptions::new(
-                options.idle_connections,
-            )))),
-            without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
+            door: Door::new(egress, tls),
+            pool: Pool::new(options.idle_connections),
             options,
-            egress,
             metrics,
         }
     }
 
-    /// Where connections that others opened, by the same rules, serve requests, too.
-    pub(crate) fn idle(&self) -> Arc<Idle> {
-        Arc::clone(&self.idle)
-    }
-
-    pub(crate) fn egress(&self) -> &Egress {
-        &self.egress
-    }
-
     /// A kept connection to `origin`, if one is free.
-    pub(crate) async fn reuse(&self, origin: &Origin, preference: Preference) -> Option<Session> {
-        let key = self.key(origin, preference);
-        if preference == Preference::Http2
-            && let Some(session) = self.reuse_http2(key.clone()).await
-        {
-            return Some(session);
+    pub(crate) fn reuse(&self, origin: &Origin, preference: Preference) -> Option<Session> {
+        let any_http1 = || {
+            let kept = self.take(origin, Speaks::Http1);
+            kept.or_else(|| self.take(origin, Speaks::Http1InsteadOf2))
+        };
+        match preference {
+            Preference::OnlyHttp1 => any_http1(),
+            Preference::Http1 => any_http1().or_else(|| self.share(origin)),
+            Preference::Http2 => {
+                let shared = self.share(origin);
+                shared.or_else(|| self.take(origin, Speaks::Http1InsteadOf2))
+            }
         }
-        if let Some(stream) = self.idle.take(key.0) {
-            return Some(self.session(Connection::Http1(stream), key, true));
-        }
-        if preference != Preference::Http1 || origin.scheme() != Scheme::Https {
+    }
+
+    fn take(&self, origin: &Origin, speaks: Speaks) -> Option<Session> {
+        let key = self.pool.key(origin, speaks);
+        let stream = self.pool.take(key)?;
+        Some(self.session(Connection::Http1(stream), key, true))
+    }
+
+    fn share(&self, origin: &Origin) -> Option<Session> {
+        if origin.scheme() == Scheme::Http {
             return None;
         }
-        self.reuse_http2(self.key(origin, Preference::Http2)).await
+        let key = self.pool.key(origin, Speaks::Http2);
+        let stream = Box::new(self.pool.share(key)?);
+        Some(self.session(Connection::Http2(stream), key, true))
     }
 
-    async fn reuse_http2(&self, key: PoolKey) -> Option<Session> {
-        let session = self.pool.reused_http_session(&key).await.ok().flatten()?;
-        let stream = self.http2_stream(session, &key);
-        Some(self.session(stream, key, true))
-    }
-
-    fn http2_stream(&self, session: Http2Session, key: &PoolKey) -> Connection {
-        let stream = Http2Stream::new(session, &self.pool, key.clone());
-        Connection::Http2(Box::new(stream))
-    }
-
-    /// A new connection to `origin`.
+    /// A new connection to `origin`, which others may use, too, if it speaks HTTP/2.
     ///
     /// # Errors
     ///
@@ -165,21 +130,37 @@ impl Upstream {
         origin: &Origin,
         preference: Preference,
     ) -> Result<Session, Fault> {
-        let deadline = Instant::now() + self.options.connect_timeout;
+        let deadline = self.connect_deadline();
         let route = self.route(origin, deadline).await?;
-        let opening = async {
-            match self.open(origin, preference, &route).await {
-                Err(Unopened::WithoutHttp1(_)) if preference == Preference::Http1 => {
-                    self.open(origin, Preference::Http2, &route).await
-                }
-                opened => opened,
-            }
+        let terms = Terms {
+            preference,
+            window: Window::SHARED,
         };
-        let opened = timeout_at(deadline, opening)
-            .await
-            .map_err(|_| too_late(origin))?;
-        let (connection, key) = opened.map_err(Unopened::fault)?;
-        Ok(self.session(connection, key, false))
+        let session = self.open(origin, terms, &route, deadline).await?;
+        if let Connection::Http2(stream) = &session.connection {
+            let connection = Kept::Http2(stream.connection());
+            self.pool.keep(session.lease.key, connection);
+        }
+        Ok(session)
+    }
+
+    /// A new connection to `origin` by `route` for one short response, which nobody shares meanwhile: HTTP/1.1 if the origin
+    /// speaks it, for then it serves others when it is released.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the connection or TLS.
+    pub(crate) async fn open_for_one(
+        &self,
+        origin: &Origin,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<Session, Fault> {
+        let terms = Terms {
+            preference: Preference::Http1,
+            window: Window::SMALL,
+        };
+        self.open(origin, terms, route, deadline).await
     }
 
     /// A new TCP connection to `origin` for a tunnel, and what counts it.
@@ -188,19 +169,47 @@ impl Upstream {
     ///
     /// Returns what failed: the name, the address or the connection.
     pub(crate) async fn dial(&self, origin: &Origin) -> Result<(TcpStream, OpenConnection), Fault> {
-        let deadline = Instant::now() + self.options.connect_timeout;
+        let deadline = self.connect_deadline();
         let route = self.route(origin, deadline).await?;
-        let tcp = timeout_at(deadline, tcp(origin, &route))
-            .await
-            .map_err(|_| too_late(origin))??;
+        let tcp = self.door.dial(origin, &route, deadline).await?;
         Ok((tcp, self.metrics.upstream_connection(false)))
     }
 
-    async fn route(&self, origin: &Origin, deadline: Instant) -> Result<Route, EgressError> {
-        let resolving = self.egress.route(origin.host(), origin.port());
-        timeout_at(deadline, resolving)
-            .await
-            .unwrap_or(Err(EgressError::DnsTimeout))
+    /// By when a connection that is begun now has to be open.
+    pub(crate) fn connect_deadline(&self) -> Instant {
+        Instant::now() + self.options.connect_timeout
+    }
+
+    /// The route to `origin`, if it is found before the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::route`].
+    pub(crate) async fn route(
+        &self,
+        origin: &Origin,
+        deadline: Instant,
+    ) -> Result<Route, EgressError> {
+        self.door.route(origin, deadline).await
+    }
+
+    async fn open(
+        &self,
+        origin: &Origin,
+        terms: Terms,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<Session, Fault> {
+        let opened = self.door.open(origin, terms, route, deadline);
+        let (connection, speaks) = match opened.await? {
+            Opened::Http1(stream) => (Connection::Http1(stream), Speaks::Http1),
+            Opened::Http1InsteadOf2(stream) => (Connection::Http1(stream), Speaks::Http1InsteadOf2),
+            Opened::Http2(connection) => {
+                let stream = connection.stream().ok_or_else(|| no_stream(origin))?;
+                (Connection::Http2(Box::new(stream)), Speaks::Http2)
+            }
+        };
+        Ok(self.session(connection, self.pool.key(origin, speaks), false))
     }
 
     /// Counts what had to be mended of a response.
@@ -232,8 +241,8 @@ impl Upstream {
         };
         // Bytes behind a response are nobody's answer.
         if keeps_alive && is_clear && ahead.is_empty() {
-            let stream = stream.unsplit(write);
-            self.idle.keep(lease.key.0, stream);
+            self.pool
+                .keep(lease.key, Kept::Http1(stream.unsplit(write)));
         }
     }
 
@@ -248,76 +257,11 @@ impl Upstream {
             },
         }
     }
+}
 
-    fn key(&self, origin: &Origin, preference: Preference) -> PoolKey {
-        PoolKey(self.idle.key(origin, preference == Preference::Http2))
-    }
-
-    async fn open(
-        &self,
-        origin: &Origin,
-        preference: Preference,
-        route: &Route,
-    ) -> Result<(Connection, PoolKey), Unopened> {
-        let key = self.key(origin, preference);
-        let tcp = tcp(origin, route).await?;
-        if origin.scheme() == Scheme::Http {
-            return Ok((Connection::Http1(to_origin(tcp)), key));
-        }
-        let connector = match preference {
-            Preference::OnlyHttp1 | Preference::Http1 => &self.http1,
-            Preference::Http2 => &self.http2,
-        };
-        let name = server_name(origin)?;
-        let tls = connector
-            .connect(name, tcp)
-            .await
-            .map_err(|error| Unopened::by_tls(origin, &error))?;
-        let protocol = tls.get_ref().1.alpn_protocol();
-        if protocol.is_none() && !self.speaks_http1(origin, preference) {
-            let details = format!("{origin} and wayleave share no protocol");
-            let fault = Fault::new(ErrorType::TlsProtocolError, details);
-            return Err(Unopened::WithoutHttp1(fault));
-        }
-        let speaks_http2 = protocol == Some(b"h2");
-        let stream = to_origin(tls);
-        if !speaks_http2 {
-            return Ok((Connection::Http1(stream), key));
-        }
-        let connection = self.open_http2(stream, &key).await.map_err(|details| {
-            Fault::new(
-                ErrorType::HttpProtocolError,
-                format!("HTTP/2 with {origin}: {details}"),
-            )
-        })?;
-        Ok((connection, key))
-    }
-
-    /// Whether to speak HTTP/1.1 with an origin whose TLS agreed on no protocol after what `preference` offers: one that
-    /// speaks HTTP/2 alone should have refused, but not all do.
-    fn speaks_http1(&self, origin: &Origin, preference: Preference) -> bool {
-        let PoolKey(key) = self.key(origin, Preference::Http1);
-        match preference {
-            Preference::OnlyHttp1 => true,
-            Preference::Http1 => self.without_alpn.get(&key).is_some(),
-            Preference::Http2 => {
-                self.without_alpn.insert(key, ());
-                true
-            }
-        }
-    }
-
-    async fn open_http2(&self, stream: Stream, key: &PoolKey) -> Result<Connection, String> {
-        let connection = http2::handshake(stream).await;
-        let connection = connection.map_err(|error| error.to_string())?;
-        let stream = connection.spawn_stream().await;
-        let stream = stream.map_err(|error| describe(&error))?;
-        let stream = stream.ok_or("the origin accepts no more streams")?;
-        if connection.more_streams_allowed() {
-            self.pool.in_use_pool().insert(key.0, connection);
-        }
-        Ok(self.http2_stream(stream, key))
-    }
+fn no_stream(origin: &Origin) -> Fault {
+    let details = format!("HTTP/2 with {origin}: the origin accepts no streams");
+    Fault::new(ErrorType::HttpProtocolError, details)
 }
 
 impl fmt::Debug for Upstream {
@@ -326,76 +270,4 @@ impl fmt::Debug for Upstream {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
-    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
-    ServerName::try_from(host.to_owned()).map_err(|_| {
-        let details = format!("{host} cannot be a name in a certificate");
-        Fault::new(ErrorType::TlsCertificateError, details)
-    })
-}
-
-async fn tcp(origin: &Origin, route: &Route) -> Result<TcpStream, Fault> {
-    let dialled = route.dial().await;
-    dialled.map_err(|error| connect_fault(origin, &error))
-}
-
-fn too_late(origin: &Origin) -> Fault {
-    let details = format!("no connection to {origin} within the connect timeout");
-    Fault::new(ErrorType::ConnectionTimeout, details)
-}
-
-fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
-    let kind = match error.kind() {
-        io::ErrorKind::ConnectionRefused => ErrorType::ConnectionRefused,
-        io::ErrorKind::TimedOut => ErrorType::ConnectionTimeout,
-        io::ErrorKind::HostUnreachable
-        | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::AddrNotAvailable => ErrorType::DestinationIpUnroutable,
-        _ => ErrorType::ConnectionTerminated,
-    };
-    Fault::new(kind, format!("connecting to {origin}: {error}"))
-}
-
-/// Why no connection was opened.
-enum Unopened {
-    /// The origin takes none of the protocols that it was offered (RFC 7301 section 3.2), or does not say which it takes.
-    WithoutHttp1(Fault),
-    Failed(Fault),
-}
-
-impl Unopened {
-    fn by_tls(origin: &Origin, error: &io::Error) -> Self {
-        let cause = tls::cause(error);
-        let fault = tls_fault(origin, error, cause);
-        match cause {
-            Some(cause) if tls::refuses_protocols(cause) => Self::WithoutHttp1(fault),
-            _ => Self::Failed(fault),
-        }
-    }
-
-    fn fault(self) -> Fault {
-        match self {
-            Self::WithoutHttp1(fault) | Self::Failed(fault) => fault,
-        }
-    }
-}
-
-impl From<Fault> for Unopened {
-    fn from(fault: Fault) -> Self {
-        Self::Failed(fault)
-    }
-}
-
-fn tls_fault(origin: &Origin, error: &io::Error, tls: Option<&rustls::Error>) -> Fault {
-    let kind = match tls {
-        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
-            ErrorType::TlsCertificateError
-        }
-        Some(rustls::Error::AlertReceived(_)) => ErrorType::TlsAlertReceived,
-        Some(_) => ErrorType::TlsProtocolError,
-        None => ErrorType::ConnectionTerminated,
-    };
-    Fault::new(kind, format!("TLS with {origin}: {error}"))
 }

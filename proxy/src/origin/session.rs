@@ -18,6 +18,9 @@ use crate::http::proxy_status::ErrorType;
 use crate::http::transport::Stream;
 use crate::origin::error::Fault;
 
+/// Interim responses before the final one; each makes the patience with the origin begin anew.
+pub(crate) const MAX_INTERIM: usize = 100;
+
 /// The way to the origin.
 pub(crate) enum OriginWriter {
     Http1 {
@@ -160,6 +163,22 @@ impl OriginReader {
         }
     }
 
+    /// The final head; interim ones before it are left out.
+    pub(crate) async fn final_head(&mut self, method: &str) -> Result<OriginHead, Fault> {
+        for _ in 0..MAX_INTERIM {
+            let head = self.head(method).await?;
+            match head.status() {
+                101 => {
+                    let details = "the origin changed the protocol unasked".to_owned();
+                    return Err(Fault::new(ErrorType::HttpProtocolError, details));
+                }
+                100..=199 => {}
+                _ => return Ok(head),
+            }
+        }
+        Err(only_interim())
+    }
+
     /// The next part of the body; `None` at its end.
     pub(crate) async fn part(&mut self) -> Result<Option<Bytes>, Fault> {
         match self {
@@ -254,6 +273,12 @@ async fn in_time(
         )),
         Err(_) => Err(takes_nothing()),
     }
+}
+
+/// Says that there were [`MAX_INTERIM`] interim responses and no final one.
+pub(crate) fn only_interim() -> Fault {
+    let details = "the origin keeps sending interim responses";
+    Fault::new(ErrorType::HttpProtocolError, details.to_owned())
 }
 
 fn takes_nothing() -> Fault {

@@ -1,14 +1,11 @@
 //! Reads and decodes the body of a robots.txt, up to the size limit.
 
-use std::future::ready;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::{StreamExt, TryStreamExt};
-use http::{HeaderMap, Response, Version, header};
-use http_body_util::BodyDataStream;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use futures_util::stream::{Stream, try_unfold};
+use http::{HeaderMap, header};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt};
 use tokio_util::io::StreamReader;
 use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
@@ -16,11 +13,15 @@ use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 
 use super::room::{FREE_BYTES, Place, Room};
-use crate::http::http1::oddities::{Oddities, Oddity};
+use crate::http::http1::oddities::Oddity;
 use crate::observe::digest::Digest;
+use crate::origin::OriginReader;
 
 /// The window of a brotli decoder, for those who send it.
 const BROTLI_WINDOW: usize = 16 << 20;
+
+/// A coded body may be so many times longer than what is read of it decoded: some decode to nothing, without end.
+const CODED: usize = 8;
 
 /// How a body is coded (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +59,6 @@ impl Coding {
     }
 }
 
-/// A body that was read.
-#[derive(Debug)]
-pub(super) struct Read {
-    pub(super) body: Body,
-    pub(super) oddities: Oddities,
-    /// What it holds of the room, until it is parsed and counted.
-    pub(super) place: Option<Place>,
-}
-
 /// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Holds no more than that
 /// and the decoder's window, whatever comes; if that is much, it waits for `room`.
 ///
@@ -77,20 +69,12 @@ pub(super) struct Read {
 ///
 /// If the body breaks off or cannot be decoded before the limit is reached, or if more follows than the coding holds.
 pub(super) async fn read(
-    response: &mut Response<Incoming>,
+    reader: &mut OriginReader,
     coding: Coding,
     limit: usize,
     room: &Room,
-) -> Result<Read, FetchError> {
-    let may_end_so = ends_with_connection(response);
-    let was_cut = AtomicBool::new(false);
-    let chunks = BodyDataStream::new(response.body_mut()).take_while(|part| {
-        let is_cut = may_end_so && part.as_ref().is_err_and(is_cut_off);
-        was_cut.fetch_or(is_cut, Ordering::Relaxed);
-        ready(!is_cut)
-    });
-    let chunks = chunks.map_err(io::Error::other);
-    let received = StreamReader::new(chunks);
+) -> Result<(Body, Option<Place>), FetchError> {
+    let received = StreamReader::new(Box::pin(parts(reader, limit.saturating_mul(CODED))));
     let read = match coding {
         Coding::Identity => read_some(received, limit, Some(room)).await,
         Coding::Gzip => {
@@ -102,15 +86,26 @@ pub(super) async fn read(
         Coding::Brotli => read_brotli(received, limit, room).await,
     };
     let (body, place) = read.map_err(|error| failure(error.to_string()))?;
-    let mut oddities = Oddities::default();
-    if was_cut.into_inner() {
+    let mut oddities = reader.oddities().iter();
+    if oddities.any(|oddity| oddity == Oddity::IncompleteClose) {
         check_ending(&body, coding)?;
-        oddities = Oddity::IncompleteClose.into();
     }
-    Ok(Read {
-        body,
-        oddities,
-        place,
+    Ok((body, place))
+}
+
+/// What comes of a body, up to an error behind `limit` bytes.
+fn parts(reader: &mut OriginReader, limit: usize) -> impl Stream<Item = io::Result<Bytes>> {
+    try_unfold((reader, limit), async |(reader, left)| {
+        let part = reader.part().await;
+        let Some(part) = part.map_err(|fault| io::Error::other(fault.details))? else {
+            return Ok(None);
+        };
+        if left == 0 {
+            let detail = "the body is longer than any robots.txt is read";
+            return Err(io::Error::other(detail));
+        }
+        let left = left.saturating_sub(part.len());
+        Ok(Some((part, (reader, left))))
     })
 }
 
@@ -122,20 +117,6 @@ fn check_ending(body: &Body, coding: Coding) -> Result<(), FetchError> {
         return Err(failure(detail));
     }
     Ok(())
-}
-
-/// Whether nothing but the end of the connection tells where the body ends.
-fn ends_with_connection(response: &Response<Incoming>) -> bool {
-    let fields = response.headers();
-    response.version() != Version::HTTP_2
-        && !fields.contains_key(header::CONTENT_LENGTH)
-        && !fields.contains_key(header::TRANSFER_ENCODING)
-}
-
-fn is_cut_off(error: &hyper::Error) -> bool {
-    let cause = std::error::Error::source(error);
-    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
 
 /// Brotli takes much more than its body, from the first byte on.

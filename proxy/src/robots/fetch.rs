@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use url::Url;
+use wayleave_policy::Target;
 use wayleave_policy::lifecycle::{
     Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, Hop, Response,
 };
@@ -18,11 +18,8 @@ use super::fields;
 use super::redirect::{ChosenBy, Gate};
 use super::room::{Place, Room};
 use crate::clock::Clock;
-use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
-use crate::origin::egress::Egress;
-use crate::origin::pool::Idle;
-use crate::tls;
+use crate::origin::{OriginReader, Upstream};
 
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
@@ -62,8 +59,6 @@ pub struct FetchOptions {
     pub user_agent: String,
     /// For one fetch from the first look-up to the last byte, all redirects together. Default: 10 s.
     pub timeout: Duration,
-    /// For the look-up, TCP and TLS together, of each redirect anew. Default: 10 s.
-    pub connect_timeout: Duration,
     /// Redirects followed; one more, and the file counts as unavailable. Default: 5 (RFC 9309, 2.3.1.2).
     pub max_redirects: usize,
     /// What is read of a body after decoding, in bytes. Default: 500 KiB (RFC 9309, 2.5).
@@ -77,7 +72,6 @@ impl Default for FetchOptions {
         Self {
             user_agent: concat!("wayleave/", env!("CARGO_PKG_VERSION")).to_owned(),
             timeout: Duration::from_secs(10),
-            connect_timeout: Duration::from_secs(10),
             max_redirects: 5,
             max_size: 500 * 1024,
             memory: 32 << 20,
@@ -88,17 +82,11 @@ impl Default for FetchOptions {
 /// Fetches over HTTP/1.1, or HTTP/2 where nothing else is spoken, each time on a connection of its own: an origin is
 /// asked once a day. The request that waits for the answer can have the connection then.
 pub struct HttpFetch {
-    pub(super) egress: Arc<Egress>,
-    /// Offers HTTP/1.1, which all origins speak but a few: its connection serves whoever waits for the answer.
-    pub(super) tls: TlsConnector,
-    /// Offers HTTP/2, too.
-    pub(super) tls_any: TlsConnector,
-    pub(super) idle: Option<Arc<Idle>>,
+    pub(super) upstream: Arc<Upstream>,
     pub(super) options: FetchOptions,
     pub(super) gate: OnceLock<Gate>,
     pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
-    metrics: Option<Arc<Metrics>>,
     pub(super) room: Room,
 }
 
@@ -120,43 +108,22 @@ struct Way {
 }
 
 impl HttpFetch {
-    /// Fetches by `options` through `egress`, trusting whom `tls` trusts. The protocols that `tls` offers are replaced.
-    pub fn new(
-        egress: Arc<Egress>,
-        tls: &rustls::ClientConfig,
-        options: FetchOptions,
-        clock: Clock,
-    ) -> Self {
+    /// Fetches by `options` from `upstream`.
+    pub(crate) fn new(upstream: Arc<Upstream>, options: FetchOptions, clock: Clock) -> Self {
         Self {
-            egress,
-            tls: tls::offering(tls, &[b"http/1.1"]),
-            tls_any: tls::offering(tls, &[b"h2", b"http/1.1"]),
-            idle: None,
+            upstream,
             // A long file may come slowly, but not for as long as others can wait.
             room: Room::new(options.memory, options.timeout / 10),
             options,
             gate: OnceLock::new(),
             clock,
             traces: None,
-            metrics: None,
         }
-    }
-
-    /// The same, but its connections to origins go to `idle` when they are done.
-    pub(crate) fn handing_over(mut self, idle: Arc<Idle>) -> Self {
-        self.idle = Some(idle);
-        self
     }
 
     /// The same, but each fetch is also sent as a span.
     pub(crate) fn traced(mut self, traces: Option<Arc<Traces>>) -> Self {
         self.traces = traces;
-        self
-    }
-
-    /// The same, but what is odd about responses is counted.
-    pub(crate) fn counted(mut self, metrics: Arc<Metrics>) -> Self {
-        self.metrics = Some(metrics);
         self
     }
 
@@ -173,33 +140,33 @@ impl HttpFetch {
         way: &mut Way,
     ) -> Result<Ending, FetchError> {
         loop {
-            let url = Url::parse(&way.uri).map_err(|error| bad_redirect(error.to_string()))?;
+            let target = Target::parse(&way.uri).map_err(|e| bad_redirect(e.to_string()))?;
             let validators = request
                 .validators
                 .as_ref()
                 .filter(|validators| validators.uri == way.uri);
-            let asking = self.ask(&url, validators, user_agent, way.chosen);
+            let asking = self.ask(&target, validators, user_agent, way.chosen);
             let mut exchange = match way.redirects.is_empty() {
                 true => asking.await?,
-                false => self.pass(&url, asking).await?,
+                false => self.pass(&target, asking).await?,
             };
             way.chosen = way.chosen.then(exchange.is_public);
-            let status = exchange.response.status();
+            let status = exchange.status;
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
-                let (ending, place) = self.finish(&mut exchange.response, is_conditional).await?;
+                let (fields, reader) = (&exchange.fields, &mut exchange.reader);
+                let ended = self.finish(status, fields, reader, is_conditional).await;
+                let (ending, place) = ended?;
                 way.place = place;
-                if way.redirects.is_empty() {
-                    self.hand_over(&request.origin, exchange).await;
-                }
+                exchange.end(&self.upstream);
                 return Ok(ending);
             }
             if way.redirects.len() >= self.options.max_redirects {
-                return Ok(Ending::RedirectLost(status.as_u16()));
+                return Ok(Ending::RedirectLost(status));
             }
-            let next = redirect_target(&url, exchange.response.headers())?;
+            let next = redirect_target(&way.uri, &exchange.fields)?;
+            exchange.end(&self.upstream);
             let uri = std::mem::replace(&mut way.uri, next.into());
-            let status = status.as_u16();
             way.redirects.push(Hop { uri, status });
         }
     }
@@ -207,28 +174,24 @@ impl HttpFetch {
     /// Reads what counts of a response that is not a redirect to follow.
     async fn finish(
         &self,
-        response: &mut http::Response<hyper::body::Incoming>,
+        status: u16,
+        fields: &HeaderMap,
+        reader: &mut OriginReader,
         is_conditional: bool,
     ) -> Result<(Ending, Option<Place>), FetchError> {
-        let status = response.status();
-        let fields = fields::read(response.headers(), self.clock.now());
-        if status == StatusCode::NOT_MODIFIED && is_conditional {
-            return Ok((Ending::NotModified(fields), None));
+        let kept = fields::read(fields, self.clock.now());
+        if status == 304 && is_conditional {
+            return Ok((Ending::NotModified(kept), None));
         }
         // The bodies of other answers say nothing to a crawler.
         let (mut body, mut place) = Default::default();
-        if status.is_success() {
-            let coding = Coding::of(response.headers())?;
-            let read = body::read(response, coding, self.options.max_size, &self.room).await?;
-            if let Some(metrics) = &self.metrics {
-                metrics.origin_oddities(read.oddities);
-            }
-            (body, place) = (read.body, read.place);
+        if (200..=299).contains(&status) {
+            let coding = Coding::of(fields)?;
+            (body, place) = body::read(reader, coding, self.options.max_size, &self.room).await?;
         }
-        let status = status.as_u16();
         let response = Response {
             status,
-            fields,
+            fields: kept,
             body,
         };
         Ok((Ending::Response(response), place))
@@ -278,11 +241,12 @@ impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
 }
 
 /// The redirects that name where to go on (RFC 9110, 15.4): 300 leaves the choice to people, 305 and 306 are no more.
-fn is_redirect(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-fn redirect_target(from: &Url, headers: &HeaderMap) -> Result<Url, FetchError> {
+fn redirect_target(from: &str, headers: &HeaderMap) -> Result<Url, FetchError> {
+    let from = Url::parse(from).map_err(|error| bad_redirect(error.to_string()))?;
     let mut locations = headers.get_all(header::LOCATION).iter();
     let (Some(location), None) = (locations.next(), locations.next()) else {
         return Err(bad_redirect("there is not exactly one Location field"));

@@ -12,7 +12,6 @@ mod fetch;
 mod fields;
 mod known;
 mod queue;
-mod read_limit;
 mod redirect;
 mod refresh;
 mod request;

@@ -1,369 +1,175 @@
-//! One request of a fetch: dial, negotiate TLS, send the request and read the response's head.
+//! One request of a fetch: a connection of its own, the request, and the response's head.
 
 use std::fmt::Display;
-use std::io;
-use std::net::IpAddr;
-use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response, Version, header};
-use http_body_util::Empty;
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::{http1, http2};
-use hyper::rt::Executor;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use url::Url;
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
 use wayleave_policy::{Origin, Target};
 
 use super::fetch::HttpFetch;
 use super::fields;
-use super::read_limit::{Allowance, Allowed};
 use super::redirect::{Answered, ChosenBy, Redirect};
-use crate::http::http1::has_content;
-use crate::http::transport::{Stream, to_origin};
-use crate::origin::egress::{EgressError, Route};
-use crate::tls;
-
-/// The head of a response, with the interim responses before it; what is longer ends the fetch.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// What a server may send of a body ahead of our reading.
-const WINDOW_BYTES: usize = 64 * 1024;
-/// A body in small pieces takes so many times its octets: each octet may be a chunk of its own.
-const FRAMING: usize = 8;
-
-/// How long a connection whose response was read may take to come free.
-const HANDING_OVER: Duration = Duration::from_millis(50);
+use crate::http::field_pairs::pairs;
+use crate::http::http1::{Framing, write_fields};
+use crate::http::proxy_status::ErrorType;
+use crate::origin::egress::EgressError;
+use crate::origin::error::Fault;
+use crate::origin::{
+    self, Connection, Lease, OriginHead, OriginReader, OriginWriter, Session, Upstream,
+};
 
 /// A response whose body is still to be read.
 pub(super) struct Exchange {
-    pub(super) response: Response<Incoming>,
-    /// It came from a public address.
+    pub(super) status: u16,
+    pub(super) fields: HeaderMap,
+    pub(super) reader: OriginReader,
+    /// It may have come from a public address.
     pub(super) is_public: bool,
-    connection: Connection,
-}
-
-/// A connection, and what is spoken there.
-struct Connected {
-    stream: Stream,
-    version: Version,
-    is_public: bool,
-}
-
-/// What moves the bytes of an exchange. Dropped, it closes the connection.
-enum Connection {
-    /// Ends with the stream if that could serve another request.
-    Http1(JoinSet<Option<Stream>>),
-    Http2 {
-        _until: DropGuard,
-    },
+    writer: OriginWriter,
+    lease: Lease,
 }
 
 impl Exchange {
-    /// The connection, if the response was read to its end and another request may follow. Only a
-    /// told length shows that for sure.
-    pub(super) async fn into_connection(mut self) -> Option<Stream> {
-        let options = self.response.headers().get_all(header::CONNECTION);
-        let closes = options
-            .iter()
-            .flat_map(|options| options.as_bytes().split(|&byte| byte == b','))
-            .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
-        let Connection::Http1(connection) = &mut self.connection else {
-            return None;
-        };
-        let is_http11 = self.response.version() == Version::HTTP_11;
-        // Content that such an answer does not have may come all the same, and would answer the next request.
-        let tells_more = !has_content(self.response.status().as_u16(), "GET")
-            && (self.response.headers().contains_key(header::CONTENT_LENGTH)
-                || self
-                    .response
-                    .headers()
-                    .contains_key(header::TRANSFER_ENCODING));
-        let is_read = self.response.body().is_end_stream() && !tells_more;
-        let may_follow = is_http11 && !closes && is_read;
-        if !may_follow {
-            return None;
+    /// Counts what was mended, and leaves the connection to the requests that wait for this robots.txt, or come soon.
+    pub(super) fn end(self, upstream: &Upstream) {
+        upstream.count(self.reader.oddities());
+        if self.reader.has_ended() {
+            upstream.release(&self.lease, self.writer, self.reader);
         }
-        let ended = timeout(HANDING_OVER, connection.join_next()).await;
-        ended.ok()??.ok()?
     }
 }
 
 impl HttpFetch {
-    /// Asks for `url`, whose host was `chosen`, and reads the response's head.
+    /// Asks for `target`, whose host was `chosen`, and reads the response's head.
     pub(super) async fn ask(
         &self,
-        url: &Url,
+        target: &Target,
         validators: Option<&Validators>,
         user_agent: &str,
         chosen: ChosenBy,
     ) -> Result<Exchange, FetchError> {
-        let connected = self.connect(url, chosen).await?;
-        let Connected {
-            stream, version, ..
-        } = connected;
-        let request = request(url, validators, user_agent, version)?;
-        let allowance = Allowance::new(MAX_HEAD_BYTES + WINDOW_BYTES);
-        let stream = TokioIo::new(Allowed::new(stream, allowance.clone()));
-        let (response, connection) = match version {
-            Version::HTTP_2 => http2(stream, request).await,
-            _ => http1(stream, request).await,
-        }?;
-        allowance.add(self.options.max_size.saturating_mul(FRAMING));
+        let (session, is_public) = self.connect(target.origin(), chosen).await?;
+        let asked = Asked {
+            target,
+            validators,
+            user_agent,
+        };
+        let patience = self.upstream.patience();
+        let started = match session.connection {
+            Connection::Http1(stream) => {
+                let head = asked.http1()?;
+                origin::start_http1(stream, &head, Framing::Length(0), patience).await
+            }
+            Connection::Http2(stream) => {
+                let head = asked.http2()?;
+                origin::start_http2(stream, head, Framing::Length(0), patience).await
+            }
+        };
+        let (writer, mut reader) = started.map_err(http_failure)?;
+        let head = reader.final_head("GET").await.map_err(http_failure)?;
         Ok(Exchange {
-            response,
-            is_public: connected.is_public,
-            connection,
+            status: head.status(),
+            fields: header_map(&head),
+            reader,
+            is_public,
+            writer,
+            lease: session.lease,
         })
     }
 
     /// Asks where a redirect leads, if that passes the gate.
     pub(super) async fn pass(
         &self,
-        url: &Url,
+        target: &Target,
         asking: impl Future<Output = Result<Exchange, FetchError>> + Send,
     ) -> Result<Exchange, FetchError> {
         let Some(gate) = self.gate.get() else {
             return asking.await;
         };
-        let target = Target::parse(url.as_str())
-            .map_err(|error| failure(FetchErrorKind::BadRedirect, &error))?;
         let mut exchange = None;
         let asking = async {
             let exchange = exchange.insert(asking.await?);
-            let response = &exchange.response;
             let now = self.clock.now();
-            let retry_at = fields::read(response.headers(), now).retry_at;
+            let retry_at = fields::read(&exchange.fields, now).retry_at;
             Ok(Answered {
-                status: response.status().as_u16(),
+                status: exchange.status,
                 retry_after: retry_at.map(|at| at.duration_since(now).unwrap_or_default()),
             })
         };
-        gate(Redirect { target }, Box::pin(asking)).await?;
+        let redirect = Redirect {
+            target: target.clone(),
+        };
+        gate(redirect, Box::pin(asking)).await?;
         exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
     }
 
-    /// Leaves the connection to the requests that wait for this robots.txt, or come soon.
-    pub(super) async fn hand_over(&self, origin: &Origin, exchange: Exchange) {
-        if let Some(idle) = &self.idle
-            && let Some(connection) = exchange.into_connection().await
-        {
-            idle.keep(idle.key(origin, false), connection);
-        }
-    }
-
-    /// A new connection to `url`'s host.
-    async fn connect(&self, url: &Url, chosen: ChosenBy) -> Result<Connected, FetchError> {
-        let limit = self.options.connect_timeout;
-        let deadline = Instant::now() + limit;
-        let port = url.port_or_known_default().unwrap_or_default();
-        let looking_up = self.egress.route(host(url), port);
-        let mut route = timeout_at(deadline, looking_up)
-            .await
-            .unwrap_or(Err(EgressError::DnsTimeout))
-            .map_err(|error| egress_failure(&error, chosen))?;
+    /// A new connection to `origin`, and whether it may be with a public address. What is left of an earlier answer on a kept
+    /// one could be read as the origin's robots.txt.
+    async fn connect(
+        &self,
+        origin: &Origin,
+        chosen: ChosenBy,
+    ) -> Result<(Session, bool), FetchError> {
+        let deadline = self.upstream.connect_deadline();
+        let route = self.upstream.route(origin, deadline).await;
+        let mut route = route.map_err(|error| egress_failure(&error, chosen))?;
         if chosen == ChosenBy::Public {
             let detail = "a public origin's redirect leads to an internal address";
             let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
             route = route.public_only().ok_or_else(internal)?;
         }
-        timeout_at(deadline, self.open(url, &route))
-            .await
-            .unwrap_or_else(|_| {
-                let detail = format!("no connection within {limit:?}");
-                Err(failure(FetchErrorKind::ConnectTimeout, detail))
-            })
+        let session = self.upstream.open_for_one(origin, &route, deadline).await;
+        Ok((session.map_err(connect_failure)?, route.is_public()))
+    }
+}
+
+/// What is asked for, and how.
+struct Asked<'a> {
+    target: &'a Target,
+    validators: Option<&'a Validators>,
+    user_agent: &'a str,
+}
+
+impl Asked<'_> {
+    fn http1(&self) -> Result<BytesMut, FetchError> {
+        let request = self.request(self.target.path())?;
+        let line = format!("GET {} HTTP/1.1\r\n", self.target.path());
+        let mut head = BytesMut::from(line.as_bytes());
+        let authority = self.target.origin().authority();
+        write_fields(&mut head, [(&b"host"[..], authority.as_bytes())]);
+        write_fields(&mut head, pairs(request.headers()));
+        head.extend_from_slice(b"\r\n");
+        Ok(head)
     }
 
-    async fn open(&self, url: &Url, route: &Route) -> Result<Connected, FetchError> {
-        let tcp = dial(route).await?;
-        if url.scheme() == "http" {
-            return Ok(Connected {
-                is_public: route.is_public(),
-                stream: to_origin(tcp),
-                version: Version::HTTP_11,
-            });
+    fn http2(&self) -> Result<Request<()>, FetchError> {
+        self.request(&self.target.to_string())
+    }
+
+    fn request(&self, uri: &str) -> Result<Request<()>, FetchError> {
+        let mut request = Request::get(uri)
+            .header(header::USER_AGENT, self.user_agent)
+            .header(header::ACCEPT, "text/plain, */*;q=0.5")
+            .header(header::ACCEPT_ENCODING, "gzip");
+        if let Some(etag) = self.validators.and_then(|v| v.etag.as_deref()) {
+            request = request.header(header::IF_NONE_MATCH, etag);
         }
-        let mut agreed = self.agree_on_tls(&self.tls, url, tcp).await;
-        if !settles(&agreed) {
-            // Closed first: some servers take one connection at a time.
-            drop(agreed);
-            let tcp = dial(route).await?;
-            agreed = self.agree_on_tls(&self.tls_any, url, tcp).await;
+        if let Some(date) = self.validators.and_then(|v| v.last_modified.as_deref()) {
+            request = request.header(header::IF_MODIFIED_SINCE, date);
         }
-        let tls = agreed.map_err(|error| failure(FetchErrorKind::Tls, &error))?;
-        let version = match tls.get_ref().1.alpn_protocol() {
-            Some(b"h2") => Version::HTTP_2,
-            _ => Version::HTTP_11,
-        };
-        Ok(Connected {
-            is_public: route.is_public(),
-            stream: to_origin(tls),
-            version,
-        })
-    }
-
-    async fn agree_on_tls(
-        &self,
-        tls: &TlsConnector,
-        url: &Url,
-        stream: TcpStream,
-    ) -> io::Result<TlsStream<TcpStream>> {
-        let host = host(url);
-        let name = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-            Some(v6) => v6.parse::<IpAddr>().map(ServerName::from).ok(),
-            None => ServerName::try_from(host.to_owned()).ok(),
-        };
-        let name =
-            name.ok_or_else(|| io::Error::other("the host cannot be a name in a certificate"))?;
-        tls.connect(name, stream).await
+        request
+            .body(())
+            .map_err(|error| failure(FetchErrorKind::Internal, error))
     }
 }
 
-fn request(
-    url: &Url,
-    validators: Option<&Validators>,
-    user_agent: &str,
-    version: Version,
-) -> Result<Request<Empty<Bytes>>, FetchError> {
-    let authority = match url.port() {
-        Some(port) => format!("{}:{port}", host(url)),
-        None => host(url).to_owned(),
-    };
-    let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-    let request = Request::get(match version {
-        Version::HTTP_2 => format!("{}://{authority}{path}", url.scheme()),
-        _ => path.to_owned(),
+fn header_map(head: &OriginHead) -> HeaderMap {
+    let fields = head.fields().into_iter().filter_map(|(name, value)| {
+        let name = HeaderName::from_bytes(name).ok()?;
+        Some((name, HeaderValue::from_bytes(value).ok()?))
     });
-    let mut request = match version {
-        Version::HTTP_2 => request,
-        _ => request.header(header::HOST, &authority),
-    }
-    .header(header::USER_AGENT, user_agent)
-    .header(header::ACCEPT, "text/plain, */*;q=0.5")
-    .header(header::ACCEPT_ENCODING, "gzip");
-    if let Some(etag) = validators.and_then(|v| v.etag.as_deref()) {
-        request = request.header(header::IF_NONE_MATCH, etag);
-    }
-    if let Some(date) = validators.and_then(|v| v.last_modified.as_deref()) {
-        request = request.header(header::IF_MODIFIED_SINCE, date);
-    }
-    request
-        .body(Empty::new())
-        .map_err(|error| failure(FetchErrorKind::Internal, &error))
-}
-
-/// Whether what came of offering HTTP/1.1 alone is what can be had. A server that speaks none of the protocols offered
-/// ought to refuse (RFC 7301, 3.2); many go on as if nothing had been offered instead, and would answer in HTTP/2 or,
-/// worse, with an error that says nothing about robots.txt.
-fn settles(agreed: &io::Result<TlsStream<TcpStream>>) -> bool {
-    match agreed {
-        Ok(tls) => tls.get_ref().1.alpn_protocol().is_some(),
-        Err(error) => !tls::cause(error).is_some_and(tls::refuses_protocols),
-    }
-}
-
-async fn dial(route: &Route) -> Result<TcpStream, FetchError> {
-    let dialled = route.dial().await;
-    dialled.map_err(|error| failure(FetchErrorKind::Connect, &error))
-}
-
-/// A URL's host as egress takes it.
-fn host(url: &Url) -> &str {
-    let host = url.host_str().unwrap_or_default();
-    host.strip_suffix('.').unwrap_or(host)
-}
-
-async fn http1(
-    stream: TokioIo<Allowed>,
-    request: Request<Empty<Bytes>>,
-) -> Result<(Response<Incoming>, Connection), FetchError> {
-    let mut builder = http1::Builder::new();
-    builder
-        .max_buf_size(MAX_HEAD_BYTES)
-        .max_header_size(MAX_HEAD_BYTES)
-        // What is mended of pages is mended here as well (RFC 9112 sections 5.1 and 5.2).
-        .allow_spaces_after_header_name_in_responses(true)
-        .allow_obsolete_multiline_headers_in_responses(true);
-    let handshake = builder.handshake(stream).await;
-    let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
-    let mut connecting = JoinSet::new();
-    connecting.spawn(async move {
-        // What goes wrong on the connection is told to whoever reads the response.
-        let parts = connection.without_shutdown().await.ok()?;
-        // Bytes behind a response are nobody's answer.
-        let is_clean = parts.read_buf.is_empty();
-        is_clean.then(|| parts.io.into_inner().into_inner())
-    });
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| http_failure(&error))?;
-    check_framing(response.headers())?;
-    Ok((response, Connection::Http1(connecting)))
-}
-
-/// What hyper lets pass although it could be read in two ways, and is refused of pages: a file misread disallows nothing.
-fn check_framing(fields: &HeaderMap) -> Result<(), FetchError> {
-    let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
-    let Some(coding) = codings.next() else {
-        return Ok(());
-    };
-    let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-    let detail = if fields.contains_key(header::CONTENT_LENGTH) {
-        "both Content-Length and Transfer-Encoding"
-    } else if codings.next().is_some() || !is_chunked {
-        "Transfer-Encoding other than chunked"
-    } else {
-        return Ok(());
-    };
-    Err(failure(FetchErrorKind::Http, detail))
-}
-
-async fn http2(
-    stream: TokioIo<Allowed>,
-    request: Request<Empty<Bytes>>,
-) -> Result<(Response<Incoming>, Connection), FetchError> {
-    let over = CancellationToken::new();
-    let tasks = Tasks(over.clone());
-    let until = over.drop_guard();
-    let mut builder = http2::Builder::new(tasks.clone());
-    builder
-        .initial_stream_window_size(WINDOW_BYTES as u32)
-        .initial_connection_window_size(WINDOW_BYTES as u32)
-        .max_header_list_size(MAX_HEAD_BYTES as u32);
-    let handshake = builder.handshake(stream).await;
-    let (mut sender, connection) = handshake.map_err(|error| http_failure(&error))?;
-    tasks.execute(async move {
-        // As above.
-        let _ = connection.await;
-    });
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| http_failure(&error))?;
-    Ok((response, Connection::Http2 { _until: until }))
-}
-
-/// Runs what hyper makes of an HTTP/2 connection until that is over. By itself such a task takes leave of the server
-/// first, however long that reads nothing.
-#[derive(Clone)]
-struct Tasks(CancellationToken);
-
-impl<F> Executor<F> for Tasks
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        tokio::spawn(self.0.clone().run_until_cancelled_owned(task));
-    }
+    fields.collect()
 }
 
 fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
@@ -379,13 +185,20 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
     failure(kind, error)
 }
 
-/// hyper says the cause in the source of its errors only.
-fn http_failure(error: &hyper::Error) -> FetchError {
-    let detail = match std::error::Error::source(&error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
+fn connect_failure(fault: Fault) -> FetchError {
+    let kind = match fault.error {
+        ErrorType::ConnectionTimeout => FetchErrorKind::ConnectTimeout,
+        ErrorType::TlsCertificateError
+        | ErrorType::TlsAlertReceived
+        | ErrorType::TlsProtocolError => FetchErrorKind::Tls,
+        ErrorType::HttpProtocolError => FetchErrorKind::Http,
+        _ => FetchErrorKind::Connect,
     };
-    failure(FetchErrorKind::Http, detail)
+    failure(kind, fault.details)
+}
+
+fn http_failure(fault: Fault) -> FetchError {
+    failure(FetchErrorKind::Http, fault.details)
 }
 
 fn failure(kind: FetchErrorKind, detail: impl Display) -> FetchError {

@@ -47,16 +47,12 @@ pub(crate) fn ways(
     metrics: &Arc<Metrics>,
     traces: Option<Arc<Traces>>,
 ) -> anyhow::Result<Ways> {
-    let egress = egress(config, own_listeners)?;
-    let options = config.upstream.origin.clone();
-    let upstream = Upstream::new(options, Arc::clone(&egress), tls, Arc::clone(metrics));
-    let fetch = HttpFetch::new(egress, tls, config.robots.fetch.clone(), clock);
+    let upstream = Arc::new(upstream(config, tls, own_listeners, metrics)?);
+    let options = config.robots.fetch.clone();
+    let fetch = HttpFetch::new(Arc::clone(&upstream), options, clock);
     Ok(Ways {
-        fetch: fetch
-            .handing_over(upstream.idle())
-            .traced(traces)
-            .counted(Arc::clone(metrics)),
-        upstream: Arc::new(upstream),
+        fetch: fetch.traced(traces),
+        upstream,
     })
 }
 
@@ -66,19 +62,25 @@ pub(crate) fn ways(
 ///
 /// As [`ways`] and [`tls_config`].
 pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
-    let egress = egress(config, Vec::new())?;
     let tls = tls_config(&config.upstream)?;
+    let upstream = upstream(config, &tls, Vec::new(), &Arc::new(Metrics::new()?))?;
     let options = config.robots.fetch.clone();
-    Ok(HttpFetch::new(egress, &tls, options, clock))
+    Ok(HttpFetch::new(Arc::new(upstream), options, clock))
 }
 
-fn egress(config: &Config, own_listeners: Vec<SocketAddr>) -> anyhow::Result<Arc<Egress>> {
+fn upstream(
+    config: &Config,
+    tls: &ClientConfig,
+    own_listeners: Vec<SocketAddr>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Upstream> {
     let egress = Egress::new(egress::Options {
         own_listeners,
         ..config.upstream.egress.clone()
     });
     let egress = egress.context("reading the system's DNS configuration")?;
-    Ok(Arc::new(egress))
+    let options = config.upstream.origin.clone();
+    Ok(Upstream::new(options, egress, tls, Arc::clone(metrics)))
 }
 
 /// How certificates are checked: by the system's roots and the configured ones.

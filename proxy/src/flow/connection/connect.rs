@@ -116,8 +116,9 @@ impl Flow {
     ) -> Result<Option<Proof>, Refusal> {
         let proof = identify::admit(&settings.crawlers, connection, request).await?;
         // Whatever else is wrong with the name is told inside, where clients show the answer.
-        let egress = settings.upstream.egress();
-        match egress.route(origin.host(), origin.port()).await {
+        let upstream = &settings.upstream;
+        let deadline = upstream.connect_deadline();
+        match upstream.route(origin, deadline).await {
             Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
             _ => Ok(proof),
         }

@@ -38,7 +38,7 @@ pub(crate) async fn forward(
 ) -> Result<Forwarded, RelayError> {
     let request = OnwardRequest::new(received, target, path, name);
     let preference = preference(received, target, path);
-    let mut kept = upstream.reuse(target.origin(), preference).await;
+    let mut kept = upstream.reuse(target.origin(), preference);
     loop {
         let session = match kept.take() {
             Some(session) => session,

@@ -14,13 +14,10 @@ use crate::http::http1::{BodyError, Framing, Trailers};
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
-use crate::origin::{OriginHead, OriginReader, OriginWriter};
+use crate::origin::{self, OriginHead, OriginReader, OriginWriter};
 
 /// How long the origin of an upgraded connection may take nothing, or say nothing once the client does not.
 const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
-
-/// Interim responses before the final one; each makes the patience with the origin begin anew.
-const MAX_INTERIM: usize = 100;
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
@@ -297,7 +294,7 @@ impl Download<'_> {
 
     /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
     async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, RelayError> {
-        for _ in 0..MAX_INTERIM {
+        for _ in 0..origin::MAX_INTERIM {
             let head = tokio::select! {
                 biased;
                 head = self.head() => head?,
@@ -317,8 +314,7 @@ impl Download<'_> {
                 _ => return Ok(head),
             }
         }
-        let details = "the origin keeps sending interim responses".to_owned();
-        Err(Fault::new(ErrorType::HttpProtocolError, details).into())
+        Err(origin::only_interim().into())
     }
 
     async fn head(&mut self) -> Result<OriginHead, RelayError> {

@@ -7,13 +7,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wayleave_policy::lifecycle::{
     Ending, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, Validators,
 };
-use wayleave_policy::{AccessResult, Origin};
+use wayleave_policy::{AccessResult, Origin, Target};
 
 use super::super::redirect::ChosenBy;
 use super::super::*;
 use super::server::{Answer, Server, response};
 use crate::origin::egress::{self, Egress, Override};
-use crate::origin::pool::Idle;
+use crate::origin::{self, Preference, Upstream};
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
 
 pub(super) const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
 
@@ -57,7 +59,13 @@ pub(super) fn fetcher_at(
     tls: &rustls::ClientConfig,
     options: FetchOptions,
 ) -> HttpFetch {
-    let egress = Egress::new(egress::Options {
+    let upstream = upstream(&addresses(server), tls, TEN_SECONDS);
+    HttpFetch::new(Arc::new(upstream), options, Clock::start())
+}
+
+/// Every name under `test` is `server`, and DNS is a closed port.
+fn addresses(server: SocketAddr) -> egress::Options {
+    egress::Options {
         allow_private: vec!["127.0.0.1/32".parse().unwrap()],
         servers: vec!["127.0.0.1:9".parse().unwrap()],
         overrides: vec![
@@ -65,8 +73,37 @@ pub(super) fn fetcher_at(
             Override::parse("metadata.test", "169.254.169.254").unwrap(),
         ],
         own_listeners: Vec::new(),
+    }
+}
+
+fn upstream(
+    addresses: &egress::Options,
+    tls: &rustls::ClientConfig,
+    connect_timeout: Duration,
+) -> Upstream {
+    let egress = Egress::new(addresses.clone()).unwrap();
+    let options = origin::Options {
+        connect_timeout,
+        response_timeout: TEN_SECONDS,
+        idle_connections: 10,
+    };
+    let metrics = Arc::new(Metrics::new().unwrap());
+    Upstream::new(options, egress, tls, metrics)
+}
+
+/// Answers every question with SERVFAIL.
+async fn failing_dns() -> SocketAddr {
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut message = [0; 512];
+        while let Ok((length, asker)) = socket.recv_from(&mut message).await {
+            message[2] |= 0x80;
+            message[3] = 2;
+            socket.send_to(&message[..length], asker).await.unwrap();
+        }
     });
-    HttpFetch::new(Arc::new(egress.unwrap()), tls, options, Clock::start())
+    address
 }
 
 async fn fetch_by(server: &Server, options: FetchOptions) -> FetchOutcome {
@@ -340,8 +377,8 @@ async fn every_member_of_a_gzip_file_is_read() {
 async fn a_public_origin_never_redirects_to_an_internal_address() {
     let server = Server::start(|_| ok(RULES)).await;
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
-    let url = url::Url::parse("http://shop.test/robots.txt").unwrap();
-    let ask = |chosen| fetcher.ask(&url, None, "wayleave", chosen);
+    let target = Target::parse("http://shop.test/robots.txt").unwrap();
+    let ask = |chosen| fetcher.ask(&target, None, "wayleave", chosen);
     let refused = ask(ChosenBy::Public).await.err().unwrap();
     assert_eq!(refused.kind, FetchErrorKind::RedirectProhibited);
     assert!(server.asked().is_empty());
@@ -496,11 +533,10 @@ async fn the_deadline_is_for_all_redirects_together() {
 async fn connecting_has_a_deadline_of_its_own() {
     // Takes connections, and says nothing there.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let options = FetchOptions {
-        connect_timeout: Duration::from_secs(2),
-        ..FetchOptions::default()
-    };
-    let fetcher = fetcher_at(silent.local_addr().unwrap(), &distrust(), options);
+    let addresses = addresses(silent.local_addr().unwrap());
+    let upstream = upstream(&addresses, &distrust(), Duration::from_secs(2));
+    let options = FetchOptions::default();
+    let fetcher = HttpFetch::new(Arc::new(upstream), options, Clock::start());
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
     let started = tokio::time::Instant::now();
@@ -518,10 +554,15 @@ async fn connections_and_names_that_fail_are_told_apart() {
     let closed = Server::start(|_| ok(RULES)).await.address;
     let server = Server::start(move |head| match head.contains("refused") {
         true => redirect(302, &format!("http://{closed}/")),
-        false => redirect(302, &format!("http://{}.example/", "x".repeat(64))),
+        false => redirect(302, "http://elsewhere.example/"),
     })
     .await;
-    let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
+    let addresses = egress::Options {
+        servers: vec![failing_dns().await],
+        ..addresses(server.address)
+    };
+    let upstream = upstream(&addresses, &distrust(), TEN_SECONDS);
+    let fetcher = HttpFetch::new(Arc::new(upstream), FetchOptions::default(), Clock::start());
     let fetch = |host: &str| {
         fetcher.fetch(
             FetchRequest {
@@ -618,32 +659,16 @@ async fn http2_is_spoken_where_nothing_else_is() {
         );
         let (stream, _) = listener.accept().await.unwrap();
         let stream = acceptor.accept(stream).await.unwrap();
-        let service = hyper::service::service_fn(
-            |request: http::Request<hyper::body::Incoming>| async move {
-                assert_eq!(request.version(), http::Version::HTTP_2);
-                assert_eq!(request.uri().to_string(), "https://shop.test/robots.txt");
-                let body = http_body_util::Full::new(bytes::Bytes::from_static(RULES));
-                Ok::<_, std::convert::Infallible>(http::Response::new(body))
-            },
-        );
-        let executor = hyper_util::rt::TokioExecutor::new();
-        let io = hyper_util::rt::TokioIo::new(stream);
+        let mut session = h2::server::handshake(stream).await.unwrap();
+        let (request, mut respond) = session.accept().await.unwrap().unwrap();
+        assert_eq!(request.uri().to_string(), "https://shop.test/robots.txt");
+        let mut body = respond.send_response(http::Response::new(()), false);
+        let rules = bytes::Bytes::from_static(RULES);
+        body.as_mut().unwrap().send_data(rules, true).unwrap();
         // The client leaves when it has read enough.
-        let _ = hyper::server::conn::http2::Builder::new(executor)
-            .serve_connection(io, service)
-            .await;
+        assert!(session.accept().await.is_none_or(|next| next.is_err()));
     });
-    let egress = Egress::new(egress::Options {
-        allow_private: vec!["127.0.0.1/32".parse().unwrap()],
-        overrides: vec![Override::parse("shop.test", &address.to_string()).unwrap()],
-        ..egress::Options::default()
-    });
-    let fetcher = HttpFetch::new(
-        Arc::new(egress.unwrap()),
-        &trust(roots),
-        FetchOptions::default(),
-        Clock::start(),
-    );
+    let fetcher = fetcher_at(address, &trust(roots), FetchOptions::default());
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
     let outcome = fetcher
@@ -664,32 +689,28 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
         stream.write_all(answer).await.unwrap();
         stream
     });
-    let egress = Egress::new(egress::Options {
-        allow_private: vec!["127.0.0.1/32".parse().unwrap()],
-        overrides: vec![Override::parse("shop.test", &address.to_string()).unwrap()],
-        ..egress::Options::default()
-    });
-    let idle = Arc::new(Idle::new(10, Duration::from_secs(55)));
-    let tls = distrust();
+    let upstream = upstream(&addresses(address), &distrust(), TEN_SECONDS);
+    let upstream = Arc::new(upstream);
     let options = FetchOptions::default();
-    let fetcher = HttpFetch::new(Arc::new(egress.unwrap()), &tls, options, Clock::start());
-    let fetcher = fetcher.handing_over(Arc::clone(&idle));
+    let fetcher = HttpFetch::new(Arc::clone(&upstream), options, Clock::start());
     let origin = Origin::parse("http://shop.test").unwrap();
-    let key = idle.key(&origin, false);
     let validators = None;
-    let outcome = fetcher
-        .fetch(FetchRequest { origin, validators }, None)
-        .await
-        .outcome;
+    let request = FetchRequest {
+        origin: origin.clone(),
+        validators,
+    };
+    let outcome = fetcher.fetch(request, None).await.outcome;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();
-    idle.take(key).is_some()
+    upstream.reuse(&origin, Preference::OnlyHttp1).is_some()
 }
 
 #[tokio::test]
 async fn a_connection_whose_answer_was_read_whole_is_handed_over() {
     assert!(is_handed_over(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n#abc").await);
     assert!(is_handed_over(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n").await);
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n#abc\r\n0\r\n\r\n";
+    assert!(is_handed_over(chunked).await);
 }
 
 #[tokio::test]
@@ -700,7 +721,7 @@ async fn a_connection_with_bytes_left_or_about_to_close_is_not() {
         b"HTTP/1.1 404 No\r\nContent-Length: 4\r\n\r\ngone",
         b"HTTP/1.1 204 No\r\nContent-Length: 4\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n#abcHTTP/1.1 200 OK\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n#abc\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4 \r\n#abc\r\n0\r\n\r\n",
     ] {
         let shown = String::from_utf8_lossy(answer);
         assert!(!is_handed_over(answer).await, "{shown}");

@@ -1,0 +1,253 @@
+//! The door out: every connection to an origin is opened here, for requests, robots.txt fetches and tunnels alike.
+//!
+//! A forward proxy needs addresses checked and raced (RFC 8305), one TLS configuration for all origins so that sessions resume,
+//! and errors that say what failed: docs/design.md says why pingora's connectors are not used.
+
+use std::io;
+
+use quick_cache::sync::Cache;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use wayleave_policy::{Origin, Scheme};
+
+use super::egress::{Egress, EgressError, Route};
+use super::error::Fault;
+use super::http2::{Http2Connection, Window};
+use crate::http::proxy_status::ErrorType;
+use crate::http::transport::{Stream, to_origin};
+use crate::tls;
+
+/// How many origins are remembered not to agree on protocols; each saves a handshake per connection.
+const ORIGINS_WITHOUT_ALPN: usize = 10_000;
+
+/// Opens connections.
+pub(super) struct Door {
+    egress: Egress,
+    offering_http1: TlsConnector,
+    offering_http2: TlsConnector,
+    /// Origins that agree on no protocol whatever they are offered.
+    without_alpn: Cache<Origin, ()>,
+}
+
+/// A new connection, by what it speaks.
+pub(super) enum Opened {
+    Http1(Stream),
+    /// Although HTTP/2 was offered.
+    Http1InsteadOf2(Stream),
+    Http2(Http2Connection),
+}
+
+/// The HTTP version that a request prefers on the way to its origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Preference {
+    /// HTTP/1.1 and nothing else: only there can the request be said.
+    OnlyHttp1,
+    /// HTTP/1.1, as the client speaks it, which needs no translation; HTTP/2 if the origin takes nothing else.
+    Http1,
+    /// HTTP/2 if the origin takes it.
+    Http2,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) preference: Preference,
+    pub(super) window: Window,
+}
+
+/// The protocols offered to an origin (ALPN, RFC 7301).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    Http1,
+    /// HTTP/2, or else HTTP/1.1.
+    Http2,
+}
+
+impl Door {
+    /// Opens through `egress`, with origins' certificates checked as `tls` says. The protocols that `tls` offers are
+    /// replaced.
+    pub(super) fn new(egress: Egress, tls: &ClientConfig) -> Self {
+        Self {
+            egress,
+            offering_http1: tls::offering(tls, &[b"http/1.1"]),
+            offering_http2: tls::offering(tls, &[b"h2", b"http/1.1"]),
+            without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
+        }
+    }
+
+    /// The route to `origin`, if it is found before the deadline.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::route`].
+    pub(super) async fn route(
+        &self,
+        origin: &Origin,
+        deadline: Instant,
+    ) -> Result<Route, EgressError> {
+        let finding = self.egress.route(origin.host(), origin.port());
+        timeout_at(deadline, finding)
+            .await
+            .unwrap_or(Err(EgressError::DnsTimeout))
+    }
+
+    /// A TCP connection to `origin` by `route`.
+    ///
+    /// # Errors
+    ///
+    /// Returns why no address accepts one before the deadline.
+    pub(super) async fn dial(
+        &self,
+        origin: &Origin,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<TcpStream, Fault> {
+        let dialled = timeout_at(deadline, route.dial()).await;
+        let dialled = dialled.map_err(|_| too_late(origin))?;
+        dialled.map_err(|error| connect_fault(origin, &error))
+    }
+
+    /// A connection to `origin` by `route` that speaks HTTP.
+    ///
+    /// # Errors
+    ///
+    /// Returns what failed: the connection, TLS or HTTP/2, or that they are not there before the deadline.
+    pub(super) async fn open(
+        &self,
+        origin: &Origin,
+        terms: Terms,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<Opened, Fault> {
+        if origin.scheme() == Scheme::Http {
+            let tcp = self.dial(origin, route, deadline).await?;
+            return Ok(Opened::Http1(to_origin(tcp)));
+        }
+        let mut offer = match terms.preference {
+            Preference::OnlyHttp1 | Preference::Http1 => Offer::Http1,
+            Preference::Http2 => Offer::Http2,
+        };
+        let mut agreed = self.agree(origin, offer, route, deadline).await;
+        if terms.preference == Preference::Http1 && !self.settles(origin, &agreed) {
+            // Closed first: some servers take one connection at a time.
+            drop(agreed);
+            offer = Offer::Http2;
+            agreed = self.agree(origin, offer, route, deadline).await;
+        }
+        let tls = agreed.map_err(|failure| failure.fault(origin))?;
+        let protocol = tls.get_ref().1.alpn_protocol();
+        if offer == Offer::Http1 {
+            return Ok(Opened::Http1(to_origin(tls)));
+        }
+        if protocol != Some(b"h2") {
+            if protocol.is_none() {
+                self.without_alpn.insert(origin.clone(), ());
+            }
+            return Ok(Opened::Http1InsteadOf2(to_origin(tls)));
+        }
+        let opening = timeout_at(
+            deadline,
+            Http2Connection::open(to_origin(tls), terms.window),
+        )
+        .await;
+        let opened = opening.map_err(|_| too_late(origin))?.map_err(|error| {
+            let details = format!("HTTP/2 with {origin}: {error}");
+            Fault::new(ErrorType::HttpProtocolError, details)
+        });
+        Ok(Opened::Http2(opened?))
+    }
+
+    async fn agree(
+        &self,
+        origin: &Origin,
+        offer: Offer,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<TlsStream<TcpStream>, Failure> {
+        let name = server_name(origin)?;
+        let tcp = self.dial(origin, route, deadline).await?;
+        let connector = match offer {
+            Offer::Http1 => &self.offering_http1,
+            Offer::Http2 => &self.offering_http2,
+        };
+        let agreed = timeout_at(deadline, connector.connect(name, tcp)).await;
+        agreed
+            .map_err(|_| too_late(origin))?
+            .map_err(Failure::OfTls)
+    }
+
+    /// Whether what came of offering HTTP/1.1 alone is what can be had. A server that speaks none of the protocols offered
+    /// ought to refuse (RFC 7301 section 3.2); many go on as if nothing had been offered instead, and would answer in
+    /// HTTP/2 or with an error.
+    fn settles(&self, origin: &Origin, agreed: &Result<TlsStream<TcpStream>, Failure>) -> bool {
+        match agreed {
+            Ok(tls) => {
+                tls.get_ref().1.alpn_protocol().is_some() || self.without_alpn.get(origin).is_some()
+            }
+            Err(Failure::OfTls(error)) => !tls::cause(error).is_some_and(tls::refuses_protocols),
+            Err(Failure::Other(_)) => true,
+        }
+    }
+}
+
+/// Why there is no TLS with an origin.
+enum Failure {
+    OfTls(io::Error),
+    Other(Fault),
+}
+
+impl Failure {
+    fn fault(self, origin: &Origin) -> Fault {
+        match self {
+            Self::OfTls(error) => tls_fault(origin, &error),
+            Self::Other(fault) => fault,
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Other(fault)
+    }
+}
+
+fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    ServerName::try_from(host.to_owned()).map_err(|_| {
+        let details = format!("{host} cannot be a name in a certificate");
+        Fault::new(ErrorType::TlsCertificateError, details)
+    })
+}
+
+fn too_late(origin: &Origin) -> Fault {
+    let details = format!("no connection to {origin} within the connect timeout");
+    Fault::new(ErrorType::ConnectionTimeout, details)
+}
+
+fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
+    let kind = match error.kind() {
+        io::ErrorKind::ConnectionRefused => ErrorType::ConnectionRefused,
+        io::ErrorKind::TimedOut => ErrorType::ConnectionTimeout,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable => ErrorType::DestinationIpUnroutable,
+        _ => ErrorType::ConnectionTerminated,
+    };
+    Fault::new(kind, format!("connecting to {origin}: {error}"))
+}
+
+fn tls_fault(origin: &Origin, error: &io::Error) -> Fault {
+    let kind = match tls::cause(error) {
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
+            ErrorType::TlsCertificateError
+        }
+        Some(rustls::Error::AlertReceived(_)) => ErrorType::TlsAlertReceived,
+        Some(_) => ErrorType::TlsProtocolError,
+        None => ErrorType::ConnectionTerminated,
+    };
+    Fault::new(kind, format!("TLS with {origin}: {error}"))
+}
