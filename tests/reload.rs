@@ -239,6 +239,16 @@ fn a_link_that_is_made_anew_and_a_file_beside_its_link_are_read() {
     holds("d");
     publish("beside.toml", "e");
     holds("e");
+    // Where the link leads is in no directory that was watched before.
+    std::fs::create_dir(dir.join("far")).expect("a directory");
+    publish("far/real.toml", "f");
+    link("far/real.toml", "config.toml");
+    holds("f");
+    publish("far/real.toml", "g");
+    holds("g");
+    publish("far/new.toml", "h");
+    std::fs::rename(dir.join("far/new.toml"), dir.join("far/real.toml")).expect("it is renamed");
+    holds("h");
     assert!(file.is_symlink());
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::doubt::doubt;
-use self::watch::Seen;
+use self::watch::{Seen, Watch};
 use crate::admin::{Answer, Asked, Attempt, Reload, Reloaded, Status};
 use crate::clock::calendar;
 use crate::config::{Config, Mistake};
@@ -97,7 +97,7 @@ struct Reader {
     wishes: mpsc::Receiver<Wish>,
     status: Arc<ArcSwap<Status>>,
     /// Dropping it ends the watching.
-    _watcher: Option<notify::RecommendedWatcher>,
+    watch: Option<Watch>,
 }
 
 /// What can fail of a reload, done.
@@ -131,17 +131,11 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
         return (reload, signals);
     };
     let changes = signals.0.clone();
-    let watcher = watch::watch(file, move |seen| {
+    let watch = Watch::start(file, move |seen| {
         // With many wishes waiting, the file will be read anyway.
         let _ = changes.try_send(Wish::Seen(seen));
     });
-    let watcher = watcher.inspect_err(|error| {
-        let error = format!("{error:#}");
-        tracing::warn!(
-            error,
-            "changes to the configuration file go unnoticed: send SIGHUP"
-        );
-    });
+    let watch = watch.inspect_err(unnoticed);
     let reader = Reader {
         file: file.to_owned(),
         text: std::fs::read(file).ok(),
@@ -150,10 +144,18 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
         parts,
         wishes,
         status,
-        _watcher: watcher.ok(),
+        watch: watch.ok(),
     };
     tokio::spawn(reader.run());
     (reload, signals)
+}
+
+fn unnoticed(error: &anyhow::Error) {
+    let error = format!("{error:#}");
+    tracing::warn!(
+        error,
+        "changes to the configuration file go unnoticed: send SIGHUP"
+    );
 }
 
 /// Passes on what operators ask for. It ends with either side.
@@ -206,6 +208,7 @@ impl Reader {
                 },
                 () = settled => {
                     settled_at = None;
+                    self.follow_links();
                     if tokio::fs::read(&self.file).await.ok() != self.text {
                         // The mistakes are in the log.
                         let _ = self.reload(Cause::Change).await;
@@ -215,7 +218,14 @@ impl Reader {
         }
     }
 
+    fn follow_links(&mut self) {
+        if let Some(Err(error)) = self.watch.as_mut().map(Watch::follow_links) {
+            unnoticed(&error.into());
+        }
+    }
+
     async fn reload(&mut self, cause: Cause) -> Answer {
+        self.follow_links();
         let read = tokio::fs::read(&self.file).await;
         self.text = read.as_ref().ok().cloned();
         let prepared = self.prepare(read).await.and_then(|prepared| {

@@ -15,26 +15,70 @@ pub(super) enum Seen {
     Writing,
 }
 
-/// Reports what is seen of `file` for as long as the watcher lives. Watches its directory, since editors and orchestrators put
-/// a new file in the old one's place.
-///
-/// # Errors
-///
-/// Returns an error if the directory cannot be watched.
-pub(super) fn watch(
-    file: &Path,
-    report: impl Fn(Seen) + Send + 'static,
-) -> anyhow::Result<RecommendedWatcher> {
-    let file = std::path::absolute(file)?;
-    let dir = file.parent().context("the file is in no directory")?;
-    let mut watched = Watched::new(file.clone());
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        if let Some(seen) = event.ok().and_then(|event| watched.see(&event)) {
-            report(seen);
+/// Watches the directory of the file, since editors and orchestrators put a new file in the old one's place, and the one
+/// that links lead to from there.
+pub(super) struct Watch {
+    file: PathBuf,
+    dir: PathBuf,
+    linked_dir: Option<PathBuf>,
+    watcher: RecommendedWatcher,
+}
+
+impl Watch {
+    /// Reports what is seen of `file` for as long as this lives.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a directory cannot be watched.
+    pub(super) fn start(
+        file: &Path,
+        report: impl Fn(Seen) + Send + 'static,
+    ) -> anyhow::Result<Self> {
+        let file = std::path::absolute(file)?;
+        let dir = file.parent().context("the file is in no directory")?;
+        let mut watched = Watched::new(file.clone());
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            if let Some(seen) = event.ok().and_then(|event| watched.see(&event)) {
+                report(seen);
+            }
+        })?;
+        let mut watch = Self {
+            dir: dir.to_owned(),
+            linked_dir: None,
+            file,
+            watcher,
+        };
+        watch
+            .watcher
+            .watch(&watch.dir, RecursiveMode::NonRecursive)?;
+        watch.follow_links()?;
+        Ok(watch)
+    }
+
+    /// Watches where links lead now. What is read afterwards is what is watched.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory cannot be watched.
+    pub(super) fn follow_links(&mut self) -> notify::Result<()> {
+        let real = self.file.canonicalize().ok();
+        let real = real.as_deref().and_then(Path::parent);
+        // A directory has one watch, by whatever name.
+        let is_other = |dir: &&Path| self.dir.canonicalize().is_ok_and(|own| own != *dir);
+        let linked_dir = real.filter(is_other).map(Path::to_owned);
+        if linked_dir == self.linked_dir {
+            return Ok(());
         }
-    })?;
-    watcher.watch(dir, RecursiveMode::NonRecursive)?;
-    Ok(watcher)
+        if let Some(dir) = self.linked_dir.take() {
+            // It may be gone, and its watch with it.
+            let _ = self.watcher.unwatch(&dir);
+        }
+        if let Some(dir) = &linked_dir {
+            self.watcher.watch(dir, RecursiveMode::NonRecursive)?;
+        }
+        self.linked_dir = linked_dir;
+        Ok(())
+    }
 }
 
 /// The file, and where links lead from it.
@@ -67,7 +111,7 @@ impl Watched {
         }
     }
 
-    /// Whether it is the file, or what a link leads to in the same directory.
+    /// Whether it is the file, or what links lead to.
     fn is_file(&self, path: &PathBuf) -> bool {
         *path == self.file || self.leads_to.as_ref() == Some(path)
     }
