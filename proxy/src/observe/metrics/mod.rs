@@ -20,6 +20,7 @@ use prometheus::{
 
 use self::organisation::Organisation;
 pub(crate) use self::reasons::ASSERTED;
+use self::reasons::Reasons;
 use self::registered::{
     REQUEST_SECONDS, counter, counters, gauge, gauges, histogram, histograms, registered,
 };
@@ -141,16 +142,16 @@ impl Metrics {
         for result in ["sent", "failed", "dropped"] {
             self.spans.with_label_values(&[result]);
         }
-        for (outcome, _) in reasons::OF_CRAWLERS {
+        for outcome in reasons::OUTCOMES {
             self.request_duration.with_label_values(&[outcome]);
         }
         self.start_requests(ASSERTED, reasons::OF_CRAWLERS);
         self.start_requests(ASSERTED, reasons::OF_NOBODY);
     }
 
-    fn start_requests(&self, crawler: &str, reasons: &[(&str, &[&str])]) {
-        for (outcome, reasons) in reasons {
-            for reason in *reasons {
+    fn start_requests(&self, crawler: &str, reasons: &Reasons) {
+        for (reason, outcomes) in reasons {
+            for outcome in *outcomes {
                 self.requests.with_label_values(&[crawler, outcome, reason]);
             }
         }

@@ -1,119 +1,76 @@
-//! The closed sets of outcomes and reasons behind `wayleave_requests_total`.
+//! The closed set of reasons, and the outcomes of each, behind `wayleave_requests_total`.
 
 /// The label of crawlers that no configuration knows, whose name is only their own word.
 pub(crate) const ASSERTED: &str = "asserted";
 
-/// Reasons by outcome, for every crawler.
-pub(super) const OF_CRAWLERS: &[(&str, &[&str])] = &[
-    (
-        "forwarded",
-        &[
-            "rule",
-            "no-matching-rule",
-            "no-matching-group",
-            "robots-txt-itself",
-            "unavailable",
-            "redirect-lost",
-            "unreachable",
-            "policy-exception",
-        ],
-    ),
-    (
-        "tunnelled",
-        &[
-            "no-matching-rule",
-            "no-matching-group",
-            "unavailable",
-            "redirect-lost",
-            "unreachable",
-            "policy-exception",
-            "bypass",
-        ],
-    ),
-    (
-        "observed",
-        &[
-            "rule",
-            "unavailable",
-            "redirect-lost",
-            "unreachable",
-            "too-costly",
-            "policy-rule",
-            "crawl-delay",
-            "origin-rests",
-            "concurrency",
-            "https-refused",
-            "unidentified",
-            "foreign-token",
-            "token-missing",
-        ],
-    ),
-    (
-        "refused",
-        &[
-            "rule",
-            "unavailable",
-            "redirect-lost",
-            "unreachable",
-            "too-costly",
-            "policy-rule",
-            "crawl-delay",
-            "origin-rests",
-            "concurrency",
-            "https-refused",
-            "unidentified",
-            "wrong-password",
-            "password-checks",
-            "foreign-token",
-            "token-missing",
-            "destination_ip_prohibited",
-            "dns_error",
-            "malformed-request",
-            "misdirected",
-            "unsupported-scheme",
-            "proxy_loop_detected",
-            "max-forwards",
-        ],
-    ),
-    (
-        "failed",
-        &[
-            "dns_timeout",
-            "dns_error",
-            "destination_ip_prohibited",
-            "destination_ip_unroutable",
-            "connection_refused",
-            "connection_terminated",
-            "connection_timeout",
-            "connection_write_timeout",
-            "tls_protocol_error",
-            "tls_certificate_error",
-            "tls_alert_received",
-            "http_request_error",
-            "http_response_incomplete",
-            "http_response_header_section_size",
-            "http_response_timeout",
-            "http_protocol_error",
-            "malformed-request",
-            "body-timeout",
-            "client-closed",
-        ],
-    ),
+const FORWARDED: &str = "forwarded";
+const TUNNELLED: &str = "tunnelled";
+const OBSERVED: &str = "observed";
+const REFUSED: &str = "refused";
+const FAILED: &str = "failed";
+
+pub(super) const OUTCOMES: [&str; 5] = [FORWARDED, TUNNELLED, OBSERVED, REFUSED, FAILED];
+
+/// Each reason with its outcomes.
+pub(super) type Reasons = [(&'static str, &'static [&'static str])];
+
+/// For every crawler. `docs/metrics.md` says what each means.
+pub(super) const OF_CRAWLERS: &Reasons = &[
+    ("rule", &[FORWARDED, OBSERVED, REFUSED]),
+    ("no-matching-rule", &[FORWARDED, TUNNELLED]),
+    ("no-matching-group", &[FORWARDED, TUNNELLED]),
+    ("robots-txt-itself", &[FORWARDED]),
+    ("unavailable", &[FORWARDED, TUNNELLED, OBSERVED, REFUSED]),
+    ("redirect-lost", &[FORWARDED, TUNNELLED, OBSERVED, REFUSED]),
+    ("unreachable", &[FORWARDED, TUNNELLED, OBSERVED, REFUSED]),
+    ("policy-exception", &[FORWARDED, TUNNELLED]),
+    ("bypass", &[TUNNELLED]),
+    ("too-costly", &[OBSERVED, REFUSED]),
+    ("policy-rule", &[OBSERVED, REFUSED]),
+    ("crawl-delay", &[OBSERVED, REFUSED]),
+    ("origin-rests", &[OBSERVED, REFUSED]),
+    ("concurrency", &[OBSERVED, REFUSED]),
+    ("https-refused", &[OBSERVED, REFUSED]),
+    ("unidentified", &[OBSERVED, REFUSED]),
+    ("foreign-token", &[OBSERVED, REFUSED]),
+    ("token-missing", &[OBSERVED, REFUSED]),
+    ("wrong-password", &[REFUSED]),
+    ("password-checks", &[REFUSED]),
+    ("destination_ip_prohibited", &[REFUSED, FAILED]),
+    ("dns_error", &[REFUSED, FAILED]),
+    ("malformed-request", &[REFUSED, FAILED]),
+    ("misdirected", &[REFUSED]),
+    ("unsupported-scheme", &[REFUSED]),
+    ("proxy_loop_detected", &[REFUSED]),
+    ("max-forwards", &[REFUSED]),
+    ("dns_timeout", &[FAILED]),
+    ("destination_ip_unroutable", &[FAILED]),
+    ("connection_refused", &[FAILED]),
+    ("connection_terminated", &[FAILED]),
+    ("connection_timeout", &[FAILED]),
+    ("connection_write_timeout", &[FAILED]),
+    ("tls_protocol_error", &[FAILED]),
+    ("tls_certificate_error", &[FAILED]),
+    ("tls_alert_received", &[FAILED]),
+    ("http_request_error", &[FAILED]),
+    ("http_response_incomplete", &[FAILED]),
+    ("http_response_header_section_size", &[FAILED]),
+    ("http_response_timeout", &[FAILED]),
+    ("http_protocol_error", &[FAILED]),
+    ("body-timeout", &[FAILED]),
+    ("client-closed", &[FAILED]),
 ];
 
-/// Reasons by outcome where nobody could be asked who they are: there was no request.
-pub(super) const OF_NOBODY: &[(&str, &[&str])] = &[(
-    "refused",
-    &[
-        "head-too-large",
-        "head-timeout",
-        "unsupported-version",
-        "connection_limit_reached",
-    ],
-)];
+/// Where nobody could be asked who they are: there was no request.
+pub(super) const OF_NOBODY: &Reasons = &[
+    ("head-too-large", &[REFUSED]),
+    ("head-timeout", &[REFUSED]),
+    ("unsupported-version", &[REFUSED]),
+    ("connection_limit_reached", &[REFUSED]),
+];
 
 /// Whether this reason is one for this outcome.
 pub(super) fn is_known(outcome: &str, reason: &str) -> bool {
     let mut all = OF_CRAWLERS.iter().chain(OF_NOBODY);
-    all.any(|(known, reasons)| *known == outcome && reasons.contains(&reason))
+    all.any(|(known, outcomes)| *known == reason && outcomes.contains(&outcome))
 }
