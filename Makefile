@@ -65,5 +65,5 @@ bench-proxy: bench-proxy-tools
 
 bench-proxy-tools:
 	benches/proxy/install
-	cargo build --release --locked --package wayleave
+	cargo build --profile dist --locked --package wayleave
 	cargo build --release --locked --manifest-path benches/proxy/Cargo.toml --target-dir target/bench

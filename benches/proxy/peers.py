@@ -189,7 +189,7 @@ def mitmproxy(addon):
     return configure
 
 
-WAYLEAVE = str(PROJECT / "target/release/wayleave")
+WAYLEAVE = str(PROJECT / "target/dist/wayleave")
 VENV = PROJECT / "target/bench-venv"
 EVERYTHING = frozenset({"plain", "intercept", "http2", "refuse", "hosts"})
 
