@@ -96,6 +96,9 @@ fn the_ca_is_made_once_and_shown() {
         run(dir.path(), &["ca", "show"])
     });
     assert_eq!(first.stdout, again.stdout, "`ca init` replaces nothing");
+    std::fs::remove_file(key).expect("it is there");
+    let without_key = run(dir.path(), &["ca", "show"]);
+    assert_eq!(without_key.stdout, first.stdout, "{without_key:?}");
     let pem = text(&first.stdout);
     let fingerprint = output_of(
         tools::clean(program("openssl")).args(["x509", "-noout", "-fingerprint", "-sha256"]),

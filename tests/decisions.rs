@@ -415,3 +415,24 @@ fn a_log_goes_on_when_its_directory_is_back() {
         proxy.log().contains("the decision log is writable again")
     });
 }
+
+#[test]
+fn a_rule_that_was_cut_is_shown_as_it_was_judged() {
+    let origin = Origin::start();
+    let mut body = "User-agent: *\nDisallow: /\n".to_owned();
+    // `Allow: /o` is the last that is read of it, and would allow more than was meant.
+    let filling = 500 * 1024 - body.len() - "\nAllow: /o".len();
+    body.push_str(&"#".repeat(filling));
+    body.push_str("\nAllow: /open\n");
+    origin.site("cut.test").robots(body);
+    let proxy = Wayleave::start(&origin);
+    let problem = proxy.get("http://cut.test/other").json();
+    let id = problem["decision_id"].as_str().expect("it has one");
+    let basis = proxy
+        .admin_get(&format!("/v1/decisions/{id}/robots"))
+        .json();
+    assert_eq!(
+        (&basis["is_same"], &basis["line"]),
+        (&true.into(), &2.into())
+    );
+}

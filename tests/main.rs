@@ -22,6 +22,7 @@ mod clients;
 mod config;
 mod connect;
 mod crawl;
+mod crowds;
 mod dashboards;
 mod decisions;
 mod faults;

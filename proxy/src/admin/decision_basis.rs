@@ -5,9 +5,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
+use wayleave_policy::lifecycle::Body;
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, Reason, RobotsTxt, Target, decide_any_path_strictly,
-    decide_strictly,
+    AccessResult, Dialect, ProductToken, Reason, Target, decide_any_path_strictly, decide_strictly,
 };
 
 use super::answer::{Json, Mistake, error, wrong};
@@ -69,6 +69,7 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
     let origin = target.origin();
     let store = admin.flow.robots.store();
     let (said, body) = decided_by(store, decision).await.unzip();
+    let is_cut = said.as_ref().is_some_and(DecidedBy::is_cut);
     let mut grounds = Grounds {
         robots_url: origin.robots_txt_uri(),
         group: Vec::new(),
@@ -77,9 +78,13 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
         is_same: false,
         said,
     };
-    if let Some(body) = body.flatten() {
-        let robots = RobotsTxt::parse_with_limit(&body, body.len());
-        let access = AccessResult::Successful(robots);
+    if let Some(bytes) = body.flatten() {
+        let body = Body {
+            bytes,
+            is_cut,
+            digest: None,
+        };
+        let access = AccessResult::Successful(body.parse());
         let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
         let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
         let dialect = finding.dialect.parse().unwrap_or(Dialect::Rfc9309);

@@ -274,6 +274,11 @@ impl DecidedBy {
             text,
         }
     }
+
+    /// Whether it was longer than what was read of it.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut == Some(true)
+    }
 }
 
 /// What an origin said at a time.

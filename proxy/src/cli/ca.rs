@@ -32,8 +32,8 @@ pub(super) fn run(command: Command, file: Option<&Path>) -> ExitCode {
             )
         }),
         // Text before the first BEGIN line is a comment in PEM (RFC 7468 section 2), so the output is a usable file.
-        Command::Show => CertificateAuthority::load(&dir)
-            .map(|ca| format!("SHA-256 {}\n{}", ca.fingerprint(), ca.certificate_pem())),
+        Command::Show => CertificateAuthority::public_part(&dir)
+            .map(|(fingerprint, pem)| format!("SHA-256 {fingerprint}\n{pem}")),
     };
     match text {
         Ok(text) => print(&text),

@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     /// says about that use; licences it names are not fetched, and so refuse
     #[arg(long = "purpose", value_name = "P")]
     purposes: Vec<Purpose>,
-    /// Judge every equivalent spelling of the URL, as the proxy does
+    /// Judge every equivalent spelling of the URL, as the proxy does; without, only the URL as it stands, as the dialect says
     #[arg(long)]
     strict: bool,
     /// Print one JSON object per URL

@@ -147,6 +147,12 @@ async fn a_flood_of_unique_files_stays_below_the_bounds_of_disk_and_memory() {
     assert!(most.file <= disk);
     assert!(most.counted <= memory);
     assert!(most.held <= memory, "something is not counted");
-    assert!(most.resident <= memory + memory / 4);
+    // The allocator and the program have their size, however little is asked for: config.toml says so.
+    let beside = if memory < 256 << 20 {
+        100 << 20
+    } else {
+        memory / 4
+    };
+    assert!(most.resident <= memory + beside);
     assert!(robots.store().fault().is_none());
 }

@@ -74,13 +74,8 @@ impl CertificateAuthority {
     pub(crate) fn load(dir: &Path) -> anyhow::Result<Self> {
         let path = dir.join(CERTIFICATE_FILE);
         let key_path = dir.join(KEY_FILE);
-        let pem = read(&path)?;
-        let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
-            .collect::<Result<Vec<_>, _>>()
-            .with_context(|| format!("{} is not PEM", path.display()))?;
-        let first = chain
-            .first()
-            .with_context(|| format!("{} contains no certificate", path.display()))?;
+        let (pem, chain) = read_chain(&path)?;
+        let first = &chain[0];
         let key_pem = read(&key_path)?;
         let private_key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes())
             .with_context(|| format!("{} contains no private key", key_path.display()))?;
@@ -127,13 +122,17 @@ impl CertificateAuthority {
     /// SHA-256 of the certificate, as `AB:CD:…`.
     #[must_use]
     pub(crate) fn fingerprint(&self) -> String {
-        let digest = ring::digest::digest(&ring::digest::SHA256, &self.chain[0]);
-        let pairs: Vec<String> = digest
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02X}"))
-            .collect();
-        pairs.join(":")
+        fingerprint(&self.chain[0])
+    }
+
+    /// The fingerprint and the PEM of the certificate in `dir`, for which nobody needs to be able to read the key.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the certificate cannot be read or understood.
+    pub(crate) fn public_part(dir: &Path) -> anyhow::Result<(String, String)> {
+        let (pem, chain) = read_chain(&dir.join(CERTIFICATE_FILE))?;
+        Ok((fingerprint(&chain[0]), pem))
     }
 
     /// A certificate for `host` (a name, or an IP address without brackets) and `key`, with the
@@ -217,6 +216,30 @@ pub(crate) fn exposed_key(dir: &Path) -> Option<String> {
             key.display()
         )
     })
+}
+
+/// A certificate's PEM, and the certificate with those that vouch for it: one at least.
+fn read_chain(path: &Path) -> anyhow::Result<(String, Vec<CertificateDer<'static>>)> {
+    let pem = read(path)?;
+    let chain = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(|| format!("{} is not PEM", path.display()))?;
+    ensure!(
+        !chain.is_empty(),
+        "{} contains no certificate",
+        path.display()
+    );
+    Ok((pem, chain))
+}
+
+fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    let pairs: Vec<String> = digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02X}"))
+        .collect();
+    pairs.join(":")
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
