@@ -20,19 +20,21 @@ use crate::identity::per_client::PerClient;
 
 /// Verified credentials that are remembered: right ones, and wrong ones apart from them, so that no guessing drives a right one out.
 const REMEMBERED: usize = 4096;
-/// Verifications that wait at one time, of all clients and of one. Each takes some 30 ms, so that who may wait does not wait
-/// much longer than a second.
+/// Verifications that wait at one time, of all clients, of one, and for one user name, all that nobody has being one. Each takes
+/// some 30 ms, so that who may wait does not wait much longer than a second; guessers of one name, wherever they come from, leave
+/// room for the others.
 const MAX_WAITING: usize = 32;
 const MAX_WAITING_OF_CLIENT: usize = 4;
+const MAX_WAITING_OF_NAME: usize = 8;
 
 /// Verifies user names and passwords.
 ///
 /// A verification takes tens of milliseconds of a processor on purpose, so it runs off the async
 /// threads, few at a time, and its result is remembered under a keyed hash of the credentials.
 pub(super) struct Passwords {
-    hashes: HashMap<String, Arc<str>>,
-    /// The costliest of them, for names that nobody has: a guess takes as long as for one that somebody has.
-    nobodys: Arc<str>,
+    accounts: HashMap<String, Account>,
+    /// With the costliest of their hashes, for names that nobody has: a guess takes as long as for one that somebody has.
+    nobody: Account,
     right: Cache<Tag, ()>,
     /// Those that show the same credentials wait for one verification.
     wrong: Cache<Tag, ()>,
@@ -40,6 +42,21 @@ pub(super) struct Passwords {
     at_once: Arc<Semaphore>,
     waiting: Semaphore,
     waiting_by_client: Arc<PerClient>,
+}
+
+/// What a user name stands for.
+struct Account {
+    hash: Arc<str>,
+    waiting: Semaphore,
+}
+
+impl Account {
+    fn new(hash: &str) -> Self {
+        Self {
+            hash: hash.into(),
+            waiting: Semaphore::new(MAX_WAITING_OF_NAME),
+        }
+    }
 }
 
 /// A keyed hash of credentials.
@@ -58,7 +75,7 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// As many verifications wait as may.
+/// As many verifications wait as may, of all or of some kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
@@ -72,9 +89,9 @@ impl Passwords {
         let costliest = hashes.values().max_by_key(|hash| cost(hash));
         let hashes = hashes.iter();
         Self {
-            nobodys: costliest.map_or_else(Arc::default, |hash| hash.as_str().into()),
-            hashes: hashes
-                .map(|(name, hash)| (name.clone(), hash.as_str().into()))
+            nobody: Account::new(costliest.map_or("", String::as_str)),
+            accounts: hashes
+                .map(|(name, hash)| (name.clone(), Account::new(hash)))
                 .collect(),
             right: Cache::new(REMEMBERED),
             wrong: Cache::new(REMEMBERED),
@@ -88,22 +105,23 @@ impl Passwords {
     /// Whether these are the accounts.
     pub(super) fn are_for(&self, hashes: &HashMap<String, String>) -> bool {
         let has = |(name, hash): (&String, &String)| {
-            let own = self.hashes.get(name);
-            own.is_some_and(|own| **own == **hash)
+            let own = self.accounts.get(name);
+            own.is_some_and(|own| *own.hash == **hash)
         };
-        self.hashes.len() == hashes.len() && hashes.iter().all(has)
+        self.accounts.len() == hashes.len() && hashes.iter().all(has)
     }
 
     /// Whether what was proved once would be by the same password now.
     pub(super) fn still_hold(&self, proof: &Proof) -> bool {
-        self.hashes.get(&*proof.username) == Some(&proof.hash)
+        let account = self.accounts.get(&*proof.username);
+        account.is_some_and(|account| account.hash == proof.hash)
     }
 
     /// What the value of `Proxy-Authorization` proves, if it proves anything.
     ///
     /// # Errors
     ///
-    /// Returns an error if too many verifications wait, or too many of this client's.
+    /// Returns an error if too many verifications wait, or too many of this client's or of this user name.
     pub(super) async fn prove(&self, client: IpAddr, field: &[u8]) -> Result<Option<Proof>, Busy> {
         let Some(credentials) = basic(field) else {
             return Ok(None);
@@ -114,10 +132,10 @@ impl Passwords {
         };
         let tag = hmac::sign(&self.key, credentials.as_bytes());
         let tag: Tag = tag.as_ref().try_into().expect("SHA-256 has 32 bytes");
-        let known = self.hashes.get(username);
-        let proof = known.map(|hash| Proof {
+        let known = self.accounts.get(username);
+        let proof = known.map(|account| Proof {
             username: username.into(),
-            hash: Arc::clone(hash),
+            hash: Arc::clone(&account.hash),
         });
         let is_right = self.is_right(client, tag, known, password).await?;
         Ok(proof.filter(|_| is_right))
@@ -127,7 +145,7 @@ impl Passwords {
         &self,
         client: IpAddr,
         tag: Tag,
-        hash: Option<&Arc<str>>,
+        account: Option<&Account>,
         password: &str,
     ) -> Result<bool, Busy> {
         if self.right.get(&tag).is_some() {
@@ -140,7 +158,7 @@ impl Passwords {
         if self.right.get(&tag).is_some() {
             return Ok(true);
         }
-        let is_right = self.verify(client, hash, password.to_owned()).await?;
+        let is_right = self.verify(client, account, password.to_owned()).await?;
         if is_right {
             self.right.insert(tag, ());
         } else {
@@ -150,18 +168,20 @@ impl Passwords {
         Ok(is_right)
     }
 
-    /// Verifies a password, of nobody without a `hash`. Giving it up gives the place up; a verification that has begun ends first.
+    /// Verifies a password, of nobody without an `account`. Giving it up gives the place up; a verification that has begun ends first.
     async fn verify(
         &self,
         client: IpAddr,
-        hash: Option<&Arc<str>>,
+        account: Option<&Account>,
         password: String,
     ) -> Result<bool, Busy> {
         let counted = self.waiting_by_client.count(client, MAX_WAITING_OF_CLIENT);
         let _counted = counted.ok_or(Busy)?;
+        let is_known = account.is_some();
+        let account = account.unwrap_or(&self.nobody);
+        let _of_name = account.waiting.try_acquire().map_err(|_| Busy)?;
         let _waiting = self.waiting.try_acquire().map_err(|_| Busy)?;
-        let is_known = hash.is_some();
-        let hash = Arc::clone(hash.unwrap_or(&self.nobodys));
+        let hash = Arc::clone(&account.hash);
         let permit = Arc::clone(&self.at_once).acquire_owned().await;
         let verifying = tokio::task::spawn_blocking(move || {
             let _permit = permit.expect("it is never closed");
@@ -275,7 +295,7 @@ mod tests {
             .hash_password_with_salt(b"other", b"saltsalt")
             .unwrap();
         let passwords = passwords([("a", hash("secret")), ("b", dear.to_string())]);
-        assert_eq!(*passwords.nobodys, dear.to_string());
+        assert_eq!(*passwords.nobody.hash, dear.to_string());
         assert_eq!(proven(&passwords, "c:other").await, None);
         assert_eq!(proven(&passwords, "b:other").await.as_deref(), Some("b"));
         assert_eq!(proven(&passwords, "a:se\0cret").await, None);
@@ -314,8 +334,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn as_many_wait_as_may_in_all_and_of_each_client() {
-        let passwords = passwords([("news", hash("secret"))]);
+    async fn as_many_wait_as_may_in_all_of_each_client_and_for_each_name() {
+        let names = ["news", "a", "b", "c", "d", "e"];
+        let passwords = passwords(names.map(|name| (name, hash("secret"))));
         assert!(proven(&passwords, "news:secret").await.is_some());
         let taken = passwords.at_once.available_permits();
         let busy = Arc::clone(&passwords.at_once);
@@ -341,12 +362,23 @@ mod tests {
         own.extend(guess(CLIENT, 20));
         assert_eq!(own.len(), MAX_WAITING_OF_CLIENT, "who left made room");
         drop((own, same));
-        let many = (0..255).flat_map(|last| [(last, 0), (last, 1)]);
-        let all: Vec<_> = many
-            .filter_map(|(last, n)| guess([198, 51, 100, last].into(), n + 2 * usize::from(last)))
-            .collect();
-        assert_eq!(all.len(), MAX_WAITING);
-        drop((all, busy));
+        let guesses_from_everywhere = |name: &str| -> Vec<_> {
+            let guess = |last: u8| {
+                let credentials = format!("{name}:{last}");
+                let mut guess = Guess::new(&passwords, [198, 51, 100, last].into(), &credentials);
+                guess.waits().then_some(guess)
+            };
+            (0..255).filter_map(guess).collect()
+        };
+        for name in ["news", "nobody"] {
+            let at_one = guesses_from_everywhere(name);
+            assert_eq!(at_one.len(), MAX_WAITING_OF_NAME, "{name}");
+            let mut right = Guess::new(&passwords, CLIENT, "a:secret");
+            assert!(right.waits(), "another name has room beside {name}");
+        }
+        let at_all: Vec<_> = names.map(guesses_from_everywhere).into();
+        assert_eq!(at_all.iter().flatten().count(), MAX_WAITING);
+        drop((at_all, busy));
         assert_eq!(
             proven(&passwords, "news:30").await,
             None,

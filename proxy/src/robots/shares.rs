@@ -5,7 +5,7 @@ const STORE: usize = 3;
 /// Long files' while they are fetched.
 const FETCHES: usize = 2;
 /// Nobody's: the gaps that the allocator cannot fill between files of all lengths. Seen in floods of unique ones.
-const GAPS: usize = 2;
+const GAPS: usize = 3;
 const ALL: usize = 16;
 /// With less the store would write each file by itself.
 const LEAST_OF_STORE: usize = 4 << 20;
@@ -38,14 +38,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_leave_an_eighth_of_the_whole_for_gaps() {
+    fn the_shares_leave_a_part_of_the_whole_for_gaps() {
         for memory in [64 << 20, 100_000_007, 256 << 20, usize::MAX] {
             let Shares {
                 entries,
                 fetches,
                 store,
             } = Shares::of(memory);
-            let all = entries + fetches + 3 * store + memory / 16 * 2;
+            let all = entries + fetches + 3 * store + memory / 16 * 3;
             assert_eq!(all, memory, "{memory}");
         }
     }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn a_small_whole_leaves_entries_and_store_enough() {
         let shares = Shares {
-            entries: (1 << 20) / 16 * 9,
+            entries: (1 << 20) / 16 * 8,
             fetches: (1 << 20) / 16 * 2,
             store: 4 << 20,
         };
