@@ -6,8 +6,9 @@
 //!
 //! # The way of a request
 //!
-//! `flow` has one file a step: *accept* a connection, *identify* the crawler, *resolve* the
-//! target, *consult* robots.txt, *forward* or *refuse*, *record*. `flow/exchange/mod.rs` holds their order.
+//! `connection` makes requests of bytes. `exchange` takes each from its head to the record of what became of it, one file a
+//! step; `exchange/mod.rs` holds their order. What may be done about it, `decide` says: it *identifies* the crawler, *resolves*
+//! the target, asks the organisation's *rules* and *consults* robots.txt.
 //!
 //! # The map
 //!
@@ -15,8 +16,10 @@
 //!  main ─ cli ─ run                    starts, wires, reads the configuration again, stops
 //!                │  └─ config          the file, checked as a whole
 //!          ┌─────┴──────┐
-//!        admin         flow            the two faces: operators, crawlers
-//!          └─────┬──────┤
+//!        admin     connection         the two faces: operators, crawlers
+//!          ├──────── exchange          one request, step by step
+//!          └──────── decide            what may be done about it
+//!                ┌──────┤
 //!              robots   │              robots.txt at hand
 //!                └──────┤
 //!                    origin            the way out: addresses, connections, HTTP to origins
@@ -35,8 +38,10 @@ mod admin;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod connection;
+mod decide;
+mod exchange;
 pub mod fleet;
-mod flow;
 mod http;
 pub mod identity;
 pub mod observe;

@@ -67,7 +67,7 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
     let finding = decision.finding.as_ref()?;
     let target = Target::parse(&decision.url).ok()?;
     let origin = target.origin();
-    let store = admin.flow.robots.store();
+    let store = admin.decider.robots.store();
     let (said, body) = decided_by(store, decision).await.unzip();
     let is_cut = said.as_ref().is_some_and(DecidedBy::is_cut);
     let mut grounds = Grounds {

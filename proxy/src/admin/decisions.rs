@@ -125,7 +125,7 @@ pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> 
     };
     match admin.decisions.look_up(id).await {
         Some(decision) => {
-            let robots = decided_by(admin.flow.robots.store(), &decision).await;
+            let robots = decided_by(admin.decider.robots.store(), &decision).await;
             Json(ShownDecision {
                 decision: &decision,
                 robots_txt: robots.map(|(said, _)| said),

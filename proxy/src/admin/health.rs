@@ -31,9 +31,9 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
     if admin.stopping.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
-    let body = match admin.flow.robots.store().fault() {
+    let body = match admin.decider.robots.store().fault() {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),
-        None => match admin.flow.robots.store().put_aside() {
+        None => match admin.decider.robots.store().put_aside() {
             Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
             None => "ready\n".to_owned(),
         },
@@ -45,7 +45,7 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
 #[utoipa::path(get, path = "/metrics", tag = "proxy", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(State(admin): State<Admin>) -> Response {
     let gathering = tokio::task::spawn_blocking(move || {
-        admin.flow.observe();
+        admin.decider.observe(&admin.metrics);
         admin.metrics.text()
     });
     let gathered = gathering.await.map_err(Into::into).flatten();

@@ -55,7 +55,7 @@ struct Status {
 /// The status of the proxy.
 #[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = Status)))]
 pub(super) async fn status(State(admin): State<Admin>) -> Response {
-    let robots = admin.flow.robots.clone();
+    let robots = admin.decider.robots.clone();
     let store_fault = robots.store().fault();
     let entries = admin.counted.entries(move || {
         let [fresh, stale, unavailable, unreachable] = robots.count().map(|(_, count)| count);
@@ -75,7 +75,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
         client_connections: admin.metrics.open_client_connections(),
         robots: entries.await,
         store_fault,
-        crawlers: admin.flow.settings().crawlers.names(),
+        crawlers: admin.decider.settings().crawlers.names(),
     })
     .into_response()
 }
@@ -199,8 +199,8 @@ pub(super) async fn rules(
     if choice.expires_within_days.is_some_and(|days| days > 36_600) {
         return wrong("expires_within_days is over 36600");
     }
-    let settings = admin.flow.settings();
-    let now = admin.flow.robots.clock().now();
+    let settings = admin.decider.settings();
+    let now = admin.decider.robots.clock().now();
     let mut rules: Vec<_> = settings
         .rules
         .all()

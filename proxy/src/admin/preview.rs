@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 use super::answer::{Json, Mistake, Parameters, wrong};
 use super::state::Admin;
-use crate::flow::decide::preview::{Previewed, Question, Reading};
+use crate::decide::preview::{Question, Reading};
+use crate::exchange::record;
 use crate::observe::decisions::{Finding, Policy, Word};
 
 /// What would become of a request. Members that do not apply are left out.
@@ -69,26 +70,29 @@ pub(super) async fn preview(
     State(admin): State<Admin>,
     Parameters(question): Parameters<Question>,
 ) -> Response {
-    match admin.flow.preview(&question).await {
-        Ok(Previewed { decision, dialects }) => Json(Preview {
-            outcome: decision.outcome,
-            reason: decision.reason,
-            status: decision.status,
-            crawler: decision.crawler,
-            identity: decision.identity,
-            tokens: decision.tokens,
-            method: decision.method,
-            url: decision.url,
-            origin: decision.origin,
-            policy: decision.policy,
-            finding: decision.finding,
-            would_be: decision.would_be,
-            mode: decision.mode,
-            configuration: decision.configuration,
-            details: decision.details,
-            dialects,
-        })
-        .into_response(),
-        Err(mistake) => wrong(mistake),
-    }
+    let previewed = match admin.decider.preview(&question).await {
+        Ok(previewed) => previewed,
+        Err(mistake) => return wrong(mistake),
+    };
+    let at = admin.decider.robots.clock().now();
+    let (decision, dialects) = record::preview(previewed, at);
+    Json(Preview {
+        outcome: decision.outcome,
+        reason: decision.reason,
+        status: decision.status,
+        crawler: decision.crawler,
+        identity: decision.identity,
+        tokens: decision.tokens,
+        method: decision.method,
+        url: decision.url,
+        origin: decision.origin,
+        policy: decision.policy,
+        finding: decision.finding,
+        would_be: decision.would_be,
+        mode: decision.mode,
+        configuration: decision.configuration,
+        details: decision.details,
+        dialects,
+    })
+    .into_response()
 }

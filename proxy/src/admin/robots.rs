@@ -84,7 +84,7 @@ pub(super) async fn list(
         Ok(listing) => listing,
         Err(mistake) => return wrong(mistake),
     };
-    let robots = admin.flow.robots.clone();
+    let robots = admin.decider.robots.clone();
     let now = robots.clock().now();
     let limit = listing.limit;
     let found = tokio::task::spawn_blocking(move || robots.list(&listing)).await;
@@ -139,7 +139,7 @@ pub(super) async fn show(
     Named(origin): Named,
     Parameters(moment): Parameters<Moment>,
 ) -> Response {
-    let robots = &admin.flow.robots;
+    let robots = &admin.decider.robots;
     let Some(at) = moment.at else {
         let now = robots.clock().now();
         return match robots.inspect(&origin).await {
@@ -219,7 +219,7 @@ pub(super) async fn decided_by(
     )
 )]
 pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) -> Response {
-    let robots = &admin.flow.robots;
+    let robots = &admin.decider.robots;
     match robots.refresh(&origin).await {
         Ok(snapshot) => {
             Json(Summary::new(&origin, &snapshot, robots.clock().now())).into_response()
@@ -241,7 +241,7 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
     )
 )]
 pub(super) async fn forget(State(admin): State<Admin>, Named(origin): Named) -> Response {
-    match admin.flow.robots.forget(&origin).await {
+    match admin.decider.robots.forget(&origin).await {
         true => StatusCode::NO_CONTENT.into_response(),
         false => unknown(&origin),
     }

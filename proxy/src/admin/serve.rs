@@ -15,7 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::places::{Place, Places};
-use crate::flow::connection::listeners;
+use crate::connection::listeners;
 use crate::http::transport::{self, UNREAD};
 
 /// How long a request's head may take, and how long a connection may be idle.

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::entry_count::Counted;
 use super::reloading::Reload;
-use crate::flow::exchange::Flow;
+use crate::decide::Decider;
 use crate::observe::decisions::Decisions;
 use crate::observe::metrics::Metrics;
 use crate::observe::traffic::Traffic;
@@ -17,7 +17,7 @@ use crate::observe::traffic::Traffic;
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) flow: Arc<Flow>,
+    pub(crate) decider: Arc<Decider>,
     pub(crate) decisions: Arc<Decisions>,
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) reload: Reload,

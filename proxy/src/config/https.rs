@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use wayleave_policy::HostPattern;
 
 use super::file::{Node, Parsed, Section, fixed, list, path_in, tried};
-use crate::flow::decide::https_mode::{self, Mode};
+use crate::decide::https_mode::{self, Mode};
 
 /// Whether and how HTTPS is intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]

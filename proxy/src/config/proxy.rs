@@ -8,8 +8,8 @@ use super::file::{
     MOST, Section, address, boolean, checked, count, duration, filled_list, fixed,
     positive_duration, text,
 };
-use crate::flow::connection::limits;
-use crate::flow::decide::settings;
+use crate::connection::limits;
+use crate::decide::settings;
 use crate::identity::Mode;
 
 /// The listeners for clients, and what holds for their connections.
@@ -20,7 +20,7 @@ pub(crate) struct Proxy {
     /// Connections at one time.
     pub(crate) limits: limits::Options,
     /// What holds for each.
-    pub(crate) flow: settings::Options,
+    pub(crate) options: settings::Options,
     /// What holds for requests that match no `[[crawler]]`.
     pub(super) others: crawlers::Others,
 }
@@ -30,7 +30,7 @@ pub(super) fn proxy(section: &mut Section<'_>) -> Proxy {
     let second = Duration::from_secs(1);
     Proxy {
         listen: section.key(fixed("listen"), vec![loopback(3128)], listen),
-        flow: settings::Options {
+        options: settings::Options {
             header_timeout: section.key("header_timeout", 10 * second, positive_duration),
             idle_timeout: section.key("idle_timeout", 60 * second, positive_duration),
             shutdown_grace: section.key("shutdown_grace", 10 * second, duration),

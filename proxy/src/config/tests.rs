@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use wayleave_policy::{Dialect, HostPattern, ProductToken};
 
 use super::{Config, DEFAULT_FILE, Mistake};
-use crate::flow::decide::https_mode;
+use crate::decide::https_mode;
 use crate::identity::{Account, Crawler, Mode};
 use crate::observe::decisions::JournalOptions;
 use crate::observe::logging::Format;
@@ -176,15 +176,15 @@ fn listeners_and_connections_are_read() {
     let config = every_key();
     assert_eq!(config.proxy.listen[1], "[::1]:0".parse().unwrap());
     assert_eq!(
-        config.proxy.flow.header_timeout,
+        config.proxy.options.header_timeout,
         Duration::from_millis(1500)
     );
-    assert_eq!(config.proxy.flow.idle_timeout, Duration::from_secs(120));
-    assert_eq!(config.proxy.flow.shutdown_grace, Duration::ZERO);
+    assert_eq!(config.proxy.options.idle_timeout, Duration::from_secs(120));
+    assert_eq!(config.proxy.options.shutdown_grace, Duration::ZERO);
     assert_eq!(
         (
             config.proxy.limits.connections,
-            config.proxy.flow.name.as_str()
+            config.proxy.options.name.as_str()
         ),
         (7, "edge-1")
     );

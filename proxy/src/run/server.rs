@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,9 +19,10 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::flow::connection::listeners::{Inherited, listen_when_free};
-use crate::flow::connection::{Limits, Listener};
-use crate::flow::exchange::Flow;
+use crate::connection::listeners::{Inherited, listen_when_free};
+use crate::connection::{Limits, Listener, Server};
+use crate::decide::Decider;
+use crate::exchange::Exchanges;
 use crate::observe::decisions::Decisions;
 use crate::observe::logging;
 use crate::observe::metrics::Metrics;
@@ -84,15 +84,21 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
     let decisions = Arc::new(decisions);
     let robots = (store, clock);
-    let (flow, fetch, mut refresh) = build(config, &metrics, &decisions, &authority, &own, robots)?;
+    let (exchanges, fetch, mut refresh) = build(config, &metrics, &decisions, &own, robots)?;
 
-    let stopping = CancellationToken::new();
-    let tasks = TaskTracker::new();
-    let flow = Arc::new(flow);
-    fetch.load().follow_by(flow.gate());
+    let exchanges = Arc::new(exchanges);
+    let decider = Arc::clone(&exchanges.decider);
+    fetch.load().follow_by(exchanges.gate());
+    let server = Server {
+        exchanges: Arc::clone(&exchanges),
+        interceptor: Interceptor::new(Arc::clone(&authority))?,
+        tasks: TaskTracker::new(),
+        stopping: CancellationToken::new(),
+    };
+    let (tasks, stopping) = (server.tasks.clone(), server.stopping.clone());
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let parts = Parts {
-        flow: Arc::clone(&flow),
+        exchanges: Arc::clone(&exchanges),
         fetch,
         log,
         own_listeners: own,
@@ -103,7 +109,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         traffic: watch_over(&decisions, &metrics, clock, operators),
         metrics,
         reload,
-        flow: Arc::clone(&flow),
+        decider: Arc::clone(&decider),
         decisions,
         started_at: clock.now(),
         counted: Default::default(),
@@ -112,7 +118,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         stopping: stopping.clone(),
     };
     let mut admin = take_operators(config, admin_listener, admin, operators)?;
-    let taking = take_clients(config, listeners, &flow, &tasks, &stopping);
+    let taking = take_clients(config, listeners, server);
     notify(&[sd_notify::NotifyState::Ready]);
 
     let ended = tokio::select! {
@@ -123,8 +129,8 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     taking.wait().await;
-    drain(&tasks, flow.settings().options.shutdown_grace, &mut stop).await;
-    close(&flow).await;
+    drain(&tasks, decider.settings().options.shutdown_grace, &mut stop).await;
+    close(&exchanges).await;
     ended
 }
 
@@ -143,19 +149,11 @@ fn take_operators(
     }))
 }
 
-/// Serves clients in `tasks` until `stopping`. Returns those who take connections, for the proxy to wait for.
-fn take_clients(
-    config: &Config,
-    listeners: Vec<TcpListener>,
-    flow: &Arc<Flow>,
-    tasks: &TaskTracker,
-    stopping: &CancellationToken,
-) -> TaskTracker {
+/// Serves clients until the server stops. Returns those who take connections, for the proxy to wait for.
+fn take_clients(config: &Config, listeners: Vec<TcpListener>, server: Server) -> TaskTracker {
     let listener = Arc::new(Listener {
-        flow: Arc::clone(flow),
+        server: Arc::new(server),
         limits: Limits::new(config.proxy.limits),
-        tasks: tasks.clone(),
-        stopping: stopping.clone(),
     });
     let taking = TaskTracker::new();
     for bound in listeners {
@@ -195,10 +193,10 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
 }
 
 /// Keeps what was learned and decided, now that nothing more will be.
-async fn close(flow: &Flow) {
-    flow.robots.close().await;
-    flow.decisions.close();
-    if let Some(traces) = &flow.traces {
+async fn close(exchanges: &Exchanges) {
+    exchanges.decider.robots.close().await;
+    exchanges.decisions.close();
+    if let Some(traces) = &exchanges.traces {
         traces.stop().await;
     }
 }
@@ -207,10 +205,9 @@ fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
-    authority: &Arc<CertificateAuthority>,
     own_listeners: &[SocketAddr],
     (store, clock): (Store, Clock),
-) -> anyhow::Result<(Flow, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
+) -> anyhow::Result<(Exchanges, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
     let tls = wiring::tls_config(&config.upstream)?;
     let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
     let own = own_listeners.to_vec();
@@ -229,17 +226,14 @@ fn build(
         Arc::clone(metrics),
     );
     let settings = wiring::settings(config, None, ways.upstream, robots.clock().now());
-    let flow = Flow {
-        configuration: watch::Sender::new(settings.configuration),
-        settings: ArcSwap::from_pointee(settings),
-        robots,
+    let exchanges = Exchanges {
+        decider: Arc::new(Decider::new(settings, robots)),
         politeness: Politeness::default(),
-        interceptor: Interceptor::new(Arc::clone(authority))?,
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
         traces,
     };
-    Ok((flow, fetch, refresh))
+    Ok((exchanges, fetch, refresh))
 }
 
 /// The listeners for clients; the one for operators, if it was inherited; and how long others may have what is left to take.
@@ -252,7 +246,7 @@ async fn listen(
     let mut inherited = Inherited::take()?;
     let patience = match inherited.is_empty() {
         true => Duration::ZERO,
-        false => config.proxy.flow.shutdown_grace + TAKEOVER_MARGIN,
+        false => config.proxy.options.shutdown_grace + TAKEOVER_MARGIN,
     };
     let mut clients = Vec::with_capacity(config.proxy.listen.len());
     for address in &config.proxy.listen {

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::flow::decide::settings::Settings;
+use crate::decide::settings::Settings;
 use crate::identity::Crawlers;
 use crate::observe::decisions::Journal;
 use crate::observe::metrics::Metrics;
@@ -143,7 +143,7 @@ pub(crate) fn settings(
     }
     Settings {
         configuration: before.map_or(1, |before| before.configuration + 1),
-        options: config.proxy.flow.clone(),
+        options: config.proxy.options.clone(),
         https: config.https.way.clone(),
         crawlers: Crawlers::instead_of(
             before.map(|before| &before.crawlers),

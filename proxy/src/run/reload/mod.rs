@@ -26,7 +26,7 @@ use self::watch::{Seen, Watch};
 use crate::admin::{Answer, Asked, Attempt, Reload, Reloaded, Status};
 use crate::clock::calendar;
 use crate::config::{Config, Mistake};
-use crate::flow::exchange::Flow;
+use crate::exchange::Exchanges;
 use crate::observe::decisions::Journal;
 use crate::observe::logging::Log;
 use crate::robots::HttpFetch;
@@ -78,7 +78,7 @@ impl Signals {
 
 /// What a reload changes.
 pub(crate) struct Parts {
-    pub(crate) flow: Arc<Flow>,
+    pub(crate) exchanges: Arc<Exchanges>,
     /// How robots.txt files are fetched.
     pub(crate) fetch: Arc<ArcSwap<HttpFetch>>,
     pub(crate) log: Log,
@@ -114,11 +114,11 @@ struct Prepared {
 pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Reload, Signals) {
     let (sender, wishes) = mpsc::channel(WAITING);
     let (asking, asked) = mpsc::channel(WAITING);
-    parts.flow.metrics.config_reloaded(Some(calendar()));
+    parts.exchanges.metrics.config_reloaded(Some(calendar()));
     let status = Arc::new(ArcSwap::from_pointee(Status {
         configuration: 1,
         file: file.map(|file| file.display().to_string()),
-        read_at: parts.flow.robots.clock().now(),
+        read_at: parts.exchanges.decider.robots.clock().now(),
         last_attempt: None,
         needs_restart: Vec::new(),
         toml: config.in_use(config),
@@ -239,7 +239,7 @@ impl Reader {
         match prepared {
             Ok(prepared) => Ok(self.apply(prepared, cause).await),
             Err(mistakes) => {
-                self.parts.flow.metrics.config_reloaded(None);
+                self.parts.exchanges.metrics.config_reloaded(None);
                 self.note(cause, mistakes.clone(), |_| {});
                 for mistake in &mistakes {
                     tracing::error!(cause, mistake, "the configuration is unchanged");
@@ -251,7 +251,7 @@ impl Reader {
 
     /// Notes how reading the file went, and what changed by it.
     fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut Status)) {
-        let at = self.parts.flow.robots.clock().now();
+        let at = self.parts.exchanges.decider.robots.clock().now();
         let mut status = Status::clone(&self.status.load());
         status.last_attempt = Some(Attempt {
             at,
@@ -266,10 +266,10 @@ impl Reader {
     async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<Prepared, Vec<String>> {
         let file = self.file.clone();
         let (started_with, running) = (self.started_with.clone(), self.running.clone());
-        let clock = self.parts.flow.robots.clock();
-        let metrics = Arc::clone(&self.parts.flow.metrics);
+        let clock = self.parts.exchanges.decider.robots.clock();
+        let metrics = Arc::clone(&self.parts.exchanges.metrics);
         let own = self.parts.own_listeners.clone();
-        let traces = self.parts.flow.traces.clone();
+        let traces = self.parts.exchanges.traces.clone();
         let preparing = tokio::task::spawn_blocking(move || {
             let config = Config::again(&file, read, &started_with);
             let config = config.map_err(|mistakes| in_words(&mistakes))?;
@@ -294,29 +294,30 @@ impl Reader {
     /// Puts the new configuration in the place of the old one.
     async fn apply(&mut self, prepared: Prepared, cause: &str) -> Reloaded {
         let config = prepared.config;
-        let flow = &self.parts.flow;
-        let before = flow.settings();
+        let exchanges = &self.parts.exchanges;
+        let decider = &exchanges.decider;
+        let before = decider.settings();
         let mut upstream = Arc::clone(&before.upstream);
         if let Some(ways) = prepared.ways {
             upstream = ways.upstream;
-            ways.fetch.follow_by(flow.gate());
+            ways.fetch.follow_by(exchanges.gate());
             self.parts.fetch.store(Arc::new(ways.fetch));
         }
         if config.robots != self.running.robots {
             let options = wiring::robots_options(&config);
-            flow.robots.reconfigure(&options).await;
+            decider.robots.reconfigure(&options).await;
         }
         // A file that was moved away is written anew, as by others who are told to read their configuration again.
-        flow.decisions.replace_journal(prepared.journal);
+        exchanges.decisions.replace_journal(prepared.journal);
         self.parts.log.set_format(config.log.format);
         for crawler in &config.crawlers.crawlers {
-            flow.metrics.know_crawler(&crawler.name);
+            exchanges.metrics.know_crawler(&crawler.name);
         }
-        let now = flow.robots.clock().now();
+        let now = decider.robots.clock().now();
         let settings = wiring::settings(&config, Some(&before), upstream, now);
         let configuration = settings.configuration;
-        flow.go_by(settings);
-        flow.metrics.config_reloaded(Some(calendar()));
+        decider.go_by(settings);
+        exchanges.metrics.config_reloaded(Some(calendar()));
         self.note(cause, Vec::new(), |status| {
             status.configuration = configuration;
             status.read_at = now;

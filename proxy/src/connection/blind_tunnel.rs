@@ -1,0 +1,188 @@
+//! An uninspected tunnel: a check of its first bytes, then bytes both ways.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rustls::server::Acceptor;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use wayleave_policy::Origin;
+
+use super::server::Server;
+use crate::decide::resolve;
+use crate::exchange::connect::BlindTunnel;
+use crate::exchange::refuse;
+use crate::http::transport::Stream;
+
+/// What is read at a time.
+const PART_BYTES: usize = 16 * 1024;
+/// A ClientHello with post-quantum keys and a ticket takes about 2 KiB.
+const MAX_HELLO_BYTES: usize = 32 * 1024;
+/// A fatal alert, `unrecognized_name` (RFC 6066 section 3).
+const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
+
+/// Passes TLS on that is for the origin the tunnel was asked for. `ahead` holds its first byte at least.
+pub(super) async fn pass_tls(
+    server: &Server,
+    (mut stream, mut ahead): (Stream, BytesMut),
+    origin: &Origin,
+    blind: Box<BlindTunnel<'_>>,
+) {
+    let patience = server.settings().options.header_timeout;
+    let hello = timeout(patience, server_name(&mut stream, &mut ahead)).await;
+    let Ok(Ok(server_name)) = hello else { return };
+    let is_foreign = |name: &String| !resolve::is_host_of(name, origin);
+    let refusal = match server_name.filter(is_foreign) {
+        Some(name) => resolve::foreign_server_name(&name, origin),
+        None if blind.is_for_tls() => return pass(server, stream, ahead, blind).await,
+        None => resolve::not_judged_for_tls(origin),
+    };
+    blind.refuse(refusal);
+    // Whoever is refused may be gone.
+    let _ = stream.write_all(UNRECOGNIZED_NAME).await;
+    refuse::close_softly(stream).await;
+}
+
+/// Passes whatever comes.
+pub(super) async fn pass(
+    server: &Server,
+    stream: Stream,
+    ahead: BytesMut,
+    blind: Box<BlindTunnel<'_>>,
+) {
+    let Some((to_origin, open)) = blind.open() else {
+        return;
+    };
+    let patience = server.settings().options.idle_timeout;
+    // However it ends, both connections close now.
+    tokio::select! {
+        _ = pass_both_ways(stream, ahead, to_origin, patience) => {}
+        () = open.revoked() => {}
+    }
+}
+
+/// The server name of the ClientHello that `stream` begins with, which stays in `ahead`.
+async fn server_name(stream: &mut Stream, ahead: &mut BytesMut) -> io::Result<Option<String>> {
+    let mut acceptor = Acceptor::default();
+    let mut taken = 0;
+    loop {
+        while taken < ahead.len() {
+            match acceptor.read_tls(&mut &ahead[taken..])? {
+                0 => return Err(io::ErrorKind::InvalidData.into()),
+                read => taken += read,
+            }
+        }
+        match acceptor.accept() {
+            Ok(Some(accepted)) => {
+                return Ok(accepted.client_hello().server_name().map(str::to_owned));
+            }
+            Ok(None) if ahead.len() < MAX_HELLO_BYTES => {}
+            Ok(None) => return Err(io::ErrorKind::InvalidData.into()),
+            Err((error, _)) => return Err(io::Error::other(error)),
+        }
+        if stream.read_buf(ahead).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Passes bytes until both sides ended, one breaks, or nothing moves either way for `patience`.
+async fn pass_both_ways(
+    client: Stream,
+    ahead: BytesMut,
+    origin: TcpStream,
+    patience: Duration,
+) -> io::Result<()> {
+    let moved = AtomicU64::new(0);
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_origin, mut to_origin) = origin.into_split();
+    let up = async {
+        to_origin.write_all(&ahead).await?;
+        pass_on(&mut from_client, &mut to_origin, &moved, patience).await
+    };
+    let down = pass_on(&mut from_origin, &mut to_client, &moved, patience);
+    tokio::try_join!(up, down).map(|_| ())
+}
+
+/// One direction, to its end, which is passed on, too.
+async fn pass_on(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    moved: &AtomicU64,
+    patience: Duration,
+) -> io::Result<()> {
+    let mut part = BytesMut::with_capacity(PART_BYTES);
+    loop {
+        let before = moved.load(Ordering::Relaxed);
+        match timeout(patience, from.read_buf(&mut part)).await {
+            Ok(Ok(0)) => return to.shutdown().await,
+            Ok(read) => read?,
+            // The other direction may be busy meanwhile.
+            Err(_) if moved.load(Ordering::Relaxed) != before => continue,
+            Err(silence) => return Err(silence.into()),
+        };
+        moved.fetch_add(1, Ordering::Relaxed);
+        let passing = async {
+            to.write_all(&part).await?;
+            to.flush().await
+        };
+        timeout(patience, passing).await??;
+        part.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::http::transport::Transport;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// A tunnel and both its ends.
+    async fn tunnel() -> (
+        tokio::task::JoinHandle<io::Result<()>>,
+        tokio::io::DuplexStream,
+        TcpStream,
+    ) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let to_origin = TcpStream::connect(address).await.unwrap();
+        let (origin, _) = listener.accept().await.unwrap();
+        let (near, client) = tokio::io::duplex(1024);
+        let ahead = BytesMut::from(&b"ahead,"[..]);
+        let stream: Stream = Box::new(Transport::new(near, 1));
+        let passing = tokio::spawn(pass_both_ways(stream, ahead, to_origin, PATIENCE));
+        (passing, client, origin)
+    }
+
+    #[tokio::test]
+    async fn each_side_ends_for_itself() {
+        let (passing, mut client, mut origin) = tunnel().await;
+        client.write_all(b"hello").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        origin.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"ahead,hello");
+        origin.write_all(b"later").await.unwrap();
+        drop(origin);
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"later");
+        passing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn silence_of_both_ends_it() {
+        let (passing, _client, mut origin) = tunnel().await;
+        let mut ahead = [0; 6];
+        origin.read_exact(&mut ahead).await.unwrap();
+        tokio::time::pause();
+        let ended = passing.await.unwrap();
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}

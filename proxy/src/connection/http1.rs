@@ -1,0 +1,163 @@
+//! HTTP/1 on a client's connection: one request after another.
+
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use super::server::Server;
+use crate::decide::refusal::{self, Refusal};
+use crate::decide::request::Connection;
+use crate::exchange::connect::TunnelPermit;
+use crate::exchange::{AfterExchange, refuse};
+use crate::http::client::Client;
+use crate::http::http1::{Framing, RequestHead};
+use crate::http::received::Received;
+use crate::http::transport::Stream;
+
+/// How long a connection without a request outlives the stop. Closing it at once would reset it under a request that is
+/// on its way, and on a new connection no client expects that.
+const LAST_CALL: Duration = Duration::from_millis(250);
+/// What is read of a request at first; most heads are shorter.
+const FIRST_READ: usize = 4096;
+
+/// What an HTTP/1 connection led to.
+pub(super) enum After<'a> {
+    Closed,
+    Tunnel {
+        stream: Stream,
+        ahead: BytesMut,
+        permit: TunnelPermit<'a>,
+    },
+}
+
+/// Serves one request after another, until the connection ends or becomes a tunnel.
+pub(super) async fn serve<'a>(
+    server: &'a Server,
+    mut stream: Stream,
+    mut ahead: BytesMut,
+    connection: &Connection,
+) -> After<'a> {
+    loop {
+        let head = tokio::select! {
+            biased;
+            head = head(server, &mut stream, &mut ahead) => head,
+            () = last_call(server) => return After::Closed,
+        };
+        let received = match head {
+            Ok(head) => Received::Http1(head),
+            Err(None) => return After::Closed,
+            Err(Some(refusal)) => {
+                let exchanges = &server.exchanges;
+                exchanges
+                    .refuse_connection(stream, connection, refusal)
+                    .await;
+                return After::Closed;
+            }
+        };
+        if received.method() == "CONNECT" {
+            // Once in a connection: in a box it takes no room in those that wait for requests.
+            return Box::pin(connect(server, stream, ahead, connection, &received)).await;
+        }
+        match exchange(server, (stream, ahead), connection, &received).await {
+            Some(next) => (stream, ahead) = next,
+            None => return After::Closed,
+        }
+    }
+}
+
+/// Waits until no request that was sent before the stop can still be on its way.
+async fn last_call(server: &Server) {
+    server.stopping.cancelled().await;
+    tokio::time::sleep(LAST_CALL).await;
+}
+
+/// The next request's head; or the refusal of what came instead, if anything did.
+async fn head(
+    server: &Server,
+    stream: &mut Stream,
+    ahead: &mut BytesMut,
+) -> Result<RequestHead, Option<Refusal>> {
+    let settings = server.settings();
+    let options = &settings.options;
+    if ahead.is_empty() {
+        ahead.reserve(FIRST_READ);
+        // Nearly every request waits here: pingora's timers are shared, tokio's take a lock each.
+        let reading = stream.read_buf(ahead);
+        match pingora_timeout::timeout(options.idle_timeout, reading).await {
+            Ok(Ok(read)) if read > 0 => {}
+            _ => return Err(None),
+        }
+    }
+    let mut reading = pin!(RequestHead::read(stream, ahead));
+    // Mostly all of it is there: no clock needs to be read, nor a timer made.
+    let read = match futures_util::poll!(&mut reading) {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => timeout(options.header_timeout, reading).await,
+    };
+    match read {
+        Ok(Ok(head)) => Ok(head),
+        Ok(Err(error)) => Err(refusal::head_refusal(error)),
+        Err(_) => Err(Some(refusal::too_slow())),
+    }
+}
+
+async fn connect<'a>(
+    server: &'a Server,
+    stream: Stream,
+    ahead: BytesMut,
+    connection: &Connection,
+    received: &Received,
+) -> After<'a> {
+    let patience = server.settings().options.idle_timeout;
+    let nothing = Framing::Length(0);
+    let mut client = Client::http1(stream, ahead, nothing, false, patience);
+    let judging = server.exchanges.connect(connection, received, &mut client);
+    let judged = judging.await;
+    let Some((stream, ahead)) = client.into_next() else {
+        return After::Closed;
+    };
+    match judged {
+        Ok(permit) => After::Tunnel {
+            stream,
+            ahead,
+            permit,
+        },
+        Err(exchange) => {
+            server.exchanges.turn_away(stream, *exchange).await;
+            After::Closed
+        }
+    }
+}
+
+/// Takes one request; tells the stream and the bytes read ahead if another one may follow.
+async fn exchange(
+    server: &Server,
+    (stream, ahead): (Stream, BytesMut),
+    connection: &Connection,
+    received: &Received,
+) -> Option<(Stream, BytesMut)> {
+    let Received::Http1(head) = received else {
+        return None;
+    };
+    let settings = server.settings();
+    let may_go_on = !server.stopping.is_cancelled() && settings.keeps(connection);
+    let keeps_alive = head.keeps_alive() && may_go_on;
+    let patience = settings.options.idle_timeout;
+    let mut client = Client::http1(stream, ahead, head.framing(), keeps_alive, patience);
+    match server
+        .exchanges
+        .exchange(connection, received, &mut client)
+        .await
+    {
+        AfterExchange::Whole if client.may_go_on() => client.into_next(),
+        AfterExchange::Whole | AfterExchange::Closed => {
+            refuse::close_softly(client.into_stream()?).await;
+            None
+        }
+        AfterExchange::CutOff => None,
+    }
+}

@@ -1,0 +1,24 @@
+//! Client connections: from bytes to requests.
+//!
+//! ```text
+//!  accept ── limits, listeners             who is served
+//!     │
+//!  http1 ── tunnel ── blind_tunnel         requests one after another, and what speaks inside a tunnel
+//!     │
+//!  http2                                   requests side by side
+//!
+//!  server                                  what they are served with
+//! ```
+
+mod accept;
+mod blind_tunnel;
+mod http1;
+mod http2;
+pub(crate) mod limits;
+pub(crate) mod listeners;
+mod server;
+mod tunnel;
+
+pub(crate) use self::accept::Listener;
+pub(crate) use self::limits::Limits;
+pub(crate) use self::server::Server;

@@ -1,0 +1,25 @@
+//! What every connection is served with.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::decide::settings::Settings;
+use crate::exchange::Exchanges;
+use crate::tls::intercept::Interceptor;
+
+/// Serves connections and the streams inside, each in a task of its own.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) interceptor: Interceptor,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Server {
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.exchanges.decider.settings()
+    }
+}

@@ -1,0 +1,198 @@
+//! Asks the origin's robots.txt for a decision, and waits for it if it is not known yet.
+
+use std::time::Duration;
+
+use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot, State};
+use wayleave_policy::{
+    AccessResult, Decision, Dialect, ProductToken, Reason, Target, Verdict,
+    decide_any_path_strictly, decide_every_path, decide_strictly,
+};
+
+use super::delay;
+use super::identify::{Identified, Identity};
+use super::refusal::{DecidingRule, Refusal};
+use super::resolve::{Resolved, Scope};
+use crate::http::proxy_status::ErrorType;
+use crate::identity::Mode;
+use crate::observe::decisions::Finding;
+use crate::observe::digest::Digest;
+use crate::politeness;
+use crate::robots::{Behalf, Known, Robots};
+
+/// What the origin's robots.txt says of a request.
+#[derive(Debug)]
+pub(crate) struct Consulted {
+    /// `None` if robots.txt did not come in time.
+    pub(crate) finding: Option<Finding>,
+    /// Why the request may be sent, or the refusal.
+    pub(crate) reason: Result<&'static str, Refusal>,
+    /// The time that robots.txt wants between requests, for one that may go on.
+    pub(crate) delay: Option<Duration>,
+    /// The group of robots.txt that a request falls into which is nobody's that is known.
+    pub(crate) group: String,
+}
+
+/// Asks the robots.txt of the target's origin, on behalf of who asks.
+pub(crate) async fn consult(
+    robots: &Robots,
+    politeness: &politeness::Options,
+    identified: &Identified,
+    resolved: &Resolved,
+) -> Consulted {
+    let identity = &identified.identity;
+    let target = &resolved.target;
+    let origin = target.origin();
+    let crawler = identity.crawler();
+    let behalf = Behalf {
+        crawler: identity.label(),
+        client: Some(identified.client),
+        user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
+    };
+    match robots.find_for(origin, behalf).await {
+        Ok(known) => robots.counting(origin, &known, || {
+            go_by(&known, politeness, identity, resolved)
+        }),
+        Err(pending) => {
+            let refusal = unreachable(target, &pending.to_string(), pending.retry_after);
+            Consulted {
+                finding: None,
+                reason: Err(refusal),
+                delay: None,
+                group: String::new(),
+            }
+        }
+    }
+}
+
+/// How policy judges: by what was fetched, in a dialect, for a crawler of these names, what asks for this path.
+pub(crate) type Judge =
+    for<'a> fn(&'a AccessResult, Dialect, &'a [ProductToken], &str) -> Decision<'a>;
+
+/// How policy judges what is for so much of an origin.
+pub(crate) fn judge_of(scope: Scope) -> Judge {
+    match scope {
+        Scope::RobotsTxt => decide_strictly,
+        Scope::Path | Scope::Server => decide_any_path_strictly,
+        Scope::EveryPath | Scope::Bypass => {
+            |access, dialect, tokens, _| decide_every_path(access, dialect, tokens)
+        }
+    }
+}
+
+/// What is known says of a request.
+fn go_by(
+    known: &Known,
+    politeness: &politeness::Options,
+    identity: &Identity,
+    resolved: &Resolved,
+) -> Consulted {
+    let target = &resolved.target;
+    let access = known.access();
+    let (dialect, tokens) = (identity.dialect(), identity.tokens());
+    let judge = judge_of(resolved.scope);
+    let decision = judge(access, dialect, tokens, target.path());
+    // What is too old to go by did not decide, but where the last copy goes on to.
+    let is_copy = known.snapshot.state(known.at) != State::Unreachable
+        || access.rules(decision.dialect()).is_some();
+    let copy = is_copy.then_some(&*known.snapshot);
+    let (line, rule) = (decision.line(), decision.rule());
+    let reason = match decision.verdict() {
+        Verdict::Allow => Ok(decision.reason().as_str()),
+        Verdict::Disallow => {
+            let rule = line.zip(rule.clone());
+            let rule = rule.map(|(line, text)| DecidingRule { line, text });
+            Err(refusal(resolved, known, decision.reason(), rule))
+        }
+    };
+    let finding = Finding {
+        verdict: decision.verdict().as_str().into(),
+        basis: decision.reason().as_str().into(),
+        dialect: decision.dialect().as_str().into(),
+        line,
+        rule,
+        robots_sha256: copy.and_then(Snapshot::digest).copied().map(Digest),
+        robots_fetched_at: copy.and_then(Snapshot::fetched_at),
+    };
+    // Where a file states one, finding it is a walk through the rules. What is refused waits for no turn.
+    let may_go_on = reason.is_ok() || identity.mode() == Mode::Observe;
+    let delay = may_go_on.then(|| delay::delay(access, identity)).flatten();
+    Consulted {
+        finding: Some(finding),
+        reason,
+        delay,
+        group: delay::group(access, politeness, identity, delay),
+    }
+}
+
+fn refusal(
+    resolved: &Resolved,
+    known: &Known,
+    reason: Reason,
+    rule: Option<DecidingRule>,
+) -> Refusal {
+    let target = &resolved.target;
+    if reason == Reason::Unreachable {
+        return unreached(target, known);
+    }
+    let robots_url = target.origin().robots_txt_uri();
+    let mut details = match &rule {
+        Some(DecidingRule { line, text }) => format!("{text} (line {line} of {robots_url})"),
+        None if reason == Reason::TooCostly => {
+            format!("finding the rule for this URL in {robots_url} takes too long")
+        }
+        None => format!("{robots_url}: {reason}"),
+    };
+    if resolved.is_blind() {
+        details
+            .push_str(": an uninspected tunnel is allowed only where robots.txt allows every path");
+    }
+    Refusal {
+        is_policy: true,
+        robots_url: Some(robots_url.into()),
+        rule: rule.map(Box::new),
+        ..Refusal::new(
+            403,
+            "Disallowed by robots.txt",
+            ErrorType::HttpRequestDenied,
+            reason.as_str(),
+            details,
+        )
+    }
+}
+
+/// Nothing came from the origin. If that is because it may not be dialled, or is not there, the client hears so.
+fn unreached(target: &Target, Known { snapshot, at }: &Known) -> Refusal {
+    let details = match snapshot.error_kind() {
+        Some(FetchErrorKind::Prohibited) => {
+            let error = ErrorType::DestinationIpProhibited;
+            let details = format!("{} is at an internal address", target.origin());
+            return Refusal::new(502, error.phrase(), error, error.as_str(), details);
+        }
+        Some(FetchErrorKind::NoSuchName) => {
+            let error = ErrorType::DnsError;
+            let details = format!("there is no host {}", target.origin().host());
+            return Refusal::new(502, error.phrase(), error, error.as_str(), details);
+        }
+        Some(kind) => format!("the last attempt failed: {kind}"),
+        None => "the origin answered with an error".to_owned(),
+    };
+    let retry_after = snapshot.retry_after(*at).unwrap_or(Duration::from_secs(1));
+    unreachable(target, &details, retry_after)
+}
+
+fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {
+    let robots_url = target.origin().robots_txt_uri();
+    let details = format!("{robots_url}: {details}");
+    Refusal {
+        is_policy: true,
+        retry_after: Some(retry_after),
+        robots_url: Some(robots_url.into()),
+        ..Refusal::new(
+            503,
+            "Robots.txt unreachable",
+            ErrorType::DestinationUnavailable,
+            Reason::Unreachable.as_str(),
+            details,
+        )
+    }
+}

@@ -1,0 +1,249 @@
+//! Identifies the crawler by the client's address, credentials and `User-Agent`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wayleave_policy::{Dialect, ProductToken};
+
+use super::refusal::Refusal;
+use super::request::Connection;
+use super::request::Request;
+use crate::http::proxy_status::ErrorType;
+use crate::identity::{Busy, Claim, Crawler, Crawlers, Mode, Proof};
+use crate::observe::metrics::ASSERTED;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Identity {
+    /// A crawler that the configuration knows.
+    Known(Arc<Crawler>),
+    /// A client whose name is its own word.
+    Asserted {
+        claim: Arc<Claim>,
+        dialect: Dialect,
+        mode: Mode,
+    },
+}
+
+impl Identity {
+    /// The crawler that the configuration knows, if it is one.
+    pub(crate) fn crawler(&self) -> Option<&Crawler> {
+        match self {
+            Self::Known(crawler) => Some(crawler),
+            Self::Asserted { .. } => None,
+        }
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        match self {
+            Self::Known(crawler) => &crawler.name,
+            Self::Asserted { .. } => ASSERTED,
+        }
+    }
+
+    pub(crate) fn tokens(&self) -> &[ProductToken] {
+        match self {
+            Self::Known(crawler) => &crawler.tokens,
+            Self::Asserted { claim, .. } => &claim.tokens,
+        }
+    }
+
+    pub(crate) fn dialect(&self) -> Dialect {
+        match self {
+            Self::Known(crawler) => crawler.dialect,
+            Self::Asserted { dialect, .. } => *dialect,
+        }
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        match self {
+            Self::Known(crawler) => crawler.mode,
+            Self::Asserted { mode, .. } => *mode,
+        }
+    }
+}
+
+/// Who asks, and what speaks against listening to them.
+#[derive(Debug)]
+pub(crate) struct Identified {
+    pub(crate) client: IpAddr,
+    pub(crate) identity: Identity,
+    /// What was proved.
+    pub(crate) proof: Option<Proof>,
+    pub(crate) objection: Option<Refusal>,
+}
+
+/// The configured crawler behind a request, or else the name that the request gives itself.
+pub(crate) async fn identify(
+    crawlers: &Crawlers,
+    connection: &Connection,
+    request: &Request<'_>,
+) -> Identified {
+    let (proof, objection) = match prove(crawlers, connection, request).await {
+        Ok(proof) => (proof, None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    let identified = recognised(crawlers, connection, proof, request);
+    Identified {
+        objection: objection.or(identified.objection),
+        ..identified
+    }
+}
+
+/// Who asks with this proof, and what speaks against the name it gives itself.
+pub(crate) fn recognised(
+    crawlers: &Crawlers,
+    connection: &Connection,
+    proof: Option<Proof>,
+    request: &Request<'_>,
+) -> Identified {
+    let identity = recognise(crawlers, connection, proof.as_ref(), request);
+    let objection = object(crawlers, &identity, request);
+    Identified {
+        client: connection.client,
+        identity,
+        proof,
+        objection,
+    }
+}
+
+/// Whether a client may open a tunnel as far as that can be told before the first request inside, and what it proved, which
+/// holds for all of them until it is revoked.
+///
+/// # Errors
+///
+/// Returns the refusal if credentials are wrong, or if only credentials could tell who this is and there are none.
+pub(crate) async fn admit(
+    crawlers: &Crawlers,
+    connection: &Connection,
+    request: &Request<'_>,
+) -> Result<Option<Proof>, Refusal> {
+    let proof = prove(crawlers, connection, request).await?;
+    let must_prove = crawlers.require_crawler && !crawlers.may_be_known(connection.client);
+    if must_prove && proof.is_none() {
+        let refusal = unidentified("every [[crawler]] at this address needs a user name");
+        return refusal.tolerated(crawlers.mode).map(|_| None);
+    }
+    Ok(proof)
+}
+
+async fn prove(
+    crawlers: &Crawlers,
+    connection: &Connection,
+    request: &Request<'_>,
+) -> Result<Option<Proof>, Refusal> {
+    if connection.tunnel.is_some() {
+        return proven_before(crawlers, connection);
+    }
+    match request.credentials {
+        // Where nobody has a password there is nothing to prove.
+        Some(credentials) if crawlers.uses_passwords() => {
+            let proven = crawlers.prove(connection.client, credentials).await;
+            let proof = proven.map_err(|Busy| too_many_checks())?;
+            proof.map(Some).ok_or_else(|| {
+                unauthenticated(
+                    "wrong-password",
+                    "the user name or the password in Proxy-Authorization is wrong",
+                )
+            })
+        }
+        _ => Ok(None),
+    }
+}
+
+/// What was proved when the connection's tunnel was asked for.
+///
+/// # Errors
+///
+/// Returns the refusal if the password has been changed since, or the user name taken away.
+pub(crate) fn proven_before(
+    crawlers: &Crawlers,
+    connection: &Connection,
+) -> Result<Option<Proof>, Refusal> {
+    match &connection.proof {
+        Some(proof) if !crawlers.still_hold(proof) => Err(Refusal {
+            closes: true,
+            ..unauthenticated(
+                "wrong-password",
+                "the password that opened this connection has been changed since",
+            )
+        }),
+        proof => Ok(proof.clone()),
+    }
+}
+
+/// The identity that a client at this address with this proof and `User-Agent` has.
+pub(crate) fn recognise(
+    crawlers: &Crawlers,
+    connection: &Connection,
+    proof: Option<&Proof>,
+    request: &Request<'_>,
+) -> Identity {
+    let username = proof.map(|proof| &*proof.username);
+    match crawlers.find(connection.client, username, request.user_agent) {
+        Some(crawler) => Identity::Known(Arc::clone(crawler)),
+        None => Identity::Asserted {
+            claim: crawlers.claim(request.user_agent),
+            dialect: crawlers.dialect,
+            mode: crawlers.mode,
+        },
+    }
+}
+
+/// What speaks against an identity and the name it gives itself.
+fn object(crawlers: &Crawlers, identity: &Identity, request: &Request<'_>) -> Option<Refusal> {
+    let crawler = identity.crawler();
+    if crawler.is_none() && crawlers.require_crawler {
+        return Some(unidentified("no [[crawler]] matches this request"));
+    }
+    if let Some(owner) = crawlers.claim(request.user_agent).foreign_owner(crawler) {
+        let details = format!(
+            "User-Agent names a crawler of {owner}, and no [[crawler]] here owns that token"
+        );
+        return Some(denied("Token belongs to another", "foreign-token", details));
+    }
+    let crawler = crawler?;
+    let must_be_named = crawler.user_agent_must_contain_token;
+    (must_be_named && !crawler.is_named_in(request.user_agent)).then(|| {
+        let details = format!("User-Agent contains no token of crawler {}", crawler.name);
+        denied("Token missing in User-Agent", "token-missing", details)
+    })
+}
+
+fn too_many_checks() -> Refusal {
+    Refusal {
+        retry_after: Some(Duration::from_secs(1)),
+        ..Refusal::new(
+            429,
+            "Too many password checks",
+            ErrorType::HttpRequestDenied,
+            "password-checks",
+            "too many passwords are waiting to be checked, from this client or in all",
+        )
+    }
+}
+
+fn unidentified(details: &'static str) -> Refusal {
+    Refusal {
+        is_policy: true,
+        ..unauthenticated("unidentified", details)
+    }
+}
+
+fn unauthenticated(reason: &'static str, details: &'static str) -> Refusal {
+    Refusal::new(
+        407,
+        "Proxy authentication required",
+        ErrorType::HttpRequestError,
+        reason,
+        details,
+    )
+}
+
+fn denied(phrase: &'static str, reason: &'static str, details: String) -> Refusal {
+    Refusal {
+        is_policy: true,
+        ..Refusal::new(403, phrase, ErrorType::HttpRequestDenied, reason, details)
+    }
+}

@@ -1,0 +1,326 @@
+//! What may be done about a request: a decision is a value, made without sockets and without its client.
+//!
+//! ```text
+//!  identify ── resolve ── rules ── consult ── delay      who asks, for what, what the organisation and robots.txt say
+//!  preview                              the same for a request that nobody made
+//!  request, permit, refusal             what goes in and comes out
+//!  settings, https_mode                 what is gone by
+//! ```
+
+pub(crate) mod consult;
+pub(crate) mod delay;
+pub(crate) mod https_mode;
+pub(crate) mod identify;
+pub(crate) mod permit;
+pub(crate) mod preview;
+pub(crate) mod refusal;
+pub(crate) mod request;
+pub(crate) mod resolve;
+pub(crate) mod rules;
+pub(crate) mod settings;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+use wayleave_policy::Scheme;
+
+use self::consult::Consulted;
+use self::https_mode::{Mode, Way};
+use self::identify::Identified;
+use self::permit::{Decided, Facts, Permit};
+use self::refusal::Refusal;
+use self::request::{Connection, Request};
+use self::resolve::{Asking, Resolved, Scope};
+use self::settings::Settings;
+use crate::http::proxy_status::ErrorType;
+use crate::identity;
+use crate::observe::metrics::Metrics;
+use crate::robots::Robots;
+use crate::rules::{Action, Asked};
+
+/// Why a tunnel opens that robots.txt was not asked about.
+const BYPASS: &str = "bypass";
+
+/// Decides about requests, by the settings that hold and the robots.txt at hand.
+pub(crate) struct Decider {
+    settings: ArcSwap<Settings>,
+    /// Which settings those are: what lasts hears by it when there are others.
+    configuration: watch::Sender<u64>,
+    pub(crate) robots: Robots,
+}
+
+/// A request that was understood.
+#[derive(Clone, Copy)]
+struct Understood<'a> {
+    identified: &'a Identified,
+    method: &'a str,
+    resolved: &'a Resolved,
+}
+
+/// Why a request may go on, and why it would not have if that were not only observed.
+struct Allowed {
+    reason: &'static str,
+    observed: Option<Refusal>,
+}
+
+impl Decider {
+    pub(crate) fn new(settings: Settings, robots: Robots) -> Self {
+        Self {
+            configuration: watch::Sender::new(settings.configuration),
+            settings: ArcSwap::from_pointee(settings),
+            robots,
+        }
+    }
+
+    /// What holds now. An exchange asks once and goes by that to its end, unless it waits or lasts.
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Puts other settings in the place of those that hold.
+    pub(crate) fn go_by(&self, settings: Settings) {
+        let configuration = settings.configuration;
+        self.settings.store(Arc::new(settings));
+        self.configuration.send_replace(configuration);
+    }
+
+    /// What holds once it is not the configuration of this number any more.
+    pub(crate) async fn settings_after(&self, configuration: u64) -> Arc<Settings> {
+        let mut current = self.configuration.subscribe();
+        if current.wait_for(|now| *now != configuration).await.is_err() {
+            // There will be no others.
+            std::future::pending::<()>().await;
+        }
+        self.settings()
+    }
+
+    /// Brings the metrics up to date that are counted when they are gathered.
+    pub(crate) fn observe(&self, metrics: &Metrics) {
+        self.robots.observe();
+        let (rules, now) = (&self.settings().rules, self.robots.clock().now());
+        let (active, expired) = rules.count(now);
+        metrics.rules(active, expired.len());
+        metrics.exception_expiry(rules.next_expiry(now));
+    }
+
+    /// Decides about a request of `identified`. Waits for the origin's robots.txt if it is not at hand.
+    pub(crate) async fn decide(
+        &self,
+        settings: &Settings,
+        identified: &Identified,
+        asking: Asking<'_>,
+    ) -> Decided {
+        let resolved = match asking.resolve() {
+            Ok(resolved) => resolved,
+            Err(refusal) => {
+                return Decided {
+                    url: asking.spell(None),
+                    facts: Facts::default(),
+                    verdict: Err(refusal),
+                };
+            }
+        };
+        let url = asking.spell(Some(&resolved));
+        let understood = Understood {
+            identified,
+            method: asking.request.method,
+            resolved: &resolved,
+        };
+        let objection = identified.objection.clone();
+        let objection =
+            objection.or_else(|| https_refusal(settings, &resolved, asking.is_by_tunnel()));
+        let (facts, allowed) = self.judge(settings, understood, objection).await;
+        let verdict = allowed.map(|Allowed { reason, observed }| Permit {
+            resolved,
+            reason,
+            observed,
+        });
+        Decided {
+            url,
+            facts,
+            verdict,
+        }
+    }
+
+    /// Whether a request would be let go on by these settings; what it proved when it came counts for as long as its password.
+    pub(crate) async fn stands(
+        &self,
+        settings: &Settings,
+        connection: &Connection,
+        request: &Request<'_>,
+        resolved: &Resolved,
+    ) -> bool {
+        let crawlers = &settings.crawlers;
+        let Ok(proof) = identify::proven_before(crawlers, connection) else {
+            return false;
+        };
+        let identified = identify::recognised(crawlers, connection, proof, request);
+        let is_by_tunnel = connection.tunnel.is_some() || resolved.is_blind();
+        let objection = identified.objection.clone();
+        let objection = objection.or_else(|| https_refusal(settings, resolved, is_by_tunnel));
+        let understood = Understood {
+            identified: &identified,
+            method: request.method,
+            resolved,
+        };
+        let (_, allowed) = self.judge(settings, understood, objection).await;
+        allowed.is_ok()
+    }
+
+    /// Hears the first objection, the organisation's rules and robots.txt; notes how long that took.
+    async fn judge(
+        &self,
+        settings: &Settings,
+        understood: Understood<'_>,
+        objection: Option<Refusal>,
+    ) -> (Facts, Result<Allowed, Refusal>) {
+        let decided_at = Instant::now();
+        let mode = understood.identified.identity.mode();
+        let observed = objection.map(|refusal| refusal.tolerated(mode)).transpose();
+        let (facts, allowed) = match observed {
+            Ok(observed) => self.ask(settings, understood, observed).await,
+            Err(refusal) => (Facts::default(), Err(refusal)),
+        };
+        let facts = Facts {
+            origin: Some(understood.resolved.target.origin().clone()),
+            decided_at: Some(decided_at),
+            decided_in: decided_at.elapsed(),
+            ..facts
+        };
+        let spelling = is_upper_case(understood.method);
+        (
+            facts,
+            allowed.and_then(|allowed| spelling.map(|()| allowed)),
+        )
+    }
+
+    /// Asks the organisation's rules, then robots.txt. `observed`: what would have refused it by now.
+    async fn ask(
+        &self,
+        settings: &Settings,
+        understood: Understood<'_>,
+        observed: Option<Refusal>,
+    ) -> (Facts, Result<Allowed, Refusal>) {
+        let Understood {
+            identified,
+            method,
+            resolved,
+        } = understood;
+        let (identity, scope) = (&identified.identity, resolved.scope);
+        let mode = identity.mode();
+        let asked = Asked {
+            target: &resolved.target,
+            method,
+            crawler: identity.label(),
+            now: self.robots.clock().now(),
+        };
+        let rule = rules::find(&settings.rules, asked, scope, mode);
+        let observed = match &rule {
+            Some(found) if found.rule.action == Action::Allow => {
+                let paced = self.pace(settings, identified, resolved);
+                let reason = rules::EXCEPTION;
+                return (Facts { rule, ..paced }, Ok(Allowed { reason, observed }));
+            }
+            Some(found) => raise(observed, rules::refusal(found), mode),
+            None => Ok(observed),
+        };
+        let facts = Facts {
+            rule,
+            ..Facts::default()
+        };
+        let observed = match observed {
+            Ok(observed) => observed,
+            Err(refusal) => return (facts, Err(refusal)),
+        };
+        if scope == Scope::Bypass {
+            let reason = BYPASS;
+            return (facts, Ok(Allowed { reason, observed }));
+        }
+        let consulting = consult::consult(&self.robots, &settings.politeness, identified, resolved);
+        let Consulted {
+            finding,
+            reason,
+            delay,
+            group,
+        } = consulting.await;
+        let facts = Facts {
+            finding,
+            delay,
+            group,
+            ..facts
+        };
+        let allowed = match reason {
+            Ok(reason) => Ok(Allowed { reason, observed }),
+            Err(refusal) => {
+                let reason = refusal.reason;
+                let observed = raise(observed, Some(refusal), mode);
+                observed.map(|observed| Allowed { reason, observed })
+            }
+        };
+        (facts, allowed)
+    }
+
+    /// How often an exception may be made use of: it is from what may be fetched, not from how often.
+    fn pace(&self, settings: &Settings, identified: &Identified, resolved: &Resolved) -> Facts {
+        let Some(known) = self.robots.at_hand(resolved.target.origin()) else {
+            return Facts::default();
+        };
+        let (access, identity) = (known.access(), &identified.identity);
+        let delay = delay::delay(access, identity);
+        Facts {
+            delay,
+            group: delay::group(access, &settings.politeness, identity, delay),
+            ..Facts::default()
+        }
+    }
+}
+
+impl std::fmt::Debug for Decider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decider")
+            .field("options", &self.settings().options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is observed together with one more objection, unless that stands.
+fn raise(
+    observed: Option<Refusal>,
+    refusal: Option<Refusal>,
+    mode: identity::Mode,
+) -> Result<Option<Refusal>, Refusal> {
+    let tolerated = refusal.map(|refusal| refusal.tolerated(mode)).transpose()?;
+    Ok(observed.or(tolerated))
+}
+
+/// The refusal of HTTPS as such: of a tunnel, of what is asked for inside one, and of an `https:` target in the open.
+fn https_refusal(settings: &Settings, resolved: &Resolved, is_by_tunnel: bool) -> Option<Refusal> {
+    let origin = resolved.target.origin();
+    let is_refused = match is_by_tunnel {
+        true => settings.https.way(origin.host()) == Way::Mode(Mode::Refuse),
+        false => settings.https.mode == Mode::Refuse && origin.scheme() == Scheme::Https,
+    };
+    is_refused.then(|| Refusal {
+        is_policy: true,
+        closes: is_by_tunnel,
+        ..Refusal::new(
+            403,
+            "HTTPS refused",
+            ErrorType::HttpRequestDenied,
+            "https-refused",
+            "https.mode is \"refuse\": this proxy refuses all HTTPS",
+        )
+    })
+}
+
+/// Methods are compared exactly (RFC 9110 section 9.1), but not by every origin: to some `post` is `POST`, and rules that name
+/// methods would be passed by it.
+fn is_upper_case(method: &str) -> Result<(), Refusal> {
+    if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        let details = format!("{method:?} is not an upper-case method");
+        return Err(Refusal::malformed(details));
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! A request as far as deciding needs it, and the connection that it came by.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use wayleave_policy::Origin;
+
+use super::refusal::{Refusal, head_refusal};
+use crate::http::field_pairs;
+use crate::http::received::Received;
+use crate::identity::Proof;
+
+/// The connection that a request came by.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) client: IpAddr,
+    /// What was proved when the tunnel was asked for.
+    pub(crate) proof: Option<Proof>,
+    pub(crate) tunnel: Option<Tunnel>,
+}
+
+impl Connection {
+    /// The same, as one by which something was proved.
+    pub(crate) fn proven_by(&self, proof: Option<Proof>) -> Self {
+        let proof = proof.or_else(|| self.proof.clone());
+        Self {
+            proof,
+            ..self.clone()
+        }
+    }
+}
+
+/// A `CONNECT` that was answered: whatever follows is for this origin.
+#[derive(Clone, Debug)]
+pub(crate) struct Tunnel {
+    pub(crate) origin: Origin,
+    /// The server name of the TLS handshake, if it is another host than the origin's.
+    pub(crate) foreign_server_name: Option<String>,
+}
+
+/// A request as far as deciding needs it, whichever HTTP version brought it.
+#[derive(Clone, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    /// The request target as received; for HTTP/2 the `:path`.
+    pub(crate) target: Cow<'a, str>,
+    /// HTTP/2's `:scheme`.
+    pub(crate) scheme: Option<&'a str>,
+    /// `Host`, or HTTP/2's `:authority`.
+    pub(crate) authority: Option<&'a str>,
+    pub(crate) user_agent: &'a [u8],
+    /// `Proxy-Authorization`. Inside a tunnel it counts for nothing: the `CONNECT` has been answered.
+    pub(crate) credentials: Option<&'a [u8]>,
+    /// GET or HEAD, without content and not to change the protocol: what robots.txt itself is always free for.
+    pub(crate) only_reads: bool,
+    /// What is wrong with it whatever it asks for: it is malformed, or goes round in a loop.
+    pub(crate) objection: Option<Box<Refusal>>,
+}
+
+impl<'a> Request<'a> {
+    /// `name` is the proxy's pseudonym.
+    pub(crate) fn of(received: &'a Received, name: &str) -> Self {
+        Self {
+            method: received.method(),
+            target: received.target(),
+            scheme: received.scheme(),
+            authority: received.authority(),
+            user_agent: received.field("user-agent").unwrap_or_default(),
+            credentials: received.field("proxy-authorization"),
+            only_reads: received.only_reads(),
+            objection: objection(received, name).map(Box::new),
+        }
+    }
+
+    /// A `CONNECT` whose target is known, by a client with this `User-Agent`.
+    pub(crate) fn connect(user_agent: &'a [u8]) -> Self {
+        Self {
+            method: "CONNECT",
+            target: "".into(),
+            scheme: None,
+            authority: None,
+            user_agent,
+            credentials: None,
+            only_reads: false,
+            objection: None,
+        }
+    }
+}
+
+fn objection(received: &Received, name: &str) -> Option<Refusal> {
+    if let Some(refusal) = received.check().err().and_then(head_refusal) {
+        // Unlike a head that could not be read, it says who sent it.
+        let reason = "malformed-request";
+        return Some(Refusal { reason, ..refusal });
+    }
+    let is_loop =
+        received.field("via").is_some() && field_pairs::passed_by(&received.fields(), name);
+    is_loop.then(Refusal::looped)
+}

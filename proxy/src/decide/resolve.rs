@@ -1,0 +1,297 @@
+//! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that
+//! will be sent.
+
+use wayleave_policy::{Origin, Scheme, Target};
+
+use super::refusal::Refusal;
+use super::request::Connection;
+use super::request::Request;
+use crate::http::proxy_status::ErrorType;
+use crate::http::request_target::{self, RequestTarget, Unresolved};
+
+/// What a request is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    /// What is judged.
+    pub(crate) target: Target,
+    pub(crate) scope: Scope,
+}
+
+/// How much of an origin a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The target's path.
+    Path,
+    /// `/robots.txt`, to read it: always allowed (RFC 9309 section 2.2.2).
+    RobotsTxt,
+    /// The server as a whole: `OPTIONS` with the target `*` (RFC 9112 section 3.2.4). It is judged as the origin's root.
+    Server,
+    /// Every path: nobody will see which.
+    EveryPath,
+    /// Whatever it is, on purpose.
+    Bypass,
+}
+
+impl Resolved {
+    /// The path that is sent.
+    pub(crate) fn path(&self) -> &str {
+        match self.scope {
+            Scope::Server => "*",
+            Scope::Path | Scope::RobotsTxt | Scope::EveryPath | Scope::Bypass => self.target.path(),
+        }
+    }
+
+    /// A tunnel to an origin into which nobody looks.
+    pub(crate) fn blind(origin: Origin, scope: Scope) -> Result<Self, Refusal> {
+        let target = Target::new(origin, "/").map_err(|error| refusal(error.into()))?;
+        Ok(Self { target, scope })
+    }
+
+    /// Whether what is asked for is not seen.
+    pub(crate) fn is_blind(&self) -> bool {
+        matches!(self.scope, Scope::EveryPath | Scope::Bypass)
+    }
+}
+
+/// A request, and the way it came.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) request: &'a Request<'a>,
+    /// A `CONNECT` to this origin: how much of what is asked for inside is decided without being seen.
+    pub(crate) blind: Option<(&'a Origin, Scope)>,
+}
+
+impl Asking<'_> {
+    /// What it is for.
+    ///
+    /// # Errors
+    ///
+    /// Returns the refusal of a request that is malformed or contradicts itself.
+    pub(crate) fn resolve(self) -> Result<Resolved, Refusal> {
+        if let Some(objection) = &self.request.objection {
+            return Err(Refusal::clone(objection));
+        }
+        match self.blind {
+            Some((origin, scope)) => Resolved::blind(origin.clone(), scope),
+            None => resolve(self.connection, self.request),
+        }
+    }
+
+    /// Whether it comes by a tunnel, or asks for one.
+    pub(crate) fn is_by_tunnel(self) -> bool {
+        self.connection.tunnel.is_some() || self.blind.is_some()
+    }
+
+    /// The target as it is recorded: as received if it was not understood.
+    pub(crate) fn spell(self, resolved: Option<&Resolved>) -> String {
+        match (self.blind, resolved) {
+            (_, None) => self.request.target.clone().into_owned(),
+            (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
+            (None, Some(resolved)) => resolved.target.to_string(),
+        }
+    }
+}
+
+/// The target of a request.
+///
+/// Without a tunnel only the absolute form names an origin (RFC 9112 section 3.2.2), and a
+/// differing `Host` counts for nothing. Inside a tunnel the origin is the tunnel's; whatever else
+/// names another one is refused, so that nobody reaches one origin by another's name.
+///
+/// # Errors
+///
+/// Returns the refusal if there is no target, or if the request contradicts its tunnel.
+pub(crate) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<Resolved, Refusal> {
+    let named = RequestTarget {
+        method: request.method,
+        target: &request.target,
+        scheme: request.scheme,
+        authority: request.authority,
+    };
+    let target = match &connection.tunnel {
+        None => named.in_the_open(),
+        Some(tunnel) => match &tunnel.foreign_server_name {
+            Some(name) => return Err(foreign_server_name(name, &tunnel.origin)),
+            None => named.in_tunnel(&tunnel.origin),
+        },
+    };
+    let target = target.map_err(refusal)?;
+    let scope = if named.is_for_server() {
+        Scope::Server
+    } else if request.only_reads && target.path() == "/robots.txt" {
+        Scope::RobotsTxt
+    } else {
+        Scope::Path
+    };
+    Ok(Resolved { target, scope })
+}
+
+/// The origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
+///
+/// # Errors
+///
+/// Returns the refusal if the authority is malformed or has no port (RFC 9110 section 9.3.6).
+pub(crate) fn resolve_connect(authority: &str, scheme: Scheme) -> Result<Origin, Refusal> {
+    request_target::connect(authority, scheme).map_err(refusal)
+}
+
+/// Whether a TLS handshake with this server name is with `origin`'s host.
+pub(crate) fn is_host_of(server_name: &str, origin: &Origin) -> bool {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    server_name.trim_end_matches('.').eq_ignore_ascii_case(host)
+}
+
+/// The refusal of a TLS handshake with another host than the tunnel's.
+pub(crate) fn foreign_server_name(name: &str, origin: &Origin) -> Refusal {
+    misdirected(format!(
+        "the TLS handshake named {name}, but the tunnel is to {origin}"
+    ))
+}
+
+/// The refusal of TLS in a tunnel that was asked for, and judged, as one for plain HTTP.
+pub(crate) fn not_judged_for_tls(origin: &Origin) -> Refusal {
+    misdirected(format!("TLS in a tunnel to {origin}"))
+}
+
+fn misdirected(details: String) -> Refusal {
+    Refusal::new(
+        421,
+        "Misdirected request",
+        ErrorType::HttpRequestError,
+        "misdirected",
+        details,
+    )
+}
+
+fn refusal(unresolved: Unresolved) -> Refusal {
+    match unresolved {
+        Unresolved::Malformed(details) => Refusal::malformed(details),
+        Unresolved::Misdirected(details) => misdirected(details),
+        Unresolved::Scheme(details) => Refusal::new(
+            501,
+            "Scheme not supported",
+            ErrorType::HttpRequestError,
+            "unsupported-scheme",
+            details,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::request::Tunnel;
+
+    fn request<'a>(target: &'a str, authority: Option<&'a str>) -> Request<'a> {
+        Request {
+            method: "GET",
+            target: target.into(),
+            scheme: None,
+            authority,
+            user_agent: b"",
+            credentials: None,
+            only_reads: true,
+            objection: None,
+        }
+    }
+
+    fn plain() -> Connection {
+        Connection {
+            client: [127, 0, 0, 1].into(),
+            proof: None,
+            tunnel: None,
+        }
+    }
+
+    fn tunnelled(foreign_server_name: Option<&str>) -> Connection {
+        let origin = resolve_connect("shop.test:443", Scheme::Https).unwrap();
+        let foreign_server_name = foreign_server_name.map(str::to_owned);
+        Connection {
+            tunnel: Some(Tunnel {
+                origin,
+                foreign_server_name,
+            }),
+            ..plain()
+        }
+    }
+
+    fn resolved(
+        connection: &Connection,
+        target: &str,
+        authority: Option<&str>,
+    ) -> Result<String, u16> {
+        resolve(connection, &request(target, authority))
+            .map(|resolved| resolved.target.to_string())
+            .map_err(|refusal| refusal.status)
+    }
+
+    #[test]
+    fn the_absolute_form_decides_and_host_does_not() {
+        let target = resolved(&plain(), "http://Shop.test:80/a?b", Some("other.test"));
+        assert_eq!(target.as_deref(), Ok("http://shop.test/a?b"));
+    }
+
+    #[test]
+    fn what_names_no_origin_is_malformed() {
+        assert_eq!(resolved(&plain(), "/a", Some("shop.test")), Err(400));
+        assert_eq!(resolved(&plain(), "*", Some("shop.test")), Err(400));
+        assert_eq!(resolved(&plain(), "shop.test:80", None), Err(501));
+    }
+
+    #[test]
+    fn other_schemes_are_not_implemented() {
+        assert_eq!(resolved(&plain(), "ftp://shop.test/a", None), Err(501));
+    }
+
+    #[test]
+    fn a_tunnel_fixes_the_origin() {
+        let tunnel = tunnelled(None);
+        for authority in ["shop.test", "SHOP.test:443"] {
+            let target = resolved(&tunnel, "/a", Some(authority));
+            assert_eq!(target.as_deref(), Ok("https://shop.test/a"), "{authority}");
+        }
+        assert_eq!(
+            resolved(&tunnel, "https://shop.test/a", None).as_deref(),
+            Ok("https://shop.test/a")
+        );
+        assert_eq!(resolved(&tunnel, "/a", Some("other.test")), Err(421));
+        assert_eq!(resolved(&tunnel, "/a", Some("shop.test:8443")), Err(421));
+        assert_eq!(
+            resolved(&tunnel, "https://other.test/a", Some("shop.test")),
+            Err(421)
+        );
+        assert_eq!(
+            resolved(&tunnel, "http://shop.test/a", Some("shop.test")),
+            Err(421)
+        );
+    }
+
+    #[test]
+    fn options_may_be_for_the_whole_server() {
+        let sent = |connection: &Connection, target: &str| {
+            let request = Request {
+                method: "OPTIONS",
+                ..request(target, None)
+            };
+            resolve(connection, &request)
+                .map(|resolved| resolved.path().to_owned())
+                .ok()
+        };
+        assert_eq!(sent(&plain(), "http://shop.test").as_deref(), Some("*"));
+        assert_eq!(sent(&plain(), "http://shop.test/").as_deref(), Some("/"));
+        assert_eq!(sent(&plain(), "*"), None);
+        assert_eq!(sent(&tunnelled(None), "*").as_deref(), Some("*"));
+        for path in ["/public://x", "/://", "/?http://x"] {
+            assert_eq!(sent(&tunnelled(None), path).as_deref(), Some(path));
+        }
+    }
+
+    #[test]
+    fn a_foreign_server_name_is_misdirected() {
+        assert_eq!(
+            resolved(&tunnelled(Some("other.test")), "/a", Some("shop.test")),
+            Err(421)
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! The settings that requests go by: one value, replaced as a whole at each reload.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wayleave_policy::Scheme;
+
+use super::https_mode::{self, Mode, Way};
+use super::request::Connection;
+use super::resolve::{Resolved, Scope};
+use crate::identity::Crawlers;
+use crate::origin::Upstream;
+use crate::politeness;
+use crate::rules::Rules;
+
+/// Part of `[proxy]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The pseudonym in `Via` and `Proxy-Status`.
+    pub(crate) name: String,
+    /// How long a client may take for a request's head.
+    pub(crate) header_timeout: Duration,
+    /// How long a connection may be silent between requests.
+    pub(crate) idle_timeout: Duration,
+    /// How long exchanges under way may go on when the process ends.
+    pub(crate) shutdown_grace: Duration,
+}
+
+/// What one exchange goes by from its beginning to its end.
+pub(crate) struct Settings {
+    /// Which configuration this is, counted from 1 at the start.
+    pub(crate) configuration: u64,
+    pub(crate) options: Options,
+    pub(crate) https: https_mode::Options,
+    pub(crate) crawlers: Crawlers,
+    pub(crate) rules: Rules,
+    pub(crate) politeness: politeness::Options,
+    pub(crate) upstream: Arc<Upstream>,
+}
+
+impl Settings {
+    /// Whether a connection may go on as it is. A tunnel may not whose password was changed, or that would be refused or not looked
+    /// into if it were asked for now.
+    pub(crate) fn keeps(&self, connection: &Connection) -> bool {
+        let Some(tunnel) = &connection.tunnel else {
+            return true;
+        };
+        let origin = &tunnel.origin;
+        let proof = connection.proof.as_ref();
+        let is_looked_into = match self.https.way(origin.host()) {
+            Way::Mode(Mode::Intercept) => true,
+            Way::Mode(Mode::Tunnel) => origin.scheme() == Scheme::Http,
+            Way::Mode(Mode::Refuse) | Way::Bypass => false,
+        };
+        is_looked_into && proof.is_none_or(|proof| self.crawlers.still_hold(proof))
+    }
+
+    /// Whether an uninspected tunnel would open again uninspected, as far as that is a matter of https.mode and https.bypass.
+    /// Where HTTPS is refused, its refusal may only be observed.
+    pub(crate) fn leaves_blind(&self, resolved: &Resolved) -> bool {
+        let scope = resolved.scope;
+        match self.https.way(resolved.target.origin().host()) {
+            Way::Mode(Mode::Intercept) => false,
+            Way::Mode(Mode::Tunnel | Mode::Refuse) => scope == Scope::EveryPath,
+            Way::Bypass => scope == Scope::Bypass,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Forwards to the origin: which connection serves the request, and when another one is tried.
+
+use wayleave_policy::{Scheme, Target};
+
+use super::fields::OnwardRequest;
+use super::relay::{self, Heard, RelayError, Relaying};
+use super::websocket;
+use crate::decide::resolve::Resolved;
+use crate::http::client::Client;
+use crate::http::http1::Framing;
+use crate::http::http1::oddities::Oddities;
+use crate::http::proxy_status::ErrorType;
+use crate::http::received::{Received, Version};
+use crate::origin::error::Fault;
+use crate::origin::{self, Connection, OriginReader, OriginWriter, Preference, Upstream};
+
+/// A response that reached the client whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forwarded {
+    pub(crate) status: u16,
+    /// What had to be mended of it.
+    pub(crate) oddities: Oddities,
+}
+
+/// A request as it goes on, and what it goes by.
+#[derive(Clone, Copy)]
+pub(super) struct Onward<'a> {
+    pub(super) upstream: &'a Upstream,
+    /// The proxy's pseudonym.
+    pub(super) name: &'a str,
+    pub(super) received: &'a Received,
+    pub(super) resolved: &'a Resolved,
+}
+
+/// Sends the request to its origin and the response to the client. `heard` is called with the response's head.
+///
+/// # Errors
+///
+/// Returns what broke, and whether the client had an answer by then.
+pub(super) async fn forward(
+    onward: Onward<'_>,
+    client: &mut Client,
+    heard: &Heard<'_>,
+) -> Result<Forwarded, RelayError> {
+    let Onward {
+        upstream,
+        name,
+        received,
+        resolved,
+    } = onward;
+    let (target, path) = (&resolved.target, resolved.path());
+    let request = OnwardRequest::new(received, target, path, name);
+    let preference = preference(received, target, path);
+    let mut kept = upstream.reuse(target.origin(), preference);
+    loop {
+        let session = match kept.take() {
+            Some(session) => session,
+            None => upstream.connect(target.origin(), preference).await?,
+        };
+        let lease = session.lease;
+        let exchanged = async {
+            let (mut writer, mut reader) = start(upstream, session.connection, &request).await?;
+            let relaying = Relaying {
+                received,
+                name,
+                patience: upstream.patience(),
+                heard,
+            };
+            let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
+            upstream.count(reader.oddities());
+            Ok((relayed?, writer, reader))
+        };
+        match exchanged.await {
+            Ok((relayed, writer, reader)) => {
+                let oddities = reader.oddities();
+                if relayed.connection_serves_again && !request.ends_connection() {
+                    upstream.release(&lease, writer, reader);
+                }
+                let status = relayed.status;
+                return Ok(Forwarded { status, oddities });
+            }
+            Err(RelayError::Origin {
+                fault,
+                answered: false,
+            }) if lease.is_reused && fault.stale_connection && may_repeat(received) => {}
+            Err(broken) => return Err(broken),
+        }
+    }
+}
+
+async fn start(
+    upstream: &Upstream,
+    connection: Connection,
+    request: &OnwardRequest<'_>,
+) -> Result<(OriginWriter, OriginReader), Fault> {
+    match connection {
+        Connection::Http1(stream) => {
+            origin::start_http1(
+                stream,
+                &request.http1(),
+                request.framing(),
+                upstream.patience(),
+            )
+            .await
+        }
+        Connection::Http2(session) => {
+            let head = request.http2().map_err(|error| {
+                let details = format!("HTTP/2 cannot carry this request: {error}");
+                Fault::new(ErrorType::HttpRequestError, details)
+            })?;
+            origin::start_http2(session, head, request.framing(), upstream.patience()).await
+        }
+    }
+}
+
+/// A request may be sent twice if it means the same twice (RFC 9110 section 9.2.2) and there is
+/// no body, which would be gone.
+fn may_repeat(received: &Received) -> bool {
+    const IDEMPOTENT: &[&str] = &["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+    IDEMPOTENT.contains(&received.method()) && received.framing() == Framing::Length(0)
+}
+
+/// HTTP/2 to the origin for HTTP/2 clients, HTTP/1.1 for the others: nothing needs translating.
+/// A path that HTTP/2's URI type would spell anew goes by HTTP/1.1, as it is, and so does an upgrade.
+fn preference(received: &Received, target: &Target, path: &str) -> Preference {
+    let keeps_its_spelling = || {
+        let parsed = path.parse::<http::uri::PathAndQuery>();
+        path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
+    };
+    if target.origin().scheme() == Scheme::Http
+        || websocket::is_asked_for(received)
+        || !keeps_its_spelling()
+    {
+        return Preference::OnlyHttp1;
+    }
+    match received.version() {
+        Version::Http2 => Preference::Http2,
+        _ => Preference::Http1,
+    }
+}

@@ -1,0 +1,158 @@
+//! May it go there? A redirect of a robots.txt leads where its origin pleases: the organisation's rules and the pace that
+//! hold for requests hold for it, and the decision log has a line.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use wayleave_policy::Target;
+use wayleave_policy::lifecycle::{FetchError, FetchErrorKind};
+
+use super::outcome::{Begun, Exchange, Known, Outcome};
+use super::{Exchanges, await_delay, record};
+use crate::decide::identify::Identity;
+use crate::decide::permit::Facts;
+use crate::decide::refusal::Refusal;
+use crate::decide::settings::Settings;
+use crate::decide::{delay, rules};
+use crate::http::proxy_status::ErrorType;
+use crate::observe::decisions::{DecisionId, Word};
+use crate::observe::traces::Parent;
+use crate::politeness::Turn;
+use crate::robots::{Asking, Gate, Redirect};
+use crate::rules::Asked;
+
+/// Why such a request is made.
+const REASON: &str = "robots-redirect";
+/// The crawler that makes it, and its product token.
+const WAYLEAVE: &str = "wayleave";
+
+impl Exchanges {
+    /// What every redirect of a robots.txt has to pass, while this lives.
+    pub(crate) fn gate(self: &Arc<Self>) -> Gate {
+        let exchanges = Arc::downgrade(self);
+        Box::new(move |redirect, asking| {
+            let exchanges = exchanges.upgrade();
+            Box::pin(async move {
+                match exchanges {
+                    Some(exchanges) => exchanges.follow_redirect(redirect, asking).await,
+                    None => Err(prohibited("the proxy stops".to_owned())),
+                }
+            })
+        })
+    }
+
+    async fn follow_redirect(
+        &self,
+        redirect: Redirect,
+        asking: Asking<'_>,
+    ) -> Result<(), FetchError> {
+        let settings = self.decider.settings();
+        let target = &redirect.target;
+        let begun = Begun {
+            id: DecisionId::new(),
+            started: Instant::now(),
+            started_at: self.decider.robots.clock().now(),
+            client: Ipv4Addr::UNSPECIFIED.into(),
+            method: "GET",
+            received: None,
+        };
+        let (facts, turn) = self.turn(&settings, target, begun.started_at).await;
+        let (outcome, passed) = match turn {
+            Ok(turn) => go(turn, target, asking).await,
+            Err(refusal) => {
+                let error = prohibited(format!("{target}: {}", refusal.details));
+                (Outcome::Refuse(refusal), Err(error))
+            }
+        };
+        let known = Known {
+            url: target.to_string(),
+            configuration: settings.configuration,
+            facts,
+            ..Known::default()
+        };
+        self.note_redirect(begun.end(known, Parent::default(), outcome));
+        passed
+    }
+
+    /// A turn at the target's origin, unless it needs none: a robots.txt may always be asked for.
+    async fn turn(
+        &self,
+        settings: &Settings,
+        target: &Target,
+        now: SystemTime,
+    ) -> (Facts, Result<Option<Turn<'_>>, Refusal>) {
+        // Rules for certain crawlers say nothing of what is fetched for all.
+        let asked = Asked {
+            target,
+            method: "GET",
+            crawler: "",
+            now,
+        };
+        let origin = target.origin();
+        let facts = Facts {
+            origin: Some(origin.clone()),
+            rule: settings.rules.find_for_redirect(asked),
+            ..Facts::default()
+        };
+        if let Some(refusal) = facts.rule.as_ref().and_then(rules::refusal) {
+            return (facts, Err(refusal));
+        }
+        if target.path() == "/robots.txt" {
+            return (facts, Ok(None));
+        }
+        let (options, crawlers) = (&settings.politeness, &settings.crawlers);
+        let identity = Identity::Asserted {
+            claim: crawlers.claim(WAYLEAVE.as_bytes()),
+            dialect: crawlers.dialect,
+            mode: crawlers.mode,
+        };
+        let known = self.decider.robots.at_hand(origin);
+        let asked_for = known.and_then(|known| delay::delay(known.access(), &identity));
+        let delay = options.delay(asked_for);
+        let turn = self.politeness.turn(options, origin, WAYLEAVE, delay).await;
+        let turn = turn.map(Some);
+        let turn = turn.map_err(|too_soon| await_delay::refusal(&too_soon, asked_for, origin));
+        let delay = asked_for;
+        (Facts { delay, ..facts }, turn)
+    }
+
+    /// A line of the log. What nobody asked for is not counted as a request.
+    fn note_redirect(&self, exchange: Exchange) {
+        let took = exchange.started.elapsed();
+        let (mut decision, _) = record::decision(exchange, took);
+        decision.crawler = Word::Borrowed(WAYLEAVE);
+        decision.identity = Word::Borrowed("known");
+        self.decisions.record(decision);
+    }
+}
+
+/// Has the request sent, and notes what the origin's answer says of the next turns.
+async fn go(
+    turn: Option<Turn<'_>>,
+    target: &Target,
+    asking: Asking<'_>,
+) -> (Outcome, Result<(), FetchError>) {
+    let answered = match asking.await {
+        Ok(answered) => answered,
+        Err(error) => return (Outcome::Fail(failure(&error)), Err(error)),
+    };
+    if let Some(turn) = turn {
+        turn.answered(target.origin(), answered.status, answered.retry_after);
+    }
+    let (status, reason) = (answered.status, REASON);
+    (Outcome::Forward { status, reason }, Ok(()))
+}
+
+fn prohibited(detail: String) -> FetchError {
+    FetchError {
+        kind: FetchErrorKind::RedirectProhibited,
+        detail,
+    }
+}
+
+fn failure(error: &FetchError) -> Refusal {
+    let kind = ErrorType::DestinationUnavailable;
+    let details = format!("{}: {}", error.kind, error.detail);
+    Refusal::new(502, kind.phrase(), kind, REASON, details)
+}

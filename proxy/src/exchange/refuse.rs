@@ -1,0 +1,258 @@
+//! Refusals as responses: status, Proxy-Status, problem details and Retry-After.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::AfterExchange;
+use crate::clock::calendar;
+use crate::decide::refusal::Refusal;
+use crate::http::client::{Client, ClientBody, ClientGone};
+use crate::http::client::{Field, OnwardResponse};
+use crate::http::http1::{Framing, Trailers};
+use crate::http::proxy_status;
+use crate::http::received::Received;
+use crate::http::transport::Stream;
+use crate::observe::decisions::DecisionId;
+use crate::observe::harmless::harmless_json;
+
+/// How long and how far a client's body is read before a refusal, so that the answer is not lost in
+/// a reset and the connection serves on; beyond that it closes.
+const DRAINED: Duration = Duration::from_secs(2);
+const DRAINED_BYTES: usize = 1024 * 1024;
+/// How long a client that was refused may take to read why.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A problem (RFC 9457) with our members.
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    decision_id: DecisionId,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    robots_url: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+/// Answers a refused or failed request, whose body may still come; tells what may follow it.
+pub(super) async fn answer(
+    name: &str,
+    id: DecisionId,
+    received: &Received,
+    client: &mut Client,
+    refusal: &Refusal,
+) -> AfterExchange {
+    // A body that waits to be asked for is not.
+    let is_withheld = received.expects_continue() && !client.body.is_done();
+    if refusal.closes || is_withheld || !drain(&mut client.body).await {
+        client.answer.close_afterwards();
+    }
+    let is_head = received.method() == "HEAD";
+    match refuse(client, name, id, refusal, is_head).await {
+        Ok(()) if refusal.closes => AfterExchange::Closed,
+        Ok(()) => AfterExchange::Whole,
+        Err(ClientGone) => AfterExchange::CutOff,
+    }
+}
+
+/// Answers a refused request; `name` is the proxy's pseudonym.
+pub(super) async fn refuse(
+    client: &mut Client,
+    name: &str,
+    id: DecisionId,
+    refusal: &Refusal,
+    is_head: bool,
+) -> Result<(), ClientGone> {
+    let body = Bytes::from(problem(id, refusal));
+    let response = OnwardResponse {
+        status: refusal.status,
+        reason: refusal.phrase.as_bytes(),
+        framing: Framing::Length(if is_head { 0 } else { body.len() as u64 }),
+        fields: fields(name, refusal, body.len()),
+    };
+    client.answer.head(&response).await?;
+    if !is_head {
+        client.answer.part(body, true).await?;
+    }
+    client.answer.finish(&Trailers::new()).await
+}
+
+/// Reads the rest of a body, if that is short and comes soon; whether it ended.
+pub(crate) async fn drain(body: &mut ClientBody) -> bool {
+    body.is_done() || timeout(DRAINED, read(body)).await == Ok(true)
+}
+
+async fn read(body: &mut ClientBody) -> bool {
+    let mut left = DRAINED_BYTES;
+    while let Ok(Some(part)) = body.next().await {
+        match left.checked_sub(part.len()) {
+            Some(less) => left = less,
+            None => return false,
+        }
+    }
+    body.is_done()
+}
+
+fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
+    let status = proxy_status::field_value(name, refusal.error, &refusal.details);
+    let mut fields = vec![
+        field("Date", httpdate::fmt_http_date(calendar())),
+        field("Server", name),
+        field("Content-Type", "application/problem+json"),
+        field("Content-Length", length.to_string()),
+        field("Cache-Control", "no-store"),
+        field("Proxy-Status", status),
+    ];
+    if let Some(blocked_by) = &refusal.blocked_by {
+        fields.push(field("Link", format!("<{blocked_by}>; rel=\"blocked-by\"")));
+    }
+    if refusal.status == 407 {
+        let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
+        fields.push(field("Proxy-Authenticate", challenge));
+    }
+    if let Some(retry_after) = refusal.retry_after {
+        fields.push(field("Retry-After", whole_seconds(retry_after).to_string()));
+    }
+    fields
+}
+
+pub(crate) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
+    let value = match value.into() {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
+    };
+    (Cow::Borrowed(name.as_bytes()), value)
+}
+
+/// Lets the client read what was written before the connection goes: closing at once while bytes
+/// of it wait unread would reset the connection, and the answer with it.
+pub(crate) async fn close_softly(mut stream: Stream) {
+    let farewell = async {
+        stream.flush().await?;
+        AsyncWriteExt::shutdown(&mut stream).await?;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // However it ends, the connection closes now.
+    let _ = timeout(FAREWELL, farewell).await;
+}
+
+fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
+    let rule = refusal.rule.as_ref();
+    let problem = Problem {
+        r#type: format!("urn:wayleave:problem:{}", refusal.reason),
+        title: refusal.phrase,
+        status: refusal.status,
+        detail: &refusal.details,
+        decision_id: id,
+        reason: refusal.reason,
+        robots_url: refusal.robots_url.as_deref(),
+        line: rule.map(|rule| rule.line),
+        rule: rule.map(|rule| &*rule.text),
+        retry_after: refusal.retry_after.map(whole_seconds),
+    };
+    let body = serde_json::to_vec(&problem).expect("strings and numbers serialise");
+    let mut body = harmless_json(body);
+    body.push(b'\n');
+    body
+}
+
+/// `Retry-After` in whole seconds (RFC 9110 section 10.2.3), never too early.
+fn whole_seconds(duration: Duration) -> u64 {
+    (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::http::http1::RequestHead;
+    use crate::http::proxy_status::ErrorType;
+    use crate::http::transport::Transport;
+
+    #[tokio::test]
+    async fn says_why_in_every_place() {
+        let refusal = Refusal {
+            retry_after: Some(Duration::from_millis(1500)),
+            ..Refusal::new(
+                503,
+                "Robots.txt unreachable",
+                ErrorType::DestinationUnavailable,
+                "unreachable",
+                "no answer",
+            )
+        };
+        let (near, mut far) = tokio::io::duplex(4096);
+        let stream = Box::new(Transport::new(near, 1));
+        let framing = Framing::Length(0);
+        let mut client = Client::http1(stream, BytesMut::new(), framing, false, DRAINED);
+        refuse(&mut client, "wayleave", DecisionId::new(), &refusal, false)
+            .await
+            .unwrap();
+        drop(client);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        for expected in [
+            "HTTP/1.1 503 Robots.txt unreachable\r\n",
+            "Content-Type: application/problem+json\r\n",
+            "Proxy-Status: wayleave; error=destination_unavailable; details=\"no answer\"\r\n",
+            "Retry-After: 2\r\n",
+            "Connection: close\r\n",
+            "\"reason\":\"unreachable\"",
+            "\"retry_after\":2",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+    }
+
+    /// What a client hears that is refused before it sent its body, and after how long.
+    async fn refused(fields: &str) -> (String, Duration) {
+        let head = format!("POST http://shop.test/ HTTP/1.1\r\nHost: shop.test\r\n{fields}\r\n");
+        let head = RequestHead::read(&mut head.as_bytes(), &mut BytesMut::new()).await;
+        let received = Received::Http1(head.unwrap());
+        let (near, mut far) = tokio::io::duplex(4096);
+        let patience = Duration::from_secs(60);
+        let mut client = Client::http1(
+            Box::new(Transport::new(near, 1)),
+            BytesMut::new(),
+            received.framing(),
+            true,
+            patience,
+        );
+        let started = tokio::time::Instant::now();
+        let id = DecisionId::new();
+        answer("wayleave", id, &received, &mut client, &Refusal::looped()).await;
+        let took = started.elapsed();
+        drop(client);
+        let mut text = String::new();
+        far.read_to_string(&mut text).await.unwrap();
+        (text, took)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_waits_to_be_asked_for_is_not_waited_for() {
+        let (text, took) = refused("Expect: 100-continue\r\nContent-Length: 5\r\n").await;
+        assert!(text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(took.is_zero(), "{took:?}");
+        let (text, took) = refused("Content-Length: 5\r\n").await;
+        assert!(text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(!took.is_zero());
+        let (text, took) = refused("Expect: 100-continue\r\nContent-Length: 0\r\n").await;
+        assert!(!text.contains("\r\nConnection: close\r\n"), "{text}");
+        assert!(took.is_zero(), "{took:?}");
+    }
+}
