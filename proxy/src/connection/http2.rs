@@ -80,8 +80,7 @@ fn exchange(
     connection: &Arc<Connection>,
     open: OwnedSemaphorePermit,
 ) {
-    let server = Arc::clone(server);
-    let tasks = server.tasks.clone();
+    let (tasks, server) = (&server.tasks, Arc::clone(server));
     let connection = Arc::clone(connection);
     // An exchange is kilobytes: in a box it is not copied each time that the runtime hands its task on.
     tasks.spawn(Box::pin(async move {

@@ -1,6 +1,9 @@
 //! A tunnel, from its opening to the protocol inside: TLS that is intercepted or passed on uninspected, or plain HTTP.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
+use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -85,21 +88,7 @@ async fn end_tls(
     outside: &Connection,
     origin: Origin,
 ) -> Option<Inside> {
-    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
-    let config = match server
-        .interceptor
-        .server_config(host, server.exchanges.decider.robots.clock().now())
-    {
-        Ok((config, leaf)) => {
-            server.exchanges.metrics.leaf_certificate(leaf.as_str());
-            config
-        }
-        Err(error) => {
-            server.exchanges.metrics.leaf_certificate("failed");
-            tracing::warn!(%origin, error = format!("{error:#}"), "no certificate for this host");
-            return None;
-        }
-    };
+    let config = certificate(server, &origin)?;
     let Ok(stream) = stream.into_any().downcast::<Transport<TcpStream>>() else {
         tracing::error!(%origin, "a tunnel was opened inside a tunnel");
         return None;
@@ -138,6 +127,24 @@ async fn end_tls(
         connection,
         speaks_http2,
     })
+}
+
+/// What TLS to this origin's host is ended with.
+fn certificate(server: &Server, origin: &Origin) -> Option<Arc<ServerConfig>> {
+    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+    let exchanges = &server.exchanges;
+    let now = exchanges.decider.robots.clock().now();
+    match server.interceptor.server_config(host, now) {
+        Ok((config, leaf)) => {
+            exchanges.metrics.leaf_certificate(leaf.as_str());
+            Some(config)
+        }
+        Err(error) => {
+            exchanges.metrics.leaf_certificate("failed");
+            tracing::warn!(%origin, error = format!("{error:#}"), "no certificate for this host");
+            None
+        }
+    }
 }
 
 fn explain_failed_handshake(

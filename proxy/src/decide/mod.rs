@@ -217,27 +217,41 @@ impl Decider {
             now: self.robots.clock().now(),
         };
         let rule = rules::find(&settings.rules, asked, scope, mode);
-        let observed = match &rule {
-            Some(found) if found.rule.action == Action::Allow => {
-                let paced = self.pace(settings, identified, resolved);
-                let reason = rules::EXCEPTION;
-                return (Facts { rule, ..paced }, Ok(Allowed { reason, observed }));
-            }
-            Some(found) => raise(observed, rules::refusal(found), mode),
-            None => Ok(observed),
-        };
+        if let Some(found) = &rule
+            && found.rule.action == Action::Allow
+        {
+            let paced = self.pace(settings, identified, resolved);
+            let reason = rules::EXCEPTION;
+            return (Facts { rule, ..paced }, Ok(Allowed { reason, observed }));
+        }
+        let observed = raise(observed, rule.as_ref().and_then(rules::refusal), mode);
         let facts = Facts {
             rule,
             ..Facts::default()
         };
-        let observed = match observed {
-            Ok(observed) => observed,
-            Err(refusal) => return (facts, Err(refusal)),
-        };
-        if scope == Scope::Bypass {
-            let reason = BYPASS;
-            return (facts, Ok(Allowed { reason, observed }));
+        match observed {
+            Err(refusal) => (facts, Err(refusal)),
+            Ok(observed) if scope == Scope::Bypass => {
+                let reason = BYPASS;
+                (facts, Ok(Allowed { reason, observed }))
+            }
+            Ok(observed) => self.ask_robots(settings, understood, facts, observed).await,
         }
+    }
+
+    /// Asks robots.txt, which the organisation's rules leave to decide.
+    async fn ask_robots(
+        &self,
+        settings: &Settings,
+        understood: Understood<'_>,
+        facts: Facts,
+        observed: Option<Refusal>,
+    ) -> (Facts, Result<Allowed, Refusal>) {
+        let Understood {
+            identified,
+            resolved,
+            ..
+        } = understood;
         let consulting = consult::consult(&self.robots, &settings.politeness, identified, resolved);
         let Consulted {
             finding,
@@ -254,7 +268,7 @@ impl Decider {
         let allowed = match reason {
             Ok(reason) => Ok(Allowed { reason, observed }),
             Err(refusal) => {
-                let reason = refusal.reason;
+                let (reason, mode) = (refusal.reason, identified.identity.mode());
                 let observed = raise(observed, Some(refusal), mode);
                 observed.map(|observed| Allowed { reason, observed })
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Exchanges;
 use super::outcome::Known;
 use crate::decide::identify::{self, Identified};
-use crate::decide::permit::{Decided, Facts, Permit};
+use crate::decide::permit::{Decided, Permit};
 use crate::decide::refusal::Refusal;
 use crate::decide::request::{Connection, Request};
 use crate::decide::resolve::{Asking, Scope};
@@ -32,6 +32,23 @@ pub(super) enum Next<'a> {
     Refuse(Refusal),
     /// Nothing: the client left.
     Left,
+}
+
+impl InTurn<'_> {
+    /// Of a client that left before it was decided.
+    fn left(settings: Arc<Settings>, identified: Identified, url: String) -> Self {
+        Self {
+            known: Known {
+                url,
+                identity: Some(identified.identity),
+                configuration: settings.configuration,
+                ..Known::default()
+            },
+            proof: identified.proof,
+            next: Next::Left,
+            settings,
+        }
+    }
 }
 
 impl Exchanges {
@@ -96,51 +113,40 @@ impl Exchanges {
         } = asking;
         let crawlers = &settings.crawlers;
         let identifying = identify::identify(crawlers, connection, request);
-        let identified = client.while_there(half_closed, identifying).await;
-        let is_there = identified.is_some();
-        let identified =
-            identified.unwrap_or_else(|| identify::recognised(crawlers, connection, None, request));
-        let decided = match is_there {
-            true => {
-                self.count_mismatch(&identified, request);
-                let deciding = self.decider.decide(&settings, &identified, asking);
-                client.while_there(HalfClosed::IsThere, deciding).await
-            }
-            false => None,
+        let Some(identified) = client.while_there(half_closed, identifying).await else {
+            let identified = identify::recognised(crawlers, connection, None, request);
+            return InTurn::left(settings, identified, asking.spell(None));
         };
-        let (url, facts, next) = match decided {
-            None => {
-                let resolved = asking.resolve().ok().filter(|_| is_there);
-                let url = asking.spell(resolved.as_ref());
-                (url, Facts::default(), Next::Left)
-            }
-            Some(Decided {
-                url,
-                facts,
-                verdict,
-            }) => {
-                if facts.decided_at.is_some() {
-                    self.metrics.decision(facts.decided_in);
-                }
-                let next = match verdict {
-                    Ok(permit) => Next::Send(permit, None),
-                    Err(refusal) => Next::Refuse(refusal),
-                };
-                (url, facts, next)
-            }
+        self.count_mismatch(&identified, request);
+        let deciding = self.decider.decide(&settings, &identified, asking);
+        let decided = client.while_there(HalfClosed::IsThere, deciding).await;
+        let Some(decided) = decided else {
+            let url = asking.spell(asking.resolve().ok().as_ref());
+            return InTurn::left(settings, identified, url);
         };
-        let known = Known {
+        let Decided {
             url,
-            identity: Some(identified.identity),
-            configuration: settings.configuration,
             facts,
-            ..Known::default()
+            verdict,
+        } = decided;
+        if facts.decided_at.is_some() {
+            self.metrics.decision(facts.decided_in);
+        }
+        let next = match verdict {
+            Ok(permit) => Next::Send(permit, None),
+            Err(refusal) => Next::Refuse(refusal),
         };
         InTurn {
-            settings,
-            proof: identified.proof,
-            known,
             next,
+            known: Known {
+                url,
+                identity: Some(identified.identity),
+                configuration: settings.configuration,
+                facts,
+                ..Known::default()
+            },
+            proof: identified.proof,
+            settings,
         }
     }
 

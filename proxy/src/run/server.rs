@@ -89,12 +89,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     let exchanges = Arc::new(exchanges);
     let decider = Arc::clone(&exchanges.decider);
     fetch.load().follow_by(exchanges.gate());
-    let server = Server {
-        exchanges: Arc::clone(&exchanges),
-        interceptor: Interceptor::new(Arc::clone(&authority))?,
-        tasks: TaskTracker::new(),
-        stopping: CancellationToken::new(),
-    };
+    let server = server(&exchanges, &authority)?;
     let (tasks, stopping) = (server.tasks.clone(), server.stopping.clone());
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let parts = Parts {
@@ -147,6 +142,18 @@ fn take_operators(
         let listener = TcpListener::from_std(listener)?;
         match admin::serve(listener, routes).await {}
     }))
+}
+
+fn server(
+    exchanges: &Arc<Exchanges>,
+    authority: &Arc<CertificateAuthority>,
+) -> anyhow::Result<Server> {
+    Ok(Server {
+        exchanges: Arc::clone(exchanges),
+        interceptor: Interceptor::new(Arc::clone(authority))?,
+        tasks: TaskTracker::new(),
+        stopping: CancellationToken::new(),
+    })
 }
 
 /// Serves clients until the server stops. Returns those who take connections, for the proxy to wait for.
