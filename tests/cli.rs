@@ -497,3 +497,29 @@ fn every_command_has_a_man_page() {
         );
     }
 }
+
+#[test]
+fn health_is_that_of_the_running_proxy() {
+    let proxy = Wayleave::start(&Origin::start());
+    let config = proxy.dir.path().join("admin.toml");
+    std::fs::write(&config, format!("admin.listen = \"{}\"\n", proxy.admin)).expect("writable");
+    let ask = |config: &Path| {
+        run(
+            proxy.dir.path(),
+            &["health", "--config", config.to_str().expect("text")],
+        )
+    };
+    let output = ask(&config);
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.code()),
+        ("ready\n", Some(0))
+    );
+    let nobody = proxy.dir.path().join("nobody.toml");
+    std::fs::write(&nobody, "[admin]\nlisten = \"127.0.0.1:1\"\n").expect("writable");
+    let output = ask(&nobody);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("is `wayleave serve` running?"),
+        "{output:?}"
+    );
+}

@@ -44,7 +44,31 @@ impl Answer {
 const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
 
 /// Asks the admin listener at `admin`; `path` begins with `/`.
+///
+/// # Errors
+///
+/// The proxy cannot be asked, or complains.
 pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Value> {
+    answer(admin, method, path)?.value()
+}
+
+/// What the proxy says of itself if it takes requests.
+///
+/// # Errors
+///
+/// It cannot be asked, or does not take requests.
+pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
+    let answer = answer(admin, "GET", "/readyz")?;
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    anyhow::ensure!(
+        answer.status.is_success(),
+        "the proxy is not ready: {}",
+        text.trim_end()
+    );
+    Ok(text)
+}
+
+fn answer(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -62,11 +86,9 @@ pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
                 ),
             }
         }
-        Ok(answer) => answer
-            .with_context(|| {
-                format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
-            })?
-            .value(),
+        Ok(answer) => answer.with_context(|| {
+            format!("asking the proxy at http://{admin} (is `wayleave serve` running?)")
+        }),
         Err(_) => bail!("the proxy at http://{admin} does not answer"),
     }
 }

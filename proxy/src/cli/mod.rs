@@ -11,6 +11,7 @@ mod decision;
 mod env;
 mod expired;
 mod fetched;
+mod health;
 mod lint;
 mod manual;
 mod moment;
@@ -60,6 +61,8 @@ enum Command {
     Robots(robots::Command),
     /// Print the settings that make a client use the proxy, ready to paste or `eval`
     Env(env::Arguments),
+    /// Ask the running proxy whether it takes requests: 0 if it does, 1 if not
+    Health,
     /// Print a shell's completions of this command line
     Completions(manual::Completions),
     /// Write the man pages of all commands
@@ -81,6 +84,7 @@ pub fn run() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments, config),
         Command::Robots(command) => robots::run(&command, config),
         Command::Env(arguments) => env::run(&arguments, config),
+        Command::Health => health::run(config),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Command::Man(arguments) => manual::pages(&arguments, Arguments::command()),
     }

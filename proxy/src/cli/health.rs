@@ -1,0 +1,22 @@
+//! `wayleave health`: whether the proxy of this machine takes requests, for containers that have no other program to ask.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::admin_client::readiness;
+use super::source::load_config;
+use super::terminal::{complain, print};
+
+pub(super) fn run(file: Option<&Path>) -> ExitCode {
+    let config = match load_config(file) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    match readiness(config.admin.listen) {
+        Ok(text) => print(&text),
+        Err(error) => {
+            complain(&format!("wayleave: {error:#}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
