@@ -5,7 +5,7 @@ CARGO_DENY = target/tools/bin/cargo-deny
 VENV = target/venv
 NPM = target/npm
 
-.PHONY: all test clients lint doc deny fuzz bench bench-proxy bench-proxy-tools run
+.PHONY: all test clients lint doc deny fuzz bench bench-proxy bench-proxy-tools run package package-test
 
 all: lint doc deny test
 
@@ -52,6 +52,13 @@ $(CARGO_DENY):
 fuzz:
 	.ci/fuzz policy/fuzz
 	.ci/fuzz proxy/fuzz
+
+# Debian package, OCI image, Helm chart, SBOM and checksums, into target/package; and then each of them installed and used (as root).
+package:
+	packaging/package
+
+package-test:
+	packaging/test
 
 bench:
 	cargo bench --workspace --locked
