@@ -235,21 +235,169 @@ fn no_snippet_is_left_out() {
     }
 }
 
+/// The documents: the README and what stands below docs/.
+fn documents() -> Vec<(PathBuf, String)> {
+    let docs = std::fs::read_dir(project().join("docs")).expect("a directory");
+    let docs = docs.map(|entry| entry.expect("readable").path());
+    ["README.md", "SECURITY.md", "CONTRIBUTING.md"]
+        .map(|name| project().join(name))
+        .into_iter()
+        .chain(docs)
+        .filter(|file| file.extension().is_some_and(|extension| extension == "md"))
+        .map(|file| {
+            let text = std::fs::read_to_string(&file).expect("readable");
+            (file, text)
+        })
+        .collect()
+}
+
+/// What stands between backticks.
+fn inline_code(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// The same, and the lines between fences.
+fn code(text: &str) -> Vec<&str> {
+    let mut is_fenced = false;
+    let mut code = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            is_fenced = !is_fenced;
+        } else if is_fenced {
+            code.push(line.trim_start_matches("$ "));
+        } else {
+            code.extend(inline_code(line));
+        }
+    }
+    code
+}
+
 #[test]
-fn every_metric_it_names_exists() {
+fn every_metric_that_documents_name_exists() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     let metrics = proxy.admin_get("/metrics").text();
-    let readme = std::fs::read_to_string(project().join("README.md")).expect("there is a README");
-    let words = readme.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-    let names: BTreeSet<_> = words.filter(|word| word.starts_with("wayleave_")).collect();
-    assert!(names.len() > 2, "the README names metrics: {names:?}");
-    for name in names {
-        assert!(
-            metrics.contains(&format!("# TYPE {name} ")),
-            "{name} is in the README and nowhere else"
-        );
+    let mut count = 0;
+    for (file, text) in documents() {
+        if file.ends_with("metrics.md") {
+            continue; // It has a test of its own.
+        }
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        for name in words.filter(|word| word.starts_with("wayleave_") && word.len() > 10) {
+            count += 1;
+            let is_version = name.starts_with("wayleave_VERSION");
+            assert!(
+                is_version || metrics.contains(&format!("# TYPE {name} ")),
+                "{}: {name} is nowhere else",
+                file.display()
+            );
+        }
     }
+    assert!(count > 10, "the documents name metrics: {count}");
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for (file, text) in documents() {
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.starts_with("http")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => file.clone(),
+                path => file.parent().expect("a directory").join(path),
+            };
+            assert!(target.exists(), "{}: {link}", file.display());
+            if anchor.is_empty() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&target).expect("readable");
+            let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
+            let mut anchors = headings.map(|heading| {
+                let heading = heading.trim_start_matches('#').trim().to_lowercase();
+                let kept = heading
+                    .chars()
+                    .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+                kept.collect::<String>().replace(' ', "-")
+            });
+            assert!(
+                anchors.any(|found| found == anchor),
+                "{}: {link}",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_command_and_option_that_documents_name_exists() {
+    let mut count = 0;
+    for (file, text) in documents() {
+        for line in code(&text) {
+            let Some(command) = line.strip_prefix("wayleave ") else {
+                continue;
+            };
+            let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+            let words: Vec<_> = command.split_whitespace().collect();
+            let names = words.iter().copied().take_while(is_name).take(2);
+            let names: Vec<_> = names.take_while(|word| *word != "bash").collect();
+            let help = help(&names);
+            let options = words.iter().filter(|word| word.starts_with("--"));
+            for option in options.map(|option| option.split('=').next().expect("one part")) {
+                let place = file.display();
+                assert!(
+                    help.contains(option),
+                    "{place}: {line}: no {option} in\n{help}"
+                );
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 20, "the documents name commands: {count}");
+}
+
+/// What a command says of itself.
+fn help(names: &[&str]) -> String {
+    let mut command = Command::new(BINARY);
+    let output = run(command.args(names).arg("--help"), b"", LIMIT);
+    assert!(output.status.success(), "wayleave {names:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn every_key_that_documents_name_exists() {
+    let text = std::fs::read_to_string(project().join("config.toml")).expect("readable");
+    let (mut keys, mut section) = (BTreeSet::new(), String::new());
+    for line in text.lines() {
+        let line = line.trim_start_matches("# ");
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_matches(['[', ']']).to_owned();
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            keys.insert(format!("{section}.{key}"));
+        }
+    }
+    let sections: BTreeSet<_> = keys
+        .iter()
+        .filter_map(|key| key.split('.').next())
+        .collect();
+    let mut count = 0;
+    for (file, text) in documents() {
+        for found in text.lines().flat_map(inline_code) {
+            let name = found.split([' ', '[']).next().expect("one part");
+            let is_key = name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || b"._".contains(&byte));
+            let (section, key) = name.split_once('.').unwrap_or_default();
+            if !is_key || !sections.contains(section) || ["txt", "redb"].contains(&key) {
+                continue;
+            }
+            assert!(keys.contains(name), "{}: {name} is no key", file.display());
+            count += 1;
+        }
+    }
+    assert!(count > 40, "the documents name keys: {count}");
 }
 
 #[test]
