@@ -390,7 +390,7 @@ fn every_key_that_documents_name_exists() {
                 .bytes()
                 .all(|byte| byte.is_ascii_lowercase() || b"._".contains(&byte));
             let (section, key) = name.split_once('.').unwrap_or_default();
-            if !is_key || !sections.contains(section) || ["txt", "redb"].contains(&key) {
+            if !is_key || !sections.contains(section) || ["txt", "redb", "rs"].contains(&key) {
                 continue;
             }
             assert!(keys.contains(name), "{}: {name} is no key", file.display());
