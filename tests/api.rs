@@ -53,6 +53,8 @@ fn every_endpoint_is_described() {
     let paths = document["paths"].as_object().expect("an object");
     let described: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
     let expected = [
+        "/.well-known/http-message-signatures-directory",
+        "/.well-known/signature-agent-card/{crawler}",
         "/ca.pem",
         "/livez",
         "/metrics",

@@ -56,6 +56,7 @@ mod scarce;
 mod security;
 mod selftest;
 mod shutdown;
+mod signing;
 mod soak;
 mod spellings;
 mod systemd;

@@ -26,6 +26,7 @@
 //!                       │
 //!     identity  rules  politeness      who asks, what the organisation says, how often
 //!     observe                          decisions, metrics, traces, log
+//!     signing                          crawlers' signatures, and the keys
 //!     fleet                            what several nodes share
 //!     http  tls  clock                 what all of them use
 //!                       │
@@ -50,4 +51,5 @@ pub mod politeness;
 pub mod robots;
 pub mod rules;
 pub mod run;
+mod signing;
 mod tls;

@@ -59,13 +59,16 @@ impl Response {
         let field = self
             .header("proxy-status")
             .unwrap_or_else(|| panic!("no Proxy-Status in {self:?}"));
-        let list = sfv::Parser::parse_list(field.as_bytes())
+        let list = sfv::Parser::new(field)
+            .parse::<sfv::List>()
             .unwrap_or_else(|error| panic!("Proxy-Status is no list ({error}): {field}"));
         let [sfv::ListEntry::Item(member)] = &list[..] else {
             panic!("Proxy-Status has not one member: {field}")
         };
-        let text =
-            |item: &sfv::BareItem| item.as_token().or_else(|| item.as_str()).map(str::to_owned);
+        let text = |item: &sfv::BareItem| {
+            let token = item.as_token().map(|token| token.as_str().to_owned());
+            token.or_else(|| item.as_string().map(|text| text.as_str().to_owned()))
+        };
         let parameter = |name: &str| member.params.get(name).and_then(text);
         ProxyStatus {
             proxy: text(&member.bare_item)
@@ -74,8 +77,7 @@ impl Response {
                 .params
                 .get("error")
                 .and_then(sfv::BareItem::as_token)
-                .unwrap_or_default()
-                .to_owned(),
+                .map_or_else(String::new, |error| error.as_str().to_owned()),
             details: parameter("details").unwrap_or_default(),
         }
     }

@@ -19,15 +19,17 @@ use ring::digest;
 
 use super::answer::error;
 use super::places::Seat;
+use crate::signing::directory;
 
 /// What needs no token: it is for load balancers and for clients, or holds no data.
-const FOR_EVERYBODY: [&str; 6] = [
+const FOR_EVERYBODY: [&str; 7] = [
     "/",
     "/livez",
     "/readyz",
     "/ca.pem",
     "/proxy.pac",
     "/v1/openapi.json",
+    directory::PATH,
 ];
 
 /// The page runs its own scripts and nothing else, talks to this listener only, and is shown in no other page.
@@ -124,7 +126,9 @@ impl Guard {
 
 fn is_for_everybody(request: &Request) -> bool {
     let path = request.uri().path();
-    FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/")
+    FOR_EVERYBODY.contains(&path)
+        || path.starts_with("/assets/")
+        || path.starts_with(directory::CARD_PATH)
 }
 
 /// The token that the request shows, whether or not it is the right one.

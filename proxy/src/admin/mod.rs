@@ -23,6 +23,7 @@ mod reloading;
 mod robots;
 mod robots_view;
 mod serve;
+mod signatures;
 mod state;
 
 use std::sync::Arc;
@@ -73,6 +74,8 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(health::metrics))
         .routes(routes!(clients::certificate))
         .routes(routes!(clients::proxy_auto_config))
+        .routes(routes!(signatures::directory))
+        .routes(routes!(signatures::card))
         .routes(routes!(preview::preview))
         .routes(routes!(decisions::list))
         .routes(routes!(live::stream))

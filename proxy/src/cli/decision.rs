@@ -141,6 +141,7 @@ fn describe(decision: &Value) -> String {
         ("outcome", words(&["outcome", "status", "reason"])),
         ("details", text("details")),
         ("oddities", list("oddities")),
+        ("signature", text("signature")),
         ("policy", policy),
         ("robots.txt", robots),
         ("verdict", words(&["verdict", "basis", "dialect"])),

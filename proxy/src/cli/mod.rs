@@ -12,6 +12,7 @@ mod env;
 mod expired;
 mod fetched;
 mod health;
+mod keys;
 mod lint;
 mod manual;
 mod moment;
@@ -52,6 +53,9 @@ enum Command {
     /// Create the interception CA, or show its certificate
     #[command(subcommand)]
     Ca(ca::Command),
+    /// Make, list and publish the keys that crawlers' requests are signed with
+    #[command(subcommand)]
+    Keys(keys::Command),
     /// Explain why a request was refused or forwarded (asks the running proxy)
     Decision(decision::Arguments),
     /// Summarise from the decision log what was refused, and what enforcement would refuse
@@ -80,6 +84,7 @@ pub fn run() -> ExitCode {
         Command::Lint(arguments) => lint::run(&arguments, config),
         Command::Config(command) => config::run(command, config),
         Command::Ca(command) => ca::run(command, config),
+        Command::Keys(command) => keys::run(&command, config),
         Command::Decision(arguments) => decision::run(&arguments, config),
         Command::Report(arguments) => report::run(&arguments, config),
         Command::Robots(command) => robots::run(&command, config),

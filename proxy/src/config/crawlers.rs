@@ -1,5 +1,6 @@
 //! The tables `[[crawler]]`, and what `[proxy]` says of crawlers that are in none of them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use wayleave_policy::{Dialect, ProductToken};
@@ -9,6 +10,7 @@ use super::file::{
     user_agent,
 };
 use super::robots::dialects;
+use super::signing;
 use crate::identity::{Account, Crawler, Mode, Options, check_hash};
 
 /// What `[proxy]` says of crawlers that no table knows.
@@ -24,12 +26,18 @@ pub(super) const MODES: [(&str, Mode); 2] = [
     (Mode::Observe.as_str(), Mode::Observe),
 ];
 
-/// `dialect` and the others' mode apply to crawlers without their own, and to requests that match no crawler.
-pub(super) fn crawlers(root: &mut Section<'_>, others: Others, dialect: Dialect) -> Options {
+/// `dialect` and the others' mode apply to crawlers without their own, and to requests that match no crawler. Keys are relative to
+/// `dir`.
+pub(super) fn crawlers(
+    root: &mut Section<'_>,
+    others: Others,
+    dialect: Dialect,
+    dir: &Path,
+) -> Options {
     let mut earlier: Vec<Crawler> = Vec::new();
     let mut catch_all = None;
     let crawlers = root.tables("crawler", |section| {
-        let crawler = crawler(section, others.mode, dialect);
+        let crawler = crawler(section, others.mode, dialect, dir);
         let has_name = |other: &&Crawler| other.name == crawler.name;
         if section.is_sound("name") && earlier.iter().any(|other| has_name(&other)) {
             let name = &crawler.name;
@@ -72,7 +80,12 @@ fn contradicts(earlier: &[Crawler], account: Option<&Account>) -> bool {
     })
 }
 
-fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect) -> Crawler {
+fn crawler(
+    section: &mut Section<'_>,
+    others_mode: Mode,
+    robots_dialect: Dialect,
+    dir: &Path,
+) -> Crawler {
     let (username, named, addresses) = section.section("match", |section| {
         (
             section.optional("username", checked(text, username)),
@@ -109,6 +122,7 @@ fn crawler(section: &mut Section<'_>, others_mode: Mode, robots_dialect: Dialect
         default_delay: section.optional("default_delay", duration),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
+        signing_key: section.optional("signing_key", |node| signing::key(node, dir)),
     }
 }
 

@@ -6,7 +6,7 @@
 //! reload cannot change. Nothing after start-up meets an unchecked value.
 //!
 //! ```text
-//! proxy admin state https upstream robots crawlers rules politeness log traces
+//! proxy admin state https upstream robots crawlers signing rules politeness log traces
 //!                      file        tables, values, mistakes
 //! ```
 //!
@@ -22,6 +22,7 @@ mod politeness;
 mod proxy;
 mod robots;
 mod rules;
+mod signing;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -66,6 +67,8 @@ pub struct Config {
     pub(crate) store: StoreOptions,
     /// `[[crawler]]`, in the order of the file, and what `[proxy]` says about requests that match none.
     pub(crate) crawlers: identity::Options,
+    /// `[signing]`.
+    pub(crate) signing: signing::Signing,
     /// `[[rule]]`, in the order of the file; the first that matches a request is used.
     pub(crate) rules: Vec<Rule>,
     /// `[politeness]`.
@@ -105,7 +108,10 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     let https = root.section("https", |section| https::https(section, state_dir));
     let upstream = upstream::upstream(root, dir);
     let robots = root.section("robots", robots::robots);
-    let crawlers = crawlers::crawlers(root, proxy.others, robots.dialect);
+    let crawlers = crawlers::crawlers(root, proxy.others, robots.dialect, dir);
+    let signing = root.section("signing", |section| {
+        signing::signing(section, dir, &crawlers.crawlers)
+    });
     Config {
         rules: rules::rules(root, &crawlers.crawlers),
         politeness: root.section("politeness", politeness::politeness),
@@ -122,6 +128,7 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
         upstream,
         robots,
         state,
+        signing,
         crawlers,
         keys: Keys::default(),
     }

@@ -12,6 +12,7 @@ use crate::identity::Crawlers;
 use crate::origin::Upstream;
 use crate::politeness;
 use crate::rules::Rules;
+use crate::signing::Signer;
 
 /// Part of `[proxy]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) politeness: politeness::Options,
     pub(crate) upstream: Arc<Upstream>,
+    pub(crate) signer: Signer,
 }
 
 impl Settings {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::outcome::{Begun, Exchange, Known, Outcome};
 use super::record;
 use crate::decide::Decider;
+use crate::decide::identify::Identity;
 use crate::decide::request::Connection;
 use crate::http::received::Received;
 use crate::observe::decisions::{DecisionId, Decisions};
@@ -53,7 +54,15 @@ impl Exchanges {
     }
 
     /// Notes what became of an exchange, and returns that.
-    pub(crate) fn record_ended(&self, exchange: Exchange) -> Outcome {
+    pub(crate) fn record_ended(&self, mut exchange: Exchange) -> Outcome {
+        let crawler = exchange.known.identity.as_ref();
+        let crawler = crawler.and_then(Identity::crawler);
+        let has_key = crawler.is_some_and(|crawler| crawler.signing_key.is_some());
+        let is_tunnel = matches!(exchange.outcome, Outcome::Tunnel { .. });
+        if is_tunnel && has_key && self.decider.settings().signer.signs() {
+            exchange.known.signature = Some("tunnel");
+            self.metrics.signatures("tunnel", 1);
+        }
         let traces = self.traces.as_deref();
         record::record(&self.metrics, &self.decisions, traces, exchange)
     }

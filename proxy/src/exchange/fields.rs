@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use bytes::BytesMut;
 use http::{Request, Uri, Version as HttpVersion};
+use url::Url;
 use wayleave_policy::Target;
 
 use super::websocket;
@@ -13,6 +14,7 @@ use crate::http::field_pairs::{Pair, first, is, listed_in_connection};
 use crate::http::http1::{Framing, has_content, write_fields};
 use crate::http::received::{Received, Version};
 use crate::origin::OriginHead;
+use crate::signing::{self, Asked, FIELDS, Key, Message, Signed, Signer};
 
 /// A request as it goes on: the target's own path and authority, no field meant for the hop behind
 /// us, and our `Via`.
@@ -24,6 +26,8 @@ pub(crate) struct OnwardRequest<'a> {
     framing: Framing,
     is_websocket: bool,
     fields: Vec<Field<'a>>,
+    /// Instead of the fields of a client's signature, which it holds too.
+    signed: Option<Signed>,
 }
 
 impl<'a> OnwardRequest<'a> {
@@ -60,6 +64,7 @@ impl<'a> OnwardRequest<'a> {
             framing,
             is_websocket: websocket::is_asked_for(received),
             fields,
+            signed: None,
         }
     }
 
@@ -81,12 +86,8 @@ impl<'a> OnwardRequest<'a> {
         for part in [self.method, " ", self.path, " HTTP/1.1\r\n"] {
             head.extend_from_slice(part.as_bytes());
         }
-        let fields = self
-            .fields
-            .iter()
-            .map(|(field, value)| (&**field, &**value));
         write_fields(&mut head, [(&b"Host"[..], authority.as_bytes())]);
-        write_fields(&mut head, fields);
+        write_fields(&mut head, self.sent_fields());
         if self.framing == Framing::Chunked {
             head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
@@ -103,14 +104,73 @@ impl<'a> OnwardRequest<'a> {
     /// The head for HTTP/2: the authority is not a field (RFC 9113 section 8.3.1).
     pub(crate) fn http2(&self) -> Result<Request<()>, http::Error> {
         let uri = format!("{}{}", self.target.origin(), self.path);
-        let fields = self.fields.iter();
         let head = Request::builder()
             .method(self.method)
             .uri(uri.parse::<Uri>()?)
             .version(HttpVersion::HTTP_2);
-        fields
-            .fold(head, |head, (field, value)| head.header(&**field, &**value))
+        self.sent_fields()
+            .fold(head, |head, (field, value)| head.header(field, value))
             .body(())
+    }
+
+    fn sent_fields(&self) -> impl Iterator<Item = Pair<'_>> {
+        let is_replaced = |field: &[u8]| self.signed.is_some() && is_of_signature(field);
+        let fields = self.fields.iter();
+        let fields = fields.map(|(field, value)| (&**field, &**value));
+        let signed = self
+            .signed
+            .iter()
+            .flat_map(|values| FIELDS.iter().zip(values));
+        let signed = signed.map(|(field, value)| (field.as_bytes(), value.as_bytes()));
+        fields
+            .filter(move |(field, _)| !is_replaced(field))
+            .chain(signed)
+    }
+
+    /// Takes out what the client signed in the name of another than `own`; returns how many signatures.
+    pub(super) fn remove_foreign_signatures(&mut self, own: &Url) -> u64 {
+        let fields: Vec<_> = self
+            .fields
+            .iter()
+            .map(|(field, value)| (&**field, &**value))
+            .collect();
+        let Some((left, removed)) = signing::without_foreign(&fields, own) else {
+            return 0;
+        };
+        self.fields.retain(|(field, _)| !is_of_signature(field));
+        for (field, value) in FIELDS.iter().zip(left) {
+            let value = value.map(|value| Cow::Owned(value.into_bytes()));
+            self.fields
+                .extend(value.map(|value| (Cow::Borrowed(field.as_bytes()), value)));
+        }
+        removed
+    }
+
+    /// Signs it as `signer` does with `key`, as was `asked`; returns whether that could be done.
+    pub(super) fn sign(&mut self, signer: &Signer, key: &Key, asked: Option<&Asked>) -> bool {
+        self.signed = self.signature(signer, key, asked);
+        self.signed.is_some()
+    }
+
+    pub(super) fn can_be_signed(&self, signer: &Signer, key: &Key, asked: &Asked) -> bool {
+        self.signature(signer, key, Some(asked)).is_some()
+    }
+
+    fn signature(&self, signer: &Signer, key: &Key, asked: Option<&Asked>) -> Option<Signed> {
+        let origin = self.target.origin();
+        let fields: Vec<_> = self
+            .fields
+            .iter()
+            .map(|(field, value)| (&**field, &**value))
+            .collect();
+        let message = Message {
+            method: self.method,
+            scheme: origin.scheme().as_str(),
+            authority: &origin.authority(),
+            path: self.path,
+            fields: &fields,
+        };
+        signer.sign(key, asked, &message)
     }
 }
 
@@ -207,6 +267,10 @@ pub(crate) fn authenticates_connection(received: &Received, head: &OriginHead) -
     };
     let asks = received.field("authorization").is_some();
     asks && any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
+}
+
+fn is_of_signature(field: &[u8]) -> bool {
+    FIELDS.iter().any(|name| is(field, name))
 }
 
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that

@@ -3,7 +3,8 @@
 use wayleave_policy::{Scheme, Target};
 
 use super::fields::OnwardRequest;
-use super::relay::{self, Heard, RelayError, Relaying};
+use super::relay::{self, RelayError, Relaying};
+use super::sign::{Signatures, Signing};
 use super::websocket;
 use crate::decide::resolve::Resolved;
 use crate::http::client::Client;
@@ -12,14 +13,24 @@ use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
-use crate::origin::{self, Connection, OriginReader, OriginWriter, Preference, Upstream};
+use crate::origin::{
+    self, Connection, OriginHead, OriginReader, OriginWriter, Preference, Upstream,
+};
+
+/// What is told of a request that was sent, besides its outcome.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// What had to be mended of the response.
+    pub(crate) oddities: Oddities,
+    /// Whether it went out with a signature of ours.
+    pub(crate) is_signed: bool,
+}
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forwarded {
     pub(crate) status: u16,
-    /// What had to be mended of it.
-    pub(crate) oddities: Oddities,
+    pub(crate) sent: Sent,
 }
 
 /// A request as it goes on, and what it goes by.
@@ -30,9 +41,12 @@ pub(super) struct Onward<'a> {
     pub(super) name: &'a str,
     pub(super) received: &'a Received,
     pub(super) resolved: &'a Resolved,
+    /// Who signs it, if it is signed.
+    pub(super) signing: Option<Signing<'a>>,
 }
 
-/// Sends the request to its origin and the response to the client. `heard` is called with the response's head.
+/// Sends the request to its origin and the response to the client. `heard` is called with the head of the response that the client
+/// gets.
 ///
 /// # Errors
 ///
@@ -40,16 +54,13 @@ pub(super) struct Onward<'a> {
 pub(super) async fn forward(
     onward: Onward<'_>,
     client: &mut Client,
-    heard: &Heard<'_>,
+    heard: &(dyn Fn(&OriginHead) + Send + Sync),
 ) -> Result<Forwarded, RelayError> {
-    let Onward {
-        upstream,
-        name,
-        received,
-        resolved,
-    } = onward;
-    let (target, path) = (&resolved.target, resolved.path());
-    let request = OnwardRequest::new(received, target, path, name);
+    let (upstream, received) = (onward.upstream, onward.received);
+    let (target, path) = (&onward.resolved.target, onward.resolved.path());
+    let mut request = OnwardRequest::new(received, target, path, onward.name);
+    let signatures = Signatures::new(onward.signing, target.origin(), may_repeat(received));
+    signatures.clear(&mut request);
     let preference = preference(received, target, path);
     let mut kept = upstream.reuse(target.origin(), preference);
     loop {
@@ -58,13 +69,21 @@ pub(super) async fn forward(
             None => upstream.connect(target.origin(), preference).await?,
         };
         let lease = session.lease;
+        let is_signed = signatures.sign(&mut request);
+        let heard = |head: &OriginHead| {
+            let is_for_client = !signatures.are_asked_for(head, &request, is_signed);
+            if is_for_client {
+                heard(head);
+            }
+            is_for_client
+        };
         let exchanged = async {
             let (mut writer, mut reader) = start(upstream, session.connection, &request).await?;
             let relaying = Relaying {
                 received,
-                name,
+                name: onward.name,
                 patience: upstream.patience(),
-                heard,
+                heard: &heard,
             };
             let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
             upstream.count(reader.oddities());
@@ -77,12 +96,18 @@ pub(super) async fn forward(
                     upstream.release(&lease, writer, reader);
                 }
                 let status = relayed.status;
-                return Ok(Forwarded { status, oddities });
+                let sent = Sent {
+                    oddities,
+                    is_signed,
+                };
+                return Ok(Forwarded { status, sent });
             }
             Err(RelayError::Origin {
                 fault,
                 answered: false,
             }) if lease.is_reused && fault.stale_connection && may_repeat(received) => {}
+            // Its answer is left unread, and the connection with it.
+            Err(RelayError::Withheld) => kept = upstream.reuse(target.origin(), preference),
             Err(broken) => return Err(broken),
         }
     }

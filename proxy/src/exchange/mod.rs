@@ -4,7 +4,7 @@
 //!  decide_in_turn ── await_delay      may it be sent, and when
 //!     │
 //!  send ── forward ── relay           to the origin and back
-//!     │      └── fields, websocket
+//!     │      └── sign, fields, websocket
 //!     ├── note_answer, revoke          what the origin's answer means for the next requests, and a reload for upgraded connections
 //!     ├── refuse, last_hop             or answered here
 //!  record
@@ -30,6 +30,7 @@ pub(crate) mod refuse;
 mod relay;
 mod revoke;
 mod send;
+mod sign;
 mod turn_away;
 mod websocket;
 
@@ -39,6 +40,7 @@ pub(crate) use self::outcome::AfterExchange;
 use self::decide_in_turn::{InTurn, Next};
 use self::outcome::{Known, Outcome, client_closed};
 use self::send::Sending;
+use crate::decide::identify::Identity;
 use crate::decide::request::Connection;
 use crate::http::client::Client;
 use crate::http::received::Received;
@@ -65,15 +67,23 @@ impl Exchanges {
                 last_hop::answer(received, client, name).await
             }
             Next::Send(permit, turn) => {
+                let crawler = known.identity.as_ref().and_then(Identity::crawler);
+                let key = crawler.and_then(|crawler| crawler.signing_key.clone());
                 let sending = Sending {
+                    key: key.as_deref(),
                     settings: &settings,
                     id: begun.id,
                     connection,
                     proof: proof.as_ref(),
                     received,
                 };
-                let (outcome, oddities, after) = self.send(sending, client, permit, turn).await;
-                self.record(begun, Known { oddities, ..known }, outcome);
+                let (outcome, sent, after) = self.send(sending, client, permit, turn).await;
+                let known = Known {
+                    oddities: sent.oddities,
+                    signature: sent.is_signed.then_some("signed"),
+                    ..known
+                };
+                self.record(begun, known, outcome);
                 after
             }
             // Recorded first: who has the answer in hand may ask about it.

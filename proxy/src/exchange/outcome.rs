@@ -123,6 +123,8 @@ pub(crate) struct Known {
     pub(crate) waited: Duration,
     /// What had to be mended of the origin's response.
     pub(crate) oddities: Oddities,
+    /// Whether it was signed for a crawler with a key: `signed`, or `tunnel` where that could not be.
+    pub(crate) signature: Option<&'static str>,
 }
 
 /// An exchange that began.

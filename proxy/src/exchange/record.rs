@@ -101,6 +101,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         policy: exchange.known.facts.rule.as_ref().map(policy),
         finding: exchange.known.facts.finding,
         would_be,
+        signature: exchange.known.signature.map(Word::Borrowed),
         oddities: exchange.known.oddities.iter().map(word).collect(),
         mode: mode.unwrap_or_default().as_str().into(),
         configuration: exchange.known.configuration,

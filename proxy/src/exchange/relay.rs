@@ -40,6 +40,8 @@ pub(crate) enum RelayError {
     Late { answered: bool },
     /// The client left.
     ClientGone,
+    /// The origin's answer is not for the client.
+    Withheld,
 }
 
 impl From<Fault> for RelayError {
@@ -89,8 +91,8 @@ impl Progress {
     }
 }
 
-/// What is told of a response's head as soon as it is there.
-pub(crate) type Heard<'a> = dyn Fn(&OriginHead) + Send + Sync + 'a;
+/// What is told of a response's head as soon as it is there. Returns whether it is for the client.
+pub(super) type Heard<'a> = dyn Fn(&OriginHead) -> bool + Send + Sync + 'a;
 
 /// What both bodies are relayed by.
 #[derive(Clone, Copy)]
@@ -255,7 +257,9 @@ impl Download<'_> {
     async fn run(mut self, client: &mut Responder) -> Result<u16, RelayError> {
         let head = self.final_head(client).await?;
         let status = head.status();
-        (self.relaying.heard)(&head);
+        if !(self.relaying.heard)(&head) {
+            return Err(RelayError::Withheld);
+        }
         let response = fields::response(&head, self.relaying.received, self.relaying.name);
         if fields::authenticates_connection(self.relaying.received, &head) {
             self.progress.is_somebodys.store(true, Ordering::Relaxed);

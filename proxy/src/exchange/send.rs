@@ -2,10 +2,11 @@
 
 use tokio::sync::Notify;
 
-use super::forward::{self, Forwarded, Onward};
+use super::forward::{self, Forwarded, Onward, Sent};
 use super::outcome::{Outcome, client_closed, passed};
 use super::relay::RelayError;
 use super::revoke::Lasting;
+use super::sign::Signing;
 use super::{AfterExchange, Exchanges, note_answer, refuse};
 use crate::decide::permit::Permit;
 use crate::decide::refusal::{self, Refusal};
@@ -13,12 +14,12 @@ use crate::decide::request::{Connection, Request};
 use crate::decide::resolve::Resolved;
 use crate::decide::settings::Settings;
 use crate::http::client::Client;
-use crate::http::http1::oddities::Oddities;
 use crate::http::received::Received;
 use crate::identity::Proof;
 use crate::observe::decisions::DecisionId;
 use crate::origin::OriginHead;
 use crate::politeness::Turn;
+use crate::signing::Key;
 
 /// The status by which an exchange becomes a connection of another protocol.
 const SWITCHING_PROTOCOLS: u16 = 101;
@@ -31,6 +32,8 @@ pub(super) struct Sending<'a> {
     pub(super) connection: &'a Connection,
     pub(super) proof: Option<&'a Proof>,
     pub(super) received: &'a Received,
+    /// The crawler's, if it has one.
+    pub(super) key: Option<&'a Key>,
 }
 
 impl Exchanges {
@@ -41,7 +44,7 @@ impl Exchanges {
         client: &mut Client,
         permit: Permit,
         turn: Option<Turn<'_>>,
-    ) -> (Outcome, Oddities, AfterExchange) {
+    ) -> (Outcome, Sent, AfterExchange) {
         let origin = permit.resolved.target.origin();
         let upgraded = Notify::new();
         let heard = |head: &OriginHead| {
@@ -52,11 +55,17 @@ impl Exchanges {
                 upgraded.notify_one();
             }
         };
+        let signing = sending.key.map(|key| Signing {
+            signer: &sending.settings.signer,
+            key,
+            metrics: &self.metrics,
+        });
         let onward = Onward {
             upstream: &sending.settings.upstream,
             name: &sending.settings.options.name,
             received: sending.received,
             resolved: &permit.resolved,
+            signing,
         };
         let relaying = forward::forward(onward, client, &heard);
         let revoked = async {
@@ -68,16 +77,14 @@ impl Exchanges {
             forwarded = relaying => forwarded,
             () = revoked => {
                 let outcome = passed(&permit, SWITCHING_PROTOCOLS);
-                return (outcome, Oddities::default(), AfterExchange::CutOff);
+                return (outcome, Sent::default(), AfterExchange::CutOff);
             }
         };
         match forwarded {
-            Ok(Forwarded { status, oddities }) => {
-                (passed(&permit, status), oddities, AfterExchange::Whole)
-            }
+            Ok(Forwarded { status, sent }) => (passed(&permit, status), sent, AfterExchange::Whole),
             Err(broke) => {
                 let (refusal, after) = answer(sending, client, broke).await;
-                (Outcome::Fail(refusal), Oddities::default(), after)
+                (Outcome::Fail(refusal), Sent::default(), after)
             }
         }
     }
@@ -113,7 +120,7 @@ async fn answer(
         RelayError::Origin { fault, answered } => (Refusal::from(fault), answered),
         RelayError::Body { details, answered } => (Refusal::malformed(details), answered),
         RelayError::Late { answered } => (refusal::body_too_slow(), answered),
-        RelayError::ClientGone => (client_closed(), true),
+        RelayError::ClientGone | RelayError::Withheld => (client_closed(), true),
     };
     let after = if answered {
         AfterExchange::CutOff

@@ -16,6 +16,7 @@ use wayleave_policy::{Dialect, ProductToken};
 use self::passwords::Passwords;
 pub(crate) use self::passwords::{Busy, Proof, check_hash};
 use self::well_known::WellKnown;
+use crate::signing::Key;
 
 /// `User-Agent` values whose name is remembered, and the longest that are.
 const REMEMBERED_CLAIMS: usize = 4096;
@@ -65,6 +66,8 @@ pub struct Crawler {
     pub robots_user_agent: Option<Arc<str>>,
     /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.
     pub user_agent_must_contain_token: bool,
+    /// What its requests are signed with, if they are.
+    pub(crate) signing_key: Option<Arc<Key>>,
 }
 
 /// A user name and what proves it.
@@ -296,6 +299,7 @@ mod tests {
             default_delay: None,
             robots_user_agent: None,
             user_agent_must_contain_token: false,
+            signing_key: None,
         }
     }
 

@@ -19,6 +19,7 @@ use crate::origin::Upstream;
 use crate::origin::egress::{self, Egress};
 use crate::robots::{self, HttpFetch};
 use crate::rules::Rules;
+use crate::signing::Signer;
 use crate::tls;
 
 /// Of this process alone: nodes that started together do not come to an origin together.
@@ -152,5 +153,6 @@ pub(crate) fn settings(
         rules,
         politeness: config.politeness,
         upstream,
+        signer: Signer::new(config.signing.options.clone(), config.signing.keys.clone()),
     }
 }

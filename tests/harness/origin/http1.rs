@@ -15,7 +15,7 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
     while let Some(request) = read_head(&mut stream, manners, connection).await? {
         let site = connection.shared.site(&request.host());
         manners = site.manners;
-        let reply = site.reply(&request.target);
+        let reply = site.reply(&request);
         if manners != Manners::Proper {
             if request.has_content() {
                 // It is there before the answer leaves.

@@ -53,10 +53,7 @@ async fn answer_http2(
             .collect(),
         body: Body::default().into(),
     });
-    let reply = connection
-        .shared
-        .site(&request.host())
-        .reply(&request.target);
+    let reply = connection.shared.site(&request.host()).reply(&request);
     if !reply.early {
         while let Some(data) = body.data().await {
             let data = data?;

@@ -112,6 +112,8 @@ pub enum Manners {
 pub struct Site {
     pub robots: Option<Reply>,
     pub pages: HashMap<String, Reply>,
+    /// What requests without a signature get instead of a page.
+    pub unsigned: Option<Reply>,
     pub certificate: Certificate,
     /// What TLS offers; everything if empty.
     pub protocols: &'static [&'static str],
@@ -123,8 +125,15 @@ pub struct Site {
 }
 
 impl Site {
-    /// The scripted answer for `path`; without a script a small page, and no robots.txt.
-    pub fn reply(&self, path: &str) -> Reply {
+    /// The scripted answer; without a script a small page, and no robots.txt.
+    pub fn reply(&self, request: &Request) -> Reply {
+        let path = &*request.target;
+        if let Some(unsigned) = &self.unsigned
+            && request.header("signature").is_none()
+            && path != "/robots.txt"
+        {
+            return unsigned.clone();
+        }
         if let Some(page) = self.pages.get(path) {
             return page.clone();
         }
@@ -398,6 +407,10 @@ impl SiteHandle<'_> {
 
     pub fn robots_reply(self, reply: Reply) -> Self {
         self.change(|site| site.robots = Some(reply))
+    }
+
+    pub fn unsigned(self, reply: Reply) -> Self {
+        self.change(|site| site.unsigned = Some(reply))
     }
 
     pub fn page(self, target: &str, reply: Reply) -> Self {

@@ -108,6 +108,10 @@ pub(crate) struct Decision {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub(crate) oddities: Vec<Word>,
+    /// `signed`: with the crawler's key; `tunnel`: it could not be, because nobody looks into the tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) signature: Option<Word>,
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
     pub(crate) mode: Word,

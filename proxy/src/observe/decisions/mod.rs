@@ -210,6 +210,7 @@ mod tests {
             }),
             would_be: None,
             oddities: Vec::new(),
+            signature: None,
             mode: "enforce".into(),
             configuration: 1,
             details: None,

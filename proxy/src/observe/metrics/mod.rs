@@ -50,6 +50,7 @@ pub struct Metrics {
     organisation: Organisation,
     panics: IntCounter,
     spans: IntCounterVec,
+    signatures: IntCounterVec,
 }
 
 impl Metrics {
@@ -110,6 +111,7 @@ impl Metrics {
             organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
             spans: counters(&registry, "spans_total", SPANS, &["result"])?,
+            signatures: counters(&registry, "signatures_total", SIGNATURES, &["result"])?,
             registry,
         };
         metrics.register_process()?;
@@ -141,6 +143,9 @@ impl Metrics {
         }
         for result in ["sent", "failed", "dropped"] {
             self.spans.with_label_values(&[result]);
+        }
+        for result in ["signed", "asked", "unanswerable", "foreign", "tunnel"] {
+            self.signatures.with_label_values(&[result]);
         }
         for outcome in reasons::OUTCOMES {
             self.request_duration.with_label_values(&[outcome]);
@@ -326,6 +331,12 @@ impl Metrics {
         self.organisation.decisions_dropped.inc_by(count);
     }
 
+    /// Counts signatures: a request `signed`, or sent again because its origin `asked`; what was asked for but `unanswerable`;
+    /// those of clients that were `foreign` and removed; and tunnels, which cannot be signed.
+    pub(crate) fn signatures(&self, result: &str, count: u64) {
+        self.signatures.with_label_values(&[result]).inc_by(count);
+    }
+
     /// Counts a task that ended in a panic.
     pub(crate) fn panic(&self) {
         self.panics.inc();
@@ -381,6 +392,8 @@ const ORIGIN_ODDITIES: &str = "Responses of origins that had to be repaired, by 
 const LEAF_CERTIFICATES: &str =
     "Leaf certificates that intercepted connections asked for, by result.";
 const SPANS: &str = "Spans of traces, by whether they reached the collector.";
+const SIGNATURES: &str =
+    "Signatures on requests of crawlers with a key, and what kept them from being signed.";
 const PANICS: &str = "Tasks that panicked: each is a bug to report.";
 
 #[cfg(test)]

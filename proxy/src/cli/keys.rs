@@ -1,0 +1,126 @@
+//! `wayleave keys`: makes and shows the keys that crawlers' requests are signed with, and writes what verifiers look for.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow, ensure};
+use clap::Subcommand;
+
+use super::source::load_config;
+use super::terminal::{absolute, print, unusable};
+use crate::clock::calendar;
+use crate::config::Config;
+use crate::identity::Mode;
+use crate::signing::Key;
+use crate::signing::directory;
+
+#[derive(Debug, Clone, Subcommand)]
+pub(super) enum Command {
+    /// Make a key in the folder `keys` beside the configuration file
+    New {
+        /// Its name: letters, digits, "-", "_" and "."
+        name: String,
+    },
+    /// List the keys that are published, and whose requests each signs
+    List,
+    /// Print the key directory (JWKS), or write it to files to publish
+    Directory {
+        /// Write the directory, the fields that sign it, and the crawlers' cards below this folder
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
+pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
+    let config = match load_config(file) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    let text = match command {
+        Command::New { name } => new(&config, name),
+        Command::List => Ok(list(&config)),
+        Command::Directory { out: None } => body(&config),
+        Command::Directory { out: Some(dir) } => write_files(&config, dir),
+    };
+    match text {
+        Ok(text) => print(&text),
+        Err(error) => unusable(&format!("{error:#}")),
+    }
+}
+
+fn new(config: &Config, name: &str) -> anyhow::Result<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_name = !name.starts_with('.') && !name.is_empty() && name.bytes().all(is_plain);
+    ensure!(
+        is_name,
+        "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\""
+    );
+    let key = Key::create(&config.signing.dir.join(format!("{name}.pem")))?;
+    Ok(format!(
+        "key          {}\nthumbprint   {}\nsigning_key = \"keys/{name}.pem\"\n",
+        absolute(key.path()).display(),
+        key.thumbprint()
+    ))
+}
+
+fn list(config: &Config) -> String {
+    let mut text = String::new();
+    for key in &config.signing.keys {
+        let crawlers = config.crawlers.crawlers.iter();
+        let users = crawlers.filter(|crawler| {
+            let own = crawler.signing_key.as_ref();
+            own.is_some_and(|own| own.thumbprint() == key.thumbprint())
+        });
+        let users: Vec<_> = users.map(|crawler| crawler.name.as_str()).collect();
+        let users = match users.is_empty() {
+            true => "-".to_owned(),
+            false => users.join(","),
+        };
+        let path = absolute(key.path());
+        let _ = writeln!(text, "{}  {users}  {}", key.thumbprint(), path.display());
+    }
+    text
+}
+
+fn body(config: &Config) -> anyhow::Result<String> {
+    let keys = &config.signing.keys;
+    ensure!(
+        !keys.is_empty(),
+        "there are no keys: `wayleave keys new NAME` makes one"
+    );
+    Ok(directory::body(keys))
+}
+
+/// What a static server publishes at `signing.agent`. The signatures hold for two days: whoever publishes files without writing them
+/// anew leaves the fields out.
+fn write_files(config: &Config, dir: &Path) -> anyhow::Result<String> {
+    let body = body(config)?;
+    let agent = config.signing.options.agent.as_ref();
+    let agent = agent.ok_or_else(|| anyhow!("signing.agent is not set: whose keys are these?"))?;
+    let mut files = vec![(directory::PATH.to_owned(), body.clone())];
+    let mut fields = format!("content-type: {}\n", directory::MEDIA_TYPE);
+    for (name, value) in directory::fields(&config.signing.keys, agent, &body, calendar()) {
+        let _ = writeln!(fields, "{name}: {value}");
+    }
+    files.push((format!("{}.headers", directory::PATH), fields));
+    for crawler in &config.crawlers.crawlers {
+        if crawler.signing_key.is_some() {
+            let complies = crawler.mode == Mode::Enforce;
+            let card = directory::card(agent, &crawler.name, crawler.tokens[0].as_str(), complies);
+            files.push((format!("{}/{}", directory::CARD_PATH, crawler.name), card));
+        }
+    }
+    let mut text = String::new();
+    for (path, content) in files {
+        let path = dir.join(path.trim_start_matches('/'));
+        let write = || {
+            fs::create_dir_all(path.parent().unwrap_or(dir))?;
+            fs::write(&path, content)
+        };
+        write().with_context(|| format!("writing {}", path.display()))?;
+        let _ = writeln!(text, "{}", path.display());
+    }
+    Ok(text)
+}

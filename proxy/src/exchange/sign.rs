@@ -1,0 +1,99 @@
+//! Signs a request on its way to its origin: always, or when the origin asks (RFC 9421 section 5).
+
+use std::sync::OnceLock;
+
+use wayleave_policy::Origin;
+
+use super::fields::OnwardRequest;
+use crate::observe::metrics::Metrics;
+use crate::origin::OriginHead;
+use crate::signing::{Asked, Key, Mode, Signer};
+
+/// Who signs for the crawler that asks.
+#[derive(Clone, Copy)]
+pub(super) struct Signing<'a> {
+    pub(super) signer: &'a Signer,
+    pub(super) key: &'a Key,
+    pub(super) metrics: &'a Metrics,
+}
+
+/// The signatures of one request: one each time that it is sent, if it is signed.
+pub(super) struct Signatures<'a> {
+    by: Option<Signing<'a>>,
+    origin: &'a Origin,
+    may_repeat: bool,
+    /// What the origin's first answer asked for.
+    asked: OnceLock<Asked>,
+}
+
+impl<'a> Signatures<'a> {
+    /// `may_repeat`: the request may be sent once more if its origin asks for a signature.
+    pub(super) fn new(by: Option<Signing<'a>>, origin: &'a Origin, may_repeat: bool) -> Self {
+        Self {
+            by: by.filter(|by| by.signer.signs()),
+            origin,
+            may_repeat,
+            asked: OnceLock::new(),
+        }
+    }
+
+    /// Takes out what the client signed in the name of another.
+    pub(super) fn clear(&self, request: &mut OnwardRequest<'_>) {
+        let by = self.by.as_ref();
+        let own = by.and_then(|by| Some((by, by.signer.options.agent.as_ref()?)));
+        if let Some((by, agent)) = own {
+            let removed = request.remove_foreign_signatures(agent);
+            by.metrics.signatures("foreign", removed);
+        }
+    }
+
+    /// Signs the request anew, as it is sent now: as was asked for in answer to it, or else as was asked before. Returns whether it is
+    /// signed.
+    pub(super) fn sign(&self, request: &mut OnwardRequest<'_>) -> bool {
+        let Some(by) = self.by else { return false };
+        let before = match self.asked.get() {
+            Some(_) => None,
+            None => by.signer.asked_before(by.key, self.origin),
+        };
+        let asked = self.asked.get().or(before.as_ref());
+        let always = by.signer.options.mode == Mode::Always;
+        if asked.is_none() && !always {
+            return false;
+        }
+        // What was asked for of an earlier request may not be there to be signed in this one.
+        let is_signed = request.sign(by.signer, by.key, asked)
+            || always && request.sign(by.signer, by.key, None);
+        let result = if is_signed { "signed" } else { "unanswerable" };
+        by.metrics.signatures(result, 1);
+        is_signed
+    }
+
+    /// Whether the answer to a request, which `was_signed` or not, asks for a signature that the request is now sent again with.
+    pub(super) fn are_asked_for(
+        &self,
+        head: &OriginHead,
+        request: &OnwardRequest<'_>,
+        was_signed: bool,
+    ) -> bool {
+        let may_ask = matches!(head.status(), 401 | 403 | 429) && self.asked.get().is_none();
+        let Some(by) = self.by.filter(|_| may_ask) else {
+            return false;
+        };
+        let Some(asked) = Asked::of(&head.fields()) else {
+            return false;
+        };
+        if was_signed && !asked.wants_another() {
+            return false;
+        }
+        if !request.can_be_signed(by.signer, by.key, &asked) {
+            by.metrics.signatures("unanswerable", 1);
+            return false;
+        }
+        by.signer.remember(by.key, self.origin, &asked);
+        if !self.may_repeat {
+            return false;
+        }
+        by.metrics.signatures("asked", 1);
+        self.asked.set(asked).is_ok()
+    }
+}

@@ -1,0 +1,102 @@
+//! What an origin asks for: `Accept-Signature` (RFC 9421 section 5).
+
+use sfv::{Dictionary, InnerList, Item, ListEntry, Parser};
+
+use super::carried::joined;
+use super::options::{ALGORITHM, TAG};
+use crate::http::field_pairs::Pair;
+
+/// The field that asks, in lower case.
+const ACCEPT_SIGNATURE: &str = "accept-signature";
+
+/// A signature that an origin asks for and this profile can give.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    pub(super) label: String,
+    /// What it must cover besides what all signatures here do.
+    pub(super) components: Vec<Item>,
+    /// Told once, for one signature.
+    pub(super) nonce: Option<String>,
+    pub(super) keyid: Option<String>,
+}
+
+impl Asked {
+    /// The first signature asked for that is of this profile's kind.
+    pub(crate) fn of(fields: &[Pair<'_>]) -> Option<Self> {
+        let text = joined(fields, ACCEPT_SIGNATURE)?;
+        let members = Parser::new(&text).parse::<Dictionary>().ok()?;
+        members.iter().find_map(|(label, entry)| match entry {
+            ListEntry::InnerList(list) => Self::read(label.as_str(), list),
+            ListEntry::Item(_) => None,
+        })
+    }
+
+    fn read(label: &str, list: &InnerList) -> Option<Self> {
+        let parameter = |name: &str| {
+            let value = list.params.get(name)?.as_string()?;
+            Some(value.as_str().to_owned())
+        };
+        let is_or_absent = |name: &str, expected: &str| match list.params.get(name) {
+            None => true,
+            Some(value) => value
+                .as_string()
+                .is_some_and(|value| value.as_str() == expected),
+        };
+        let is_given = is_or_absent("tag", TAG) && is_or_absent("alg", ALGORITHM);
+        is_given.then(|| Self {
+            label: label.to_owned(),
+            components: list.items.clone(),
+            nonce: parameter("nonce"),
+            keyid: parameter("keyid"),
+        })
+    }
+
+    /// Whether it asks for a new signature of a request that had one.
+    pub(crate) fn wants_another(&self) -> bool {
+        self.nonce.is_some()
+    }
+
+    /// What can be given again, to the next request.
+    pub(crate) fn without_nonce(self) -> Self {
+        Self {
+            nonce: None,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(value: &str) -> Option<Asked> {
+        Asked::of(&[(b"Accept-Signature", value.as_bytes())])
+    }
+
+    #[test]
+    fn the_first_of_this_profile_is_taken() {
+        let value = r#"a=("@method");tag="other", b=();alg="rsa-pss-sha512", c=1,
+            d=("@authority" "accept");created;nonce="n";keyid="k";tag="web-bot-auth""#;
+        let asked = asked(&value.replace('\n', "")).unwrap();
+        assert_eq!(asked.label, "d");
+        assert_eq!(asked.components.len(), 2);
+        assert_eq!(asked.nonce.as_deref(), Some("n"));
+        assert_eq!(asked.keyid.as_deref(), Some("k"));
+        assert!(asked.wants_another() && !asked.without_nonce().wants_another());
+    }
+
+    #[test]
+    fn what_is_not_asked_for_properly_is_not() {
+        for value in [
+            "",
+            "sig1",
+            "sig1=1",
+            "sig1=(",
+            r#"sig1=();tag="other""#,
+            "sig1=();tag=1",
+        ] {
+            assert_eq!(asked(value), None, "{value}");
+        }
+        assert_eq!(Asked::of(&[]), None);
+    }
+}

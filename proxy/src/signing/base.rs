@@ -1,0 +1,174 @@
+//! The signature base (RFC 9421 section 2.5): what is signed, as text.
+//!
+//! Written here because the one crate of this profile, `web-bot-auth`, reads the system's clock itself and fixes label, order and
+//! nonce, so that neither a test's clock nor the draft's examples could be signed by it; what is hard, structured fields and
+//! Ed25519, is `sfv`'s and `ring`'s.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sfv::{BareItem, FieldType as _, InnerList, Item, KeyRef, ListEntry, Parameters};
+
+use super::key::Key;
+
+/// One component of a message: its identifier, and the value that is signed.
+#[derive(Clone, Debug)]
+pub(super) struct Component {
+    pub(super) identifier: Item,
+    pub(super) value: String,
+}
+
+/// A signature, as the members of its two fields are written behind `label=`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Signature {
+    /// Of `Signature-Input`.
+    pub(super) input: String,
+    /// Of `Signature`.
+    pub(super) value: String,
+}
+
+/// An identifier without parameters, such as `"@authority"`.
+pub(super) fn identifier(name: &'static str) -> Item {
+    Item::new(string(name))
+}
+
+/// The same with one parameter, such as `"@authority";req`.
+pub(super) fn identifier_with(
+    name: &'static str,
+    parameter: &str,
+    value: impl Into<BareItem>,
+) -> Item {
+    let mut item = identifier(name);
+    add(&mut item.params, parameter, value.into());
+    item
+}
+
+/// Adds a parameter behind the others.
+pub(super) fn add(parameters: &mut Parameters, name: &str, value: BareItem) {
+    let name = KeyRef::from_str(name).expect("parameters are named here, in lower case");
+    parameters.insert(name.to_owned(), value);
+}
+
+/// Text as a String of structured fields, which holds visible ASCII; nothing else is left of others.
+pub(super) fn string(text: &str) -> BareItem {
+    let ascii: String = text.chars().filter(|c| matches!(c, ' '..='~')).collect();
+    BareItem::String(sfv::String::from_string(ascii).expect("it is visible ASCII"))
+}
+
+/// A moment as signatures tell it: seconds since 1970.
+pub(super) fn seconds(at: SystemTime) -> BareItem {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let seconds = i64::try_from(since.as_secs().min(999_999_999_999_999));
+    let seconds = seconds.expect("fifteen digits fit");
+    BareItem::try_from(seconds).expect("an integer has at most fifteen digits")
+}
+
+/// Signs these components, in their order.
+pub(super) fn sign(key: &Key, components: Vec<Component>, parameters: Parameters) -> Signature {
+    let (input, base) = base(components, parameters);
+    let value = format!(":{}:", BASE64_STANDARD.encode(key.sign(&base)));
+    Signature { input, value }
+}
+
+/// `@signature-params` and the whole base.
+fn base(components: Vec<Component>, parameters: Parameters) -> (String, String) {
+    let mut base = String::new();
+    for Component { identifier, value } in &components {
+        let _ = writeln!(base, "{}: {value}", identifier.serialize());
+    }
+    let covered = components.into_iter().map(|component| component.identifier);
+    let list = InnerList::with_params(covered.collect(), parameters);
+    let input = vec![ListEntry::InnerList(list)].serialize();
+    let input = input.expect("a list with a member is not empty");
+    let _ = write!(base, "\"@signature-params\": {input}");
+    (input, base)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signing::key::test_key;
+
+    const KEY_ID: &str = "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";
+
+    fn parameters(expires: i64, nonce: &str) -> Parameters {
+        let mut parameters = Parameters::new();
+        add(
+            &mut parameters,
+            "created",
+            BareItem::try_from(1_735_689_600_i64).unwrap(),
+        );
+        add(&mut parameters, "keyid", string(test_key().thumbprint()));
+        add(&mut parameters, "alg", string("ed25519"));
+        add(
+            &mut parameters,
+            "expires",
+            BareItem::try_from(expires).unwrap(),
+        );
+        add(&mut parameters, "nonce", string(nonce));
+        add(&mut parameters, "tag", string("web-bot-auth"));
+        parameters
+    }
+
+    fn components(agent: Item) -> Vec<Component> {
+        let component = |identifier, value: &str| Component {
+            identifier,
+            value: value.to_owned(),
+        };
+        vec![
+            component(identifier("@authority"), "example.com"),
+            component(agent, "\"https://signature-agent.test\""),
+        ]
+    }
+
+    /// The draft's test vectors for Ed25519, byte for byte: `Signature-Agent` as a dictionary, and as one string.
+    #[test]
+    fn the_drafts_requests_are_signed_as_they_are_there() {
+        let vectors = [
+            (
+                identifier_with("signature-agent", "key", string("agent2")),
+                parameters(
+                    4_889_289_600,
+                    "n9p433xm+NJ3ph3upfBIGmsuwHw387YV7Q/F+6BSpGCVjYCqQw6rznNA8PVVLySrAWsv0hQtFioQb6E1YsauiA==",
+                ),
+                r#"("@authority" "signature-agent";key="agent2")"#,
+                ":RdNFx5Bj6au3YgAMQL/RzmUlZE8QZLIaXGRpw985hWnwPfMxT228NMk6ehRS1PSl4e8PhbNZACSanGdhEwYCCg==:",
+            ),
+            (
+                identifier("signature-agent"),
+                parameters(
+                    1_735_693_200,
+                    "e8N7S2MFd/qrd6T2R3tdfAuuANngKI7LFtKYI/vowzk4lAZYadIX6wW25MwG7DCT9RUKAJ0qVkU0mEeLElW1qg==",
+                ),
+                r#"("@authority" "signature-agent")"#,
+                ":jdq0SqOwHdyHr9+r5jw3iYZH6aNGKijYp/EstF4RQTQdi5N5YYKrD+mCT1HA1nZDsi6nJKuHxUi/5Syp3rLWBA==:",
+            ),
+        ];
+        for (agent, parameters, covered, signature) in vectors {
+            let (expires, nonce) = (parameters["expires"].clone(), parameters["nonce"].clone());
+            let (expires, nonce) = (
+                expires.as_integer().unwrap(),
+                nonce.as_string().unwrap().as_str().to_owned(),
+            );
+            let input = format!(
+                "{covered};created=1735689600;keyid=\"{KEY_ID}\";alg=\"ed25519\";expires={expires};nonce=\"{nonce}\";tag=\"web-bot-auth\""
+            );
+            let lines = format!(
+                "\"@authority\": example.com\n{}: \"https://signature-agent.test\"\n\"@signature-params\": {input}",
+                agent.serialize()
+            );
+            assert_eq!(base(components(agent.clone()), parameters.clone()).1, lines);
+            let signed = sign(&test_key(), components(agent), parameters);
+            assert_eq!(signed.input, input);
+            assert_eq!(signed.value, signature);
+        }
+    }
+
+    #[test]
+    fn a_string_keeps_what_structured_fields_can_hold() {
+        let item = Item::new(string("a\"b\\c\u{e9}\n"));
+        assert_eq!(item.serialize(), r#""a\"b\\c""#);
+    }
+}

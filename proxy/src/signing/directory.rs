@@ -1,0 +1,178 @@
+//! The keys as verifiers find them: a JWKS at a well-known place of the agent's, signed by each key to prove that it is there with
+//! its owner's will; and a card that says whose they are (draft-meunier-webbotauth-registry).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::digest;
+use serde::Serialize;
+use sfv::Parameters;
+use url::{Position, Url};
+
+use super::base::{self, Component, add, identifier, identifier_with, seconds, string};
+use super::key::{Jwk, Key};
+use super::options::agent_uri;
+
+/// Where it is served.
+pub(crate) const PATH: &str = "/.well-known/http-message-signatures-directory";
+/// Where the card of a crawler is, before `/` and its name.
+pub(crate) const CARD_PATH: &str = "/.well-known/signature-agent-card";
+pub(crate) const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
+const TAG: &str = "http-message-signatures-directory";
+/// How long the signatures of a directory hold: its readers keep it about a day.
+const LIFETIME: Duration = Duration::from_hours(48);
+
+#[derive(Debug, Serialize)]
+struct KeySet {
+    keys: Vec<Jwk>,
+}
+
+/// The directory's body.
+pub(crate) fn body(keys: &[Arc<Key>]) -> String {
+    let keys = keys.iter().map(|key| key.jwk()).collect();
+    serde_json::to_string(&KeySet { keys }).expect("strings are JSON")
+}
+
+/// The fields that sign a directory of `agent`'s with each of `keys`: names and values.
+pub(crate) fn fields(
+    keys: &[Arc<Key>],
+    agent: &Url,
+    body: &str,
+    now: SystemTime,
+) -> [(&'static str, String); 3] {
+    // Without the scheme's own port, as everywhere in `url`.
+    let authority = &agent[Position::BeforeHost..Position::AfterPort];
+    let digest = digest::digest(&digest::SHA256, body.as_bytes());
+    let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest));
+    let (mut inputs, mut signatures) = (Vec::new(), Vec::new());
+    for (index, key) in keys.iter().enumerate() {
+        let label = match index {
+            0 => "binding".to_owned(),
+            _ => format!("binding{}", index + 1),
+        };
+        let signature = sign(key, authority, &digest, now);
+        inputs.push(format!("{label}={}", signature.input));
+        signatures.push(format!("{label}={}", signature.value));
+    }
+    [
+        ("content-digest", digest),
+        ("signature-input", inputs.join(", ")),
+        ("signature", signatures.join(", ")),
+    ]
+}
+
+/// Whose the keys are.
+#[derive(Debug, Serialize)]
+struct Card<'a> {
+    client_id: String,
+    client_name: &'a str,
+    client_uri: &'a str,
+    jwks_uri: String,
+    web_bot_auth: About<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct About<'a> {
+    rfc9309_product_token: &'a str,
+    rfc9309_compliance: bool,
+    trigger: &'static str,
+    rate_control: &'static str,
+}
+
+/// The card of a crawler of `agent`'s that goes by `token` and `complies` with robots.txt.
+pub(crate) fn card(agent: &Url, name: &str, token: &str, complies: bool) -> String {
+    let agent = agent_uri(agent);
+    let base = agent.trim_end_matches('/');
+    let card = Card {
+        client_id: format!("{base}{CARD_PATH}/{name}"),
+        client_name: token,
+        client_uri: agent,
+        jwks_uri: format!("{base}{PATH}"),
+        web_bot_auth: About {
+            rfc9309_product_token: token,
+            rfc9309_compliance: complies,
+            trigger: "crawler",
+            rate_control: "Crawl-delay in robots.txt; 429 and 503 with Retry-After",
+        },
+    };
+    serde_json::to_string_pretty(&card).expect("strings are JSON") + "\n"
+}
+
+fn sign(key: &Key, authority: &str, digest: &str, now: SystemTime) -> base::Signature {
+    signed_until(key, authority, digest, now, now + LIFETIME)
+}
+
+fn signed_until(
+    key: &Key,
+    authority: &str,
+    digest: &str,
+    now: SystemTime,
+    until: SystemTime,
+) -> base::Signature {
+    let components = vec![
+        Component {
+            identifier: identifier_with("@authority", "req", true),
+            value: authority.to_owned(),
+        },
+        Component {
+            identifier: identifier("content-digest"),
+            value: digest.to_owned(),
+        },
+    ];
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "created", seconds(now));
+    add(&mut parameters, "expires", seconds(until));
+    add(&mut parameters, "keyid", string(key.thumbprint()));
+    add(&mut parameters, "tag", string(TAG));
+    base::sign(key, components, parameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::signing::key::test_key;
+
+    /// The draft's test vector, byte for byte.
+    #[test]
+    fn the_drafts_directory_is_signed_as_it_is_there() {
+        let keys = [Arc::new(test_key())];
+        let body = body(&keys);
+        assert_eq!(
+            body,
+            r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U","x":"JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs","use":"sig"}]}"#
+        );
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let agent = Url::parse("https://signature-agent.test").unwrap();
+        let [(_, digest), (_, input), (_, signature)] = fields(&keys, &agent, &body, at(0));
+        assert_eq!(
+            digest,
+            "sha-256=:CADMT2aBdV/rqQr/NIru64ERQkCobVvllA4V0fLFDu0=:"
+        );
+        assert!(input.starts_with(r#"binding=("@authority";req "content-digest");created=0;"#));
+        assert!(signature.starts_with("binding=:"));
+        let (created, expires) = (at(1_735_689_600), at(4_889_289_600));
+        let signed = signed_until(&keys[0], "signature-agent.test", &digest, created, expires);
+        assert_eq!(
+            signed.input,
+            r#"("@authority";req "content-digest");created=1735689600;expires=4889289600;keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U";tag="http-message-signatures-directory""#
+        );
+        assert_eq!(
+            signed.value,
+            ":l6P8R67tm3kujAxbHWio7ll01qrEZ0dKD/WWlGhNYEmTnFZM8Wt0VQ9zqGfvo7T/UMkBxsigzChM1Gpz7gOVBg==:"
+        );
+    }
+
+    #[test]
+    fn every_key_signs() {
+        let keys = [Arc::new(test_key()), Arc::new(test_key())];
+        let agent = Url::parse("https://bot.example:8443/").unwrap();
+        let [_, (_, input), (_, signature)] = fields(&keys, &agent, "{}", UNIX_EPOCH);
+        assert!(input.contains(", binding2=("), "{input}");
+        assert!(signature.contains(", binding2=:"), "{signature}");
+    }
+}

@@ -1,0 +1,202 @@
+//! An Ed25519 key in a file, and the names that verifiers know it by.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, ensure};
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use ring::digest;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject;
+use serde::Serialize;
+
+/// What stands before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410 section 7). ring writes the version that holds the
+/// public key, too, which OpenSSL before 3 does not read.
+const PKCS8_PREFIX: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+
+/// A key that signs.
+pub(crate) struct Key {
+    pair: Ed25519KeyPair,
+    thumbprint: String,
+    path: PathBuf,
+}
+
+/// The public half as JSON (RFC 8037 section 2), in the order of the draft's examples.
+#[derive(Debug, Serialize)]
+pub(crate) struct Jwk {
+    kty: &'static str,
+    crv: &'static str,
+    kid: String,
+    x: String,
+    #[serde(rename = "use")]
+    purpose: &'static str,
+}
+
+impl Key {
+    /// Reads a key in PKCS#8, as PEM, that nobody but its owner may read.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be read, is not Ed25519, or others may read it, too.
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let metadata = fs::metadata(path).with_context(|| format!("reading {shown}"))?;
+        let mode = metadata.permissions().mode() & 0o777;
+        ensure!(
+            mode & 0o077 == 0,
+            "other users can read {shown} (mode {mode:03o}): chmod 600 it, and make a new key if somebody may have read it"
+        );
+        let pem = fs::read(path).with_context(|| format!("reading {shown}"))?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(&pem)
+            .map_err(|_| anyhow!("{shown} holds no PKCS#8 key (BEGIN PRIVATE KEY)"))?;
+        Self::from_pkcs8(der.secret_pkcs8_der(), path)
+            .with_context(|| format!("{shown} cannot be used"))
+    }
+
+    fn from_pkcs8(der: &[u8], path: &Path) -> anyhow::Result<Self> {
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
+            .map_err(|error| anyhow!("not an Ed25519 key: {error}"))?;
+        let thumbprint = thumbprint(pair.public_key().as_ref());
+        Ok(Self {
+            pair,
+            thumbprint,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Makes a key in a file that is not there yet, with its folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is such a file, or it cannot be written.
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+        let mut der = PKCS8_PREFIX.to_vec();
+        let mut secret = [0; 32];
+        let random = SystemRandom::new().fill(&mut secret);
+        random.map_err(|_| anyhow!("the system has no random numbers"))?;
+        der.extend_from_slice(&secret);
+        let text = format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            BASE64_STANDARD.encode(&der)
+        );
+        let write = || {
+            if let Some(dir) = path.parent() {
+                fs::DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(dir)?;
+            }
+            let mut options = OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().with_context(|| format!("writing {}", path.display()))?;
+        Self::from_pkcs8(&der, path)
+    }
+
+    /// The base64url SHA-256 of the public key as JSON (RFC 7638, RFC 8037 appendix A.3): its `keyid`.
+    pub(crate) fn thumbprint(&self) -> &str {
+        &self.thumbprint
+    }
+
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The public half.
+    pub(crate) fn jwk(&self) -> Jwk {
+        Jwk {
+            kty: "OKP",
+            crv: "Ed25519",
+            kid: self.thumbprint.clone(),
+            x: BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key()),
+            purpose: "sig",
+        }
+    }
+
+    pub(super) fn sign(&self, base: &str) -> Vec<u8> {
+        self.pair.sign(base.as_bytes()).as_ref().to_vec()
+    }
+}
+
+fn thumbprint(public: &[u8]) -> String {
+    let x = BASE64_URL_SAFE_NO_PAD.encode(public);
+    let json = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
+    BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, json.as_bytes()))
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.thumbprint, &self.path) == (&other.thumbprint, &other.path)
+    }
+}
+
+impl Eq for Key {}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Key").field(&self.thumbprint).finish()
+    }
+}
+
+/// The key of RFC 9421 appendix B.1.4, which the draft's examples are signed with.
+#[cfg(test)]
+pub(super) fn test_key() -> Key {
+    let der = BASE64_STANDARD
+        .decode("MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF")
+        .unwrap();
+    Key::from_pkcs8(&der, Path::new("test-key-ed25519.pem")).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thumbprint_is_that_of_rfc_8037() {
+        let x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+        let public = BASE64_URL_SAFE_NO_PAD.decode(x).unwrap();
+        let expected = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k";
+        assert_eq!(thumbprint(&public), expected);
+    }
+
+    #[test]
+    fn a_new_key_is_its_owners_and_reads_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys/news.pem");
+        let made = Key::create(&path).unwrap();
+        assert_eq!(Key::read(&path).unwrap(), made);
+        let again = Key::create(&path).unwrap_err();
+        assert!(format!("{again:#}").contains("exists"), "{again:#}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let exposed = Key::read(&path).unwrap_err().to_string();
+        assert!(exposed.contains("other users can read"), "{exposed}");
+    }
+
+    #[test]
+    fn another_kind_of_key_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.pem");
+        let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        for (text, expected) in [(&*other, "not an Ed25519 key"), ("", "holds no PKCS#8 key")] {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            let error = format!("{:#}", Key::read(&path).unwrap_err());
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Signs requests, so that origins can tell whose crawler asks: HTTP Message Signatures (RFC 9421) by the profile of Web Bot
+//! Auth (draft-ietf-webbotauth-httpsig-protocol).
+//!
+//! ```text
+//!  signer                  which requests are signed, and for whom
+//!  request ─┬─ carried     what the client signed itself
+//!     │     └─ asked       what an origin asks for: Accept-Signature
+//!  directory ──┐           the keys as they are published
+//!     └────── base         what is signed, as text
+//!              key         an Ed25519 key and its names
+//!  options                 `[signing]`, and the names of the profile
+//! ```
+//!
+//! Pure: the time comes from the caller, and nothing is sent or kept here but key files.
+
+mod asked;
+mod base;
+mod carried;
+pub(crate) mod directory;
+mod key;
+mod options;
+mod request;
+mod signer;
+
+pub(crate) use self::asked::Asked;
+pub(crate) use self::carried::without_foreign;
+pub(crate) use self::key::Key;
+pub(crate) use self::options::{FIELDS, Form, Mode, Options};
+pub(crate) use self::request::{Message, Signed};
+pub(crate) use self::signer::Signer;

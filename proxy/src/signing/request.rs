@@ -1,0 +1,296 @@
+//! Signs a request.
+
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
+use sfv::{FieldType as _, Item, Parameters};
+
+use super::asked::Asked;
+use super::base::{self, Component, add, identifier, identifier_with, seconds, string};
+use super::carried::{Agent, Carried, joined};
+use super::key::Key;
+use super::options::{
+    ALGORITHM, Form, Options, SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, TAG, agent_uri,
+};
+use crate::http::field_pairs::Pair;
+
+/// The label of our signature, with a number, where nobody asks for another.
+const LABEL: &str = "sig";
+/// As many as verifiers of this profile demand who demand a nonce.
+const NONCE_BYTES: usize = 64;
+
+/// A request as it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) scheme: &'a str,
+    /// In lower case, without the scheme's own port.
+    pub(crate) authority: &'a str,
+    /// With its query; or `*`.
+    pub(crate) path: &'a str,
+    /// Those that the client signed with are among them.
+    pub(crate) fields: &'a [Pair<'a>],
+}
+
+/// What replaces a request's fields for signatures: the values in the order of [`super::options::FIELDS`]. What the client signed is in them.
+pub(crate) type Signed = [String; 3];
+
+/// Signs a request with `key`, as `options` say or as was `asked`; the time is `now`.
+///
+/// `None`: nobody is named to sign as, or the request cannot be signed as was asked.
+pub(crate) fn sign(
+    key: &Key,
+    options: &Options,
+    asked: Option<&Asked>,
+    message: &Message<'_>,
+    now: SystemTime,
+) -> Option<Signed> {
+    let agent = Item::new(string(agent_uri(options.agent.as_ref()?))).serialize();
+    if asked.is_some_and(|asked| {
+        asked
+            .keyid
+            .as_ref()
+            .is_some_and(|id| id != key.thumbprint())
+    }) {
+        return None;
+    }
+    let carried = Carried::of(message.fields);
+    let is_readable = carried.is_some();
+    let carried = carried.unwrap_or_default();
+    let label = label(&carried, asked);
+    // What is there is of one form, and only that can be added to.
+    let form = match carried.agent {
+        Agent::None => options.form,
+        Agent::Whole(_) => Form::String,
+        Agent::Members(_) => Form::Dictionary,
+    };
+    let (identifier, member) = match form {
+        Form::String => (identifier(SIGNATURE_AGENT), agent.clone()),
+        Form::Dictionary => {
+            let identifier = identifier_with(SIGNATURE_AGENT, "key", string(&label));
+            (identifier, format!("{label}={agent}"))
+        }
+    };
+    let value = match &carried.agent {
+        Agent::Whole(item) => item.serialize(),
+        _ => agent,
+    };
+    let components = components(message, asked, Component { identifier, value })?;
+    let signature = base::sign(key, components, parameters(key, options, asked, now)?);
+    let beside = |name: &str, own: String| match joined(message.fields, name) {
+        Some(others) if is_readable && !others.is_empty() => format!("{others}, {own}"),
+        _ => own,
+    };
+    Some([
+        match carried.agent {
+            Agent::Whole(item) => item.serialize(),
+            _ => beside(SIGNATURE_AGENT, member),
+        },
+        beside(SIGNATURE_INPUT, format!("{label}={}", signature.input)),
+        beside(SIGNATURE, format!("{label}={}", signature.value)),
+    ])
+}
+
+/// The label that was asked for, or else ours; in either case one that no signature has yet.
+fn label(carried: &Carried, asked: Option<&Asked>) -> String {
+    let wanted = asked.map(|asked| asked.label.clone());
+    let numbered = (1..).map(|number| format!("{LABEL}{number}"));
+    let mut candidates = wanted.into_iter().chain(numbered);
+    let free = candidates.find(|label| !carried.has(label));
+    free.expect("there are more numbers than signatures")
+}
+
+/// What is covered: the profile's components (`@method` and `@path` are its recommendation), and those asked for.
+fn components(
+    message: &Message<'_>,
+    asked: Option<&Asked>,
+    agent: Component,
+) -> Option<Vec<Component>> {
+    let mut components = Vec::with_capacity(4);
+    for name in ["@method", "@authority", "@path"] {
+        let identifier = identifier(name);
+        let value = message.value(&identifier)?;
+        components.push(Component { identifier, value });
+    }
+    components.push(agent);
+    for identifier in asked.iter().flat_map(|asked| &asked.components) {
+        let name = identifier.bare_item.as_string()?;
+        let is_covered = |component: &Component| component.identifier == *identifier;
+        // Whatever member of it is asked for, ours is the one that there is to cover.
+        if name.as_str() == SIGNATURE_AGENT || components.iter().any(is_covered) {
+            continue;
+        }
+        let (identifier, value) = (identifier.clone(), message.value(identifier)?);
+        components.push(Component { identifier, value });
+    }
+    Some(components)
+}
+
+/// In the order of the draft's examples.
+fn parameters(
+    key: &Key,
+    options: &Options,
+    asked: Option<&Asked>,
+    now: SystemTime,
+) -> Option<Parameters> {
+    let nonce = match asked.and_then(|asked| asked.nonce.clone()) {
+        Some(nonce) => nonce,
+        None => {
+            let mut random = [0; NONCE_BYTES];
+            SystemRandom::new().fill(&mut random).ok()?;
+            BASE64_STANDARD.encode(random)
+        }
+    };
+    let mut parameters = Parameters::new();
+    add(&mut parameters, "created", seconds(now));
+    add(&mut parameters, "keyid", string(key.thumbprint()));
+    add(&mut parameters, "alg", string(ALGORITHM));
+    add(&mut parameters, "expires", seconds(now + options.lifetime));
+    add(&mut parameters, "nonce", string(&nonce));
+    add(&mut parameters, "tag", string(TAG));
+    Some(parameters)
+}
+
+impl Message<'_> {
+    /// The value of a component (RFC 9421 sections 2.1 and 2.2), if the request has it and it is one without parameters.
+    fn value(&self, identifier: &Item) -> Option<String> {
+        let name = identifier.bare_item.as_string()?.as_str();
+        if !identifier.params.is_empty() {
+            return None;
+        }
+        let (path, query) = match self.path {
+            "*" => ("/", None),
+            path => path
+                .split_once('?')
+                .map_or((path, None), |(path, query)| (path, Some(query))),
+        };
+        Some(match name {
+            "@method" => self.method.to_owned(),
+            "@authority" => self.authority.to_owned(),
+            "@scheme" => self.scheme.to_owned(),
+            "@path" => path.to_owned(),
+            "@query" => format!("?{}", query.unwrap_or_default()),
+            "@request-target" => self.path.to_owned(),
+            "@target-uri" if self.path == "*" => format!("{}://{}", self.scheme, self.authority),
+            "@target-uri" => format!("{}://{}{}", self.scheme, self.authority, self.path),
+            "host" => self.authority.to_owned(),
+            name if name.starts_with('@') => return None,
+            name => {
+                let value = joined(self.fields, name)?;
+                value.is_ascii().then_some(value)?
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use sfv::{Dictionary, ListEntry, Parser};
+    use url::Url;
+
+    use super::*;
+    use crate::signing::Mode;
+    use crate::signing::key::test_key;
+
+    fn options(form: Form) -> Options {
+        Options {
+            mode: Mode::Always,
+            agent: Url::parse("https://bot.example").ok(),
+            form,
+            lifetime: Duration::from_secs(60),
+        }
+    }
+
+    fn signed(form: Form, asked: Option<&str>, fields: &[Pair<'_>]) -> Option<Signed> {
+        let asked =
+            asked.map(|asked| Asked::of(&[(b"accept-signature", asked.as_bytes())]).unwrap());
+        let message = Message {
+            method: "GET",
+            scheme: "https",
+            authority: "shop.example",
+            path: "/a?b=c",
+            fields,
+        };
+        let now = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        sign(&test_key(), &options(form), asked.as_ref(), &message, now)
+    }
+
+    fn covered(input: &str, label: &str) -> String {
+        let input: Dictionary = Parser::new(input).parse().unwrap();
+        let Some(ListEntry::InnerList(list)) = input.get(label) else {
+            panic!("no {label} in {input:?}")
+        };
+        let items = list.items.iter().map(Item::serialize);
+        items.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn both_forms_cover_what_the_profile_wants() {
+        let [agent, input, signature] = signed(Form::Dictionary, None, &[]).unwrap();
+        assert_eq!(agent, r#"sig1="https://bot.example""#);
+        let expected = r#""@method" "@authority" "@path" "signature-agent";key="sig1""#;
+        assert_eq!(covered(&input, "sig1"), expected);
+        let parameters = format!(
+            r#";created=1700000000;keyid="{}";alg="ed25519";expires=1700000060;nonce=""#,
+            test_key().thumbprint()
+        );
+        assert!(input.contains(&parameters), "{input}");
+        assert!(input.ends_with(r#";tag="web-bot-auth""#), "{input}");
+        assert!(signature.starts_with("sig1=:") && signature.ends_with(':'));
+        let [agent, input, _] = signed(Form::String, None, &[]).unwrap();
+        assert_eq!(agent, r#""https://bot.example""#);
+        assert!(
+            covered(&input, "sig1").ends_with(r#""signature-agent""#),
+            "{input}"
+        );
+    }
+
+    #[test]
+    fn no_two_signatures_are_the_same() {
+        let one = signed(Form::Dictionary, None, &[]).unwrap();
+        assert_ne!(one, signed(Form::Dictionary, None, &[]).unwrap());
+    }
+
+    #[test]
+    fn the_clients_signature_stays_beside_ours() {
+        let fields: [Pair<'_>; 3] = [
+            (b"Signature-Agent", br#"sig1="https://bot.example""#),
+            (b"Signature-Input", br#"sig1=("@method")"#),
+            (b"Signature", b"sig1=:AAAA:"),
+        ];
+        let [agent, input, signature] = signed(Form::String, None, &fields).unwrap();
+        assert_eq!(
+            agent,
+            r#"sig1="https://bot.example", sig2="https://bot.example""#
+        );
+        assert!(input.starts_with(r#"sig1=("@method"), sig2=("#), "{input}");
+        assert!(signature.starts_with("sig1=:AAAA:, sig2=:"), "{signature}");
+    }
+
+    #[test]
+    fn what_is_asked_for_is_covered_or_nothing_is_signed() {
+        let fields: [Pair<'_>; 1] = [(b"Accept", b" text/html ")];
+        let wish = r#"x=("@target-uri" "accept" "@query" "@method" "signature-agent";key="x");nonce="n";created"#;
+        let [agent, input, _] = signed(Form::Dictionary, Some(wish), &fields).unwrap();
+        assert_eq!(agent, r#"x="https://bot.example""#);
+        let expected = r#""@method" "@authority" "@path" "signature-agent";key="x" "@target-uri" "accept" "@query""#;
+        assert_eq!(covered(&input, "x"), expected);
+        assert!(input.contains(r#";nonce="n";"#), "{input}");
+        for wish in [
+            r#"x=("content-digest")"#,
+            r#"x=("@status")"#,
+            r#"x=("accept";sf)"#,
+            r#"x=();keyid="another""#,
+        ] {
+            assert_eq!(
+                signed(Form::Dictionary, Some(wish), &fields),
+                None,
+                "{wish}"
+            );
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Which requests are signed: all of a crawler's, or those to origins that ask.
+
+use std::fmt;
+use std::sync::Arc;
+
+use quick_cache::sync::Cache;
+use wayleave_policy::Origin;
+
+use super::asked::Asked;
+use super::key::Key;
+use super::options::{Mode, Options};
+use super::request::{Message, Signed, sign};
+use crate::clock::calendar;
+
+/// Origins whose wishes are remembered, so that a request is sent twice to each once, not always.
+const REMEMBERED_ORIGINS: usize = 10_000;
+
+/// Signs as the configuration says.
+pub(crate) struct Signer {
+    pub(crate) options: Options,
+    /// Every key that is published.
+    pub(crate) keys: Vec<Arc<Key>>,
+    asked: Cache<(Origin, String), Asked>,
+}
+
+impl Signer {
+    pub(crate) fn new(options: Options, keys: Vec<Arc<Key>>) -> Self {
+        Self {
+            options,
+            keys,
+            asked: Cache::new(REMEMBERED_ORIGINS),
+        }
+    }
+
+    /// Whether requests of crawlers with a key are signed at all.
+    pub(crate) fn signs(&self) -> bool {
+        self.options.mode != Mode::Off
+    }
+
+    /// What `origin` asked this key's crawlers for earlier.
+    pub(crate) fn asked_before(&self, key: &Key, origin: &Origin) -> Option<Asked> {
+        let place = (origin.clone(), key.thumbprint().to_owned());
+        self.asked.get(&place)
+    }
+
+    /// Keeps what `origin` asks for, and was given, for the requests that follow.
+    pub(crate) fn remember(&self, key: &Key, origin: &Origin, asked: &Asked) {
+        let place = (origin.clone(), key.thumbprint().to_owned());
+        self.asked.insert(place, asked.clone().without_nonce());
+    }
+
+    /// A new signature of a request, as it is sent now.
+    ///
+    /// `None`: it cannot be signed as was `asked`.
+    pub(crate) fn sign(
+        &self,
+        key: &Key,
+        asked: Option<&Asked>,
+        message: &Message<'_>,
+    ) -> Option<Signed> {
+        // It is compared with the clocks of others.
+        sign(key, &self.options, asked, message, calendar())
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer")
+            .field("options", &self.options)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,340 @@
+//! Signed requests: what reaches the origin, verified there by a library that is not ours; and the keys that are published.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::origin::Request;
+use crate::harness::tools::{self, clean, output_of, project, python};
+use crate::harness::wayleave::{Settings, command};
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const TAG: &str = "web-bot-auth";
+const DIRECTORY: &str = "/.well-known/http-message-signatures-directory";
+
+/// A proxy whose crawler `news` has a key that `wayleave keys new` made.
+struct Signing {
+    origin: Origin,
+    proxy: Wayleave,
+    _keys: TempDir,
+}
+
+fn keys(dir: &Path, arguments: &[&str]) -> String {
+    let mut keys = command();
+    keys.arg("keys").args(arguments).current_dir(dir);
+    output_of(&mut keys, b"", LIMIT)
+}
+
+fn start(mode: &str, change: impl FnOnce(Settings) -> Settings) -> Signing {
+    let dir = tempfile::tempdir().expect("a directory");
+    keys(dir.path(), &["new", "news"]);
+    let crawler = format!(
+        "[[crawler]]
+name = \"news\"
+tokens = [\"NewsBot\"]
+match = {{ user_agent = \"NewsBot\" }}
+signing_key = {:?}
+",
+        dir.path().join("keys/news.pem")
+    );
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings
+            .set("signing.mode", &format!("{mode:?}"))
+            .set("signing.agent", "\"https://bot.test\"");
+        change(settings).table(&crawler)
+    });
+    Signing {
+        origin,
+        proxy,
+        _keys: dir,
+    }
+}
+
+impl Signing {
+    fn pages(&self) -> Vec<Arc<Request>> {
+        let mut requests = self.origin.requests();
+        requests.retain(|request| request.target != "/robots.txt");
+        requests
+    }
+
+    fn counted(&self, result: &str) -> u64 {
+        let value = self
+            .proxy
+            .metric("wayleave_signatures_total", &[("result", result)]);
+        value as u64
+    }
+
+    /// What the library says of a request, with the keys that the proxy publishes.
+    fn verify(&self, request: &Request, url: &str) -> String {
+        run_verifier(&json!({
+            "method": request.method,
+            "url": url,
+            "headers": request.headers,
+            "keys": self.proxy.admin_get(DIRECTORY).json(),
+            "tag": TAG,
+        }))
+    }
+}
+
+fn run_verifier(ask: &Value) -> String {
+    let mut verifier = clean(python());
+    verifier.arg(project().join("tests/clients/verify_signatures.py"));
+    output_of(&mut verifier, ask.to_string().as_bytes(), LIMIT)
+}
+
+fn get(url: &str) -> Ask {
+    Ask::get(url).agent("NewsBot/1.0")
+}
+
+#[track_caller]
+fn expect_verified(verified: &str, label: &str) {
+    assert!(verified.starts_with(label), "{verified}");
+    for component in ["@method", "@authority", "@path", "signature-agent"] {
+        assert!(verified.contains(component), "{component}: {verified}");
+    }
+}
+
+#[test]
+fn an_origin_can_verify_who_asks() {
+    let signing = start("always", |settings| settings);
+    let url = "http://shop.test/a?b=c";
+    assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
+    let request = &signing.pages()[0];
+    let agent = request.header("signature-agent");
+    assert_eq!(agent, Some("sig1=\"https://bot.test\""));
+    expect_verified(&signing.verify(request, url), "sig1");
+    let elsewhere = signing.verify(request, "http://other.test/a?b=c");
+    assert!(elsewhere.starts_with("invalid:"), "{elsewhere}");
+    let id = signing.proxy.exchange(&get(url));
+    assert_eq!(id.status, 200);
+    let again = signing.pages();
+    assert_ne!(
+        request.header("signature"),
+        again[1].header("signature"),
+        "no signature is sent twice"
+    );
+    signing
+        .proxy
+        .exchange(&Ask::get("http://shop.test/b").agent("OtherBot/1.0"));
+    let other = &signing.pages()[2];
+    assert_eq!(other.header("signature"), None);
+    assert_eq!(signing.counted("signed"), 2);
+    let decisions = signing.proxy.admin_get("/v1/decisions").text();
+    assert_eq!(
+        decisions.matches("\"signature\":\"signed\"").count(),
+        2,
+        "{decisions}"
+    );
+}
+
+#[test]
+fn content_and_http2_are_signed_alike() {
+    let signing = start("always", |settings| {
+        settings.set("signing.form", "\"string\"")
+    });
+    let url = "https://shop.test/post";
+    let post = Ask::new("POST", url).agent("NewsBot/1.0").body("content");
+    assert_eq!(signing.proxy.exchange(&post).status, 200);
+    let http2 = signing.proxy.http2("shop.test:443");
+    assert_eq!(http2.exchange(&get("https://shop.test/http2")).status, 200);
+    let requests = signing.pages();
+    let versions: Vec<_> = requests.iter().map(|request| request.version).collect();
+    assert_eq!(versions, ["HTTP/1.1", "HTTP/2"]);
+    for (request, url) in requests.iter().zip([url, "https://shop.test/http2"]) {
+        let agent = request.header("signature-agent");
+        assert_eq!(agent, Some("\"https://bot.test\""), "one string");
+        expect_verified(&signing.verify(request, url), "sig1");
+    }
+}
+
+#[test]
+fn who_asks_for_a_signature_gets_one() {
+    let signing = start("on-request", |settings| settings);
+    let wish = "wanted=(\"@authority\" \"user-agent\");created;nonce=\"once\";tag=\"web-bot-auth\"";
+    let asks = Reply::new(403).header("Accept-Signature", wish);
+    signing
+        .origin
+        .site("shop.test")
+        .unsigned(asks.body("who are you?"));
+    let url = "http://shop.test/a";
+    assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
+    let requests = signing.pages();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0].header("signature"), None);
+    let verified = signing.verify(&requests[1], url);
+    expect_verified(&verified, "wanted");
+    assert!(verified.contains("user-agent"), "{verified}");
+    let input = requests[1].header("signature-input").unwrap_or_default();
+    assert!(input.contains("nonce=\"once\""), "{input}");
+    // From now on it need not ask.
+    assert_eq!(signing.proxy.exchange(&get(url)).status, 200);
+    let requests = signing.pages();
+    assert_eq!(requests.len(), 3);
+    expect_verified(&signing.verify(&requests[2], url), "wanted");
+    let input = requests[2].header("signature-input").unwrap_or_default();
+    assert!(!input.contains("nonce=\"once\""), "{input}");
+    assert_eq!(
+        (signing.counted("asked"), signing.counted("signed")),
+        (1, 2)
+    );
+}
+
+#[test]
+fn what_may_not_be_sent_twice_or_cannot_be_signed_is_not() {
+    let signing = start("on-request", |settings| settings);
+    let asks = |wish: &str| Reply::new(401).header("Accept-Signature", wish);
+    signing.origin.site("shop.test").unsigned(asks("sig1=()"));
+    let post = Ask::new("POST", "http://shop.test/a")
+        .agent("NewsBot/1.0")
+        .body("content");
+    assert_eq!(signing.proxy.exchange(&post).status, 401);
+    for (host, wish) in [
+        ("digest.test", "sig1=(\"content-digest\")"),
+        ("key.test", "sig1=();keyid=\"another\""),
+        ("rsa.test", "sig1=();alg=\"rsa-pss-sha512\""),
+    ] {
+        signing.origin.site(host).unsigned(asks(wish));
+        let answer = signing.proxy.exchange(&get(&format!("http://{host}/a")));
+        assert_eq!(answer.status, 401, "{host}");
+    }
+    assert_eq!(signing.pages().len(), 4);
+    assert_eq!(
+        (signing.counted("asked"), signing.counted("signed")),
+        (0, 0)
+    );
+    assert_eq!(signing.counted("unanswerable"), 2);
+}
+
+#[test]
+fn clients_sign_for_themselves_but_for_nobody_else() {
+    let signing = start("always", |settings| settings);
+    let with = |agent: &str| {
+        get("http://shop.test/a")
+            .header("Signature-Agent", agent)
+            .header(
+                "Signature-Input",
+                "sig1=(\"@method\" \"signature-agent\";key=\"sig1\")",
+            )
+            .header("Signature", "sig1=:AAAA:")
+    };
+    signing.proxy.exchange(&with("sig1=\"https://bot.test\""));
+    signing.proxy.exchange(&with("sig1=\"https://other.test\""));
+    let requests = signing.pages();
+    let field = |index: usize, name: &str| requests[index].header(name).unwrap_or_default();
+    assert_eq!(
+        field(0, "signature-agent"),
+        "sig1=\"https://bot.test\", sig2=\"https://bot.test\""
+    );
+    let input = field(0, "signature-input");
+    assert!(input.starts_with("sig1=(\"@method\" \"signature-agent\";key=\"sig1\"), sig2=("));
+    assert!(field(0, "signature").starts_with("sig1=:AAAA:, sig2=:"));
+    assert_eq!(field(1, "signature-agent"), "sig1=\"https://bot.test\"");
+    assert!(!field(1, "signature").contains("AAAA"));
+    expect_verified(&signing.verify(&requests[1], "http://shop.test/a"), "sig1");
+    assert_eq!(signing.counted("foreign"), 1);
+}
+
+#[test]
+fn a_tunnel_cannot_be_signed_and_the_log_says_so() {
+    let signing = start("always", |settings| {
+        settings.set("https.bypass", "[\"shop.test\"]")
+    });
+    let mut wire = signing.proxy.connect();
+    wire.send(
+        "CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\nUser-Agent: NewsBot/1\r\n\r\n",
+    );
+    assert_eq!(wire.response_head().status, 200);
+    let wire = wire.start_tls(
+        "shop.test",
+        crate::harness::tls::Authority::trusted().pem.as_ref(),
+        &[],
+    );
+    let _secured = wire.expect("TLS with the origin");
+    let decisions = signing.proxy.admin_get("/v1/decisions").text();
+    assert!(
+        decisions.contains("\"signature\":\"tunnel\""),
+        "{decisions}"
+    );
+    assert_eq!(signing.counted("tunnel"), 1);
+}
+
+#[test]
+fn the_keys_are_published_and_prove_themselves() {
+    let signing = start("off", |settings| settings);
+    let directory = signing.proxy.admin_get(DIRECTORY);
+    assert_eq!(directory.status, 200);
+    let kind = directory.header("content-type");
+    assert_eq!(
+        kind,
+        Some("application/http-message-signatures-directory+json")
+    );
+    let verified = run_verifier(&json!({
+        "method": "GET",
+        "url": format!("https://bot.test{DIRECTORY}"),
+        "status": 200,
+        "headers": directory.headers,
+        "keys": directory.json(),
+        "tag": "http-message-signatures-directory",
+    }));
+    assert!(verified.starts_with("binding"), "{verified}");
+    assert!(verified.contains("content-digest"), "{verified}");
+    let card = signing
+        .proxy
+        .admin_get("/.well-known/signature-agent-card/news")
+        .json();
+    assert_eq!(card["web_bot_auth"]["rfc9309-product-token"], "NewsBot");
+    assert_eq!(card["web_bot_auth"]["rfc9309-compliance"], true);
+    assert_eq!(card["jwks_uri"], format!("https://bot.test{DIRECTORY}"));
+    let nobody = "/.well-known/signature-agent-card/nobody";
+    assert_eq!(signing.proxy.admin_get(nobody).status, 404);
+    // Nothing is signed while that is off.
+    signing.proxy.exchange(&get("http://shop.test/a"));
+    assert_eq!(signing.pages()[0].header("signature"), None);
+}
+
+#[test]
+fn keys_are_made_listed_and_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let made = keys(dir.path(), &["new", "old"]);
+    assert!(made.contains("signing_key = \"keys/old.pem\""), "{made}");
+    keys(dir.path(), &["new", "young"]);
+    let config = "[signing]\nmode = \"always\"\nagent = \"https://bot.test\"\n[[crawler]]\nname = \"news\"\n\
+        tokens = [\"NewsBot\"]\nsigning_key = \"keys/old.pem\"\n";
+    fs::write(dir.path().join("config.toml"), config).expect("writable");
+    let listed = keys(dir.path(), &["list"]);
+    let lines: Vec<_> = listed.lines().collect();
+    assert_eq!(lines.len(), 2, "{listed}");
+    assert!(lines[0].contains("  news  ") && lines[0].ends_with("keys/old.pem"));
+    assert!(lines[1].contains("  -  ") && lines[1].ends_with("keys/young.pem"));
+    let directory: Value = serde_json::from_str(&keys(dir.path(), &["directory"])).expect("JSON");
+    assert_eq!(directory["keys"].as_array().map(Vec::len), Some(2));
+    assert!(listed.contains(directory["keys"][1]["kid"].as_str().expect("a thumbprint")));
+    let written = keys(dir.path(), &["directory", "--out", "public"]);
+    assert_eq!(written.lines().count(), 3, "{written}");
+    let file = fs::read_to_string(dir.path().join(format!("public{DIRECTORY}")));
+    assert_eq!(
+        serde_json::from_str::<Value>(&file.expect("written")).expect("JSON"),
+        directory
+    );
+    let again = run(dir.path(), &["keys", "new", "old"]);
+    assert!(again.contains("exists"), "{again}");
+    let key = dir.path().join("keys/old.pem");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("ours");
+    let exposed = run(dir.path(), &["config", "check"]);
+    let place = "config.toml:7: [[crawler]] 1.signing_key: other users can read";
+    assert!(exposed.contains(place), "{exposed}");
+}
+
+/// Standard error of a command that ends with 2.
+fn run(dir: &Path, arguments: &[&str]) -> String {
+    let output = tools::run(command().args(arguments).current_dir(dir), b"", LIMIT);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
