@@ -135,6 +135,27 @@ fn an_origin_can_verify_who_asks() {
 }
 
 #[test]
+fn the_robots_txt_of_a_signed_request_is_fetched_with_a_signature() {
+    let signing = start("always", |settings| settings);
+    for scheme in ["http", "https"] {
+        let page = format!("{scheme}://{scheme}.test/a");
+        assert_eq!(signing.proxy.exchange(&get(&page)).status, 200);
+        let robots = signing.origin.requests();
+        let mut robots = robots
+            .iter()
+            .filter(|request| request.target == "/robots.txt");
+        let robots = robots.next_back().expect("robots.txt was asked for");
+        let url = format!("{scheme}://{scheme}.test/robots.txt");
+        expect_verified(&signing.verify(robots, &url), "sig1");
+    }
+    let other = Ask::get("http://other.test/a").agent("OtherBot/1.0");
+    assert_eq!(signing.proxy.exchange(&other).status, 200);
+    let seen = signing.origin.requests();
+    let mut others = seen.iter().filter(|request| request.host() == "other.test");
+    assert!(others.all(|request| request.header("signature").is_none()));
+}
+
+#[test]
 fn content_and_http2_are_signed_alike() {
     let signing = start("always", |settings| {
         settings.set("signing.form", "\"string\"")

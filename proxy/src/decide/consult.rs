@@ -1,5 +1,6 @@
 //! Asks the origin's robots.txt for a decision, and waits for it if it is not known yet.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot, State};
@@ -12,12 +13,14 @@ use super::delay;
 use super::identify::{Identified, Identity};
 use super::refusal::{DecidingRule, Refusal};
 use super::resolve::{Resolved, Scope};
+use super::settings::Settings;
 use crate::http::proxy_status::ErrorType;
 use crate::identity::Mode;
 use crate::observe::decisions::Finding;
 use crate::observe::digest::Digest;
 use crate::politeness;
 use crate::robots::{Behalf, Known, Robots};
+use crate::signing::SignedBy;
 
 /// What the origin's robots.txt says of a request.
 #[derive(Debug)]
@@ -35,7 +38,7 @@ pub(crate) struct Consulted {
 /// Asks the robots.txt of the target's origin, on behalf of who asks.
 pub(crate) async fn consult(
     robots: &Robots,
-    politeness: &politeness::Options,
+    settings: &Settings,
     identified: &Identified,
     resolved: &Resolved,
 ) -> Consulted {
@@ -43,7 +46,14 @@ pub(crate) async fn consult(
     let target = &resolved.target;
     let origin = target.origin();
     let crawler = identity.crawler();
+    let politeness = &settings.politeness;
+    let key = crawler.and_then(|crawler| crawler.signing_key.as_ref());
+    let signed_by = key.filter(|_| settings.signer.signs()).map(|key| SignedBy {
+        signer: Arc::clone(&settings.signer),
+        key: Arc::clone(key),
+    });
     let behalf = Behalf {
+        signed_by: signed_by.as_ref(),
         crawler: identity.label(),
         client: Some(identified.client),
         user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),

@@ -252,7 +252,7 @@ impl Decider {
             resolved,
             ..
         } = understood;
-        let consulting = consult::consult(&self.robots, &settings.politeness, identified, resolved);
+        let consulting = consult::consult(&self.robots, settings, identified, resolved);
         let Consulted {
             finding,
             reason,

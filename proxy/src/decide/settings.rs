@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     pub(crate) politeness: politeness::Options,
     pub(crate) upstream: Arc<Upstream>,
-    pub(crate) signer: Signer,
+    pub(crate) signer: Arc<Signer>,
 }
 
 impl Settings {

@@ -20,17 +20,27 @@ use super::room::{Place, Room};
 use crate::clock::Clock;
 use crate::observe::traces::Traces;
 use crate::origin::{OriginReader, Upstream};
+use crate::signing::SignedBy;
 
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
+/// As whom a robots.txt is fetched.
+#[derive(Clone, Debug, Default)]
+pub struct FetchAs {
+    /// By this `User-Agent`, if not by the usual one.
+    pub user_agent: Option<Arc<str>>,
+    /// With a signature, if with one.
+    pub(crate) signed_by: Option<SignedBy>,
+}
+
 /// Fetches robots.txt files: over HTTP, or in tests from a script.
 pub trait Fetch: Send + Sync + 'static {
-    /// Fetches one, by `user_agent` if one is given instead of its own; always comes to an end, and in bounded time.
+    /// Fetches one, as whom it is told; always comes to an end, and in bounded time.
     fn fetch(
         &self,
         request: FetchRequest,
-        user_agent: Option<&str>,
+        fetch_as: Option<&FetchAs>,
     ) -> impl Future<Output = Fetched> + Send;
 }
 
@@ -136,7 +146,7 @@ impl HttpFetch {
     async fn follow(
         &self,
         request: &FetchRequest,
-        user_agent: &str,
+        fetch_as: Option<&FetchAs>,
         way: &mut Way,
     ) -> Result<Ending, FetchError> {
         loop {
@@ -145,7 +155,7 @@ impl HttpFetch {
                 .validators
                 .as_ref()
                 .filter(|validators| validators.uri == way.uri);
-            let asking = self.ask(&target, validators, user_agent, way.chosen);
+            let asking = self.ask(&target, validators, fetch_as, way.chosen);
             let mut exchange = match way.redirects.is_empty() {
                 true => asking.await?,
                 false => self.pass(&target, asking).await?,
@@ -199,8 +209,7 @@ impl HttpFetch {
 }
 
 impl Fetch for HttpFetch {
-    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> Fetched {
-        let user_agent = user_agent.unwrap_or(&self.options.user_agent);
+    async fn fetch(&self, request: FetchRequest, fetch_as: Option<&FetchAs>) -> Fetched {
         let started_at = self.clock.now();
         let mut way = Way {
             redirects: Vec::new(),
@@ -208,7 +217,7 @@ impl Fetch for HttpFetch {
             chosen: ChosenBy::Crawler,
             place: None,
         };
-        let follow = self.follow(&request, user_agent, &mut way);
+        let follow = self.follow(&request, fetch_as, &mut way);
         let ending = match timeout(self.options.timeout, follow).await {
             Ok(ending) => ending.unwrap_or_else(Ending::Failed),
             Err(_) => Ending::Failed(FetchError {
@@ -234,9 +243,9 @@ impl Fetch for HttpFetch {
 
 /// Fetches by what is there when a fetch begins, and by that to its end: what is there can be replaced.
 impl<F: Fetch> Fetch for Arc<ArcSwap<F>> {
-    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> Fetched {
+    async fn fetch(&self, request: FetchRequest, fetch_as: Option<&FetchAs>) -> Fetched {
         let current = self.load_full();
-        current.fetch(request, user_agent).await
+        current.fetch(request, fetch_as).await
     }
 }
 

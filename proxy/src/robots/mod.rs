@@ -38,7 +38,8 @@ use wayleave_policy::{AccessResult, Origin};
 
 use crate::clock::Clock;
 use crate::observe::metrics::{Lookup, Metrics};
-pub use fetch::{Fetch, FetchOptions, Fetched, HttpFetch};
+use crate::signing::SignedBy;
+pub use fetch::{Fetch, FetchAs, FetchOptions, Fetched, HttpFetch};
 pub use known::Listing;
 use known::{OnDisk, Places};
 use queue::Asker;
@@ -134,6 +135,8 @@ pub struct Behalf<'a> {
     pub client: Option<IpAddr>,
     /// If that causes a fetch, it is made by this `User-Agent` instead of the usual one.
     pub user_agent: Option<&'a Arc<str>>,
+    /// And signed by this.
+    pub(crate) signed_by: Option<&'a SignedBy>,
 }
 
 impl Behalf<'_> {
@@ -143,7 +146,10 @@ impl Behalf<'_> {
                 crawler: self.crawler.to_owned(),
                 client: self.client,
             },
-            user_agent: self.user_agent.cloned(),
+            fetch_as: FetchAs {
+                user_agent: self.user_agent.cloned(),
+                signed_by: self.signed_by.cloned(),
+            },
         }
     }
 }

@@ -14,7 +14,7 @@ use wayleave_policy::lifecycle::{
 };
 
 use super::eviction::Memory;
-use super::fetch::{Fetch, Fetched};
+use super::fetch::{Fetch, FetchAs, Fetched};
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
 use super::room::Place;
 use super::snapshots::Published;
@@ -52,8 +52,7 @@ pub(super) enum Event {
 /// On whose behalf a request waits.
 pub(super) struct Wish {
     pub(super) asker: Asker,
-    /// By which `User-Agent` to fetch, if not the usual one.
-    pub(super) user_agent: Option<Arc<str>>,
+    pub(super) fetch_as: FetchAs,
 }
 
 /// What the task works with.
@@ -91,11 +90,11 @@ pub(super) struct Refresh<F> {
     queued: Vec<Origin>,
 }
 
-/// Who wants an origin that is being recalled, and the `User-Agent` that the first of them wants it fetched by.
+/// Who wants an origin that is being recalled, and as whom the first of them wants it fetched.
 #[derive(Default)]
 struct Wishes {
     askers: HashSet<Asker>,
-    user_agent: Option<Arc<str>>,
+    fetch_as: FetchAs,
 }
 
 impl<F: Fetch> Refresh<F> {
@@ -232,7 +231,7 @@ impl<F: Fetch> Refresh<F> {
         if is_first {
             self.recall(origin.clone());
             let wishes = self.wishes.entry(origin).or_default();
-            wishes.user_agent = wish.user_agent;
+            wishes.fetch_as = wish.fetch_as;
             wishes.askers.insert(wish.asker);
         } else if let Some(wishes) = self.wishes.get_mut(&origin) {
             wishes.askers.insert(wish.asker);
@@ -290,7 +289,7 @@ impl<F: Fetch> Refresh<F> {
             entry: learned
                 .map(|learned| learned.entry().clone())
                 .unwrap_or_default(),
-            user_agent: wishes.user_agent,
+            fetch_as: wishes.fetch_as,
         };
         self.queue.push(job, askers);
     }
@@ -313,7 +312,7 @@ impl<F: Fetch> Refresh<F> {
     /// Fetches in a task of its own, and parses there: files may be long, and this task has every origin to look after.
     fn start_fetch(&mut self, mut job: Job) {
         let request = job.entry.request(&job.origin);
-        let user_agent = job.user_agent.take();
+        let fetch_as = std::mem::take(&mut job.fetch_as);
         let (fetch, clock) = (self.fetch.clone(), self.around.clock);
         let known = self.around.published.snapshot(&job.origin);
         let lifetimes = self.cache.lifetimes().clone();
@@ -321,7 +320,7 @@ impl<F: Fetch> Refresh<F> {
         let metrics = self.around.metrics.clone();
         let started = Instant::now();
         let task = self.fetching.spawn(async move {
-            let Fetched { outcome, place } = fetch.fetch(request, user_agent.as_deref()).await;
+            let Fetched { outcome, place } = fetch.fetch(request, Some(&fetch_as)).await;
             report(&metrics, &origin, &outcome, started.elapsed());
             let before = (&before, known.as_deref());
             let learned = Learned::after(before, outcome, clock.now(), &lifetimes);

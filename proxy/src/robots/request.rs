@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
 use wayleave_policy::{Origin, Target};
 
-use super::fetch::HttpFetch;
+use super::fetch::{FetchAs, HttpFetch};
 use super::fields;
 use super::redirect::{Answered, ChosenBy, Redirect};
 use crate::http::field_pairs::pairs;
@@ -18,6 +18,7 @@ use crate::origin::error::Fault;
 use crate::origin::{
     self, Connection, Lease, OriginHead, OriginReader, OriginWriter, Session, Upstream,
 };
+use crate::signing::{FIELDS, Message, Signed, SignedBy};
 
 /// A response whose body is still to be read.
 pub(super) struct Exchange {
@@ -46,14 +47,17 @@ impl HttpFetch {
         &self,
         target: &Target,
         validators: Option<&Validators>,
-        user_agent: &str,
+        fetch_as: Option<&FetchAs>,
         chosen: ChosenBy,
     ) -> Result<Exchange, FetchError> {
         let (session, is_public) = self.connect(target.origin(), chosen).await?;
         let asked = Asked {
             target,
             validators,
-            user_agent,
+            user_agent: fetch_as
+                .and_then(|by| by.user_agent.as_deref())
+                .unwrap_or(&self.options.user_agent),
+            signed_by: fetch_as.and_then(|by| by.signed_by.as_ref()),
         };
         let patience = self.upstream.patience();
         let started = match session.connection {
@@ -129,6 +133,7 @@ struct Asked<'a> {
     target: &'a Target,
     validators: Option<&'a Validators>,
     user_agent: &'a str,
+    signed_by: Option<&'a SignedBy>,
 }
 
 impl Asked<'_> {
@@ -158,9 +163,31 @@ impl Asked<'_> {
         if let Some(date) = self.validators.and_then(|v| v.last_modified.as_deref()) {
             request = request.header(header::IF_MODIFIED_SINCE, date);
         }
-        request
-            .body(())
-            .map_err(|error| failure(FetchErrorKind::Internal, error))
+        let request = request.body(());
+        let mut request = request.map_err(|error| failure(FetchErrorKind::Internal, error))?;
+        for (field, value) in FIELDS
+            .iter()
+            .zip(self.signature(request.headers()).into_iter().flatten())
+        {
+            let value = HeaderValue::from_str(&value);
+            let value = value.map_err(|error| failure(FetchErrorKind::Internal, error))?;
+            let field = HeaderName::from_bytes(field.as_bytes());
+            let field = field.map_err(|error| failure(FetchErrorKind::Internal, error))?;
+            request.headers_mut().insert(field, value);
+        }
+        Ok(request)
+    }
+
+    fn signature(&self, fields: &HeaderMap) -> Option<Signed> {
+        let origin = self.target.origin();
+        let message = Message {
+            method: "GET",
+            scheme: origin.scheme().as_str(),
+            authority: &origin.authority(),
+            path: self.target.path(),
+            fields: &pairs(fields),
+        };
+        self.signed_by?.sign(origin, &message)
     }
 }
 

@@ -153,6 +153,9 @@ pub(crate) fn settings(
         rules,
         politeness: config.politeness,
         upstream,
-        signer: Signer::new(config.signing.options.clone(), config.signing.keys.clone()),
+        signer: Arc::new(Signer::new(
+            config.signing.options.clone(),
+            config.signing.keys.clone(),
+        )),
     }
 }

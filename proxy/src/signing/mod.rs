@@ -27,4 +27,4 @@ pub(crate) use self::carried::without_foreign;
 pub(crate) use self::key::Key;
 pub(crate) use self::options::{FIELDS, Form, Mode, Options};
 pub(crate) use self::request::{Message, Signed};
-pub(crate) use self::signer::Signer;
+pub(crate) use self::signer::{SignedBy, Signer};

@@ -63,6 +63,23 @@ impl Signer {
     }
 }
 
+/// A key, and how it signs: for requests that are not a client's.
+#[derive(Clone, Debug)]
+pub(crate) struct SignedBy {
+    pub(crate) signer: Arc<Signer>,
+    pub(crate) key: Arc<Key>,
+}
+
+impl SignedBy {
+    /// A signature of a request to `origin`, if it is to have one.
+    pub(crate) fn sign(&self, origin: &Origin, message: &Message<'_>) -> Option<Signed> {
+        let asked = self.signer.asked_before(&self.key, origin);
+        let always = self.signer.options.mode == Mode::Always;
+        let as_asked = asked.and_then(|asked| self.signer.sign(&self.key, Some(&asked), message));
+        as_asked.or_else(|| always.then(|| self.signer.sign(&self.key, None, message))?)
+    }
+}
+
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Signer")

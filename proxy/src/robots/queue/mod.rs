@@ -3,10 +3,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Entry;
+
+use super::fetch::FetchAs;
 
 /// How many fetches may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,7 @@ pub(super) struct Asker {
 pub(super) struct Job {
     pub(super) origin: Origin,
     pub(super) entry: Entry,
-    /// By which to fetch it, if not the usual one.
-    pub(super) user_agent: Option<Arc<str>>,
+    pub(super) fetch_as: FetchAs,
 }
 
 /// How an origin's last fetch went, in the order in which they come.

@@ -6,7 +6,7 @@ fn job(uri: &str) -> Job {
     Job {
         origin: Origin::parse(uri).expect("an origin"),
         entry: Entry::default(),
-        user_agent: None,
+        fetch_as: FetchAs::default(),
     }
 }
 

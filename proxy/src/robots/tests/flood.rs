@@ -24,7 +24,7 @@ struct Unique(Room);
 const AT_ONCE: usize = 256;
 
 impl Fetch for Unique {
-    async fn fetch(&self, request: FetchRequest, _: Option<&str>) -> Fetched {
+    async fn fetch(&self, request: FetchRequest, _: Option<&FetchAs>) -> Fetched {
         let host = request.origin.host();
         let digits: String = host.chars().filter(char::is_ascii_digit).collect();
         let place = self.0.take(2 * 512_000).await.expect("never closed");

@@ -68,13 +68,15 @@ impl ScriptedFetch {
 }
 
 impl Fetch for ScriptedFetch {
-    async fn fetch(&self, request: FetchRequest, user_agent: Option<&str>) -> Fetched {
+    async fn fetch(&self, request: FetchRequest, fetch_as: Option<&FetchAs>) -> Fetched {
         let script = &self.script;
         let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
         let origin = request.origin.clone();
         script.fetched.lock().unwrap().push(request);
-        let user_agent = user_agent.map(str::to_owned);
+        let user_agent = fetch_as
+            .and_then(|by| by.user_agent.as_deref())
+            .map(str::to_owned);
         script.user_agents.lock().unwrap().push(user_agent);
         let gate = script.gate.lock().unwrap().clone();
         if let Some(gate) = gate {
@@ -680,7 +682,7 @@ fn of(crawler: &str, client: u8) -> Behalf<'_> {
     Behalf {
         crawler,
         client: Some([192, 0, 2, client].into()),
-        user_agent: None,
+        ..Behalf::default()
     }
 }
 

@@ -378,7 +378,7 @@ async fn a_public_origin_never_redirects_to_an_internal_address() {
     let server = Server::start(|_| ok(RULES)).await;
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
     let target = Target::parse("http://shop.test/robots.txt").unwrap();
-    let ask = |chosen| fetcher.ask(&target, None, "wayleave", chosen);
+    let ask = |chosen| fetcher.ask(&target, None, None, chosen);
     let refused = ask(ChosenBy::Public).await.err().unwrap();
     assert_eq!(refused.kind, FetchErrorKind::RedirectProhibited);
     assert!(server.asked().is_empty());
