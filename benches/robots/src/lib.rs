@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wayleave::robots::{Fetch, Fetched};
+use wayleave::robots::{Fetch, FetchAs, Fetched};
 use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{
     Body, Ending, FetchErrorKind, FetchOutcome, FetchRequest, Fields, Response,
@@ -56,7 +56,7 @@ impl ScriptedFetch {
 }
 
 impl Fetch for ScriptedFetch {
-    async fn fetch(&self, request: FetchRequest, _: Option<&str>) -> Fetched {
+    async fn fetch(&self, request: FetchRequest, _: Option<&FetchAs>) -> Fetched {
         self.fetched.fetch_add(1, Ordering::Relaxed);
         answer(&request).into()
     }
