@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::check::{lines, run};
+use crate::harness::{Ask, Origin, Reply, Response, Wayleave};
 
 /// One JSON object a line, as the README beside the file describes.
 const CASES: &str = include_str!("../policy/tests/cases/preferences.jsonl");
@@ -124,4 +125,190 @@ fn the_command_line_tells_what_is_said_for_each_purpose() {
     assert_eq!(answer["verdict"], "allow");
     assert_eq!(answer["preference"], "refuse");
     assert_eq!(answer["purpose"], "train-ai");
+}
+
+/// Two crawlers of one house: one that searches, one that also trains; and one that says nothing of itself.
+const CRAWLERS: &str = r#"
+[[crawler]]
+name = "index"
+tokens = ["ExampleBot"]
+match = { user_agent = "ExampleBot-Index" }
+purposes = ["search"]
+[[crawler]]
+name = "corpus"
+tokens = ["ExampleBot"]
+match = { user_agent = "ExampleBot-Corpus" }
+purposes = ["search", "train-ai"]
+purpose_tokens = { train-ai = "ExampleBot-Extended" }
+[[crawler]]
+name = "stated"
+tokens = ["ExampleBot"]
+match = { user_agent = "ExampleBot-Stated" }
+purposes = ["search"]
+unstated = "refuse"
+[[crawler]]
+name = "plain"
+tokens = ["ExampleBot"]
+match = { user_agent = "ExampleBot" }
+"#;
+
+const INDEX: &str = "ExampleBot-Index/1";
+const CORPUS: &str = "ExampleBot-Corpus/1";
+const PLAIN: &str = "ExampleBot/1";
+
+/// An origin with this robots.txt, and a proxy before it.
+fn site(robots: &str) -> (Origin, Wayleave) {
+    let origin = Origin::start();
+    origin.site("site.test").robots(robots);
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(CRAWLERS));
+    (origin, proxy)
+}
+
+fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
+    proxy.exchange(&Ask::get(url).agent(agent))
+}
+
+#[test]
+fn each_crawler_gets_what_its_purposes_may() {
+    let (origin, proxy) = site(
+        "User-agent: *\nContent-Signal: /news/ search=yes, ai-train=no\nAllow: /\n\n\
+         User-agent: ExampleBot-Extended\nDisallow: /art/\n",
+    );
+    for agent in [INDEX, PLAIN] {
+        for path in ["/news/1", "/art/1", "/"] {
+            let url = format!("https://site.test{path}");
+            assert_eq!(get(&proxy, agent, &url).status, 200, "{agent} {path}");
+        }
+    }
+    let reached = origin.seen().len();
+    for (path, source, carrier, statement) in [
+        (
+            "/news/1",
+            "content-signal",
+            "robots.txt:2",
+            "Content-Signal: /news/ search=yes, ai-train=no",
+        ),
+        (
+            "/x/../art/1",
+            "policy-token",
+            "robots.txt:6",
+            "User-agent: ExampleBot-Extended, Disallow: /art/",
+        ),
+    ] {
+        let answer = get(&proxy, CORPUS, &format!("https://site.test{path}"));
+        let phrase = Some("Refused by usage preference");
+        let problem = answer.expect_refusal(403, phrase, "http_request_denied");
+        assert_eq!(problem["type"], "urn:wayleave:problem:preference");
+        assert_eq!(problem["reason"], "preference");
+        assert_eq!(problem["purpose"], "train-ai");
+        assert_eq!(problem["source"], source);
+        assert_eq!(problem["carrier"], carrier);
+        assert_eq!(problem["statement"], statement);
+        assert_eq!(problem["stage"], "before");
+        assert!(problem["clause"].is_string(), "{problem}");
+    }
+    assert_eq!(origin.seen().len(), reached, "{:?}", origin.seen());
+    assert_eq!(get(&proxy, CORPUS, "https://site.test/").status, 200);
+}
+
+#[test]
+fn nothing_said_refuses_only_who_asks_for_that() {
+    let (_origin, proxy) = site("User-agent: *\nContent-Usage: /a search=y\n");
+    let agent = "ExampleBot-Stated/1";
+    assert_eq!(get(&proxy, agent, "http://site.test/a").status, 200);
+    let problem = get(&proxy, agent, "http://site.test/b").json();
+    assert_eq!(problem["reason"], "preference");
+    assert_eq!(problem["preference"], "unstated");
+    assert_eq!(get(&proxy, INDEX, "http://site.test/b").status, 200);
+}
+
+/// An origin whose answers carry a field, and what a client gets of them.
+fn answered(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
+    let origin = Origin::start();
+    let page = Reply::text("the page").header(field.0, field.1);
+    origin
+        .site("site.test")
+        .robots("User-agent: *\nAllow: /\n")
+        .page("/page", page);
+    let table = format!("{settings}\n{CRAWLERS}");
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    (origin, proxy)
+}
+
+#[test]
+fn an_answer_whose_use_is_refused_is_withheld() {
+    let (origin, proxy) = answered(("X-Robots-Tag", "noai, nofollow"), "");
+    for url in ["http://site.test/page", "https://site.test/page"] {
+        let answer = get(&proxy, CORPUS, url);
+        assert!(!answer.text().contains("the page"), "{}", answer.text());
+        let phrase = Some("Refused by usage preference");
+        let problem = answer.expect_refusal(403, phrase, "http_request_denied");
+        assert_eq!(problem["purpose"], "train-ai");
+        assert_eq!(problem["source"], "robots-meta");
+        assert_eq!(problem["carrier"], "field");
+        assert_eq!(problem["statement"], "X-Robots-Tag: noai, nofollow");
+        assert_eq!(problem["stage"], "head");
+        let id = problem["decision_id"].as_str().unwrap();
+        let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+        assert_eq!(decision["reached_origin"], true);
+        let answer = get(&proxy, INDEX, url);
+        assert_eq!(answer.text(), "the page");
+        assert_eq!(
+            answer.header("Wayleave-Preferences"),
+            Some("search=unstated")
+        );
+        assert_eq!(answer.header("Wayleave-Duties"), Some("nofollow"));
+        let answer = get(&proxy, PLAIN, url);
+        assert_eq!(answer.header("Wayleave-Preferences"), None);
+    }
+    assert!(origin.seen().iter().any(|seen| seen.contains("/page")));
+}
+
+#[test]
+fn an_answer_can_be_labelled_instead() {
+    let label = "[preferences]\non_answer = \"label\"";
+    let (_origin, proxy) = answered(("Content-Usage", "train-ai=n, search=y"), label);
+    let answer = get(&proxy, CORPUS, "http://site.test/page");
+    assert_eq!(answer.text(), "the page");
+    assert_eq!(
+        answer.header("Wayleave-Preferences"),
+        Some("search=allow;from=\"content-usage\", train-ai=refuse;from=\"content-usage\"")
+    );
+}
+
+#[test]
+fn preferences_are_about_reading_only() {
+    let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n\n");
+    let post = Ask::new("POST", "http://site.test/a").agent(CORPUS);
+    assert_eq!(proxy.exchange(&post.body("x")).status, 200);
+    assert_eq!(get(&proxy, CORPUS, "http://site.test/a").status, 403);
+    assert_eq!(
+        get(&proxy, CORPUS, "http://site.test/robots.txt").status,
+        200
+    );
+}
+
+#[test]
+fn what_is_said_is_logged_and_counted() {
+    let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n, search=y\n");
+    let refused = get(&proxy, CORPUS, "http://site.test/a").json();
+    assert_eq!(get(&proxy, INDEX, "http://site.test/a").status, 200);
+    let id = refused["decision_id"].as_str().unwrap();
+    let decision = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+    assert_eq!(decision["reason"], "preference");
+    let said = decision["preferences"].as_array().unwrap();
+    let of = |index: usize| (&said[index]["purpose"], &said[index]["preference"]);
+    assert_eq!(of(0), (&json!("search"), &json!("allow")));
+    assert_eq!(of(1), (&json!("train-ai"), &json!("refuse")));
+    assert_eq!(said[1]["clause"], "aipref-vocab-08 §4.1");
+    let count = |purpose: &str, value: &str| {
+        let labels = [
+            ("source", "content-usage"),
+            ("purpose", purpose),
+            ("value", value),
+        ];
+        proxy.metric("wayleave_preferences_total", &labels)
+    };
+    assert_eq!(count("search", "allow"), 2.0);
+    assert_eq!(count("train-ai", "refuse"), 1.0);
 }

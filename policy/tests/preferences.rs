@@ -229,3 +229,35 @@ fn another_spelling_of_a_path_restricts_and_never_permits() {
     assert_eq!(at("/a/../y"), Preference::Unstated);
     assert_eq!(at("/y"), Preference::Allow);
 }
+
+#[test]
+fn what_refuses_one_path_refuses_who_will_not_show_which() {
+    let declaration = Declaration {
+        purposes: Purposes::of(&[Purpose::TrainAi]),
+        purpose_tokens: vec![(Purpose::TrainAi, ProductToken::new("A-Extended").unwrap())],
+        ..Declaration::default()
+    };
+    let asker = Asker {
+        declaration: &declaration,
+        reading: &Reading::default(),
+        tokens: &[],
+        dialect: Dialect::Rfc9309,
+        strict: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let judge = |line: &str| {
+        let robots = format!("User-agent: *\nContent-Usage: train-ai=y\n{line}\n");
+        let mut heard = Preferences::for_every_path("https://site.test/");
+        heard.hear_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+        heard.judge(asker).preference
+    };
+    assert_eq!(judge(""), Preference::Unstated);
+    for line in [
+        "Content-Usage: /a train-ai=n",
+        "Content-Signal: /a ai-train=no",
+        "DisallowAITraining: /a",
+        "User-agent: A-Extended\nDisallow: /a",
+    ] {
+        assert_eq!(judge(line), Preference::Refuse, "{line}");
+    }
+}

@@ -60,13 +60,24 @@ impl Preferences {
     /// start from.
     #[must_use]
     pub fn new(asker: Asker<'_>, url: &str, path: &str) -> Self {
+        Self::about(url, Paths::new(path, asker.strict))
+    }
+
+    /// Begins with nothing said about any path of an origin, for who will not see which are asked for: what refuses one path
+    /// refuses all.
+    #[must_use]
+    pub fn for_every_path(url: &str) -> Self {
+        Self::about(url, Paths::every())
+    }
+
+    fn about(url: &str, paths: Paths) -> Self {
         let origin = Target::parse(url)
             .ok()
             .map(|target| target.origin().to_string());
         Self {
             url: url.to_owned(),
             origin,
-            paths: Paths::new(path, asker.strict),
+            paths,
             statements: Vec::new(),
             licences: Vec::new(),
             meta_rules: Vec::new(),
@@ -132,12 +143,10 @@ impl Preferences {
     pub fn hear_tdmrep(&mut self, asker: Asker<'_>, file: &[u8]) {
         if asker.reads(Source::Tdmrep) {
             let entries = tdmrep::entries(file);
-            let said = self
-                .paths
-                .each(|path| tdmrep::in_file(&entries, path).into_iter().collect());
+            let said = self.paths.each(|path| tdmrep::in_file(&entries, path));
             let said = said
                 .into_iter()
-                .map(|(it, is_received)| only_restricting(it, !is_received));
+                .map(|(it, only_restricts)| only_restricting(it, only_restricts));
             self.statements
                 .extend(said.filter(|it| it.refuses != it.allows));
         }

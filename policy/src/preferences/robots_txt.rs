@@ -5,7 +5,7 @@ use super::{
     Asker, Carrier, Purpose, Purposes, Source, Stage, Statement, content_signal, content_usage,
 };
 use crate::robots_txt::{Directive, RobotsTxt};
-use crate::{AccessResult, ProductToken, Verdict, decide};
+use crate::{AccessResult, Decision, Dialect, ProductToken, Verdict, decide, decide_every_path};
 
 /// The directives about use, in lower case.
 const CONTENT_USAGE: &str = "content-usage";
@@ -58,7 +58,7 @@ impl Lines {
     /// What the lines say about a path.
     pub(super) fn statements(&self, asker: Asker<'_>, paths: &Paths) -> Vec<Statement> {
         let sources = asker.reading.sources;
-        let read = |source, decides: fn(&Self, Asker<'_>, &str) -> Vec<Statement>| {
+        let read = |source, decides: fn(&Self, Asker<'_>, Option<&str>) -> Vec<Statement>| {
             let is_read = sources.contains(source);
             is_read.then(|| paths.each(|path| decides(self, asker, path)))
         };
@@ -69,11 +69,11 @@ impl Lines {
         ];
         let statements = found.into_iter().flatten().flatten();
         statements
-            .map(|(statement, is_received)| only_restricting(statement, !is_received))
+            .map(|(statement, only_restricts)| only_restricting(statement, only_restricts))
             .collect()
     }
 
-    fn content_usage(&self, asker: Asker<'_>, path: &str) -> Vec<Statement> {
+    fn content_usage(&self, asker: Asker<'_>, path: Option<&str>) -> Vec<Statement> {
         let lines = self.in_group(CONTENT_USAGE);
         let selected = most_specific(lines, |line| split_path(&line.value).0.to_owned(), path);
         let labels = selected.into_iter().flat_map(|line| {
@@ -97,7 +97,7 @@ impl Lines {
         labels.collect()
     }
 
-    fn content_signal(&self, asker: Asker<'_>, path: &str) -> Vec<Statement> {
+    fn content_signal(&self, asker: Asker<'_>, path: Option<&str>) -> Vec<Statement> {
         let lines = self.in_group_or_site(CONTENT_SIGNAL);
         let selected = most_specific(lines, |line| split_path(&line.value).0.to_owned(), path);
         let signals = selected.into_iter().flat_map(|line| {
@@ -113,7 +113,7 @@ impl Lines {
         signals.collect()
     }
 
-    fn ai_training(&self, _: Asker<'_>, path: &str) -> Vec<Statement> {
+    fn ai_training(&self, _: Asker<'_>, path: Option<&str>) -> Vec<Statement> {
         const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
         let is_rule = |line: &&Directive| line.is(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]);
         // As with Disallow, a rule without a path is none.
@@ -168,9 +168,9 @@ fn statement(source: Source, line: &Directive) -> Statement {
     }
 }
 
-/// A statement without what it allows, if it is about another spelling than the one received.
-pub(super) fn only_restricting(statement: Statement, is_so: bool) -> Statement {
-    let allows = if is_so {
+/// A statement without what it allows, if it is not about the path as received.
+pub(super) fn only_restricting(statement: Statement, only_restricts: bool) -> Statement {
+    let allows = if only_restricts {
         Purposes::NONE
     } else {
         statement.allows
@@ -190,7 +190,7 @@ pub(super) fn policy_tokens(robots: &RobotsTxt, asker: Asker<'_>, paths: &Paths)
     let statements = named.flat_map(|(purpose, token)| {
         let tokens: &[ProductToken] = std::slice::from_ref(token);
         let disallowed = paths.each(|path| {
-            let decision = decide(&access, asker.dialect, tokens, path);
+            let decision = decided(&access, asker.dialect, tokens, path);
             let disallows = decision.verdict() == Verdict::Disallow;
             disallows.then(|| decision.explain()).into_iter().collect()
         });
@@ -213,11 +213,24 @@ pub(super) fn policy_tokens(robots: &RobotsTxt, asker: Asker<'_>, paths: &Paths)
     statements.collect()
 }
 
+/// What rules say about a path, or about every path at once.
+fn decided<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: Option<&str>,
+) -> Decision<'a> {
+    match path {
+        Some(path) => decide(access, dialect, tokens, path),
+        None => decide_every_path(access, dialect, tokens),
+    }
+}
+
 /// What Spawning's ai.txt disallows. It speaks of training data only, and nothing in it permits.
 pub(super) fn ai_txt(file: &RobotsTxt, asker: Asker<'_>, paths: &Paths) -> Option<Statement> {
     let access = AccessResult::Successful(file.clone());
     let disallowed = paths.each(|path| {
-        let decision = decide(&access, asker.dialect, asker.tokens, path);
+        let decision = decided(&access, asker.dialect, asker.tokens, path);
         let disallows = decision.verdict() == Verdict::Disallow;
         disallows.then(|| decision.explain()).into_iter().collect()
     });

@@ -50,7 +50,8 @@ pub(super) enum Says {
 pub(super) struct Page<'a> {
     /// `https://example.com`, if the URL has an origin.
     pub(super) origin: Option<&'a str>,
-    pub(super) path: &'a str,
+    /// `None`: every path.
+    pub(super) path: Option<&'a str>,
     /// Whether the document was named by the page itself: then an empty `url` means the page.
     pub(super) names_it: bool,
 }
@@ -123,7 +124,8 @@ fn coverage(content: Node<'_, '_>, page: Page<'_>) -> Option<usize> {
             url[origin.len()..].trim_start()
         }
     };
-    specificity(if path.is_empty() { "/" } else { path }, page.path)
+    let path = if path.is_empty() { "/" } else { path };
+    page.path.map_or(Some(0), |asked| specificity(path, asked))
 }
 
 /// What one content element says: its licences are offers, of which any that fits will do.

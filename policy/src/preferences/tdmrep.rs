@@ -22,14 +22,25 @@ pub(super) fn entries(file: &[u8]) -> Vec<Value> {
     }
 }
 
-/// What the file says about a path: its first entry that matches decides, whatever comes after.
-pub(super) fn in_file(entries: &[Value], path: &str) -> Option<Statement> {
-    let location = |entry: &Value| Some(entry.get("location")?.as_str()?.to_owned());
-    let matches = |entry: &Value| {
-        let location = location(entry).filter(|it| !it.is_empty());
-        location.is_some_and(|it| specificity(&it, path).is_some())
+/// What the file says about a path: its first entry that matches decides, whatever comes after. Without a path, what all
+/// entries say.
+pub(super) fn in_file(entries: &[Value], path: Option<&str>) -> Vec<Statement> {
+    let Some(path) = path else {
+        return entries.iter().filter_map(statement_of).collect();
     };
-    let entry = entries.iter().find(|entry| matches(entry))?;
+    let matches = |entry: &&Value| {
+        let location = location(entry).filter(|it| !it.is_empty());
+        location.is_some_and(|it| specificity(it, path).is_some())
+    };
+    let decides = entries.iter().find(matches);
+    decides.and_then(statement_of).into_iter().collect()
+}
+
+fn location(entry: &Value) -> Option<&str> {
+    entry.get("location")?.as_str()
+}
+
+fn statement_of(entry: &Value) -> Option<Statement> {
     let value = match entry.get("tdm-reservation")? {
         Value::Number(number) => number.to_string(),
         // Meant as a number; to take it for one can only restrict.

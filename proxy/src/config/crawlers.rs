@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use wayleave_policy::preferences::{ContentUse, Declaration, Purpose};
 use wayleave_policy::{Dialect, ProductToken};
 
 use super::file::{
     Node, Parsed, Section, boolean, checked, duration, filled_list, network, secret, text, tried,
-    user_agent,
+    user_agent, word,
 };
 use super::robots::dialects;
 use super::signing;
@@ -104,6 +105,7 @@ fn crawler(
         );
     }
     let account = username.zip(password_hash);
+    let declaration = declaration(section);
     Crawler {
         name: section
             .required("name", checked(text, label))
@@ -123,8 +125,41 @@ fn crawler(
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
         signing_key: section.optional("signing_key", |node| signing::key(node, dir)),
+        declaration,
     }
 }
+
+/// What the crawler says of itself for usage preferences.
+fn declaration(section: &mut Section<'_>) -> Declaration {
+    let purposes = section.items("purposes", |node| tried(node, str::parse::<Purpose>));
+    for key in ["purpose_tokens", "content_use", "unstated"] {
+        if section.has(key) && !section.has("purposes") {
+            section.mistake(key, "needs purposes beside it");
+        }
+    }
+    let mut named = Vec::new();
+    let tokens = section.entries("purpose_tokens", |name, node| {
+        named.push(tried(node, |_| name.parse::<Purpose>())?);
+        token(node)
+    });
+    let unstated = section.optional("unstated", word(&["allow", "refuse"]));
+    let names = CONTENT_USES.map(|(name, _)| name);
+    let content_use = section.optional("content_use", word(&names));
+    let mut known = CONTENT_USES.iter();
+    let content_use = known.find(|(name, _)| Some(*name) == content_use);
+    Declaration {
+        purposes: purposes.into_iter().collect(),
+        purpose_tokens: named.into_iter().zip(tokens).collect(),
+        content_use: content_use.map(|(_, content_use)| *content_use),
+        refuse_unstated: unstated == Some("refuse"),
+    }
+}
+
+const CONTENT_USES: [(&str, ContentUse); 3] = [
+    (ContentUse::Immediate.as_str(), ContentUse::Immediate),
+    (ContentUse::Reference.as_str(), ContentUse::Reference),
+    (ContentUse::Full.as_str(), ContentUse::Full),
+];
 
 fn token(node: &Node<'_>) -> Parsed<ProductToken> {
     tried(node, ProductToken::new)

@@ -6,7 +6,7 @@
 //! reload cannot change. Nothing after start-up meets an unchecked value.
 //!
 //! ```text
-//! proxy admin state https upstream robots crawlers signing rules politeness log traces
+//! proxy admin state https upstream robots crawlers signing rules preferences politeness log traces
 //!                      file        tables, values, mistakes
 //! ```
 //!
@@ -19,6 +19,7 @@ mod file;
 mod https;
 mod log;
 mod politeness;
+mod preferences;
 mod proxy;
 mod robots;
 mod rules;
@@ -38,6 +39,7 @@ pub use self::file::Mistake;
 use self::file::{Keys, Reader, Section, fixed};
 pub(crate) use self::log::Log;
 pub(crate) use self::upstream::Upstream;
+use crate::decide::settings::Preferences;
 use crate::identity;
 use crate::robots::StoreOptions;
 use crate::rules::Rule;
@@ -71,6 +73,8 @@ pub struct Config {
     pub(crate) signing: signing::Signing,
     /// `[[rule]]`, in the order of the file; the first that matches a request is used.
     pub(crate) rules: Vec<Rule>,
+    /// `[preferences]`.
+    pub(crate) preferences: Preferences,
     /// `[politeness]`.
     pub(crate) politeness: crate::politeness::Options,
     /// `[log]`.
@@ -114,6 +118,7 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     });
     Config {
         rules: rules::rules(root, &crawlers.crawlers),
+        preferences: root.section("preferences", preferences::preferences),
         politeness: root.section("politeness", politeness::politeness),
         log: root.section("log", |section| log::log(section, state_dir)),
         traces: root.section(fixed("traces"), traces::traces),

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use wayleave_policy::preferences::{ContentUse, Declaration, Purpose, Purposes};
 use wayleave_policy::{Dialect, HostPattern, ProductToken};
 
 use super::{Config, DEFAULT_FILE, Mistake};
@@ -150,6 +151,10 @@ mode = "enforce"
 default_delay = "3s"
 user_agent = "NewsBot/1.0"
 user_agent_must_contain_token = true
+purposes = ["search", "ai-train"]
+purpose_tokens = { train-ai = "Google-Extended" }
+content_use = "reference"
+unstated = "refuse"
 [[crawler]]
 name = "rest"
 tokens = ["archive.org_bot"]
@@ -293,6 +298,15 @@ fn crawlers_are_read() {
         robots_user_agent: Some("NewsBot/1.0".into()),
         user_agent_must_contain_token: true,
         signing_key: None,
+        declaration: Declaration {
+            purposes: Purposes::of(&[Purpose::Search, Purpose::TrainAi]),
+            purpose_tokens: vec![(
+                Purpose::TrainAi,
+                ProductToken::new("Google-Extended").unwrap(),
+            )],
+            content_use: Some(ContentUse::Reference),
+            refuse_unstated: true,
+        },
     };
     assert!(config.crawlers.require_crawler);
     assert_eq!(config.crawlers.mode, Mode::Observe);

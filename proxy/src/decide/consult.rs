@@ -11,7 +11,8 @@ use wayleave_policy::{
 
 use super::delay;
 use super::identify::{Identified, Identity};
-use super::refusal::{DecidingRule, Refusal};
+use super::preference::Said;
+use super::refusal::{Deciding, DecidingRule, Refusal};
 use super::resolve::{Resolved, Scope};
 use super::settings::Settings;
 use crate::http::proxy_status::ErrorType;
@@ -33,6 +34,22 @@ pub(crate) struct Consulted {
     pub(crate) delay: Option<Duration>,
     /// The group of robots.txt that a request falls into which is nobody's that is known.
     pub(crate) group: String,
+    /// What robots.txt says about the use of what is asked for, to a crawler with purposes.
+    pub(crate) preferences: Option<Said>,
+}
+
+impl Consulted {
+    /// The same, if the request may be sent with what is `said` about use, too.
+    fn and(self, said: impl FnOnce() -> Option<Said>, resolved: &Resolved) -> Self {
+        let preferences = self.reason.as_ref().ok().and_then(|_| said());
+        let said = preferences.as_ref();
+        let refusal = said.and_then(|it| it.refusal_before(resolved));
+        Self {
+            reason: refusal.map_or(self.reason, Err),
+            preferences,
+            ..self
+        }
+    }
 }
 
 /// Asks the robots.txt of the target's origin, on behalf of who asks.
@@ -40,6 +57,7 @@ pub(crate) async fn consult(
     robots: &Robots,
     settings: &Settings,
     identified: &Identified,
+    method: &str,
     resolved: &Resolved,
 ) -> Consulted {
     let identity = &identified.identity;
@@ -60,7 +78,16 @@ pub(crate) async fn consult(
     };
     match robots.find_for(origin, behalf).await {
         Ok(known) => robots.counting(origin, &known, || {
-            go_by(&known, politeness, identity, resolved)
+            let said = || {
+                Said::by_robots_txt(
+                    &known,
+                    &settings.preferences.reading,
+                    identified,
+                    method,
+                    resolved,
+                )
+            };
+            go_by(&known, politeness, identity, resolved).and(said, resolved)
         }),
         Err(pending) => {
             let refusal = unreachable(target, &pending.to_string(), pending.retry_after);
@@ -69,6 +96,7 @@ pub(crate) async fn consult(
                 reason: Err(refusal),
                 delay: None,
                 group: String::new(),
+                preferences: None,
             }
         }
     }
@@ -131,6 +159,7 @@ fn go_by(
         reason,
         delay,
         group: delay::group(access, politeness, identity, delay),
+        preferences: None,
     }
 }
 
@@ -159,7 +188,7 @@ fn refusal(
     Refusal {
         is_policy: true,
         robots_url: Some(robots_url.into()),
-        rule: rule.map(Box::new),
+        statement: rule.map(|rule| Box::new(Deciding::Rule(rule))),
         ..Refusal::new(
             403,
             "Disallowed by robots.txt",

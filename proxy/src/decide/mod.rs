@@ -1,7 +1,7 @@
 //! What may be done about a request: a decision is a value, made without sockets and without its client.
 //!
 //! ```text
-//!  identify ── resolve ── rules ── consult ── delay      who asks, for what, what the organisation and robots.txt say
+//!  identify ── resolve ── rules ── consult ── delay, preference      who asks, for what, what the organisation and robots.txt say
 //!  preview                              the same for a request that nobody made
 //!  request, permit, refusal             what goes in and comes out
 //!  settings, https_mode                 what is gone by
@@ -12,6 +12,7 @@ pub(crate) mod delay;
 pub(crate) mod https_mode;
 pub(crate) mod identify;
 pub(crate) mod permit;
+pub(crate) mod preference;
 pub(crate) mod preview;
 pub(crate) mod refusal;
 pub(crate) mod request;
@@ -249,18 +250,20 @@ impl Decider {
     ) -> (Facts, Result<Allowed, Refusal>) {
         let Understood {
             identified,
+            method,
             resolved,
-            ..
         } = understood;
-        let consulting = consult::consult(&self.robots, settings, identified, resolved);
+        let consulting = consult::consult(&self.robots, settings, identified, method, resolved);
         let Consulted {
             finding,
             reason,
             delay,
             group,
+            preferences,
         } = consulting.await;
         let facts = Facts {
             finding,
+            preferences,
             delay,
             group,
             ..facts

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use wayleave_policy::Origin;
 
+use super::preference::Said;
 use super::refusal::Refusal;
 use super::resolve::Resolved;
 use crate::observe::decisions::Finding;
@@ -33,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) origin: Option<Origin>,
     /// What robots.txt says, if it was asked.
     pub(crate) finding: Option<Finding>,
+    /// What is said about the use of what is asked for, to a crawler with purposes.
+    pub(crate) preferences: Option<Said>,
     /// The organisation's rule that decided.
     pub(crate) rule: Option<Match>,
     /// The time that robots.txt wants between requests.

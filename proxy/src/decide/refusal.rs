@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::http::http1::HeadError;
 use crate::http::proxy_status::ErrorType;
 use crate::identity::Mode;
+use crate::observe::decisions::UsePreference;
 use crate::origin::error::Fault;
 
 /// A rule of a robots.txt, and where it stands.
@@ -15,6 +16,15 @@ pub(crate) struct DecidingRule {
     pub(crate) line: u32,
     /// Such as `Disallow: /private`.
     pub(crate) text: String,
+}
+
+/// A statement of a site that decided.
+#[derive(Clone, Debug)]
+pub(crate) enum Deciding {
+    /// A rule of a robots.txt.
+    Rule(DecidingRule),
+    /// What is said about use.
+    Preference(UsePreference),
 }
 
 /// Why a request was answered here, and what the answer says.
@@ -29,8 +39,8 @@ pub(crate) struct Refusal {
     pub(crate) details: Cow<'static, str>,
     /// The robots.txt that the answer rests on, or that could not be had.
     pub(crate) robots_url: Option<Box<str>>,
-    /// The rule that the answer rests on.
-    pub(crate) rule: Option<Box<DecidingRule>>,
+    /// The statement that the answer rests on.
+    pub(crate) statement: Option<Box<Deciding>>,
     pub(crate) retry_after: Option<Duration>,
     /// A URI for whoever blocks by law (RFC 7725).
     pub(crate) blocked_by: Option<Box<str>>,
@@ -91,7 +101,7 @@ impl Refusal {
             reason,
             details: details.into(),
             robots_url: None,
-            rule: None,
+            statement: None,
             retry_after: None,
             blocked_by: None,
             is_policy: false,

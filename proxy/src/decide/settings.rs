@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_policy::Scheme;
+use wayleave_policy::preferences::Reading;
 
 use super::https_mode::{self, Mode, Way};
 use super::request::Connection;
@@ -27,6 +28,15 @@ pub(crate) struct Options {
     pub(crate) shutdown_grace: Duration,
 }
 
+/// `[preferences]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Preferences {
+    /// How statements are read.
+    pub(crate) reading: Reading,
+    /// Whether an answer whose use is refused is withheld, instead of only labelled.
+    pub(crate) withholds: bool,
+}
+
 /// What one exchange goes by from its beginning to its end.
 pub(crate) struct Settings {
     /// Which configuration this is, counted from 1 at the start.
@@ -35,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) https: https_mode::Options,
     pub(crate) crawlers: Crawlers,
     pub(crate) rules: Rules,
+    pub(crate) preferences: Preferences,
     pub(crate) politeness: politeness::Options,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) signer: Arc<Signer>,

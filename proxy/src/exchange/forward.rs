@@ -6,8 +6,9 @@ use super::fields::OnwardRequest;
 use super::relay::{self, RelayError, Relaying};
 use super::sign::{Signatures, Signing};
 use super::websocket;
+use crate::decide::refusal::Refusal;
 use crate::decide::resolve::Resolved;
-use crate::http::client::Client;
+use crate::http::client::{Client, Field};
 use crate::http::http1::Framing;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
@@ -45,6 +46,10 @@ pub(super) struct Onward<'a> {
     pub(super) signing: Option<Signing<'a>>,
 }
 
+/// What is told of the head of the response that the client gets: it says which fields are added, or refuses to hand it on.
+pub(super) type Heard<'a> =
+    dyn Fn(&OriginHead) -> Result<Vec<Field<'static>>, Box<Refusal>> + Send + Sync + 'a;
+
 /// Sends the request to its origin and the response to the client. `heard` is called with the head of the response that the client
 /// gets.
 ///
@@ -54,7 +59,7 @@ pub(super) struct Onward<'a> {
 pub(super) async fn forward(
     onward: Onward<'_>,
     client: &mut Client,
-    heard: &(dyn Fn(&OriginHead) + Send + Sync),
+    heard: &Heard<'_>,
 ) -> Result<Forwarded, RelayError> {
     let (upstream, received) = (onward.upstream, onward.received);
     let (target, path) = (&onward.resolved.target, onward.resolved.path());
@@ -71,11 +76,10 @@ pub(super) async fn forward(
         let lease = session.lease;
         let is_signed = signatures.sign(&mut request);
         let heard = |head: &OriginHead| {
-            let is_for_client = !signatures.are_asked_for(head, &request, is_signed);
-            if is_for_client {
-                heard(head);
+            if signatures.are_asked_for(head, &request, is_signed) {
+                return Err(RelayError::Withheld);
             }
-            is_for_client
+            heard(head).map_err(RelayError::Refused)
         };
         let exchanged = async {
             let (mut writer, mut reader) = start(upstream, session.connection, &request).await?;

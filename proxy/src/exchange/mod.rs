@@ -21,6 +21,7 @@ mod decide_in_turn;
 mod exchanges;
 mod fields;
 mod forward;
+mod label;
 mod last_hop;
 mod note_answer;
 pub(crate) mod outcome;
@@ -38,7 +39,7 @@ pub(crate) use self::exchanges::Exchanges;
 pub(crate) use self::outcome::AfterExchange;
 
 use self::decide_in_turn::{InTurn, Next};
-use self::outcome::{Known, Outcome, client_closed};
+use self::outcome::{Outcome, client_closed};
 use self::send::Sending;
 use crate::decide::identify::Identity;
 use crate::decide::request::Connection;
@@ -77,14 +78,16 @@ impl Exchanges {
                     proof: proof.as_ref(),
                     received,
                 };
-                let (outcome, sent, after) = self.send(sending, client, permit, turn).await;
-                let known = Known {
-                    oddities: sent.oddities,
-                    signature: sent.is_signed.then_some("signed"),
-                    ..known
-                };
-                self.record(begun, known, outcome);
-                after
+                let said = known.facts.preferences.as_ref();
+                let ended = self.send(sending, client, said, (permit, turn)).await;
+                let (known, after) = (known.and(ended.sent, ended.said), ended.after);
+                let is_withheld = matches!(ended.outcome, Outcome::Withhold(_));
+                let id = begun.id;
+                let outcome = self.record(begun, known, ended.outcome);
+                match outcome.refusal().filter(|_| is_withheld) {
+                    Some(refusal) => refuse::answer(name, id, received, client, refusal).await,
+                    None => after,
+                }
             }
             // Recorded first: who has the answer in hand may ask about it.
             Next::Refuse(refusal) => {

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::forward::Sent;
 use crate::decide::identify::Identity;
 use crate::decide::permit::{Facts, Permit};
+use crate::decide::preference::Said;
 use crate::decide::refusal::Refusal;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
@@ -23,6 +25,8 @@ pub(crate) enum Outcome {
     Tunnel { reason: &'static str },
     /// Nothing of it left this proxy.
     Refuse(Refusal),
+    /// The origin answered, but nothing of that was handed on.
+    Withhold(Refusal),
     /// It was allowed, but the origin or the way to it failed; or the client left.
     Fail(Refusal),
 }
@@ -34,7 +38,7 @@ impl Outcome {
             Self::Forward { .. } => "forwarded",
             Self::Observe { .. } => "observed",
             Self::Tunnel { .. } => "tunnelled",
-            Self::Refuse(_) => "refused",
+            Self::Refuse(_) | Self::Withhold(_) => "refused",
             Self::Fail(_) => "failed",
         }
     }
@@ -42,9 +46,10 @@ impl Outcome {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Forward { reason, .. } | Self::Tunnel { reason } => reason,
-            Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
-                refusal.reason
-            }
+            Self::Observe { refusal, .. }
+            | Self::Refuse(refusal)
+            | Self::Withhold(refusal)
+            | Self::Fail(refusal) => refusal.reason,
         }
     }
 
@@ -52,9 +57,10 @@ impl Outcome {
     pub(crate) fn refusal(&self) -> Option<&Refusal> {
         match self {
             Self::Forward { .. } | Self::Tunnel { .. } => None,
-            Self::Observe { refusal, .. } | Self::Refuse(refusal) | Self::Fail(refusal) => {
-                Some(refusal)
-            }
+            Self::Observe { refusal, .. }
+            | Self::Refuse(refusal)
+            | Self::Withhold(refusal)
+            | Self::Fail(refusal) => Some(refusal),
         }
     }
 
@@ -62,7 +68,17 @@ impl Outcome {
         match self {
             Self::Forward { status, .. } | Self::Observe { status, .. } => *status,
             Self::Tunnel { .. } => 200,
-            Self::Refuse(refusal) | Self::Fail(refusal) => refusal.status,
+            Self::Refuse(refusal) | Self::Withhold(refusal) | Self::Fail(refusal) => refusal.status,
+        }
+    }
+}
+
+impl Outcome {
+    /// The same, or one that only observes what would have been refused by the answer.
+    pub(super) fn unless(self, observed: Option<Refusal>) -> Self {
+        match (self, observed) {
+            (Self::Forward { status, .. }, Some(refusal)) => Self::Observe { status, refusal },
+            (outcome, _) => outcome,
         }
     }
 }
@@ -125,6 +141,23 @@ pub(crate) struct Known {
     pub(crate) oddities: Oddities,
     /// Whether it was signed for a crawler with a key: `signed`, or `tunnel` where that could not be.
     pub(crate) signature: Option<&'static str>,
+}
+
+impl Known {
+    /// The same with what the origin's answer added.
+    pub(super) fn and(self, sent: Sent, said: Option<Said>) -> Self {
+        let preferences = said.or(self.facts.preferences);
+        let facts = Facts {
+            preferences,
+            ..self.facts
+        };
+        Self {
+            oddities: sent.oddities,
+            signature: sent.is_signed.then_some("signed"),
+            facts,
+            ..self
+        }
+    }
 }
 
 /// An exchange that began.

@@ -8,7 +8,7 @@ use crate::decide::identify::Identity;
 use crate::decide::permit::Decided;
 use crate::decide::preview::{Previewed, Reading};
 use crate::http::http1::oddities::Oddity;
-use crate::observe::decisions::{Decision, DecisionId, Decisions, Policy, Word};
+use crate::observe::decisions::{Decision, DecisionId, Decisions, Policy, UsePreference, Word};
 use crate::observe::metrics::{ASSERTED, Metrics};
 use crate::observe::traces::{Parent, Traces};
 use crate::rules::Match;
@@ -28,6 +28,9 @@ pub(crate) fn record(
         .map_or(ASSERTED, Identity::label);
     let took = exchange.started.elapsed();
     metrics.request(crawler, outcome.label(), outcome.reason(), took);
+    if let Some(preferences) = &exchange.known.facts.preferences {
+        metrics.preferences(&preferences.judgement);
+    }
     let parent = mem::take(&mut exchange.parent);
     let decided_at = exchange.known.facts.decided_at;
     let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
@@ -100,6 +103,19 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         origin: exchange.known.facts.origin.map(|origin| origin.to_string()),
         policy: exchange.known.facts.rule.as_ref().map(policy),
         finding: exchange.known.facts.finding,
+        preferences: exchange
+            .known
+            .facts
+            .preferences
+            .map_or_else(Vec::new, |judged| {
+                judged
+                    .judgement
+                    .each
+                    .iter()
+                    .map(UsePreference::from)
+                    .collect()
+            }),
+        reached_origin: matches!(exchange.outcome, Outcome::Withhold(_)).then_some(true),
         would_be,
         signature: exchange.known.signature.map(Word::Borrowed),
         oddities: exchange.known.oddities.iter().map(word).collect(),

@@ -10,14 +10,14 @@ use tokio::time::timeout;
 
 use super::AfterExchange;
 use crate::clock::calendar;
-use crate::decide::refusal::Refusal;
+use crate::decide::refusal::{Deciding, Refusal};
 use crate::http::client::{Client, ClientBody, ClientGone};
 use crate::http::client::{Field, OnwardResponse};
 use crate::http::http1::{Framing, Trailers};
 use crate::http::proxy_status;
 use crate::http::received::Received;
 use crate::http::transport::Stream;
-use crate::observe::decisions::DecisionId;
+use crate::observe::decisions::{DecisionId, UsePreference};
 use crate::observe::harmless::harmless_json;
 
 /// How long and how far a client's body is read before a refusal, so that the answer is not lost in
@@ -42,6 +42,8 @@ struct Problem<'a> {
     line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<&'a str>,
+    #[serde(flatten)]
+    preference: Option<&'a UsePreference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
 }
@@ -151,7 +153,11 @@ pub(crate) async fn close_softly(mut stream: Stream) {
 }
 
 fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
-    let rule = refusal.rule.as_ref();
+    let (rule, preference) = match refusal.statement.as_deref() {
+        Some(Deciding::Rule(rule)) => (Some(rule), None),
+        Some(Deciding::Preference(preference)) => (None, Some(preference)),
+        None => (None, None),
+    };
     let problem = Problem {
         r#type: format!("urn:wayleave:problem:{}", refusal.reason),
         title: refusal.phrase,
@@ -162,6 +168,7 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
         robots_url: refusal.robots_url.as_deref(),
         line: rule.map(|rule| rule.line),
         rule: rule.map(|rule| &*rule.text),
+        preference,
         retry_after: refusal.retry_after.map(whole_seconds),
     };
     let body = serde_json::to_vec(&problem).expect("strings and numbers serialise");

@@ -9,7 +9,8 @@ use pingora_timeout::timeout;
 
 use super::fields;
 use super::websocket;
-use crate::http::client::{Client, ClientBody, ClientGone, Responder};
+use crate::decide::refusal::Refusal;
+use crate::http::client::{Client, ClientBody, ClientGone, Field, Responder};
 use crate::http::http1::{BodyError, Framing, Trailers};
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
@@ -38,6 +39,8 @@ pub(crate) enum RelayError {
     },
     /// The client sent nothing more of its body for too long.
     Late { answered: bool },
+    /// Its use is refused; nothing of the response was handed on.
+    Refused(Box<Refusal>),
     /// The client left.
     ClientGone,
     /// The origin's answer is not for the client.
@@ -91,8 +94,9 @@ impl Progress {
     }
 }
 
-/// What is told of a response's head as soon as it is there. Returns whether it is for the client.
-pub(super) type Heard<'a> = dyn Fn(&OriginHead) -> bool + Send + Sync + 'a;
+/// What is told of a response's head as soon as it is there: it says which fields are added, or why the response is not handed on.
+pub(super) type Heard<'a> =
+    dyn Fn(&OriginHead) -> Result<Vec<Field<'static>>, RelayError> + Send + Sync + 'a;
 
 /// What both bodies are relayed by.
 #[derive(Clone, Copy)]
@@ -257,10 +261,9 @@ impl Download<'_> {
     async fn run(mut self, client: &mut Responder) -> Result<u16, RelayError> {
         let head = self.final_head(client).await?;
         let status = head.status();
-        if !(self.relaying.heard)(&head) {
-            return Err(RelayError::Withheld);
-        }
-        let response = fields::response(&head, self.relaying.received, self.relaying.name);
+        let added = (self.relaying.heard)(&head)?;
+        let mut response = fields::response(&head, self.relaying.received, self.relaying.name);
+        response.fields.extend(added);
         if fields::authenticates_connection(self.relaying.received, &head) {
             self.progress.is_somebodys.store(true, Ordering::Relaxed);
         }

@@ -1,14 +1,18 @@
 //! Sends a request on and what comes back to its client, and tells what became of it.
 
+use std::sync::OnceLock;
+
 use tokio::sync::Notify;
 
-use super::forward::{self, Forwarded, Onward, Sent};
+use super::forward::{self, Onward, Sent};
+use super::label::Label;
 use super::outcome::{Outcome, client_closed, passed};
 use super::relay::RelayError;
 use super::revoke::Lasting;
 use super::sign::Signing;
 use super::{AfterExchange, Exchanges, note_answer, refuse};
 use crate::decide::permit::Permit;
+use crate::decide::preference::Said;
 use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::{Connection, Request};
 use crate::decide::resolve::Resolved;
@@ -36,24 +40,43 @@ pub(super) struct Sending<'a> {
     pub(super) key: Option<&'a Key>,
 }
 
+/// What became of a request that was sent.
+pub(super) struct Ended {
+    pub(super) outcome: Outcome,
+    pub(super) sent: Sent,
+    /// What was said about use, the answer included, if that was asked.
+    pub(super) said: Option<Said>,
+    pub(super) after: AfterExchange,
+}
+
 impl Exchanges {
-    /// Sends a request that may go on; `turn` is held until its response is complete.
+    /// Sends a request that may go on; its turn is held until its response is complete. `said`: about its use, so far.
     pub(super) async fn send(
         &self,
         sending: Sending<'_>,
         client: &mut Client,
-        permit: Permit,
-        turn: Option<Turn<'_>>,
-    ) -> (Outcome, Sent, AfterExchange) {
-        let origin = permit.resolved.target.origin();
+        said: Option<&Said>,
+        (permit, turn): (Permit, Option<Turn<'_>>),
+    ) -> Ended {
         let upgraded = Notify::new();
+        let judged = OnceLock::new();
+        let label = said.map(|said| Label {
+            said,
+            preferences: &sending.settings.preferences,
+            permit: &permit,
+            observes: said.is_only_observed(),
+            judged: &judged,
+        });
         let heard = |head: &OriginHead| {
             if let Some(turn) = &turn {
-                note_answer::note_answer(turn, origin, head);
+                note_answer::note_answer(turn, permit.resolved.target.origin(), head);
             }
             if head.status() == SWITCHING_PROTOCOLS {
                 upgraded.notify_one();
             }
+            label
+                .as_ref()
+                .map_or(Ok(Vec::new()), |label| label.judge(head))
         };
         let signing = sending.key.map(|key| Signing {
             signer: &sending.settings.signer,
@@ -74,18 +97,24 @@ impl Exchanges {
         };
         let forwarded = tokio::select! {
             biased;
-            forwarded = relaying => forwarded,
-            () = revoked => {
-                let outcome = passed(&permit, SWITCHING_PROTOCOLS);
-                return (outcome, Sent::default(), AfterExchange::CutOff);
-            }
+            forwarded = relaying => Some(forwarded),
+            () = revoked => None,
         };
-        match forwarded {
-            Ok(Forwarded { status, sent }) => (passed(&permit, status), sent, AfterExchange::Whole),
-            Err(broke) => {
-                let (refusal, after) = answer(sending, client, broke).await;
-                (Outcome::Fail(refusal), Sent::default(), after)
+        let mut sent = Sent::default();
+        let (outcome, after) = match forwarded {
+            Some(Ok(forwarded)) => {
+                sent = forwarded.sent;
+                (passed(&permit, forwarded.status), AfterExchange::Whole)
             }
+            Some(Err(broke)) => answer(sending, client, broke).await,
+            None => (passed(&permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
+        };
+        let observed = judged.get().and_then(|said| only_observed(said, &permit));
+        Ended {
+            outcome: outcome.unless(observed),
+            sent,
+            said: judged.into_inner(),
+            after,
         }
     }
 
@@ -110,23 +139,32 @@ impl Exchanges {
     }
 }
 
+/// The refusal that the answer would have met if that were not only observed.
+fn only_observed(said: &Said, permit: &Permit) -> Option<Refusal> {
+    let refusal = said.refusal(&permit.resolved);
+    refusal.filter(|_| said.is_only_observed())
+}
+
 /// Tells the client what broke, unless it had an answer by then.
 async fn answer(
     sending: Sending<'_>,
     client: &mut Client,
     broke: RelayError,
-) -> (Refusal, AfterExchange) {
-    let (refusal, answered) = match broke {
-        RelayError::Origin { fault, answered } => (Refusal::from(fault), answered),
-        RelayError::Body { details, answered } => (Refusal::malformed(details), answered),
-        RelayError::Late { answered } => (refusal::body_too_slow(), answered),
-        RelayError::ClientGone | RelayError::Withheld => (client_closed(), true),
+) -> (Outcome, AfterExchange) {
+    let (outcome, answered) = match broke {
+        RelayError::Origin { fault, answered } => (Outcome::Fail(fault.into()), answered),
+        RelayError::Body { details, answered } => {
+            (Outcome::Fail(Refusal::malformed(details)), answered)
+        }
+        RelayError::Late { answered } => (Outcome::Fail(refusal::body_too_slow()), answered),
+        // Its client is answered once that is recorded.
+        RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), true),
+        RelayError::ClientGone | RelayError::Withheld => (Outcome::Fail(client_closed()), true),
     };
-    let after = if answered {
-        AfterExchange::CutOff
-    } else {
-        let name = &sending.settings.options.name;
-        refuse::answer(name, sending.id, sending.received, client, &refusal).await
+    let name = &sending.settings.options.name;
+    let after = match outcome.refusal().filter(|_| !answered) {
+        Some(refusal) => refuse::answer(name, sending.id, sending.received, client, refusal).await,
+        None => AfterExchange::CutOff,
     };
-    (refusal, after)
+    (outcome, after)
 }

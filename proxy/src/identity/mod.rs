@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use quick_cache::sync::Cache;
+use wayleave_policy::preferences::Declaration;
 use wayleave_policy::{Dialect, ProductToken};
 
 use self::passwords::Passwords;
@@ -68,6 +69,8 @@ pub struct Crawler {
     pub user_agent_must_contain_token: bool,
     /// What its requests are signed with, if they are.
     pub(crate) signing_key: Option<Arc<Key>>,
+    /// What it fetches for, if it says so: then preferences about that use are obeyed.
+    pub declaration: Declaration,
 }
 
 /// A user name and what proves it.
@@ -300,6 +303,7 @@ mod tests {
             robots_user_agent: None,
             user_agent_must_contain_token: false,
             signing_key: None,
+            declaration: Declaration::default(),
         }
     }
 

@@ -151,6 +151,7 @@ pub(crate) fn settings(
             config.crawlers.clone(),
         ),
         rules,
+        preferences: config.preferences.clone(),
         politeness: config.politeness,
         upstream,
         signer: Arc::new(Signer::new(

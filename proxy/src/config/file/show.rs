@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use toml::Value;
 use toml::value::Datetime;
 use url::Url;
+use wayleave_policy::preferences::{Purpose, Source};
 use wayleave_policy::{HostPattern, ProductToken};
 
 /// What can be the value of a key; reading what is shown gives the same value.
@@ -34,7 +35,9 @@ show_as_text!(
     Url,
     Datetime,
     HostPattern,
-    ProductToken
+    ProductToken,
+    Purpose,
+    Source
 );
 
 impl Show for &str {

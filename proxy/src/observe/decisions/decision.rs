@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::use_preference::UsePreference;
 use crate::clock::rfc3339;
 use crate::observe::digest::Digest;
 use crate::observe::harmless::harmless_json;
@@ -100,6 +101,12 @@ pub(crate) struct Decision {
     /// What robots.txt said, if it was asked.
     #[serde(flatten)]
     pub(crate) finding: Option<Finding>,
+    /// What was said about the use of what was asked for, to each of the crawler's purposes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) preferences: Vec<UsePreference>,
+    /// Whether a request that was refused had reached the origin, whose answer was withheld then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reached_origin: Option<bool>,
     /// What would have been answered, if a refusal was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,

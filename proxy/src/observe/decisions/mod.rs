@@ -24,6 +24,7 @@ mod live;
 mod recent;
 mod report;
 mod top;
+mod use_preference;
 mod writer;
 
 use std::fmt;
@@ -40,6 +41,7 @@ pub(crate) use self::live::{Seen, Watch};
 use self::recent::Recent;
 pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
+pub(crate) use self::use_preference::UsePreference;
 use self::writer::Writer;
 use crate::observe::logging::Log;
 use crate::observe::metrics::Metrics;
@@ -199,6 +201,8 @@ mod tests {
             url: "https://[::1]:8443/a".to_owned(),
             origin: Some("https://[::1]:8443".to_owned()),
             policy: None,
+            preferences: Vec::new(),
+            reached_origin: None,
             finding: Some(Finding {
                 verdict: "disallow".into(),
                 basis: "rule".into(),

@@ -4,6 +4,7 @@
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
 
 mod organisation;
+mod preferences;
 mod reasons;
 mod registered;
 mod robots;
@@ -17,6 +18,7 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
+use wayleave_policy::preferences::Judgement;
 
 use self::organisation::Organisation;
 pub(crate) use self::reasons::ASSERTED;
@@ -46,6 +48,7 @@ pub struct Metrics {
     upstream_connections_new: IntGauge,
     upstream_connections_reused: IntGauge,
     origin_oddities: IntCounterVec,
+    preferences: IntCounterVec,
     leaf_certificates: IntCounterVec,
     organisation: Organisation,
     panics: IntCounter,
@@ -102,6 +105,7 @@ impl Metrics {
                 ORIGIN_ODDITIES,
                 &["kind"],
             )?,
+            preferences: preferences::register(&registry)?,
             leaf_certificates: counters(
                 &registry,
                 "leaf_certificates_total",
@@ -141,6 +145,7 @@ impl Metrics {
         for oddity in Oddity::ALL {
             self.origin_oddities.with_label_values(&[oddity.as_str()]);
         }
+        preferences::start_at_zero(&self.preferences);
         for result in ["sent", "failed", "dropped"] {
             self.spans.with_label_values(&[result]);
         }
@@ -270,6 +275,13 @@ impl Metrics {
         for oddity in oddities.iter() {
             let kind = oddity.as_str();
             self.origin_oddities.with_label_values(&[kind]).inc();
+        }
+    }
+
+    /// Counts what was said to each purpose about the use of what was asked for.
+    pub(crate) fn preferences(&self, judgement: &Judgement) {
+        for say in &judgement.each {
+            preferences::count(&self.preferences, say);
         }
     }
 

@@ -27,6 +27,7 @@ pub(super) const OF_CRAWLERS: &Reasons = &[
     ("bypass", &[TUNNELLED]),
     ("too-costly", &[OBSERVED, REFUSED]),
     ("policy-rule", &[OBSERVED, REFUSED]),
+    ("preference", &[OBSERVED, REFUSED]),
     ("crawl-delay", &[OBSERVED, REFUSED]),
     ("origin-rests", &[OBSERVED, REFUSED]),
     ("concurrency", &[OBSERVED, REFUSED]),

@@ -1,0 +1,144 @@
+//! What is said about the use of what is asked for, to crawlers that declare what they fetch for.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use wayleave_policy::Dialect;
+use wayleave_policy::preferences::{Asker, Duty, Judgement, Preference, Preferences, Reading};
+
+use super::identify::{Identified, Identity};
+use super::refusal::{Deciding, Refusal};
+use super::resolve::{Resolved, Scope};
+use crate::http::proxy_status::ErrorType;
+use crate::identity::{Crawler, Mode};
+use crate::observe::decisions::UsePreference;
+use crate::robots::Known;
+
+/// What a site said so far about the use of what is asked for, and what that comes to.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    crawler: Arc<Crawler>,
+    at: SystemTime,
+    heard: Preferences,
+    pub(crate) judgement: Judgement,
+    /// What only whoever uses the answer can keep.
+    pub(crate) duties: Vec<Duty>,
+}
+
+impl Said {
+    /// What robots.txt says about a crawler's purposes; nothing for a crawler without any, and for requests that do more than
+    /// read: preferences are about content that is fetched.
+    pub(super) fn by_robots_txt(
+        known: &Known,
+        reading: &Reading,
+        identified: &Identified,
+        method: &str,
+        resolved: &Resolved,
+    ) -> Option<Self> {
+        let Identity::Known(crawler) = &identified.identity else {
+            return None;
+        };
+        let only_reads = resolved.scope == Scope::EveryPath || matches!(method, "GET" | "HEAD");
+        if crawler.declaration.purposes.is_empty() || !only_reads {
+            return None;
+        }
+        let asker = asker(crawler, reading, known.at);
+        let target = &resolved.target;
+        let mut heard = match resolved.scope {
+            Scope::Path | Scope::Server => {
+                Preferences::new(asker, &target.to_string(), target.path())
+            }
+            Scope::EveryPath => Preferences::for_every_path(&target.to_string()),
+            // It is always fetched, and where nothing is judged no preference is either.
+            Scope::RobotsTxt | Scope::Bypass => return None,
+        };
+        // The strictest of the dialects chooses groups as the standard does.
+        let dialect = match asker.dialect {
+            Dialect::Strictest => Dialect::Rfc9309,
+            dialect => dialect,
+        };
+        if let Some(robots) = known.access().rules(dialect) {
+            heard.hear_robots_txt(asker, robots);
+        }
+        Some(Self::judged(Arc::clone(crawler), reading, known.at, heard))
+    }
+
+    /// The same with what the head of the answer says. Only answers with content are asked.
+    pub(crate) fn and_by_fields<'f>(
+        &self,
+        reading: &Reading,
+        fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
+    ) -> Self {
+        let mut heard = self.heard.clone();
+        heard.hear_head(asker(&self.crawler, reading, self.at), 200, fields);
+        Self::judged(Arc::clone(&self.crawler), reading, self.at, heard)
+    }
+
+    /// Whether a refusal is only counted and logged.
+    pub(crate) fn is_only_observed(&self) -> bool {
+        self.crawler.mode == Mode::Observe
+    }
+
+    fn judged(
+        crawler: Arc<Crawler>,
+        reading: &Reading,
+        at: SystemTime,
+        heard: Preferences,
+    ) -> Self {
+        let asker = asker(&crawler, reading, at);
+        Self {
+            judgement: heard.judge(asker),
+            duties: heard.duties(asker),
+            crawler,
+            at,
+            heard,
+        }
+    }
+
+    /// The refusal that needs no answer: of a purpose, or of what nothing is said about to who will not show what it is.
+    pub(super) fn refusal_before(&self, resolved: &Resolved) -> Option<Refusal> {
+        let is_stated = self.judgement.statement().is_some();
+        let is_last = resolved.scope == Scope::EveryPath;
+        self.refusal(resolved).filter(|_| is_stated || is_last)
+    }
+
+    /// The refusal, if one of the purposes is refused.
+    pub(crate) fn refusal(&self, resolved: &Resolved) -> Option<Refusal> {
+        let deciding = UsePreference::deciding(&self.judgement)?;
+        if self.judgement.preference != Preference::Refuse {
+            return None;
+        }
+        let purpose = &deciding.purpose;
+        let details = match (&deciding.statement, &deciding.carrier) {
+            (Some(statement), Some(carrier)) => {
+                format!("{statement} ({carrier}) refuses use for {purpose}")
+            }
+            _ => format!(
+                "nothing is said about use for {purpose}, and the crawler goes without (unstated = \"refuse\")"
+            ),
+        };
+        Some(Refusal {
+            is_policy: true,
+            robots_url: Some(resolved.target.origin().robots_txt_uri().into()),
+            statement: Some(Box::new(Deciding::Preference(deciding))),
+            ..Refusal::new(
+                403,
+                "Refused by usage preference",
+                ErrorType::HttpRequestDenied,
+                "preference",
+                details,
+            )
+        })
+    }
+}
+
+fn asker<'a>(crawler: &'a Crawler, reading: &'a Reading, now: SystemTime) -> Asker<'a> {
+    Asker {
+        declaration: &crawler.declaration,
+        reading,
+        tokens: &crawler.tokens,
+        dialect: crawler.dialect,
+        strict: true,
+        now,
+    }
+}

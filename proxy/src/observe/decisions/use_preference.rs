@@ -1,0 +1,67 @@
+//! What was said about one purpose of a request, for the log, the API and refusals.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use wayleave_policy::preferences::{Judgement, Say};
+
+/// What a site says about the use of what was asked for, to one of the crawler's purposes.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct UsePreference {
+    /// `search`, `ai-input`, `train-ai`, `archive`, `tdm` or `other`.
+    #[schema(value_type = String)]
+    pub(crate) purpose: Cow<'static, str>,
+    /// `allow`, `refuse` or `unstated`.
+    #[schema(value_type = String)]
+    pub(crate) preference: Cow<'static, str>,
+    /// The family of the statement that decides, such as `content-usage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) source: Option<Cow<'static, str>>,
+    /// Where the statement stands, such as `robots.txt:17`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) carrier: Option<String>,
+    /// The statement as written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) statement: Option<String>,
+    /// The clause by which it is taken so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) clause: Option<String>,
+    /// The policy or licence that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<String>,
+    /// When it is known: `before` the origin is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) stage: Option<Cow<'static, str>>,
+}
+
+impl UsePreference {
+    /// What was said about the purpose that decides.
+    pub(crate) fn deciding(judgement: &Judgement) -> Option<Self> {
+        let mut each = judgement.each.iter();
+        let deciding = each.find(|say| Some(say.purpose) == judgement.purpose)?;
+        let stage = Some(judgement.stage.as_str().into());
+        Some(Self {
+            stage,
+            ..deciding.into()
+        })
+    }
+}
+
+impl From<&Say> for UsePreference {
+    fn from(say: &Say) -> Self {
+        let statement = say.statement.as_ref();
+        Self {
+            purpose: say.purpose.as_str().into(),
+            preference: say.preference.as_str().into(),
+            source: statement.map(|it| it.source.as_str().into()),
+            carrier: statement.map(|it| it.carrier.to_string()),
+            statement: statement.map(|it| it.text.clone()),
+            clause: statement.map(|it| it.clause.to_owned()),
+            policy: statement.and_then(|it| it.policy.clone()),
+            stage: statement.map(|it| it.stage.as_str().into()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Usage preferences, counted: each label has a closed set of values.
+
+use prometheus::{IntCounterVec, Registry};
+use wayleave_policy::preferences::{Preference, Purpose, Say, Source, Stage};
+
+use super::registered::counters;
+
+/// The source where nothing is stated.
+const NONE: &str = "none";
+
+/// The families that are read at each stage.
+const SOURCES: [(Stage, &[Source]); 2] = [
+    (
+        Stage::Before,
+        &[
+            Source::ContentUsage,
+            Source::ContentSignal,
+            Source::AiTrainingRule,
+            Source::PolicyToken,
+        ],
+    ),
+    (
+        Stage::Head,
+        &[
+            Source::ContentUsage,
+            Source::ContentSignal,
+            Source::RobotsMeta,
+        ],
+    ),
+];
+
+pub(super) fn register(registry: &Registry) -> anyhow::Result<IntCounterVec> {
+    let labels = ["source", "purpose", "value", "stage"];
+    let help = "What sites say about use, by purpose of the crawler.";
+    counters(registry, "preferences_total", help, &labels)
+}
+
+pub(super) fn start_at_zero(counters: &IntCounterVec) {
+    let (allow, refuse, unstated) = (
+        Preference::Allow.as_str(),
+        Preference::Refuse.as_str(),
+        Preference::Unstated.as_str(),
+    );
+    for purpose in Purpose::ALL.map(Purpose::as_str) {
+        for (stage, sources) in SOURCES {
+            for source in sources {
+                for value in [allow, refuse] {
+                    let labels = [source.as_str(), purpose, value, stage.as_str()];
+                    counters.with_label_values(&labels);
+                }
+            }
+        }
+        counters.with_label_values(&[NONE, purpose, unstated, Stage::Before.as_str()]);
+    }
+}
+
+pub(super) fn count(counters: &IntCounterVec, say: &Say) {
+    let statement = say.statement.as_ref();
+    let source = statement.map_or(NONE, |it| it.source.as_str());
+    let stage = statement.map_or(Stage::Before, |it| it.stage);
+    let (purpose, value) = (say.purpose.as_str(), say.preference.as_str());
+    let labels = [source, purpose, value, stage.as_str()];
+    counters.with_label_values(&labels).inc();
+}
