@@ -66,6 +66,7 @@ fn every_endpoint_is_described() {
         "/v1/decisions/stream",
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/robots",
+        "/v1/fleet",
         "/v1/reload",
         "/v1/robots",
         "/v1/robots/{origin}",

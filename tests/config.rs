@@ -79,23 +79,6 @@ allow_private = ["10.0.0.0/40"]
 }
 
 #[test]
-fn what_is_not_built_yet_is_refused_and_not_ignored() {
-    let texts = ["[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:6379\"\n"];
-    for text in texts {
-        let output = check(text, &["config", "check"]);
-        assert_eq!(output.status.code(), Some(2), "{text}");
-        let complaints = complaints(&output);
-        assert!(!complaints.is_empty(), "{text}");
-        for complaint in &complaints {
-            assert!(
-                complaint.ends_with("not supported yet"),
-                "{text}: {complaint}"
-            );
-        }
-    }
-}
-
-#[test]
 fn what_contradicts_itself_is_refused() {
     let texts = [
         "[proxy]\nlisten = []\n",

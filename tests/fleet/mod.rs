@@ -2,6 +2,7 @@
 
 mod conformance;
 mod engines;
+mod proxies;
 mod servers;
 
 use std::sync::Arc;

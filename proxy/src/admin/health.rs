@@ -15,7 +15,7 @@ pub(super) async fn livez() -> &'static str {
 
 /// Whether the proxy takes requests.
 ///
-/// A store that fails does not stop it, but is reported.
+/// A store that fails, or a fleet's engine that does not answer, does not stop it, but is reported.
 // Served only once the listeners are open, so there is nothing to wait for but the end.
 #[utoipa::path(
     get,
@@ -35,6 +35,10 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),
         None => match admin.decider.robots.store().put_aside() {
             Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
+            // The node works; taken out of the balancer, all nodes would be gone at once.
+            None if !admin.decider.robots.fleet().status().is_up => {
+                "ready, but the fleet's engine does not answer\n".to_owned()
+            }
             None => "ready\n".to_owned(),
         },
     };

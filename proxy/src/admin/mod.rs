@@ -10,6 +10,7 @@ mod clients;
 mod decision_basis;
 mod decisions;
 mod entry_count;
+mod fleet;
 mod guard;
 mod health;
 mod live;
@@ -89,6 +90,7 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(overview::status))
         .routes(routes!(overview::configuration))
         .routes(routes!(overview::rules))
+        .routes(routes!(fleet::fleet))
         .routes(routes!(reload::reload))
         .split_for_parts()
 }

@@ -11,6 +11,7 @@ mod decision;
 mod env;
 mod expired;
 mod fetched;
+mod fleet;
 mod health;
 mod keys;
 mod lint;
@@ -63,6 +64,9 @@ enum Command {
     /// List, show, refresh or forget the robots.txt files of a running proxy
     #[command(subcommand)]
     Robots(robots::Command),
+    /// Show the fleet of a running proxy, or check whether this machine can join it
+    #[command(subcommand)]
+    Fleet(fleet::Command),
     /// Print the settings that make a client use the proxy, ready to paste or `eval`
     Env(env::Arguments),
     /// Ask the running proxy whether it takes requests: 0 if it does, 1 if not
@@ -88,6 +92,7 @@ pub fn run() -> ExitCode {
         Command::Decision(arguments) => decision::run(&arguments, config),
         Command::Report(arguments) => report::run(&arguments, config),
         Command::Robots(command) => robots::run(&command, config),
+        Command::Fleet(command) => fleet::run(&command, config),
         Command::Env(arguments) => env::run(&arguments, config),
         Command::Health => health::run(config),
         Command::Completions(arguments) => manual::completions(&arguments, Arguments::command()),

@@ -6,12 +6,9 @@
 //! reload cannot change. Nothing after start-up meets an unchecked value.
 //!
 //! ```text
-//! proxy admin state https upstream robots crawlers signing rules preferences politeness log traces
+//! proxy admin state store https upstream robots crawlers signing rules preferences politeness log traces
 //!                      file        tables, values, mistakes
 //! ```
-//!
-//! A key for a feature that is not built yet is known and checked, but refused with "not supported yet" unless it asks for what is
-//! done anyway: a proxy must not silently ignore what it was told.
 
 mod admin;
 mod crawlers;
@@ -25,6 +22,7 @@ mod robots;
 mod rules;
 mod signing;
 mod state;
+mod store;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -38,6 +36,7 @@ use std::path::Path;
 pub use self::file::Mistake;
 use self::file::{Keys, Reader, Section, fixed};
 pub(crate) use self::log::Log;
+pub(crate) use self::store::Store;
 pub(crate) use self::upstream::Upstream;
 use crate::decide::settings::Preferences;
 use crate::identity;
@@ -65,6 +64,8 @@ pub struct Config {
     pub(crate) robots: robots::Robots,
     /// `[state]`: what outlives the process.
     pub(crate) state: state::State,
+    /// `[store]`: whom entries and turns are shared with.
+    pub(crate) fleet: Store,
     /// How robots.txt entries are kept there.
     pub(crate) store: StoreOptions,
     /// `[[crawler]]`, in the order of the file, and what `[proxy]` says about requests that match none.
@@ -106,7 +107,7 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
         admin::admin(section, &proxy.listen)
     });
     let state = root.section("state", |section| state::state(section, dir));
-    root.section("store", state::store);
+    let fleet = root.section(fixed("store"), |section| store::store(section, dir));
     let state_dir = dirs.state.unwrap_or(&state.dir).to_owned();
     let state_dir = &*state_dir;
     let https = root.section("https", |section| https::https(section, state_dir));
@@ -127,6 +128,7 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
             memory: robots.store_memory,
             ..StoreOptions::default()
         },
+        fleet,
         proxy,
         admin,
         https,

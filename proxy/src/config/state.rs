@@ -1,10 +1,10 @@
-//! `[state]` and `[store]`: what outlives the process.
+//! `[state]`: what outlives the process.
 
 use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
 
-use super::file::{Section, at_least, checked, fixed, path_in, size, text, word};
+use super::file::{Section, at_least, checked, fixed, path_in, size};
 
 /// What outlives the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +25,4 @@ pub(super) fn state(section: &mut Section<'_>, dir: &Path) -> State {
             .key(fixed("max_size"), ByteSize::gib(10), max_size)
             .as_u64(),
     }
-}
-
-/// Known, but only with what is done anyway.
-pub(super) fn store(section: &mut Section<'_>) {
-    section.later("kind", word(&["embedded", "redis"]), &"embedded");
-    section.later_if_given("url", text);
 }

@@ -91,6 +91,11 @@ pub(crate) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Orig
                 format!("the origin asks for a delay{delay} between this crawler's requests"),
             )
         }
+        Cause::FleetLost => (
+            "crawl-delay",
+            "the origin asks for a delay between requests, and the fleet's engine, which knows of those of other nodes, is away"
+                .to_owned(),
+        ),
         Cause::OriginRests => (
             "origin-rests",
             "the origin asked for fewer requests".to_owned(),
@@ -100,7 +105,8 @@ pub(crate) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Orig
             "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress".to_owned(),
         ),
     };
-    let is_by_robots_txt = matches!(too_soon.cause, Cause::CrawlDelay) && delay.is_some();
+    let is_by_robots_txt =
+        matches!(too_soon.cause, Cause::CrawlDelay | Cause::FleetLost) && delay.is_some();
     Refusal {
         is_policy: true,
         robots_url: is_by_robots_txt.then(|| origin.robots_txt_uri().into()),

@@ -55,6 +55,18 @@ pub enum Kind {
     Forgotten,
 }
 
+impl Kind {
+    /// The kind, as metrics label it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Same => "same",
+            Self::Forgotten => "forgotten",
+        }
+    }
+}
+
 /// What came of a fetch, to be kept for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use wayleave_policy::Origin;
 
 use super::queue::lock;
+use crate::fleet::rest;
 
 /// Origins that rest are looked through for rested ones when there are this many.
 const TIDY_AT: usize = 4096;
@@ -38,43 +39,59 @@ impl Rests {
         (until > Instant::now()).then_some(until)
     }
 
-    /// Notes an answer. 429 is about how often we come, so the origin rests at once: for as long as it says, else for a
-    /// second, doubled each time. A 503 that says nothing may be one page's fault; from the second on it counts as well.
+    /// Notes an answer; whether it said anything of rest. How long is up to [`rest::asked`].
     pub(super) fn answered(
         &self,
         origin: &Origin,
         status: u16,
         retry_after: Option<Duration>,
         longest: Duration,
-    ) {
+    ) -> bool {
         let is_refusal = matches!(status, 429 | 503);
         if !is_refusal && self.count.load(Ordering::Relaxed) == 0 {
-            return;
+            return false;
         }
         let mut by_origin = lock(&self.by_origin);
-        if is_refusal {
-            if by_origin.len() >= TIDY_AT {
-                let now = Instant::now();
-                by_origin.retain(|_, rest| rest.until > now);
+        let before = by_origin.get(origin).map_or(0, |rest| rest.refusals);
+        let is_news = match rest::asked((status, retry_after, before), longest) {
+            Some(rest) => {
+                tidy(&mut by_origin);
+                let rest = Rest {
+                    until: Instant::now() + rest,
+                    refusals: before + 1,
+                };
+                by_origin.insert(origin.clone(), rest);
+                true
             }
-            let refusals = by_origin.get(origin).map_or(0, |rest| rest.refusals) + 1;
-            let doublings = if status == 429 {
-                refusals
-            } else {
-                refusals - 1
-            };
-            let growing = match doublings {
-                0 => Duration::ZERO,
-                doublings => Duration::from_secs(1 << (doublings - 1).min(20)),
-            };
-            let rest = Rest {
-                until: Instant::now() + retry_after.unwrap_or(growing).min(longest),
-                refusals,
-            };
-            by_origin.insert(origin.clone(), rest);
-        } else {
-            by_origin.remove(origin);
-        }
+            None => by_origin.remove(origin).is_some(),
+        };
         self.count.store(by_origin.len(), Ordering::Relaxed);
+        is_news
+    }
+
+    /// Another node heard that `origin` asks for rest.
+    pub(super) fn rest(&self, origin: &Origin, rest: Duration) {
+        let mut by_origin = lock(&self.by_origin);
+        tidy(&mut by_origin);
+        let until = Instant::now() + rest;
+        let known = by_origin
+            .entry(origin.clone())
+            .or_insert(Rest { until, refusals: 1 });
+        known.until = known.until.max(until);
+        self.count.store(by_origin.len(), Ordering::Relaxed);
+    }
+
+    /// Another node heard that it does not any more.
+    pub(super) fn end(&self, origin: &Origin) {
+        let mut by_origin = lock(&self.by_origin);
+        by_origin.remove(origin);
+        self.count.store(by_origin.len(), Ordering::Relaxed);
+    }
+}
+
+fn tidy(by_origin: &mut HashMap<Origin, Rest>) {
+    if by_origin.len() >= TIDY_AT {
+        let now = Instant::now();
+        by_origin.retain(|_, rest| rest.until > now);
     }
 }

@@ -15,14 +15,18 @@ mod queue;
 mod too_soon;
 
 use std::fmt;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wayleave_policy::Origin;
 
 use self::back_off::Rests;
-use self::queue::{Place, Queues, Slots};
+use self::queue::{Place, Queues, Slot, Slots};
 pub(crate) use self::too_soon::{Cause, TooSoon};
+use crate::fleet::engine::Answer;
+use crate::fleet::{Event, Fleet};
 
 /// What a Crawl-delay does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,10 +118,22 @@ impl Options {
 pub(crate) struct Politeness {
     queues: Queues,
     slots: Slots,
-    rests: Rests,
+    rests: Arc<Rests>,
+    fleet: Fleet,
 }
 
 impl Politeness {
+    /// The turns of one node of `fleet`. Within a tokio runtime.
+    pub(crate) fn over(fleet: &Fleet) -> Self {
+        let rests = Arc::<Rests>::default();
+        tokio::spawn(follow(Arc::downgrade(&rests), fleet.follow()));
+        Self {
+            rests,
+            fleet: fleet.clone(),
+            ..Self::default()
+        }
+    }
+
     /// A turn at `origin` for who keeps this pace, waiting for it if `options` say so.
     ///
     /// # Errors
@@ -134,22 +150,28 @@ impl Politeness {
         let place = if delay.is_zero() {
             None
         } else {
-            Some(self.queues.place(origin, pace, delay, latest).await?)
+            let over = (&self.fleet, latest);
+            Some(self.queues.place(origin, pace, delay, over).await?)
         };
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
-        let rests = heeds_rest.then_some(&self.rests);
+        let rests = heeds_rest.then_some(&*self.rests);
         loop {
             Self::await_rest(rests, origin, latest).await?;
             let slot = self
                 .slots
-                .take(options.max_concurrent_per_origin, origin, pace, latest)
+                .take(
+                    options.max_concurrent_per_origin,
+                    origin,
+                    pace,
+                    (&self.fleet, latest),
+                )
                 .await?;
             // While it waited, another's answer may have asked for rest.
             if rests.is_none_or(|rests| rests.until(origin).is_none()) {
                 return Ok(Turn {
                     place,
                     _slot: slot,
-                    rests,
+                    rests: rests.map(|_| (&self.rests, &self.fleet)),
                     max_rest: options.max_delay,
                 });
             }
@@ -169,12 +191,15 @@ impl Politeness {
     ) -> Result<Turn<'_>, TooSoon> {
         let latest = Instant::now() + options.patience();
         let count = options.max_concurrent_per_origin;
-        let slot = self.slots.take(count, origin, pace, latest).await?;
+        let slot = self
+            .slots
+            .take(count, origin, pace, (&self.fleet, latest))
+            .await?;
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         Ok(Turn {
             place: None,
             _slot: slot,
-            rests: heeds_rest.then_some(&self.rests),
+            rests: heeds_rest.then_some((&self.rests, &self.fleet)),
             max_rest: options.max_delay,
         })
     }
@@ -207,8 +232,8 @@ impl fmt::Debug for Politeness {
 /// A request's turn. The next one's begins when the origin has answered, or when this is dropped.
 pub(crate) struct Turn<'a> {
     place: Option<Place>,
-    _slot: Option<tokio::sync::OwnedSemaphorePermit>,
-    rests: Option<&'a Rests>,
+    _slot: Option<Slot>,
+    rests: Option<(&'a Arc<Rests>, &'a Fleet)>,
     max_rest: Duration,
 }
 
@@ -218,8 +243,40 @@ impl Turn<'_> {
         if let Some(place) = &self.place {
             place.leave();
         }
-        if let Some(rests) = self.rests {
-            rests.answered(origin, status, retry_after, self.max_rest);
+        let Some((rests, fleet)) = self.rests else {
+            return;
+        };
+        if rests.answered(origin, status, retry_after, self.max_rest) {
+            let answer = Answer {
+                origin: origin.to_string(),
+                status,
+                retry_after,
+                longest: self.max_rest,
+            };
+            let (rests, origin) = (Arc::clone(rests), origin.clone());
+            fleet.tell_answer(answer, move |rest| rests.rest(&origin, rest));
+        }
+    }
+}
+
+/// Heeds the rest that origins ask other nodes for.
+async fn follow(rests: Weak<Rests>, mut events: mpsc::UnboundedReceiver<Event>) {
+    while let Some(event) = events.recv().await {
+        let Some(rests) = rests.upgrade() else {
+            return;
+        };
+        match event {
+            Event::Rests(origin, rest) => {
+                if let Ok(origin) = Origin::parse(&origin) {
+                    rests.rest(&origin, rest);
+                }
+            }
+            Event::Rested(origin) => {
+                if let Ok(origin) = Origin::parse(&origin) {
+                    rests.end(&origin);
+                }
+            }
+            Event::Changed(_) | Event::Forgotten(_) | Event::Suspect(_) => {}
         }
     }
 }

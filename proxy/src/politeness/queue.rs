@@ -11,9 +11,12 @@ use tokio::time::{Instant, timeout_at};
 use wayleave_policy::Origin;
 
 use super::too_soon::{Cause, TooSoon};
+use crate::fleet::{self, Fleet, Held, NoTurn};
 
 /// Entries are looked through for idle ones when there are this many, and then at every doubling.
 const TIDY_AT: usize = 1024;
+/// When to come again while the fleet's engine is away: about as often as it is looked for.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -83,7 +86,7 @@ impl Queues {
         origin: &Origin,
         pace: &str,
         delay: Duration,
-        latest: Instant,
+        (fleet, latest): (&Fleet, Instant),
     ) -> Result<Place, TooSoon> {
         let key = (origin.clone(), pace.to_ascii_lowercase());
         let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Some(Instant::now());
@@ -117,11 +120,23 @@ impl Queues {
             }
             tokio::time::sleep_until(next_at).await;
         }
+        let over_the_fleet = fleet::engine::Queue {
+            origin: origin.to_string(),
+            name: format!("pace/{}", pace.to_ascii_lowercase()),
+        };
+        let held = fleet.turn(over_the_fleet, 1, delay, latest).await;
+        let held = held.map_err(|no_turn| match no_turn {
+            NoTurn::TooSoon(wait) => too_soon(wait),
+            NoTurn::Unknown => TooSoon {
+                cause: Cause::FleetLost,
+                retry_after: delay.max(LOOK_AGAIN),
+            },
+        })?;
         drop(_waiting);
         Ok(Place {
             queue,
             delay,
-            permit: Mutex::new(Some(permit)),
+            held: Mutex::new(Some((held, permit))),
         })
     }
 }
@@ -130,15 +145,15 @@ impl Queues {
 pub(super) struct Place {
     queue: Arc<Queue>,
     delay: Duration,
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    held: Mutex<Option<(Held, OwnedSemaphorePermit)>>,
 }
 
 impl Place {
     /// Makes room for the next, whose delay counts from now. Only the first time.
     pub(super) fn leave(&self) {
-        if let Some(permit) = lock(&self.permit).take() {
+        if let Some((held, permit)) = lock(&self.held).take() {
             *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
-            drop(permit);
+            held.leave_with(permit);
         }
     }
 }
@@ -146,6 +161,17 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+/// One of the slots, until this is dropped.
+pub(super) struct Slot(Option<(Held, OwnedSemaphorePermit)>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some((held, permit)) = self.0.take() {
+            held.leave_with(permit);
+        }
     }
 }
 
@@ -161,8 +187,8 @@ impl Slots {
         count: usize,
         origin: &Origin,
         pace: &str,
-        latest: Instant,
-    ) -> Result<Option<OwnedSemaphorePermit>, TooSoon> {
+        (fleet, latest): (&Fleet, Instant),
+    ) -> Result<Option<Slot>, TooSoon> {
         if count == 0 {
             return Ok(None);
         }
@@ -170,12 +196,21 @@ impl Slots {
         let key = (origin.clone(), pace.to_ascii_lowercase(), count);
         let slots = lock(&self.0).value(key, || Arc::new(Semaphore::new(count)), is_idle);
         let acquiring = Semaphore::acquire_owned(Arc::clone(&slots));
-        match timeout_at(latest, acquiring).await {
-            Ok(acquired) => Ok(Some(acquired.expect("the slots are never closed"))),
-            Err(_) => Err(TooSoon {
-                cause: Cause::Concurrency,
-                retry_after: Duration::from_secs(1),
-            }),
-        }
+        let too_soon = TooSoon {
+            cause: Cause::Concurrency,
+            retry_after: Duration::from_secs(1),
+        };
+        let acquired = timeout_at(latest, acquiring).await;
+        let permit = acquired.map_err(|_| too_soon)?;
+        let permit = permit.expect("the slots are never closed");
+        let over_the_fleet = fleet::engine::Queue {
+            origin: origin.to_string(),
+            name: format!("slots/{}", pace.to_ascii_lowercase()),
+        };
+        let held = fleet
+            .turn(over_the_fleet, count, Duration::ZERO, latest)
+            .await;
+        let held = held.map_err(|_| too_soon)?;
+        Ok(Some(Slot(Some((held, permit)))))
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct TooSoon {
 pub(crate) enum Cause {
     /// The Crawl-delay of its crawler.
     CrawlDelay,
+    /// It asks for a Crawl-delay, and while the fleet's engine is away nobody knows when another node last went.
+    FleetLost,
     /// The origin answered 429 or 503 and has not rested long enough.
     OriginRests,
     /// As many requests are under way to the origin as may be.

@@ -10,12 +10,15 @@ mod body;
 mod eviction;
 mod fetch;
 mod fields;
+mod following;
 mod known;
 mod queue;
+mod record;
 mod redirect;
 mod refresh;
 mod request;
 mod room;
+mod shared;
 mod shares;
 mod snapshots;
 mod store;
@@ -37,6 +40,7 @@ use wayleave_policy::lifecycle::{Entry, Lifetimes, Snapshot, State};
 use wayleave_policy::{AccessResult, Origin};
 
 use crate::clock::Clock;
+use crate::fleet::Fleet;
 use crate::observe::metrics::{Lookup, Metrics};
 use crate::signing::SignedBy;
 pub use fetch::{Fetch, FetchAs, FetchOptions, Fetched, HttpFetch};
@@ -46,6 +50,7 @@ use queue::Asker;
 pub use queue::FetchBounds;
 pub(crate) use redirect::{Asking, Gate, Redirect};
 use refresh::{Event, Refresh, Surroundings, Terms, Wish};
+use shared::Shared;
 pub(crate) use shares::Shares;
 use snapshots::Published;
 pub(crate) use store::is_caught;
@@ -84,6 +89,7 @@ impl Options {
     fn terms(&self) -> Terms {
         Terms {
             lifetimes: self.lifetimes.clone(),
+            fetch_timeout: self.fetch_timeout,
             memory_bytes: self.memory,
         }
     }
@@ -96,6 +102,7 @@ pub struct Robots {
     store: Store,
     clock: Clock,
     metrics: Arc<Metrics>,
+    shared: Shared,
     events: mpsc::Sender<Event>,
     /// In milliseconds.
     patience: Arc<AtomicU64>,
@@ -192,6 +199,18 @@ impl Robots {
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> (Self, JoinHandle<()>) {
+        let around = (clock, metrics, Fleet::default());
+        Self::start_in(fetch, store, options, around)
+    }
+
+    /// As [`start`](Self::start), in a fleet.
+    pub fn start_in<F: Fetch>(
+        fetch: F,
+        store: Store,
+        options: &Options,
+        (clock, metrics, fleet): (Clock, Arc<Metrics>, Fleet),
+    ) -> (Self, JoinHandle<()>) {
+        let shared = Shared { fleet, clock };
         let published = Arc::new(Published::new());
         let (events, heard) = mpsc::channel(EVENTS);
         let around = Surroundings {
@@ -199,6 +218,7 @@ impl Robots {
             store: store.clone(),
             clock,
             metrics: metrics.clone(),
+            shared: shared.clone(),
         };
         let refresh = Refresh::new(fetch, around, heard, options.terms(), options.bounds);
         let robots = Self {
@@ -206,6 +226,7 @@ impl Robots {
             store,
             clock,
             metrics,
+            shared,
             events,
             patience: Arc::default(),
             on_disk: Arc::new(OnDisk::new(options.lifetimes.clone())),
@@ -282,6 +303,8 @@ impl Robots {
     /// stays in its history.
     pub async fn forget(&self, origin: &Origin) -> bool {
         let was_kept = self.store.load(origin).await.is_some();
+        // First: whoever fetches it then does so for all.
+        self.shared.forget(origin).await;
         let forget = |reply| Event::Forget(origin.clone(), reply);
         let was_at_hand = self.ask(forget).await.unwrap_or(false);
         was_kept || was_at_hand
@@ -351,6 +374,11 @@ impl Robots {
         let patience = (options.fetch_timeout + PATIENCE).as_millis();
         let patience = u64::try_from(patience).unwrap_or(u64::MAX);
         self.patience.store(patience, Ordering::Relaxed);
+    }
+
+    /// Who they are shared with.
+    pub fn fleet(&self) -> &Fleet {
+        &self.shared.fleet
     }
 
     /// Where facts are kept.

@@ -15,11 +15,14 @@ use wayleave_policy::lifecycle::{
 
 use super::eviction::Memory;
 use super::fetch::{Fetch, FetchAs, Fetched};
+use super::following::Following;
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
 use super::room::Place;
+use super::shared::{Claim, Lease, Purpose, Shared};
 use super::snapshots::Published;
 use super::store::Store;
 use crate::clock::Clock;
+use crate::fleet;
 use crate::observe::metrics::{Lookup, Metrics};
 
 /// What is due is looked for at least this often: the calendar may have been set meanwhile.
@@ -61,11 +64,13 @@ pub(super) struct Surroundings {
     pub(super) store: Store,
     pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) shared: Shared,
 }
 
 /// How the task works.
 pub(super) struct Terms {
     pub(super) lifetimes: Lifetimes,
+    pub(super) fetch_timeout: Duration,
     pub(super) memory_bytes: usize,
 }
 
@@ -79,7 +84,10 @@ pub(super) struct Refresh<F> {
     events: mpsc::Receiver<Event>,
     to_recall: VecDeque<Origin>,
     recalling: JoinSet<Vec<(Origin, Option<Learned>)>>,
-    fetching: JoinSet<(Learned, Option<Place>)>,
+    fetching: JoinSet<Brought>,
+    fetch_timeout: Duration,
+    changes: mpsc::UnboundedReceiver<fleet::Event>,
+    following: Following,
     jobs: HashMap<Id, Job>,
     waiting: HashMap<Origin, Vec<oneshot::Sender<Arc<Snapshot>>>>,
     /// Being recalled or fetched for an operator, even if what is known may be gone by.
@@ -88,6 +96,14 @@ pub(super) struct Refresh<F> {
     wishes: HashMap<Origin, Wishes>,
     /// Joined the queue just now, or found themselves in it.
     queued: Vec<Origin>,
+}
+
+/// What a fetch brought, or the fleet knew.
+struct Brought {
+    learned: Learned,
+    place: Option<Place>,
+    /// If the fleet is to hear of it.
+    lease: Option<Lease>,
 }
 
 /// Who wants an origin that is being recalled, and as whom the first of them wants it fetched.
@@ -105,6 +121,7 @@ impl<F: Fetch> Refresh<F> {
         terms: Terms,
         bounds: FetchBounds,
     ) -> Self {
+        let changes = around.shared.fleet.follow();
         Self {
             cache: Cache::new(terms.lifetimes),
             queue: Queue::new(bounds),
@@ -115,6 +132,9 @@ impl<F: Fetch> Refresh<F> {
             to_recall: VecDeque::new(),
             recalling: JoinSet::new(),
             fetching: JoinSet::new(),
+            fetch_timeout: terms.fetch_timeout,
+            changes,
+            following: Following::default(),
             jobs: HashMap::new(),
             waiting: HashMap::new(),
             forced: HashSet::new(),
@@ -146,10 +166,14 @@ impl<F: Fetch> Refresh<F> {
                     }
                 }
                 Some(ended) = self.fetching.join_next_with_id() => self.fetched(ended),
+                Some(change) = self.changes.recv() => self.follow(change),
+                Some(followed) = self.following.next() => self.followed(followed),
                 () = tokio::time::sleep(pause.min(LONGEST_SLEEP)) => self.wake(),
             }
             self.start_recalls();
             self.start_fetches();
+            self.following
+                .start(&self.around.published, &self.around.shared);
             self.answer_those_in_the_queue();
         }
     }
@@ -176,13 +200,8 @@ impl<F: Fetch> Refresh<F> {
                 }
             }
             Event::Forget(origin, reply) => {
-                self.around.store.forget(&origin);
                 // Whoever asked may have gone, here and below.
-                let withdrawn = self.around.published.withdraw(&origin);
-                if let Some(known) = &withdrawn {
-                    self.cache.evict(&origin, known);
-                }
-                let _ = reply.send(withdrawn.is_some());
+                let _ = reply.send(self.forget(&origin));
             }
             Event::Reconfigure(terms, reply) => {
                 self.reconfigure(terms);
@@ -196,7 +215,57 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
+    /// Whether it was in memory.
+    fn forget(&mut self, origin: &Origin) -> bool {
+        self.around.store.forget(origin);
+        let withdrawn = self.around.published.withdraw(origin);
+        if let Some(known) = &withdrawn {
+            self.cache.evict(origin, known);
+        }
+        withdrawn.is_some()
+    }
+
+    /// Another node noted something. What is only in the store is asked about when it is wanted.
+    fn follow(&mut self, change: fleet::Event) {
+        match change {
+            fleet::Event::Changed(origin) => {
+                let origin = Origin::parse(&origin).ok();
+                let published = &self.around.published;
+                let held = origin.filter(|origin| published.snapshot(origin).is_some());
+                self.following.add(held);
+            }
+            fleet::Event::Forgotten(origin) => {
+                if let Ok(origin) = Origin::parse(&origin) {
+                    self.forget(&origin);
+                }
+            }
+            fleet::Event::Suspect(partition) => {
+                let fleet = &self.around.shared.fleet;
+                let suspect = |origin: &Origin| fleet.partition(&origin.to_string()) == partition;
+                let held = self.around.published.select(|origin, _| suspect(origin));
+                self.following
+                    .add(held.into_iter().map(|(origin, _)| origin));
+            }
+            fleet::Event::Rests(..) | fleet::Event::Rested(_) => {}
+        }
+    }
+
+    fn followed(&mut self, newer: Option<(Origin, Learned)>) {
+        let Some((origin, learned)) = newer else {
+            return;
+        };
+        let Some(known) = self.around.published.snapshot(&origin) else {
+            return;
+        };
+        self.cache.evict(&origin, &known);
+        let snapshot = Arc::new(self.cache.restored(&origin, &learned));
+        let entry = Arc::new(learned.into_entry());
+        self.around.store.save(&origin, entry);
+        self.publish(&origin, &snapshot);
+    }
+
     fn reconfigure(&mut self, terms: Terms) {
+        self.fetch_timeout = terms.fetch_timeout;
         let known = self.around.published.select(|_, _| true).into_iter();
         for (origin, snapshot) in self.cache.change_lifetimes(terms.lifetimes, known) {
             self.around.published.replace(&origin, &Arc::new(snapshot));
@@ -267,7 +336,9 @@ impl<F: Fetch> Refresh<F> {
         let wishes = self.wishes.remove(&origin).unwrap_or_default();
         let is_forced = self.forced.contains(&origin);
         let is_published = self.around.published.snapshot(&origin).is_some();
-        if let (Some(learned), false) = (&learned, is_published) {
+        // Another node may have learned something since this one kept it.
+        let is_current = !self.around.shared.fleet.is_to_be_asked();
+        if let (Some(learned), false, true) = (&learned, is_published, is_current) {
             let snapshot = Arc::new(self.cache.restored(&origin, learned));
             self.publish(&origin, &snapshot);
             let usable = snapshot.usable(self.now());
@@ -311,22 +382,50 @@ impl<F: Fetch> Refresh<F> {
 
     /// Fetches in a task of its own, and parses there: files may be long, and this task has every origin to look after.
     fn start_fetch(&mut self, mut job: Job) {
-        let request = job.entry.request(&job.origin);
         let fetch_as = std::mem::take(&mut job.fetch_as);
         let (fetch, clock) = (self.fetch.clone(), self.around.clock);
+        let (purpose, shared) = (self.purpose(&job.origin), self.around.shared.clone());
+        let timeout = self.fetch_timeout;
         let known = self.around.published.snapshot(&job.origin);
         let lifetimes = self.cache.lifetimes().clone();
-        let (origin, before) = (job.origin.clone(), job.entry.clone());
+        let (origin, own) = (job.origin.clone(), job.entry.clone());
         let metrics = self.around.metrics.clone();
-        let started = Instant::now();
         let task = self.fetching.spawn(async move {
+            let terms = (&lifetimes, timeout);
+            let lease = match shared.claim(&origin, own, purpose, terms).await {
+                Claim::Fetch(lease) => lease,
+                Claim::Known(learned, lease) => {
+                    let place = None;
+                    return Brought {
+                        learned,
+                        place,
+                        lease,
+                    };
+                }
+            };
+            let started = Instant::now();
+            let request = lease.before.request(&origin);
             let Fetched { outcome, place } = fetch.fetch(request, Some(&fetch_as)).await;
             report(&metrics, &origin, &outcome, started.elapsed());
-            let before = (&before, known.as_deref());
-            let learned = Learned::after(before, outcome, clock.now(), &lifetimes);
-            (learned, place)
+            let before = (&lease.before, known.as_deref());
+            Brought {
+                learned: Learned::after(before, outcome, clock.now(), &lifetimes),
+                place,
+                lease: Some(lease),
+            }
         });
         self.jobs.insert(task.id(), job);
+    }
+
+    fn purpose(&self, origin: &Origin) -> Purpose {
+        let mut waiting = self.waiting.get(origin).into_iter().flatten();
+        if self.forced.contains(origin) {
+            Purpose::Forced
+        } else if waiting.any(|reply| !reply.is_closed()) {
+            Purpose::Wanted
+        } else {
+            Purpose::Ahead
+        }
     }
 
     /// Nobody waits for it any more; the next who wants it starts anew.
@@ -352,7 +451,7 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
-    fn fetched(&mut self, ended: Result<(Id, (Learned, Option<Place>)), JoinError>) {
+    fn fetched(&mut self, ended: Result<(Id, Brought), JoinError>) {
         let id = match &ended {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
@@ -363,19 +462,34 @@ impl<F: Fetch> Refresh<F> {
         self.queue.ended(&origin);
         self.forced.remove(&origin);
         let known = self.around.published.snapshot(&origin);
-        let (learned, place) = match ended {
-            Ok((_, learned)) => learned,
+        let brought = match ended {
+            Ok((_, brought)) => brought,
             Err(error) => {
                 let outcome = broken(&origin, &error);
                 report(&self.around.metrics, &origin, &outcome, Duration::ZERO);
                 let before = (&entry, known.as_deref());
                 let lifetimes = self.cache.lifetimes();
-                (Learned::after(before, outcome, self.now(), lifetimes), None)
+                Brought {
+                    learned: Learned::after(before, outcome, self.now(), lifetimes),
+                    place: None,
+                    lease: None,
+                }
             }
         };
+        let Brought {
+            learned,
+            place,
+            lease,
+        } = brought;
         let snapshot = self.cache.fetched(&origin, &learned, known.as_deref());
-        let entry = Arc::new(learned.into_entry());
-        self.around.store.save(&origin, entry);
+        let learned = learned.into_entry();
+        if let Some(lease) = lease {
+            let shared = &self.around.shared;
+            shared.settle(&origin, &learned, &snapshot, lease);
+        }
+        if learned != entry {
+            self.around.store.save(&origin, Arc::new(learned));
+        }
         let snapshot = Arc::new(snapshot);
         self.publish(&origin, &snapshot);
         // From here on it is counted as an entry, and by the store.

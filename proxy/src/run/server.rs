@@ -23,6 +23,7 @@ use crate::connection::listeners::{Inherited, listen_when_free};
 use crate::connection::{Limits, Listener, Server};
 use crate::decide::Decider;
 use crate::exchange::Exchanges;
+use crate::fleet::Fleet;
 use crate::observe::decisions::Decisions;
 use crate::observe::logging;
 use crate::observe::metrics::Metrics;
@@ -83,7 +84,8 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     let journal = wiring::journal(&config.log)?;
     let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
     let decisions = Arc::new(decisions);
-    let robots = (store, clock);
+    let fleet = wiring::fleet(&config.fleet, clock, &metrics).await?;
+    let robots = (store, clock, fleet);
     let (exchanges, fetch, mut refresh) = build(config, &metrics, &decisions, &own, robots)?;
 
     let exchanges = Arc::new(exchanges);
@@ -213,7 +215,7 @@ fn build(
     metrics: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
     own_listeners: &[SocketAddr],
-    (store, clock): (Store, Clock),
+    (store, clock, fleet): (Store, Clock, Fleet),
 ) -> anyhow::Result<(Exchanges, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
     let tls = wiring::tls_config(&config.upstream)?;
     let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
@@ -225,17 +227,12 @@ fn build(
     }
     let fetch = Arc::new(ArcSwap::from_pointee(ways.fetch));
     let options = wiring::robots_options(config);
-    let (robots, refresh) = Robots::start(
-        Arc::clone(&fetch),
-        store,
-        &options,
-        clock,
-        Arc::clone(metrics),
-    );
+    let around = (clock, Arc::clone(metrics), fleet.clone());
+    let (robots, refresh) = Robots::start_in(Arc::clone(&fetch), store, &options, around);
     let settings = wiring::settings(config, None, ways.upstream, robots.clock().now());
     let exchanges = Exchanges {
         decider: Arc::new(Decider::new(settings, robots)),
-        politeness: Politeness::default(),
+        politeness: Politeness::over(&fleet),
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
         traces,

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::SystemTime;
 
@@ -11,8 +12,11 @@ use rustls::{ClientConfig, RootCertStore};
 use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::decide::settings::Settings;
+use crate::fleet::redis::{self, Address, Redis};
+use crate::fleet::{self, Fleet};
 use crate::identity::Crawlers;
 use crate::observe::decisions::Journal;
+use crate::observe::digest::Digest;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
 use crate::origin::Upstream;
@@ -119,6 +123,86 @@ pub(crate) fn robots_options(config: &Config) -> robots::Options {
     let mut options = config.robots.cache.clone();
     options.lifetimes.spread = *SPREAD;
     options
+}
+
+/// What this node shares with others, and in what.
+///
+/// # Errors
+///
+/// Returns an error if a file of it cannot be read, or if the engine is there and does not let this node join.
+pub(crate) async fn fleet(
+    store: &config::Store,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Fleet> {
+    let Some(engine) = engine(store)? else {
+        return Ok(Fleet::default());
+    };
+    let secret = store.key_file.as_deref().map(read_key).transpose()?;
+    let options = fleet::Options {
+        node: engine.node().to_owned(),
+        about: env!("CARGO_PKG_VERSION").to_owned(),
+        on_loss: store.on_loss,
+        keep: store.keep,
+        key: secret.map(|secret| fleet::Key::new(&secret, &store.prefix, clock)),
+    };
+    let joined = Fleet::join(Box::new(engine), options, Arc::clone(metrics)).await;
+    joined.context("[store]: joining the fleet")
+}
+
+/// The engine of `[store]`, not connected yet.
+///
+/// # Errors
+///
+/// As [`fleet`].
+pub(crate) fn engine(store: &config::Store) -> anyhow::Result<Option<Redis>> {
+    let Some(urls) = store.engine.clone() else {
+        return Ok(None);
+    };
+    let read = |key: &str, path: &Option<PathBuf>| {
+        let read = path.as_ref().map(|path| {
+            let read = std::fs::read(path);
+            read.with_context(|| format!("store.{key}: reading {}", path.display()))
+        });
+        read.transpose()
+    };
+    let password = read("password_file", &store.password_file)?;
+    let address = Address {
+        urls,
+        is_cluster: store.is_cluster,
+        password: password.map(|text| String::from_utf8_lossy(&text).trim().to_owned()),
+        ca: read("ca_file", &store.ca_file)?,
+    };
+    let options = redis::Options {
+        address,
+        prefix: store.prefix.clone(),
+        partitions: store.partitions,
+        timeout: store.timeout,
+        node: store.node.clone().unwrap_or_else(node_name),
+    };
+    Ok(Some(Redis::new(options).context("store.url")?))
+}
+
+/// The host's name, and a part that no other process has.
+fn node_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}-{:08x}", host.trim(), *SPREAD as u32)
+}
+
+fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
+    let read = std::fs::read(path);
+    let bytes = read.with_context(|| format!("store.key_file: reading {}", path.display()))?;
+    if let Ok(key) = <[u8; 32]>::try_from(bytes.as_slice()) {
+        return Ok(key);
+    }
+    let digits = str::from_utf8(&bytes).ok().map(str::trim);
+    let key = digits.and_then(Digest::from_hex).map(|digest| digest.0);
+    key.with_context(|| {
+        format!(
+            "store.key_file: {} is neither 32 bytes nor 64 hexadecimal digits",
+            path.display()
+        )
+    })
 }
 
 /// The decision log's open file, if there is to be one.

@@ -249,31 +249,6 @@ impl<'t> Section<'t> {
         value
     }
 
-    /// A key that this version can only take with its `default`: ignoring it would not be what was asked for.
-    pub(crate) fn later<T: PartialEq>(
-        &mut self,
-        key: &'static str,
-        parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
-        default: &T,
-    ) {
-        if self.parsed(key, parse).is_some_and(|v| v != *default) {
-            self.mistake(key, "not supported yet");
-        }
-    }
-
-    /// A key that this version cannot take with any value.
-    pub(crate) fn later_if_given<T>(
-        &mut self,
-        key: &'static str,
-        parse: impl FnOnce(&'t Node<'t>) -> Parsed<T>,
-    ) -> Option<T> {
-        let value = self.parsed(key, parse);
-        if value.is_some() {
-            self.mistake(key, "not supported yet");
-        }
-        value
-    }
-
     /// The table `key`, read by `read`.
     pub(crate) fn section<T>(
         &mut self,

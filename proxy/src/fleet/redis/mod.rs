@@ -6,6 +6,8 @@ mod connection;
 mod scripts;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,7 +19,7 @@ pub use self::connection::Address;
 use self::connection::Connection;
 use self::scripts::{Lua, SCRIPTS};
 use super::engine::{
-    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Kind, Member, Note, Positions, Record,
+    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Member, Note, Positions, Record,
     Server, Settled, Settlement, Taken, Turn, What,
 };
 
@@ -26,6 +28,8 @@ const FORMAT: u32 = 1;
 /// After a restart of the engine the turns under way are told to it anew within a beat, of which each is a second; nobody
 /// else gets one of several before.
 const QUIET: Duration = Duration::from_secs(2);
+/// With every so many beats the last notes are looked up. At each new connection they are as well.
+const LOOK_FOR_LOST: u32 = 30;
 /// Notes read of one partition at a time.
 const NOTES: usize = 1000;
 
@@ -48,6 +52,9 @@ pub struct Options {
 pub struct Redis {
     options: Options,
     connection: Connection,
+    /// The numbers of the last notes, looked up beside them: notes that are lost leave no hole if none came after.
+    heads: Mutex<Option<Vec<u64>>>,
+    beats: AtomicU32,
 }
 
 impl fmt::Debug for Redis {
@@ -69,7 +76,15 @@ impl Redis {
         Ok(Self {
             options,
             connection,
+            heads: Mutex::default(),
+            beats: AtomicU32::new(0),
         })
+    }
+
+    /// This node's name.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.options.node
     }
 
     fn key(&self, origin: &str, kind: char) -> String {
@@ -118,7 +133,8 @@ impl Redis {
     }
 
     async fn check(&self) -> Result<(), Failure> {
-        for (_, Server { name, policy, .. }) in self.servers().await? {
+        let servers = self.servers().await?;
+        for (_, Server { name, policy, .. }) in &servers {
             if policy != "noeviction" {
                 return Err(Failure::Denied(format!(
                     "{name} has the maxmemory-policy {policy}, which may drop what keeps the pace; set noeviction"
@@ -139,7 +155,30 @@ impl Redis {
                 self.options.prefix
             )));
         }
+        self.set_heads(servers);
         Ok(())
+    }
+
+    fn set_heads(&self, servers: Vec<(u64, Server)>) {
+        let heads = servers.into_iter().map(|(last_note, _)| last_note);
+        let heads = Some(heads.collect());
+        *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = heads;
+    }
+
+    /// Finds partitions whose last note is later than what can be read there.
+    fn find_lost_notes(&self, changes: &mut Changes) {
+        let heads = self
+            .heads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        for (partition, head) in heads.into_iter().flatten().enumerate() {
+            let position = &mut changes.positions[partition];
+            if position.is_some_and(|position| position < head) {
+                changes.gaps.push(partition);
+                *position = Some(head);
+            }
+        }
     }
 
     /// The server of each partition, and the number of the last note there.
@@ -185,19 +224,13 @@ impl Redis {
         Ok(lines)
     }
 
-    /// Where to begin to read, and where notes were lost meanwhile: a server that has fewer than we have read is another.
-    async fn start(&self, positions: &Positions) -> Result<Changes, Failure> {
-        let servers = self.servers().await?;
-        let mut changes = Changes::default();
-        for (partition, (last_note, _)) in servers.into_iter().enumerate() {
-            let known = positions.get(partition).copied().flatten();
-            if known.is_some_and(|known| known > last_note) {
-                changes.gaps.push(partition);
-            }
-            let position = known.unwrap_or(last_note).min(last_note);
-            changes.positions.push(Some(position));
-        }
-        Ok(changes)
+    /// Where to begin to read.
+    async fn start(&self) -> Result<Changes, Failure> {
+        let servers = self.servers().await?.into_iter();
+        Ok(Changes {
+            positions: servers.map(|(last_note, _)| Some(last_note)).collect(),
+            ..Changes::default()
+        })
     }
 }
 
@@ -251,11 +284,7 @@ impl Engine for Redis {
         let origin = &settlement.origin;
         let [log, born] = self.log(self.partition(origin));
         let keys = [self.key(origin, 'e'), self.key(origin, 'f'), log, born];
-        let kind = match settlement.kind {
-            Kind::Changed => "changed",
-            Kind::Same => "same",
-            Kind::Forgotten => "forgotten",
-        };
+        let kind = settlement.kind.as_str();
         let token = settlement.token.to_string();
         let [age, fresh_for, keep] = [
             settlement.record.age,
@@ -290,7 +319,7 @@ impl Engine for Redis {
 
     async fn changes(&self, positions: &Positions) -> Result<Changes, Failure> {
         if positions.len() != self.options.partitions || positions.iter().any(Option::is_none) {
-            return self.start(positions).await;
+            return self.start().await;
         }
         let from: Vec<_> = positions
             .iter()
@@ -316,6 +345,9 @@ impl Engine for Redis {
             }
             changes.positions[partition] = Some(found);
             changes.notes.extend(noted(&fields, &self.options.node));
+        }
+        if changes.notes.len() < NOTES {
+            self.find_lost_notes(&mut changes);
         }
         changes.gaps.dedup();
         Ok(changes)
@@ -385,6 +417,20 @@ impl Engine for Redis {
     async fn beat(&self, about: &str) -> Result<Beat, Failure> {
         if !self.connection.is_open() {
             self.join().await?;
+        }
+        let beaten = self.hear(about).await;
+        if beaten == Err(Failure::Timeout) && !self.connection.is_cluster() {
+            // It may have been cut off without a word: the next beat connects anew.
+            self.connection.close();
+        }
+        beaten
+    }
+}
+
+impl Redis {
+    async fn hear(&self, about: &str) -> Result<Beat, Failure> {
+        if self.beats.fetch_add(1, Ordering::Relaxed) % LOOK_FOR_LOST == LOOK_FOR_LOST - 1 {
+            self.set_heads(self.servers().await?);
         }
         let (_, server) = self.server(0).await?;
         let nodes = format!("{}:{{0}}:nodes", self.options.prefix);

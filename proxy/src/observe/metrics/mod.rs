@@ -3,6 +3,7 @@
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
 
+mod fleet;
 mod organisation;
 mod preferences;
 mod reasons;
@@ -20,6 +21,7 @@ use prometheus::{
 };
 use wayleave_policy::preferences::Judgement;
 
+pub use self::fleet::FleetMetrics;
 use self::organisation::Organisation;
 pub(crate) use self::reasons::ASSERTED;
 use self::reasons::Reasons;
@@ -43,6 +45,7 @@ pub struct Metrics {
     request_duration: HistogramVec,
     decision_duration: Histogram,
     robots: RobotsMetrics,
+    fleet: FleetMetrics,
     client_connections: IntGauge,
     client_connections_limit: IntGauge,
     upstream_connections_new: IntGauge,
@@ -57,6 +60,11 @@ pub struct Metrics {
 }
 
 impl Metrics {
+    /// What the fleet counts.
+    pub fn fleet(&self) -> &FleetMetrics {
+        &self.fleet
+    }
+
     /// All metrics, at zero.
     ///
     /// # Errors
@@ -91,6 +99,7 @@ impl Metrics {
                 DECISION_SECONDS,
             )?,
             robots: RobotsMetrics::new(&registry)?,
+            fleet: FleetMetrics::new(&registry)?,
             client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
             client_connections_limit: gauge(
                 &registry,

@@ -11,13 +11,13 @@ use redb::{ReadableTable, Table, TableError, WriteTransaction};
 use wayleave_policy::Origin;
 
 use super::failure::Failure;
-use super::record::{BodyRecord, EntryRecord, VersionRecord};
 use super::sealed::{pack, unpack};
 use super::tables::{
     BODIES, Digest, ENTRIES, Keep, ORDER, Place, REFERENCES, SPENT, VERSIONS, of, read, written,
 };
 use super::waiting::Change;
 use crate::observe::digest::Digest as Sha256;
+use crate::robots::record::{BodyRecord, EntryRecord, VersionRecord};
 
 /// What is too old goes so many at a time, beside what is written.
 const SWEPT: usize = 64;

@@ -11,7 +11,6 @@ mod batch;
 mod error;
 mod failure;
 mod file;
-mod record;
 mod sealed;
 mod tables;
 #[cfg(test)]
@@ -31,6 +30,7 @@ use wayleave_policy::lifecycle::Entry;
 
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
+use crate::robots::record::{VersionRecord, time};
 pub use error::StoreError;
 pub(crate) use failure::is_caught;
 use failure::{Failure, guarded};
@@ -210,9 +210,9 @@ impl Store {
         let found = self
             .read(move |database| tables::versions(database, &asked))
             .await;
-        let version = |(first_seen_at, record): (u64, record::VersionRecord)| Version {
-            first_seen_at: record::time(first_seen_at),
-            last_seen_at: record::time(record.last_seen_at),
+        let version = |(first_seen_at, record): (u64, VersionRecord)| Version {
+            first_seen_at: time(first_seen_at),
+            last_seen_at: time(record.last_seen_at),
             status: record.status,
             digest: record.body.map(|body| body.digest),
             is_cut: record.body.is_some_and(|body| body.is_cut),

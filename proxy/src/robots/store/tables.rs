@@ -8,8 +8,8 @@ use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::Entry;
 
 use super::failure::Failure;
-use super::record::{EntryRecord, VersionRecord};
 use super::sealed::{seal, unpack, unseal};
+use crate::robots::record::{EntryRecord, VersionRecord};
 
 /// The SHA-256 of a body.
 pub(super) type Digest = [u8; 32];

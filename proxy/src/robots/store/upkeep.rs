@@ -5,8 +5,8 @@ use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::batch::Batch;
 use super::failure::{Failure, guarded};
-use super::record::{EntryRecord, VersionRecord};
 use super::tables::{Digest, ENTRIES, HEAD, Keep, VERSIONS, begin};
+use crate::robots::record::{EntryRecord, VersionRecord};
 
 /// Counts the forms in `record` and of the tables here.
 const FORMAT: u64 = 2;

@@ -12,12 +12,12 @@ use super::batch::Batch;
 use super::error::StoreError;
 use super::failure::{Failure, guarded};
 use super::file::{self, Open};
-use super::record;
 use super::tables::{self, Digest, Keep};
 use super::upkeep;
 use super::waiting::{Change, Waiting};
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
+use crate::robots::record;
 
 /// How long changes are gathered. A crash loses no more than this and one commit.
 const GATHER: Duration = Duration::from_millis(200);

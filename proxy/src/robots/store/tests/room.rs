@@ -2,9 +2,9 @@
 
 use redb::{Database, TableDefinition};
 
-use super::super::record::{EntryRecord, VersionRecord};
 use super::super::writer::StoreOptions;
 use super::*;
+use crate::robots::record::{EntryRecord, VersionRecord};
 use crate::robots::tests::unique::unique;
 
 const SMALL: StoreOptions = StoreOptions {

@@ -138,6 +138,23 @@ impl EntryRecord {
         answered_at.max(failed_at)
     }
 
+    /// Moves all times, so that the origin was last heard of `at`.
+    pub(super) fn move_to(&mut self, at: SystemTime) {
+        let (from, to) = (self.touched_at(), millis(at));
+        let failing = self.failing.iter_mut();
+        let times = failing.flat_map(|failing| {
+            let last = failing.last.times();
+            last.chain([&mut failing.since])
+        });
+        let answer = self.answer.iter_mut().flat_map(FactsRecord::times);
+        for time in times.chain(answer) {
+            *time = match to >= from {
+                true => time.saturating_add(to - from),
+                false => time.saturating_sub(from - to),
+            };
+        }
+    }
+
     /// The entry, its answer's body being `bytes`.
     pub(super) fn entry(self, origin: &Origin, bytes: Option<Arc<[u8]>>) -> Entry {
         Entry {
@@ -168,6 +185,20 @@ impl FactsRecord {
             },
             ending: EndingRecord::new(&outcome.ending),
         }
+    }
+
+    fn times(&mut self) -> impl Iterator<Item = &mut u64> {
+        let fields = match &mut self.ending {
+            EndingRecord::Response { fields, .. } => Some(fields),
+            _ => None,
+        };
+        let stated = fields.into_iter().flat_map(|fields| {
+            let expires_at = fields.expires_at.iter_mut();
+            // What cannot be read as a date is the epoch, and stays there.
+            let expires_at = expires_at.filter(|at| **at != 0);
+            expires_at.chain(fields.retry_at.iter_mut())
+        });
+        stated.chain([&mut self.fetched_at])
     }
 
     fn facts(self, origin: &Origin, bytes: Option<Arc<[u8]>>) -> Facts {

@@ -1,0 +1,88 @@
+//! `/v1/fleet`: the fleet as this node sees it.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::answer::Json;
+use super::state::Admin;
+
+#[derive(Debug, Serialize, ToSchema)]
+struct FleetStatus {
+    /// `alone`, `up`, or `lost`: the engine does not answer.
+    state: &'static str,
+    /// For how long it has not, in seconds.
+    lost_for_seconds: Option<u64>,
+    last_error: Option<LastError>,
+    /// This node's name.
+    node: Option<String>,
+    /// All nodes, this one included, as of the last beat.
+    members: Vec<FleetMember>,
+    engine: Option<FleetEngine>,
+    /// What becomes of origins with a delay while the engine is away: `refuse` or `home`.
+    on_loss: &'static str,
+    /// Turns at origins that requests of this node have now.
+    turns: usize,
+    /// Entries learned while the engine was away and not told to it yet.
+    unsettled: usize,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct LastError {
+    message: String,
+    seconds_ago: u64,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct FleetMember {
+    node: String,
+    version: String,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct FleetEngine {
+    /// Product and version.
+    name: String,
+    /// Another one after each restart and failover.
+    run_id: String,
+    /// What it uses, in bytes.
+    memory: u64,
+    maxmemory_policy: String,
+}
+
+/// Who shares robots.txt entries and delays with this node.
+#[utoipa::path(get, path = "/v1/fleet", tag = "proxy", responses((status = 200, body = FleetStatus)))]
+pub(super) async fn fleet(State(admin): State<Admin>) -> Response {
+    let status = admin.decider.robots.fleet().status();
+    let state = match (status.is_shared, status.is_up) {
+        (false, _) => "alone",
+        (true, true) => "up",
+        (true, false) => "lost",
+    };
+    let members = status.members.into_iter().map(|member| FleetMember {
+        node: member.node,
+        version: member.about,
+    });
+    let server = status.server;
+    Json(FleetStatus {
+        state,
+        lost_for_seconds: status.lost_for.map(|lost_for| lost_for.as_secs()),
+        last_error: status.last_error.map(|(message, ago)| LastError {
+            message,
+            seconds_ago: ago.as_secs(),
+        }),
+        node: status.is_shared.then_some(status.node),
+        members: members.collect(),
+        engine: (!server.name.is_empty()).then_some(FleetEngine {
+            name: server.name,
+            run_id: server.run_id,
+            memory: server.memory,
+            maxmemory_policy: server.policy,
+        }),
+        on_loss: status.on_loss.as_str(),
+        turns: status.turns,
+        unsettled: status.unsettled,
+    })
+    .into_response()
+}

@@ -1,0 +1,105 @@
+//! When to stop asking an engine that does not answer.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+use super::engine::Failure;
+
+/// So many calls in a row that were not answered in time, and no more are made: whoever needs the engine pays for these
+/// alone.
+const MISSES: u32 = 3;
+
+/// Open: nobody but the beat asks the engine.
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    misses: AtomicU32,
+    is_open: AtomicBool,
+    last: Mutex<Option<Trouble>>,
+}
+
+/// The last failure.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    /// Of the first in a row, once the breaker opened.
+    pub(super) since: Instant,
+    pub(super) failure: Failure,
+}
+
+impl Breaker {
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    /// The engine answered.
+    pub(super) fn answered(&self) {
+        if self.misses.load(Ordering::Relaxed) > 0 {
+            self.misses.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The engine failed; whether that opened the breaker.
+    pub(super) fn failed(&self, failure: &Failure) -> bool {
+        let misses = match failure {
+            Failure::Timeout => self.misses.fetch_add(1, Ordering::Relaxed) + 1,
+            Failure::Connection(_) | Failure::Denied(_) => MISSES,
+            // It is there, and does what it can.
+            Failure::Full | Failure::Corrupt(_) => 0,
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_open = self.is_open();
+        let since = match (&*last, was_open) {
+            (Some(trouble), true) => trouble.since,
+            _ => Instant::now(),
+        };
+        let failure = failure.clone();
+        *last = Some(Trouble { since, failure });
+        if misses >= MISSES && !was_open {
+            self.is_open.store(true, Ordering::Release);
+            return true;
+        }
+        false
+    }
+
+    /// The engine is back.
+    pub(super) fn close(&self) {
+        self.misses.store(0, Ordering::Relaxed);
+        self.is_open.store(false, Ordering::Release);
+    }
+
+    /// What failed last, whether or not it does still.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_opens_after_three_misses_in_a_row_or_a_closed_connection() {
+        let breaker = Breaker::default();
+        for _ in 0..2 {
+            assert!(!breaker.failed(&Failure::Timeout));
+        }
+        breaker.answered();
+        for _ in 0..2 {
+            assert!(!breaker.failed(&Failure::Timeout));
+        }
+        assert!(!breaker.is_open());
+        assert!(breaker.failed(&Failure::Timeout));
+        assert!(breaker.is_open() && !breaker.failed(&Failure::Timeout));
+        // A late answer is not the engine's return.
+        breaker.answered();
+        assert!(breaker.is_open());
+        breaker.close();
+        assert!(!breaker.is_open());
+        for _ in 0..9 {
+            assert!(!breaker.failed(&Failure::Full));
+        }
+        assert!(breaker.failed(&Failure::Connection("closed".to_owned())));
+    }
+}

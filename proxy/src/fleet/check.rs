@@ -1,0 +1,82 @@
+//! Tries every verb, to find what an engine does not let a node do.
+
+use std::time::Duration;
+
+use super::engine::{
+    Answer, Claim, Engine, Failure, Kind, Positions, Queue, Record, Settlement, Turn,
+};
+
+/// An origin that nobody has (RFC 2606).
+const ORIGIN: &str = "https://check.invalid";
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How a verb went.
+pub type Tried = (&'static str, Result<(), Failure>);
+
+/// Tries all that a node does, and leaves nothing behind but what lapses within seconds. Begins with a beat: without one
+/// nothing else can be tried.
+pub async fn check(engine: &dyn Engine) -> Vec<Tried> {
+    let beat = engine.beat("check").await.map(drop);
+    if beat.is_err() {
+        return vec![("beat", beat)];
+    }
+    let turn = Turn {
+        queue: Queue {
+            origin: ORIGIN.to_owned(),
+            name: "check".to_owned(),
+        },
+        number: 0,
+        most: 1,
+        delay: SECOND,
+        term: SECOND,
+        patience: Duration::ZERO,
+        is_under_way: false,
+    };
+    let claim = Claim {
+        origin: ORIGIN.to_owned(),
+        newer_than: None,
+        lease: SECOND,
+    };
+    let (kept, forgotten) = (settlement(Kind::Changed), settlement(Kind::Forgotten));
+    let positions = match engine.changes(&Positions::new()).await {
+        Ok(changes) => changes.positions,
+        Err(failure) => return vec![("beat", beat), ("changes", Err(failure))],
+    };
+    let partition = engine.partition(ORIGIN);
+    vec![
+        ("beat", beat),
+        ("claim", engine.claim(&claim).await.map(drop)),
+        ("settle", engine.settle(&kept).await.map(drop)),
+        ("record", engine.record(ORIGIN).await.map(drop)),
+        ("changes", engine.changes(&positions).await.map(drop)),
+        ("take", engine.take(&turn).await.map(drop)),
+        ("leave", engine.leave(&turn).await),
+        ("answered", engine.answered(&answer(429)).await.map(drop)),
+        ("resting", engine.resting(partition).await.map(drop)),
+        ("rested", engine.answered(&answer(200)).await.map(drop)),
+        ("forget", engine.settle(&forgotten).await.map(drop)),
+    ]
+}
+
+fn settlement(kind: Kind) -> Settlement {
+    Settlement {
+        origin: ORIGIN.to_owned(),
+        token: 0,
+        kind,
+        record: Record {
+            bytes: b"check".to_vec(),
+            age: Duration::ZERO,
+        },
+        fresh_for: SECOND,
+        keep: SECOND,
+    }
+}
+
+fn answer(status: u16) -> Answer {
+    Answer {
+        origin: ORIGIN.to_owned(),
+        status,
+        retry_after: None,
+        longest: SECOND,
+    }
+}

@@ -1,0 +1,222 @@
+//! Turns: who may go to an origin now, over all nodes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use ring::digest::{SHA256, digest};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::engine::{Queue, Taken, Turn};
+use super::handle::{Fleet, OnLoss, Shared, lock};
+
+/// A turn that its node neither keeps nor leaves for so long has ended: the node is gone.
+const TERM: Duration = Duration::from_secs(15);
+/// A turn that could not be left is tried to be left again after so long.
+const LEAVE_AGAIN: Duration = Duration::from_millis(250);
+/// Who waits for others of this node while the engine is away looks again after so long.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Why a request has no turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTurn {
+    /// It would come too late; it may in so long.
+    TooSoon(Duration),
+    /// The engine is away: nobody knows when the last request went.
+    Unknown,
+}
+
+/// A turn, or a place in the queue for one. It ends, or is given up, when this is dropped.
+pub struct Held {
+    shared: Arc<Shared>,
+    /// Boxed, because every request on its way has room for one.
+    turn: Box<Turn>,
+    /// The engine may know of it.
+    is_asked: bool,
+    runtime: Handle,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&self.turn).finish()
+    }
+}
+
+impl Fleet {
+    /// A turn in `queue`, of which `most` go at a time and `delay` after each other, waiting until `latest` for it. Within a
+    /// tokio runtime.
+    pub(crate) async fn turn(
+        &self,
+        queue: Queue,
+        most: usize,
+        delay: Duration,
+        latest: Instant,
+    ) -> Result<Held, NoTurn> {
+        let started = Instant::now();
+        let shared = &self.shared;
+        let mut held = Held::new(shared, queue, most, delay);
+        loop {
+            held.turn.patience = latest.saturating_duration_since(Instant::now());
+            held.is_asked = true;
+            let taken = shared.ask("take", shared.engine.take(&held.turn)).await;
+            let taken = match taken {
+                Ok(taken) => taken,
+                Err(_) => shared
+                    .take_alone(&held.turn)
+                    .inspect_err(|_| shared.count_turn("unknown", started.elapsed()))?,
+            };
+            match taken {
+                Taken::Go => {
+                    held.begin();
+                    shared.count_turn("go", started.elapsed());
+                    return Ok(held);
+                }
+                Taken::Later(again) => sleep(again).await,
+                Taken::TooSoon(wait) => {
+                    held.is_asked = false;
+                    shared.count_turn("too_soon", started.elapsed());
+                    return Err(NoTurn::TooSoon(wait));
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// A turn that the engine cannot be asked for.
+    fn take_alone(&self, turn: &Turn) -> Result<Taken, NoTurn> {
+        if turn.delay.is_zero() {
+            return Ok(self.take_share(turn));
+        }
+        let Some(trouble) = self.breaker.trouble() else {
+            return Err(NoTurn::Unknown);
+        };
+        let is_ours = self.options.on_loss == OnLoss::Home
+            && self.breaker.is_open()
+            && self.is_home(&turn.queue.origin);
+        if !is_ours {
+            return Err(NoTurn::Unknown);
+        }
+        // Who went last is not known, but it was before.
+        let quiet = turn.delay.saturating_sub(trouble.since.elapsed());
+        Ok(match quiet {
+            Duration::ZERO => Taken::Go,
+            quiet if quiet <= turn.patience => Taken::Later(quiet),
+            quiet => Taken::TooSoon(quiet),
+        })
+    }
+
+    /// Of what all nodes may do at a time each has an equal share, but one at least.
+    fn take_share(&self, turn: &Turn) -> Taken {
+        let members = lock(&self.last_beat).members.len().max(1);
+        let share = (turn.most / members).max(1);
+        let under_way = lock(&self.turns);
+        let of_queue = under_way.values().filter(|other| other.queue == turn.queue);
+        if of_queue.count() < share {
+            Taken::Go
+        } else if turn.patience.is_zero() {
+            Taken::TooSoon(LOOK_AGAIN)
+        } else {
+            Taken::Later(LOOK_AGAIN.min(turn.patience))
+        }
+    }
+
+    /// Whether this node is the one that all nodes agree goes to an origin alone: the highest by rendezvous hashing.
+    fn is_home(&self, origin: &str) -> bool {
+        let beat = lock(&self.last_beat);
+        let weight = |node: &str| {
+            let digest = digest(&SHA256, format!("{node}\0{origin}").as_bytes());
+            digest.as_ref().first_chunk::<8>().copied()
+        };
+        let nodes = beat.members.iter().map(|member| member.node.as_str());
+        let home = nodes.max_by_key(|node| weight(node));
+        home == Some(&self.options.node)
+    }
+
+    /// Tells the engine of the turns that go on.
+    pub(super) async fn keep_turns(&self) {
+        let turns: Vec<Turn> = lock(&self.turns).values().cloned().collect();
+        let keeping = turns.into_iter().map(|turn| async move {
+            // What fails is counted, and tried again with the next beat.
+            let _ = self.ask("take", self.engine.take(&turn)).await;
+            let is_left = !lock(&self.turns).contains_key(&turn.number);
+            if is_left {
+                // It may have been kept after it was left. If this fails as well, it ends by its term.
+                let _ = self.ask("leave", self.engine.leave(&turn)).await;
+            }
+        });
+        join_all(keeping).await;
+    }
+
+    fn count_turn(&self, answer: &'static str, waited: Duration) {
+        if let Some(metrics) = &self.metrics {
+            metrics.fleet().turn(answer, waited);
+        }
+    }
+}
+
+impl Held {
+    fn new(shared: &Arc<Shared>, queue: Queue, most: usize, delay: Duration) -> Self {
+        let turn = Box::new(Turn {
+            queue,
+            number: shared.last_turn.fetch_add(1, Ordering::Relaxed) + 1,
+            most,
+            delay,
+            term: TERM,
+            patience: Duration::ZERO,
+            is_under_way: false,
+        });
+        Self {
+            shared: Arc::clone(shared),
+            turn,
+            is_asked: false,
+            runtime: Handle::current(),
+        }
+    }
+
+    fn begin(&mut self) {
+        self.turn.is_under_way = true;
+        let turn = Turn::clone(&self.turn);
+        lock(&self.shared.turns).insert(turn.number, turn);
+    }
+
+    /// Ends the turn; `permit` is dropped when the engine knows, so that this node's next one comes after.
+    pub(crate) fn leave_with<P: Send + 'static>(mut self, permit: P) {
+        self.leave(permit);
+    }
+
+    fn leave<P: Send + 'static>(&mut self, permit: P) {
+        if !std::mem::take(&mut self.is_asked) {
+            return;
+        }
+        lock(&self.shared.turns).remove(&self.turn.number);
+        let (shared, turn) = (Arc::clone(&self.shared), Turn::clone(&self.turn));
+        let mut leaving = Box::pin(async move { shared.leave(turn, permit).await });
+        if (&mut leaving).now_or_never().is_none() {
+            self.runtime.spawn(leaving);
+        }
+    }
+}
+
+impl Shared {
+    async fn leave<P: Send>(&self, turn: Turn, permit: P) {
+        let started = Instant::now();
+        let left = self.ask("leave", self.engine.leave(&turn)).await;
+        drop(permit);
+        let mut is_left = left.is_ok();
+        while !is_left && started.elapsed() < TERM {
+            sleep(LEAVE_AGAIN).await;
+            is_left = self.ask("leave", self.engine.leave(&turn)).await.is_ok();
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.leave(());
+    }
+}

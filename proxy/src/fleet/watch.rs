@@ -1,0 +1,212 @@
+//! The fleet's one task: it beats, connects anew, reads what others noted, and tells the engine what it missed.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
+
+use super::engine::{Changes, Engine, Failure, Positions, What};
+use super::handle::{Event, Fleet, Options, Shared, lock};
+use crate::observe::metrics::Metrics;
+
+/// How often notes are read. What one node learns the others know within this and a round trip.
+const READ: Duration = Duration::from_millis(250);
+/// How often a node says that it is there, and keeps its turns.
+const BEAT: Duration = Duration::from_secs(1);
+/// How soon an engine that is away is looked for again: at first, and at last.
+const RETRY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+/// So much of what was learned while the engine was away is told to it with each beat.
+const SETTLED_AT_ONCE: usize = 200;
+
+/// What the task has seen so far.
+#[derive(Default)]
+struct Watch {
+    positions: Positions,
+    last_beat: Option<Instant>,
+    misses: u32,
+    run_id: String,
+}
+
+impl Fleet {
+    /// Joins the fleet of `engine`. An engine that is away is waited for beside; the node works meanwhile. Within a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the engine is there and does not let this node join, or is not fit.
+    pub async fn join(
+        engine: Box<dyn Engine>,
+        options: Options,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, Failure> {
+        let fleet = Self::new(engine, options, Some(metrics));
+        match fleet.shared.engine.beat(&fleet.shared.options.about).await {
+            Err(failure @ Failure::Denied(_)) => return Err(failure),
+            Err(failure) => fleet.shared.failed(&failure),
+            Ok(beat) => *lock(&fleet.shared.last_beat) = beat,
+        }
+        start(&fleet.shared);
+        Ok(fleet)
+    }
+}
+
+fn start(shared: &Arc<Shared>) {
+    shared.observe_state();
+    let (weak, wake) = (Arc::downgrade(shared), Arc::clone(&shared.wake));
+    tokio::spawn(async move {
+        let mut watch = Watch::default();
+        while let Some(pause) = watch.round(&weak).await {
+            // Woken or not: time to look again.
+            let _ = timeout(pause, wake.notified()).await;
+        }
+    });
+}
+
+impl Watch {
+    /// Looks once. How long until the next time; `None` when nobody is left.
+    async fn round(&mut self, shared: &Weak<Shared>) -> Option<Duration> {
+        let shared = shared.upgrade()?;
+        let done = self.look(&shared).await;
+        match done {
+            Ok(()) => {
+                self.misses = 0;
+                Some(READ)
+            }
+            Err(failure) if shared.breaker.is_open() => {
+                tracing::debug!(error = %failure, "the fleet's engine is away");
+                self.last_beat = None;
+                self.misses = self.misses.saturating_add(1);
+                let pause = RETRY[0] * 2_u32.saturating_pow(self.misses.min(8));
+                Some(spread(
+                    pause.min(RETRY[1]),
+                    &shared.options.node,
+                    self.misses,
+                ))
+            }
+            Err(_) => Some(READ),
+        }
+    }
+
+    async fn look(&mut self, shared: &Shared) -> Result<(), Failure> {
+        if self.last_beat.is_none_or(|at| at.elapsed() >= BEAT) {
+            self.beat(shared).await?;
+            self.last_beat = Some(Instant::now());
+            if !shared.breaker.is_open() {
+                shared.keep_turns().await;
+                shared.settle_missed().await;
+            }
+        }
+        let is_first = shared.has_new_follower.swap(false, Ordering::AcqRel);
+        let changes = noted(shared, shared.engine.changes(&self.positions).await)?;
+        let rests = shared
+            .rests(&changes, is_first || shared.breaker.is_open())
+            .await?;
+        self.positions = changes.positions.clone();
+        shared.tell(&changes, rests);
+        if shared.breaker.is_open() {
+            // Only now: whoever asks for a turn knows what rests.
+            shared.breaker.close();
+            shared.observe_state();
+            tracing::info!("the fleet's engine is back");
+        }
+        Ok(())
+    }
+
+    async fn beat(&mut self, shared: &Shared) -> Result<(), Failure> {
+        let beat = noted(shared, shared.engine.beat(&shared.options.about).await)?;
+        let run_id = &beat.server.run_id;
+        let is_another = !self.run_id.is_empty() && self.run_id != *run_id;
+        self.run_id.clone_from(run_id);
+        if let Some(metrics) = &shared.metrics {
+            let unsettled = lock(&shared.unsettled).len();
+            metrics.fleet().beat(beat.members.len(), unsettled);
+            if is_another {
+                metrics.fleet().born();
+            }
+        }
+        *lock(&shared.last_beat) = beat;
+        Ok(())
+    }
+}
+
+/// Counts a failure.
+fn noted<T>(shared: &Shared, answer: Result<T, Failure>) -> Result<T, Failure> {
+    answer.inspect_err(|failure| shared.failed(failure))
+}
+
+/// `pause`, or up to a third less: nodes that lost the engine together do not come back together.
+fn spread(pause: Duration, node: &str, round: u32) -> Duration {
+    let sum = node.bytes().fold(round, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(byte.into())
+    });
+    pause - pause / 3 * (sum % 100) / 100
+}
+
+impl Shared {
+    /// The origins that rest in the partitions where that may have changed.
+    async fn rests(
+        &self,
+        changes: &Changes,
+        all: bool,
+    ) -> Result<Vec<(String, Duration)>, Failure> {
+        let mut partitions: Vec<usize> = match all {
+            true => (0..changes.positions.len()).collect(),
+            false => {
+                let rests = changes.notes.iter().filter(|note| note.what == What::Rests);
+                let noted = rests.map(|note| self.engine.partition(&note.origin));
+                noted.chain(changes.gaps.iter().copied()).collect()
+            }
+        };
+        partitions.sort_unstable();
+        partitions.dedup();
+        let asking = partitions
+            .into_iter()
+            .map(|partition| self.engine.resting(partition));
+        let mut resting = Vec::new();
+        for answer in join_all(asking).await {
+            resting.extend(noted(self, answer)?);
+        }
+        Ok(resting)
+    }
+
+    /// Tells everybody here.
+    fn tell(&self, changes: &Changes, rests: Vec<(String, Duration)>) {
+        if let Some(metrics) = &self.metrics {
+            metrics.fleet().gaps(changes.gaps.len());
+        }
+        let gaps = changes.gaps.iter().copied().map(Event::Suspect);
+        let notes = changes.notes.iter().filter_map(|note| {
+            let origin = note.origin.clone();
+            match note.what {
+                What::Changed => Some(Event::Changed(origin)),
+                What::Forgotten => Some(Event::Forgotten(origin)),
+                What::Rested => Some(Event::Rested(origin)),
+                // With all that rest there.
+                What::Rests => None,
+            }
+        });
+        let rests = rests
+            .into_iter()
+            .map(|(origin, rest)| Event::Rests(origin, rest));
+        let mut followers = lock(&self.followers);
+        for event in gaps.chain(notes).chain(rests) {
+            followers.retain(|follower| follower.send(event.clone()).is_ok());
+        }
+    }
+
+    /// Tells the engine some of what was learned while it was away.
+    async fn settle_missed(&self) {
+        let missed: Vec<_> = {
+            let mut unsettled = lock(&self.unsettled);
+            let popped = std::iter::from_fn(|| unsettled.pop());
+            popped.take(SETTLED_AT_ONCE).collect()
+        };
+        for (mut settlement, learned_at) in missed {
+            // The lease has ended meanwhile.
+            settlement.token = 0;
+            self.settle(settlement, learned_at).await;
+        }
+    }
+}

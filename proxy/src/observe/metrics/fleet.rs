@@ -1,0 +1,136 @@
+//! Metrics of the fleet: what this node asks its engine, and what it hears.
+
+use std::time::Duration;
+
+use prometheus::{
+    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
+
+use super::registered::{counter, counters, gauge, gauges, histogram, histograms};
+
+const CALLS: &str = "Duration of calls of the fleet's engine, by verb.";
+const ERRORS: &str =
+    "Calls of the fleet's engine that failed, by kind; corrupt: records that were not used.";
+const CLAIMS: &str = "Questions whether to fetch a robots.txt, by the fleet's answer.";
+const SETTLED: &str = "What fetches brought and the engine was told, by how it differed.";
+const TURNS: &str = "Requests for a turn over the fleet, by the answer.";
+const TURN_WAIT: &str = "How long requests waited for their turn over the fleet.";
+const STATE: &str =
+    "1 for the state of this node's share in the fleet; both 0 for a node that is alone.";
+const MEMBERS: &str = "Nodes of the fleet as of the last beat, this one included.";
+const UNSETTLED: &str =
+    "Entries that were learned while the engine was away and not told to it yet.";
+const GAPS: &str = "Times that notes of other nodes were lost, by partition.";
+const BORN: &str = "Times that the engine was another than before: restarted or promoted.";
+
+/// A call on a local network takes a fraction of a millisecond.
+const CALL_SECONDS: &[f64] = &[
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
+];
+/// From a round trip to `politeness.max_wait`.
+const WAIT_SECONDS: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// The metrics of the fleet.
+#[derive(Debug)]
+pub struct FleetMetrics {
+    calls: HistogramVec,
+    errors: IntCounterVec,
+    claims: IntCounterVec,
+    settled: IntCounterVec,
+    turns: IntCounterVec,
+    turn_wait: Histogram,
+    state: IntGaugeVec,
+    members: IntGauge,
+    unsettled: IntGauge,
+    gaps: IntCounter,
+    born: IntCounter,
+}
+
+impl FleetMetrics {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let metrics = Self {
+            calls: histograms(registry, "fleet_call_seconds", CALLS, "verb", CALL_SECONDS)?,
+            errors: counters(registry, "fleet_errors_total", ERRORS, &["kind"])?,
+            claims: counters(registry, "fleet_claims_total", CLAIMS, &["answer"])?,
+            settled: counters(registry, "fleet_settled_total", SETTLED, &["kind"])?,
+            turns: counters(registry, "fleet_turns_total", TURNS, &["answer"])?,
+            turn_wait: histogram(registry, "fleet_turn_wait_seconds", TURN_WAIT, WAIT_SECONDS)?,
+            state: gauges(registry, "fleet_state", STATE, "state")?,
+            members: gauge(registry, "fleet_members", MEMBERS)?,
+            unsettled: gauge(registry, "fleet_unsettled", UNSETTLED)?,
+            gaps: counter(registry, "fleet_log_gaps_total", GAPS)?,
+            born: counter(registry, "fleet_born_total", BORN)?,
+        };
+        for (metric, values) in [
+            (
+                &metrics.errors,
+                &["timeout", "connection", "full", "denied", "corrupt"][..],
+            ),
+            (&metrics.claims, &["known", "fetch", "wait"]),
+            (&metrics.settled, &["changed", "same", "forgotten"]),
+            (&metrics.turns, &["go", "too_soon", "unknown"]),
+        ] {
+            for value in values {
+                metric.with_label_values(&[value]);
+            }
+        }
+        for verb in ["claim", "settle", "record", "take", "leave", "answered"] {
+            metrics.calls.with_label_values(&[verb]);
+        }
+        for state in ["up", "lost"] {
+            metrics.state.with_label_values(&[state]);
+        }
+        Ok(metrics)
+    }
+
+    /// A call took so long.
+    pub fn call(&self, verb: &str, took: Duration) {
+        let calls = self.calls.with_label_values(&[verb]);
+        calls.observe(took.as_secs_f64());
+    }
+
+    /// A call failed.
+    pub fn error(&self, kind: &str) {
+        self.errors.with_label_values(&[kind]).inc();
+    }
+
+    /// The fleet said whether to fetch.
+    pub fn claim(&self, answer: &str) {
+        self.claims.with_label_values(&[answer]).inc();
+    }
+
+    /// The engine was told what a fetch brought.
+    pub fn settled(&self, kind: &str) {
+        self.settled.with_label_values(&[kind]).inc();
+    }
+
+    /// A request for a turn was answered after so long.
+    pub fn turn(&self, answer: &str, waited: Duration) {
+        self.turns.with_label_values(&[answer]).inc();
+        self.turn_wait.observe(waited.as_secs_f64());
+    }
+
+    /// Whether the engine answers.
+    pub fn state(&self, is_up: bool) {
+        for (state, is_it) in [("up", is_up), ("lost", !is_up)] {
+            self.state.with_label_values(&[state]).set(is_it.into());
+        }
+    }
+
+    /// So many nodes there are, and so many entries to tell the engine.
+    pub fn beat(&self, members: usize, unsettled: usize) {
+        for (gauge, count) in [(&self.members, members), (&self.unsettled, unsettled)] {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Notes were lost in so many partitions.
+    pub fn gaps(&self, partitions: usize) {
+        self.gaps.inc_by(partitions as u64);
+    }
+
+    /// The engine is another than before.
+    pub fn born(&self) {
+        self.born.inc();
+    }
+}

@@ -1,0 +1,239 @@
+//! Entries that nodes of a fleet share: how they are written, who fetches, and what came of it.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::{Cache, Entry, Learned, Lifetimes, Snapshot, Use};
+
+use super::record::EntryRecord;
+use crate::clock::Clock;
+use crate::fleet::engine::{Kind, Record, Settlement};
+use crate::fleet::{Claimable, Fleet};
+use crate::observe::digest::Digest;
+
+/// zstd's own default.
+const LEVEL: i32 = 3;
+/// More than the most that `robots.max_size` can be. A length beyond it is not one, and no memory is taken for it.
+const LONGEST: usize = 65 << 20;
+/// A lease lasts for so much longer than a fetch may take: then whoever has it is gone.
+const GRACE: Duration = Duration::from_secs(5);
+/// Times that went from node to node are right to within this.
+const EXACT: Duration = Duration::from_millis(500);
+
+/// An entry with its body. The times in it are its writer's, and moved by its reader.
+#[derive(Serialize, Deserialize)]
+struct Whole {
+    entry: EntryRecord,
+    body: Option<Vec<u8>>,
+}
+
+/// What an entry is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Requests wait for it.
+    Wanted,
+    /// What is known will soon be too old, or could not be confirmed the last time.
+    Ahead,
+    /// An operator wants it fetched anew.
+    Forced,
+}
+
+/// What to do about an origin.
+pub(super) enum Claim {
+    /// Go by this. With a lease if it is this node's own, which the fleet is told of.
+    Known(Learned, Option<Lease>),
+    /// Fetch.
+    Fetch(Lease),
+}
+
+/// This node is to tell the fleet what it learned.
+pub(super) struct Lease {
+    token: u64,
+    /// What is known so far.
+    pub(super) before: Entry,
+}
+
+/// The fleet, as far as entries go.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) fleet: Fleet,
+    pub(super) clock: Clock,
+}
+
+impl Shared {
+    /// Whether to fetch, where this node has kept `own`.
+    pub(super) async fn claim(
+        &self,
+        origin: &Origin,
+        own: Entry,
+        purpose: Purpose,
+        (lifetimes, timeout): (&Lifetimes, Duration),
+    ) -> Claim {
+        let text = origin.to_string();
+        let own_age = touched_at(&own).map(|at| self.age(at));
+        let mut newer_than = match purpose {
+            Purpose::Wanted => None,
+            Purpose::Ahead => own_age.map(|age| age.saturating_sub(2 * EXACT)),
+            Purpose::Forced => Some(Duration::ZERO),
+        };
+        let usable = |entry: &Entry| {
+            let learned = Learned::from(entry.clone());
+            let snapshot = Cache::new(lifetimes.clone()).restored(origin, &learned);
+            let is_usable = snapshot.usable(self.clock.now()) == Use::AtOnce;
+            is_usable.then_some(learned)
+        };
+        loop {
+            let claimed = self.fleet.claim(&text, newer_than, timeout + GRACE).await;
+            match claimed {
+                Claimable::Known(record) => {
+                    let Some(entry) = self.read(origin, &record) else {
+                        let token = 0;
+                        return Claim::Fetch(Lease { token, before: own });
+                    };
+                    if let Some(learned) = usable(&entry) {
+                        return Claim::Known(learned, None);
+                    }
+                    // Other nodes may let answers serve for longer.
+                    newer_than =
+                        Some(self.age(touched_at(&entry).unwrap_or(SystemTime::UNIX_EPOCH)));
+                }
+                Claimable::Fetch { token, older } => {
+                    let older = older.and_then(|record| self.read(origin, &record));
+                    let before = match older {
+                        Some(older) if touched_at(&older) > touched_at(&own) => older,
+                        _ => own,
+                    };
+                    let lease = Lease { token, before };
+                    let may_serve = token != 0 && purpose == Purpose::Wanted;
+                    return match may_serve.then(|| usable(&lease.before)).flatten() {
+                        Some(learned) => Claim::Known(learned, Some(lease)),
+                        None => Claim::Fetch(lease),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Tells the fleet what was learned, beside.
+    pub(super) fn settle(&self, origin: &Origin, entry: &Entry, snapshot: &Snapshot, lease: Lease) {
+        if !self.fleet.is_shared() {
+            return;
+        }
+        let now = self.clock.now();
+        let good_until = snapshot.fresh_until().max(snapshot.retry_at());
+        let fresh_for = good_until.and_then(|until| until.duration_since(now).ok());
+        let (shared, origin, entry) = (self.clone(), origin.clone(), entry.clone());
+        tokio::spawn(async move {
+            let Some(bytes) = write(&origin, &entry) else {
+                return;
+            };
+            let age = touched_at(&entry).map(|at| shared.age(at));
+            let is_same = says_the_same(&lease.before, &entry);
+            let settlement = Settlement {
+                origin: origin.to_string(),
+                token: lease.token,
+                kind: if is_same { Kind::Same } else { Kind::Changed },
+                record: Record {
+                    bytes,
+                    age: age.unwrap_or_default(),
+                },
+                fresh_for: fresh_for.unwrap_or_default(),
+                keep: shared.fleet.keep(),
+            };
+            shared.fleet.settle(settlement).await;
+        });
+    }
+
+    /// Has the whole fleet forget an origin.
+    pub(super) async fn forget(&self, origin: &Origin) {
+        let settlement = Settlement {
+            origin: origin.to_string(),
+            token: 0,
+            kind: Kind::Forgotten,
+            record: Record {
+                bytes: Vec::new(),
+                age: Duration::ZERO,
+            },
+            fresh_for: Duration::ZERO,
+            keep: Duration::ZERO,
+        };
+        self.fleet.settle(settlement).await;
+    }
+
+    /// What the fleet knows, unless `known` is as new.
+    pub(super) async fn newer(&self, origin: &Origin, known: &Snapshot) -> Option<Learned> {
+        let record = self.fleet.record(&origin.to_string()).await?;
+        let entry = self.read(origin, &record)?;
+        let at = touched_at(&entry)?;
+        let known_at = known.fetched_at().max(known.unreachable_since())?;
+        let is_older = at + EXACT < known_at;
+        let is_same = at < known_at + EXACT && digest(&entry) == known.digest().copied();
+        (!is_older && !is_same).then(|| entry.into())
+    }
+
+    fn age(&self, at: SystemTime) -> Duration {
+        self.clock.now().duration_since(at).unwrap_or_default()
+    }
+
+    /// A record, its times as if this node had learned it so long ago.
+    fn read(&self, origin: &Origin, record: &Record) -> Option<Entry> {
+        let read = read(origin, record, self.clock.now());
+        if read.is_none() {
+            self.fleet.note_corrupt(&origin.to_string());
+        }
+        read
+    }
+}
+
+/// When an origin was last heard of.
+fn touched_at(entry: &Entry) -> Option<SystemTime> {
+    let answered_at = entry.answer.as_ref().map(|facts| facts.fetched_at);
+    let failed_at = entry.failing.as_ref();
+    answered_at.max(failed_at.map(|failing| failing.last.fetched_at))
+}
+
+fn digest(entry: &Entry) -> Option<[u8; 32]> {
+    let body = entry.answer.as_ref()?.outcome.body()?;
+    body.digest.as_deref().copied()
+}
+
+/// Whether nodes that go by one entry need not hear of the other: it confirms it, or says that the origin cannot be reached,
+/// which each finds out when its copy is too old.
+fn says_the_same(before: &Entry, after: &Entry) -> bool {
+    let said = |entry: &Entry| {
+        let outcome = &entry.answer.as_ref()?.outcome;
+        Some((
+            outcome.status(),
+            outcome.body().map(|body| body.bytes.clone()),
+        ))
+    };
+    let is_same = said(before) == said(after);
+    is_same && (after.failing.is_some() || before.failing.is_none())
+}
+
+fn write(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
+    let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
+    let entry = EntryRecord::new(origin, entry);
+    let body = entry.body().and(body).map(|body| body.bytes.to_vec());
+    let whole = postcard::to_stdvec(&Whole { entry, body }).ok()?;
+    let mut written = u32::try_from(whole.len()).ok()?.to_be_bytes().to_vec();
+    written.extend(zstd::bulk::compress(&whole, LEVEL).ok()?);
+    Some(written)
+}
+
+fn read(origin: &Origin, record: &Record, now: SystemTime) -> Option<Entry> {
+    let (length, packed) = record.bytes.split_first_chunk::<4>()?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    if length > LONGEST {
+        return None;
+    }
+    let whole = zstd::bulk::decompress(packed, length).ok()?;
+    let Whole { mut entry, body } = postcard::from_bytes(&whole).ok()?;
+    let found = body.as_ref().map(|body| Digest::of(body).0);
+    if found != entry.body().map(|body| body.digest) {
+        return None;
+    }
+    entry.move_to(now.checked_sub(record.age)?);
+    Some(entry.entry(origin, body.map(Into::into)))
+}

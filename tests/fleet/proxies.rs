@@ -1,0 +1,330 @@
+//! Several proxies over one engine: what the origins see of them.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::origin::reply::Step;
+use crate::harness::wayleave::Settings;
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, eventually};
+
+use super::engines::{Product, Server};
+
+const RULES: &str = "User-agent: *\nDisallow: /private\n";
+
+fn node(origin: &Origin, server: &Server, change: impl FnOnce(Settings) -> Settings) -> Wayleave {
+    Wayleave::start_with(origin, |settings| {
+        let settings = settings
+            .set("store.kind", "\"redis\"")
+            .set("store.url", &format!("{:?}", server.url()))
+            // A busy machine is no lost engine.
+            .set("store.timeout", "\"2s\"");
+        change(settings)
+    })
+}
+
+fn fleet(origin: &Origin, server: &Server, count: usize) -> Vec<Wayleave> {
+    let plain = |settings: Settings| settings.set("politeness.crawl_delay", "\"wait\"");
+    (0..count).map(|_| node(origin, server, plain)).collect()
+}
+
+fn robots_fetches(origin: &Origin, host: &str) -> usize {
+    let seen = origin.requests();
+    let fetches = seen
+        .iter()
+        .filter(|request| request.target == "/robots.txt");
+    fetches.filter(|request| request.host() == host).count()
+}
+
+/// When requests for pages arrived.
+fn arrivals(origin: &Origin, host: &str) -> Vec<Instant> {
+    let seen = origin.requests();
+    let pages = seen
+        .iter()
+        .filter(|request| request.target != "/robots.txt");
+    let pages = pages.filter(|request| request.host() == host);
+    let mut arrivals: Vec<_> = pages.map(|request| request.at).collect();
+    arrivals.sort();
+    arrivals
+}
+
+#[track_caller]
+fn expect_gaps(arrivals: &[Instant], least: Duration) {
+    for pair in arrivals.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!(gap >= least, "{gap:?} between two requests");
+    }
+}
+
+fn post(proxy: &Wayleave, path: &str) {
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send(format!(
+        "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        proxy.admin
+    ));
+    assert_eq!(wire.response().status, 200, "{path}");
+}
+
+fn delete(proxy: &Wayleave, path: &str) {
+    let mut wire = Wire::connect(proxy.admin);
+    wire.send(format!(
+        "DELETE {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        proxy.admin
+    ));
+    let answer = wire.response();
+    assert!((200..300).contains(&answer.status), "{answer:?}");
+}
+
+fn is_up(proxy: &Wayleave) -> bool {
+    proxy.metric("wayleave_fleet_state", &[("state", "up")]) == 1.0
+}
+
+#[test]
+fn eight_nodes_fetch_a_robots_txt_once() {
+    let origin = Origin::start();
+    let hosts: Vec<String> = (0..40).map(|n| format!("host{n}.test")).collect();
+    for host in &hosts {
+        origin.site(host).robots(RULES);
+    }
+    let server = Server::start(Product::Redis);
+    let nodes = fleet(&origin, &server, 8);
+    std::thread::scope(|scope| {
+        for node in &nodes {
+            for some in hosts.chunks(10) {
+                scope.spawn(move || {
+                    for host in some {
+                        assert_eq!(node.get(&format!("http://{host}/")).status, 200);
+                        let refused = node.get(&format!("http://{host}/private"));
+                        assert_eq!(refused.status, 403, "{refused:?}");
+                    }
+                });
+            }
+        }
+    });
+    for host in &hosts {
+        assert_eq!(robots_fetches(&origin, host), 1, "{host}");
+    }
+    let disallowed = |request: &String| request.ends_with("/private");
+    assert!(!origin.seen().iter().any(disallowed));
+}
+
+#[test]
+fn a_crawl_delay_holds_over_all_nodes_and_also_through_an_engine_that_forgets() {
+    let origin = Origin::start();
+    let rules = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
+    origin.site("slow.test").robots(rules);
+    let mut server = Server::start(Product::Redis);
+    let nodes = fleet(&origin, &server, 4);
+    let ask = |count: usize| {
+        std::thread::scope(|scope| {
+            for node in &nodes {
+                for client in 0..count {
+                    scope.spawn(move || {
+                        let url = format!("http://slow.test/{client}");
+                        assert_eq!(node.get(&url).status, 200);
+                    });
+                }
+            }
+        });
+    };
+    ask(2);
+    assert_eq!(arrivals(&origin, "slow.test").len(), 8);
+    server.tell(&["flushall"]);
+    ask(1);
+    server.kill();
+    server.revive();
+    eventually("every node is back", || {
+        nodes.iter().all(|node| {
+            let asked = node.get("http://slow.test/again").status;
+            asked == 200 && is_up(node)
+        })
+    });
+    ask(1);
+    expect_gaps(&arrivals(&origin, "slow.test"), Duration::from_millis(500));
+}
+
+#[test]
+fn a_change_that_one_node_sees_counts_for_all() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow:\n");
+    let server = Server::start(Product::Valkey);
+    let nodes = fleet(&origin, &server, 3);
+    for node in &nodes {
+        assert_eq!(node.get("http://shop.test/private").status, 200);
+    }
+    origin.site("shop.test").robots(RULES);
+    post(&nodes[0], "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    for node in &nodes {
+        eventually("it goes by the new rules", || {
+            node.get("http://shop.test/private").status == 403
+        });
+    }
+    assert_eq!(robots_fetches(&origin, "shop.test"), 2);
+    delete(&nodes[1], "/v1/robots/http%3A%2F%2Fshop.test");
+    for node in &nodes {
+        eventually("it has forgotten it", || {
+            let path = "/v1/robots/http%3A%2F%2Fshop.test";
+            node.admin_get(path).status == 404
+        });
+    }
+}
+
+#[test]
+fn an_origin_that_asks_one_node_for_rest_has_it_from_all() {
+    let origin = Origin::start();
+    let busy = "HTTP/1.1 429 Slow down\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n";
+    let busy = Reply::raw(busy, Step::Close);
+    origin.site("busy.test").robots(RULES).page("/busy", busy);
+    let server = Server::start(Product::Redis);
+    let reject = |settings: Settings| settings.set("politeness.crawl_delay", "\"reject\"");
+    let nodes = [(); 3].map(|()| node(&origin, &server, reject));
+    for node in &nodes {
+        assert_eq!(node.get("http://busy.test/").status, 200);
+    }
+    assert_eq!(nodes[0].get("http://busy.test/busy").status, 429);
+    for node in &nodes {
+        eventually("it leaves the origin alone", || {
+            let refused = node.get("http://busy.test/");
+            refused.status == 429 && refused.text().contains("origin-rests")
+        });
+    }
+    let late = node(&origin, &server, reject);
+    let before = arrivals(&origin, "busy.test").len();
+    eventually("who comes later hears of it", || {
+        late.get("http://busy.test/").status == 429
+    });
+    assert!(arrivals(&origin, "busy.test").len() <= before + 1);
+}
+
+#[test]
+fn so_many_requests_are_under_way_over_all_nodes() {
+    let gate = Gate::closed();
+    let origin = Origin::start();
+    let late = Step::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate".to_vec());
+    let late = Reply::raw("", Step::Wait(gate.clone()))
+        .step(late)
+        .step(Step::Close);
+    origin.site("shop.test").robots(RULES).page("/late", late);
+    let server = Server::start(Product::Redis);
+    let two = |settings: Settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_concurrent_per_origin", "2")
+    };
+    let nodes = [(); 3].map(|()| node(&origin, &server, two));
+    let mut wires: Vec<_> = nodes
+        .iter()
+        .map(|node| {
+            let mut wire = node.connect();
+            wire.send(Ask::get("http://shop.test/late").bytes("http://shop.test/late"));
+            wire
+        })
+        .collect();
+    eventually("two have arrived", || {
+        arrivals(&origin, "shop.test").len() == 2
+    });
+    for node in &nodes {
+        eventually("they are known to be under way", || {
+            let waits = node.metric("wayleave_client_connections", &[]);
+            waits == 1.0
+        });
+    }
+    assert_eq!(arrivals(&origin, "shop.test").len(), 2);
+    gate.open();
+    for wire in &mut wires {
+        assert_eq!(wire.response().status, 200);
+    }
+}
+
+#[test]
+fn without_the_engine_only_origins_with_a_delay_are_refused() {
+    let origin = Origin::start();
+    origin.site("free.test").robots(RULES);
+    origin.site("new.test").robots(RULES);
+    origin
+        .site("slow.test")
+        .robots("User-agent: *\nDisallow: /private\nCrawl-delay: 0.1\n");
+    let mut server = Server::start(Product::Redis);
+    let nodes = fleet(&origin, &server, 2);
+    for node in &nodes {
+        for host in ["free.test", "slow.test"] {
+            assert_eq!(node.get(&format!("http://{host}/")).status, 200);
+        }
+    }
+    server.kill();
+    for node in &nodes {
+        eventually("the loss is noticed", || !is_up(node));
+        assert_eq!(node.get("http://free.test/").status, 200);
+        assert_eq!(node.get("http://free.test/private").status, 403);
+        assert_eq!(node.get("http://new.test/").status, 200);
+        let refused = node.get("http://slow.test/");
+        assert_eq!(refused.status, 429, "{refused:?}");
+        assert!(refused.text().contains("engine"), "{}", refused.text());
+    }
+    assert_eq!(robots_fetches(&origin, "new.test"), 2, "each for itself");
+    server.revive();
+    for node in &nodes {
+        eventually("the engine is back", || is_up(node));
+        eventually("and with it the turns", || {
+            node.get("http://slow.test/").status == 200
+        });
+    }
+    let disallowed = |request: &String| request.ends_with("/private");
+    assert!(!origin.seen().iter().any(disallowed));
+}
+
+#[test]
+fn what_a_node_holds_is_offered_instead_of_fetched() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(RULES);
+    let alone = Wayleave::start(&origin);
+    assert_eq!(alone.get("http://shop.test/").status, 200);
+    let (dir, settings) = alone.stop();
+    let server = Server::start(Product::Redis);
+    let joined = settings
+        .set("store.kind", "\"redis\"")
+        .set("store.url", &format!("{:?}", server.url()));
+    let first = Wayleave::start_in(dir, joined);
+    assert_eq!(first.get("http://shop.test/").status, 200);
+    eventually("it was told", || {
+        first.metric("wayleave_fleet_settled_total", &[("kind", "changed")])
+            + first.metric("wayleave_fleet_settled_total", &[("kind", "same")])
+            == 1.0
+    });
+    let second = node(&origin, &server, |settings| settings);
+    assert_eq!(second.get("http://shop.test/").status, 200);
+    assert_eq!(second.get("http://shop.test/private").status, 403);
+    assert_eq!(robots_fetches(&origin, "shop.test"), 1);
+}
+
+#[test]
+fn a_record_that_no_node_wrote_is_not_used() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(RULES);
+    let server = Server::start(Product::Redis);
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let key = dir.path().join("key");
+    std::fs::write(&key, "0123456789abcdef".repeat(4)).expect("it can be written");
+    let keyed = |settings: Settings| settings.set("store.key_file", &format!("{key:?}"));
+    let first = node(&origin, &server, keyed);
+    assert_eq!(first.get("http://shop.test/private").status, 403);
+    eventually("it was told", || {
+        first.metric("wayleave_fleet_settled_total", &[("kind", "changed")]) == 1.0
+    });
+    let second = node(&origin, &server, keyed);
+    assert_eq!(second.get("http://shop.test/private").status, 403);
+    assert_eq!(robots_fetches(&origin, "shop.test"), 1);
+    // Somebody without the key writes that everything is allowed.
+    let stranger = node(&origin, &server, |settings| settings);
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow:\n");
+    post(&stranger, "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    assert_eq!(stranger.get("http://shop.test/private").status, 200);
+    for keyed in [&first, &second] {
+        eventually("the record is found not to be the fleet's", || {
+            keyed.metric("wayleave_fleet_errors_total", &[("kind", "corrupt")]) > 0.0
+        });
+        assert_eq!(keyed.get("http://shop.test/private").status, 403);
+    }
+}
