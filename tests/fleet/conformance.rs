@@ -450,9 +450,13 @@ async fn an_origin_rests_for_all([a, b, _]: &[Node; 3]) {
     assert_eq!(rests, Ok(Some(120 * SECOND)));
     let left = rest(b, origin).await.expect("it rests");
     assert!(left <= 120 * SECOND && left > 60 * SECOND, "{left:?}");
-    assert_eq!(b.answered(&answer(origin, 200, None)).await, Ok(None));
-    assert_eq!(rest(a, origin).await, None);
-    assert_eq!(a.answered(&answer(origin, 200, None)).await, Ok(None));
+    let goes_on = b.answered(&answer(origin, 200, None)).await;
+    let goes_on = goes_on.expect("the engine answers");
+    assert!(
+        goes_on.is_some_and(|left| left > 60 * SECOND),
+        "{goes_on:?}"
+    );
+    assert!(rest(a, origin).await.is_some());
     let long = a.answered(&answer(origin, 429, Some(86_400))).await;
     assert_eq!(long, Ok(Some(300 * SECOND)), "never longer than may be");
     let heard = b.changes(&begun.positions).await.expect("an answer");
@@ -469,8 +473,11 @@ async fn refusals_in_a_row_lengthen_a_rest([a, b, _]: &[Node; 3]) {
     };
     assert_eq!(seconds(a, 429).await, 1);
     assert_eq!(seconds(b, 429).await, 2);
-    assert_eq!(seconds(a, 429).await, 4);
-    assert_eq!(a.answered(&answer(origin, 200, None)).await, Ok(None));
+    let good = answer(origin, 200, None);
+    while let Some(left) = a.answered(&good).await.expect("the engine answers") {
+        sleep(left.max(Duration::from_millis(1))).await;
+    }
+    assert_eq!(a.answered(&good).await, Ok(None));
     assert_eq!(seconds(b, 503).await, 0, "one alone may be a page's");
     assert_eq!(seconds(a, 503).await, 1);
 }

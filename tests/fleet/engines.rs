@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -117,6 +117,13 @@ impl Server {
         output_of(&mut ask, b"", Duration::from_secs(60))
     }
 
+    pub fn signal(&self, signal: &str) {
+        let mut kill = Command::new("kill");
+        kill.arg(format!("-{signal}"))
+            .arg(self.child.id().to_string());
+        assert!(kill.status().expect("kill can be started").success());
+    }
+
     /// Ends it as a crash does. What it had is gone.
     pub fn kill(&mut self) {
         self.child.kill().expect("it runs");
@@ -181,6 +188,8 @@ impl Cluster {
             "2000",
             "--cluster-announce-ip",
             "127.0.0.1",
+            "--repl-diskless-sync-delay",
+            "0",
         ];
         let servers: Vec<_> = (0..6)
             .map(|_| Server::start_with(product, &options))
@@ -207,10 +216,15 @@ impl Cluster {
                 info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:6")
             });
         }
-        eventually("every primary has its replica", || {
-            let nodes = self.servers[0].tell(&["cluster", "nodes"]);
-            nodes.matches(" slave ").count() + nodes.matches("myself,slave ").count() == 3
-        });
+        eventually(
+            "every primary has a replica that can take its place",
+            || {
+                let servers = self.servers.iter();
+                let replication = servers.map(|server| server.tell(&["info", "replication"]));
+                let is_replica = |text: &String| text.contains("master_link_status:up");
+                replication.filter(is_replica).count() == 3
+            },
+        );
     }
 
     pub fn address(&self) -> Address {

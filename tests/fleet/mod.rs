@@ -2,6 +2,7 @@
 
 mod conformance;
 mod engines;
+mod faults;
 mod proxies;
 mod servers;
 

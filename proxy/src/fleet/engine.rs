@@ -153,6 +153,8 @@ pub type Positions = Vec<Option<u64>>;
 pub struct Changes {
     /// In the order in which each partition's were noted.
     pub notes: Vec<Note>,
+    /// When each was noted by the engine's calendar, in milliseconds since the epoch, if it says.
+    pub times: Vec<u64>,
     /// Where to go on.
     pub positions: Positions,
     /// Partitions with notes that are lost: anything may have changed there.
@@ -286,7 +288,8 @@ pub trait Engine: fmt::Debug + Send + Sync {
     /// Ends a turn, or gives up waiting for one.
     async fn leave(&self, turn: &Turn) -> Result<(), Failure>;
 
-    /// Notes an origin's answer; for how long the origin rests, if it does.
+    /// Notes an origin's answer; for how long the origin rests, if it does. Only once it has rested does an answer that asks
+    /// for none end the row of those that did.
     async fn answered(&self, answer: &Answer) -> Result<Option<Duration>, Failure>;
 
     /// The origins of a partition that asked for rest, and for how long from now on.

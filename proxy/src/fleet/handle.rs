@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -90,6 +90,8 @@ pub(super) struct Shared {
     /// What was learned while the engine was away.
     pub(super) unsettled: Mutex<Unsettled>,
     pub(super) last_beat: Mutex<Beat>,
+    /// How far the engine's calendar is ahead of this machine's, in milliseconds.
+    pub(super) offset: AtomicI64,
     /// Something happened that the task is to look at now.
     pub(super) wake: Arc<Notify>,
 }
@@ -141,6 +143,7 @@ impl Fleet {
             has_new_follower: AtomicBool::new(false),
             unsettled: Mutex::default(),
             last_beat: Mutex::default(),
+            offset: AtomicI64::new(0),
             wake: Arc::default(),
         };
         Self {
@@ -159,6 +162,7 @@ impl Fleet {
         if self.shared.engine.is_shared() {
             lock(&self.shared.followers).push(sender);
             self.shared.has_new_follower.store(true, Ordering::Release);
+            self.shared.wake.notify_one();
         }
         receiver
     }

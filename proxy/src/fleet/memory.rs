@@ -271,6 +271,7 @@ impl Engine for Memory {
             notes: notes.map(|(_, note)| note.clone()).collect(),
             positions: vec![Some(end)],
             gaps: Vec::from_iter((from < shared.notes_dropped).then_some(0)),
+            ..Changes::default()
         })
     }
 
@@ -309,6 +310,10 @@ impl Engine for Memory {
                 shared.rests.insert(origin.clone(), (until, before + 1));
                 shared.note(&self.node, origin, What::Rests);
                 return Ok(Some(until - now));
+            }
+            // It may be the answer to a request that was sent before: a rest goes on to its end.
+            (None, Some((until, _))) if until > Instant::now() => {
+                return Ok(Some(until - Instant::now()));
             }
             (None, Some(_)) => {
                 shared.rests.remove(origin);

@@ -2,13 +2,14 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use super::engine::{Changes, Engine, Failure, Positions, What};
 use super::handle::{Event, Fleet, Options, Shared, lock};
+use crate::clock::calendar;
 use crate::observe::metrics::Metrics;
 
 /// How often notes are read. What one node learns the others know within this and a round trip.
@@ -116,12 +117,18 @@ impl Watch {
 
     async fn beat(&mut self, shared: &Shared) -> Result<(), Failure> {
         let beat = noted(shared, shared.engine.beat(&shared.options.about).await)?;
+        if beat.time > 0 {
+            let offset = signed(beat.time) - now();
+            shared.offset.store(offset, Ordering::Relaxed);
+        }
         let run_id = &beat.server.run_id;
         let is_another = !self.run_id.is_empty() && self.run_id != *run_id;
         self.run_id.clone_from(run_id);
         if let Some(metrics) = &shared.metrics {
             let unsettled = lock(&shared.unsettled).len();
             metrics.fleet().beat(beat.members.len(), unsettled);
+            let offset = shared.offset.load(Ordering::Relaxed);
+            metrics.fleet().clock_offset(offset as f64 / 1000.0);
             if is_another {
                 metrics.fleet().born();
             }
@@ -129,6 +136,17 @@ impl Watch {
         *lock(&shared.last_beat) = beat;
         Ok(())
     }
+}
+
+/// This machine's calendar, in milliseconds since the epoch: what the engine's is compared with.
+fn now() -> i64 {
+    let since_epoch = calendar().duration_since(SystemTime::UNIX_EPOCH);
+    let millis = since_epoch.unwrap_or_default().as_millis();
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
+fn signed(millis: u64) -> i64 {
+    i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
 /// Counts a failure.
@@ -175,6 +193,13 @@ impl Shared {
     fn tell(&self, changes: &Changes, rests: Vec<(String, Duration)>) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().gaps(changes.gaps.len());
+            let now = now() + self.offset.load(Ordering::Relaxed);
+            for at in &changes.times {
+                let delay = (now - signed(*at)).max(0);
+                metrics
+                    .fleet()
+                    .change(Duration::from_millis(delay.unsigned_abs()));
+            }
         }
         let gaps = changes.gaps.iter().copied().map(Event::Suspect);
         let notes = changes.notes.iter().filter_map(|note| {

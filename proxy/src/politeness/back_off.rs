@@ -24,6 +24,8 @@ pub(super) struct Rests {
 
 struct Rest {
     until: Instant,
+    /// Another node was asked: what this one sent before says nothing about it.
+    is_elsewhere: bool,
     /// Answers of this kind, one after the other.
     refusals: u32,
 }
@@ -58,12 +60,17 @@ impl Rests {
                 tidy(&mut by_origin);
                 let rest = Rest {
                     until: Instant::now() + rest,
+                    is_elsewhere: false,
                     refusals: before + 1,
                 };
                 by_origin.insert(origin.clone(), rest);
                 true
             }
-            None => by_origin.remove(origin).is_some(),
+            None => {
+                let now = Instant::now();
+                let ends = |rest: &Rest| !rest.is_elsewhere || rest.until <= now;
+                by_origin.get(origin).is_some_and(ends) && by_origin.remove(origin).is_some()
+            }
         };
         self.count.store(by_origin.len(), Ordering::Relaxed);
         is_news
@@ -74,9 +81,12 @@ impl Rests {
         let mut by_origin = lock(&self.by_origin);
         tidy(&mut by_origin);
         let until = Instant::now() + rest;
-        let known = by_origin
-            .entry(origin.clone())
-            .or_insert(Rest { until, refusals: 1 });
+        let known = by_origin.entry(origin.clone()).or_insert(Rest {
+            until,
+            is_elsewhere: true,
+            refusals: 1,
+        });
+        known.is_elsewhere = true;
         known.until = known.until.max(until);
         self.count.store(by_origin.len(), Ordering::Relaxed);
     }

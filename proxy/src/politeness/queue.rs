@@ -136,7 +136,7 @@ impl Queues {
         Ok(Place {
             queue,
             delay,
-            held: Mutex::new(Some((held, permit))),
+            held: Mutex::new(Some(Box::new((held, permit)))),
         })
     }
 }
@@ -145,13 +145,15 @@ impl Queues {
 pub(super) struct Place {
     queue: Arc<Queue>,
     delay: Duration,
-    held: Mutex<Option<(Held, OwnedSemaphorePermit)>>,
+    /// Boxed, because every request on its way has room for it.
+    held: Mutex<Option<Box<(Held, OwnedSemaphorePermit)>>>,
 }
 
 impl Place {
     /// Makes room for the next, whose delay counts from now. Only the first time.
     pub(super) fn leave(&self) {
-        if let Some((held, permit)) = lock(&self.held).take() {
+        if let Some(taken) = lock(&self.held).take() {
+            let (held, permit) = *taken;
             *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
             held.leave_with(permit);
         }
@@ -165,11 +167,12 @@ impl Drop for Place {
 }
 
 /// One of the slots, until this is dropped.
-pub(super) struct Slot(Option<(Held, OwnedSemaphorePermit)>);
+pub(super) struct Slot(Option<Box<(Held, OwnedSemaphorePermit)>>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some((held, permit)) = self.0.take() {
+        if let Some(taken) = self.0.take() {
+            let (held, permit) = *taken;
             held.leave_with(permit);
         }
     }
@@ -211,6 +214,6 @@ impl Slots {
             .turn(over_the_fleet, count, Duration::ZERO, latest)
             .await;
         let held = held.map_err(|_| too_soon)?;
-        Ok(Some(Slot(Some((held, permit)))))
+        Ok(Some(Slot(Some(Box::new((held, permit))))))
     }
 }

@@ -231,7 +231,9 @@ fn failure(error: &RedisError) -> Failure {
     match error.kind() {
         // From within a script it comes as the script's own.
         _ if text.contains("command not allowed when used memory") => Failure::Full,
-        _ if text.contains("permissions") => Failure::Denied(text),
+        _ if text.contains("permissions") || text.contains("can't run this command") => {
+            Failure::Denied(text)
+        }
         ErrorKind::AuthenticationFailed => Failure::Denied(text),
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Failure::Corrupt(text),
         _ if error.is_timeout() => Failure::Timeout,

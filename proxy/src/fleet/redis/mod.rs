@@ -344,7 +344,10 @@ impl Engine for Redis {
                 changes.gaps.push(partition);
             }
             changes.positions[partition] = Some(found);
-            changes.notes.extend(noted(&fields, &self.options.node));
+            if let Some((note, at)) = noted(&fields, &self.options.node) {
+                changes.notes.push(note);
+                changes.times.extend(at);
+            }
         }
         if changes.notes.len() < NOTES {
             self.find_lost_notes(&mut changes);
@@ -419,7 +422,7 @@ impl Engine for Redis {
             self.join().await?;
         }
         let beaten = self.hear(about).await;
-        if beaten == Err(Failure::Timeout) && !self.connection.is_cluster() {
+        if matches!(beaten, Err(Failure::Timeout | Failure::Connection(_))) {
             // It may have been cut off without a word: the next beat connects anew.
             self.connection.close();
         }
@@ -452,8 +455,8 @@ impl Redis {
     }
 }
 
-/// What another node's note says; nothing of our own.
-fn noted(fields: &[(String, String)], own: &str) -> Option<Note> {
+/// What another node's note says, and when; nothing of our own.
+fn noted(fields: &[(String, String)], own: &str) -> Option<(Note, Option<u64>)> {
     let field = |name| {
         let mut named = fields.iter().filter(|(field, _)| field == name);
         named.next().map(|(_, value)| value.as_str())
@@ -466,5 +469,6 @@ fn noted(fields: &[(String, String)], own: &str) -> Option<Note> {
         _ => return None,
     };
     let origin = field("o")?.to_owned();
-    (field("n")? != own).then_some(Note { origin, what })
+    let at = field("t").and_then(|at| at.parse().ok());
+    (field("n")? != own).then_some((Note { origin, what }, at))
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use prometheus::{
-    Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
 };
 
-use super::registered::{counter, counters, gauge, gauges, histogram, histograms};
+use super::registered::{counter, counters, gauge, gauges, histogram, histograms, registered};
 
 const CALLS: &str = "Duration of calls of the fleet's engine, by verb.";
 const ERRORS: &str =
@@ -20,6 +21,8 @@ const STATE: &str =
 const MEMBERS: &str = "Nodes of the fleet as of the last beat, this one included.";
 const UNSETTLED: &str =
     "Entries that were learned while the engine was away and not told to it yet.";
+const CHANGES: &str = "Time from when another node noted something to when this one heard of it.";
+const CLOCK_OFFSET: &str = "How far the engine's calendar is ahead of this machine's.";
 const GAPS: &str = "Times that notes of other nodes were lost, by partition.";
 const BORN: &str = "Times that the engine was another than before: restarted or promoted.";
 
@@ -27,6 +30,8 @@ const BORN: &str = "Times that the engine was another than before: restarted or 
 const CALL_SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
 ];
+/// Notes are read every quarter of a second.
+const CHANGE_SECONDS: &[f64] = &[0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// From a round trip to `politeness.max_wait`.
 const WAIT_SECONDS: &[f64] = &[0.001, 0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
@@ -42,6 +47,8 @@ pub struct FleetMetrics {
     state: IntGaugeVec,
     members: IntGauge,
     unsettled: IntGauge,
+    changes: Histogram,
+    clock_offset: Gauge,
     gaps: IntCounter,
     born: IntCounter,
 }
@@ -58,6 +65,18 @@ impl FleetMetrics {
             state: gauges(registry, "fleet_state", STATE, "state")?,
             members: gauge(registry, "fleet_members", MEMBERS)?,
             unsettled: gauge(registry, "fleet_unsettled", UNSETTLED)?,
+            changes: histogram(
+                registry,
+                "fleet_change_delay_seconds",
+                CHANGES,
+                CHANGE_SECONDS,
+            )?,
+            clock_offset: registered(
+                registry,
+                Gauge::with_opts(
+                    Opts::new("fleet_clock_offset_seconds", CLOCK_OFFSET).namespace("wayleave"),
+                )?,
+            )?,
             gaps: counter(registry, "fleet_log_gaps_total", GAPS)?,
             born: counter(registry, "fleet_born_total", BORN)?,
         };
@@ -122,6 +141,16 @@ impl FleetMetrics {
         for (gauge, count) in [(&self.members, members), (&self.unsettled, unsettled)] {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+    }
+
+    /// What another node noted was heard after so long.
+    pub fn change(&self, delay: Duration) {
+        self.changes.observe(delay.as_secs_f64());
+    }
+
+    /// The engine's calendar is so far ahead of ours.
+    pub fn clock_offset(&self, seconds: f64) {
+        self.clock_offset.set(seconds);
     }
 
     /// Notes were lost in so many partitions.

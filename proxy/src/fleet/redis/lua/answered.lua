@@ -5,6 +5,11 @@ local node, origin, status = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local retry_after, longest = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 if status ~= 429 and status ~= 503 then
+  -- It may be the answer to a request that was sent before: a rest goes on to its end.
+  local left = tonumber(redis.call('HGET', rest, 'until') or 0) - now
+  if left > 0 then
+    return math.ceil(left)
+  end
   if redis.call('DEL', rest) == 1 then
     redis.call('ZREM', rests, origin)
     note(KEYS[3], KEYS[4], node, origin, 'rested')

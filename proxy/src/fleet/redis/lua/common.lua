@@ -28,7 +28,8 @@ end
 local function note(log, key, node, origin, what)
   born(key)
   local seq = redis.call('HINCRBY', key, 'seq', 1)
-  redis.call('XADD', log, 'MAXLEN', '~', 10000, text(seq) .. '-1', 'n', node, 'o', origin, 'w', what)
+  redis.call('XADD', log, 'MAXLEN', '~', 10000, text(seq) .. '-1', 'n', node, 'o', origin, 'w', what,
+    't', text(math.floor(now / 1000)))
 end
 
 -- The head of an entry: its version, until when it may be gone by, and when it was learned.

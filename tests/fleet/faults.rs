@@ -1,0 +1,287 @@
+//! A fleet in trouble: an engine that is stopped, that one node alone is cut off from, that fails over; a node that dies.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::engines::{Cluster, Product, Server};
+use super::proxies::{arrivals, expect_gaps, is_up, node, robots_fetches};
+use crate::harness::origin::reply::Step;
+use crate::harness::tools::{clean, run};
+use crate::harness::wayleave::{BINARY, Settings};
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+
+const DELAY: Duration = Duration::from_millis(500);
+
+/// An origin with a delay and one without.
+fn sites() -> Origin {
+    let origin = Origin::start();
+    let slow = "User-agent: *\nDisallow: /private\nCrawl-delay: 0.5\n";
+    origin.site("slow.test").robots(slow);
+    origin
+        .site("free.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    origin
+}
+
+fn waiting(settings: Settings) -> Settings {
+    settings.set("politeness.crawl_delay", "\"wait\"")
+}
+
+/// What every node answers, engine or not.
+fn expect_free(node: &Wayleave) {
+    assert_eq!(node.get("http://free.test/").status, 200);
+    assert_eq!(node.get("http://free.test/private").status, 403);
+}
+
+fn goes_slowly(node: &Wayleave) -> bool {
+    node.get("http://slow.test/").status == 200
+}
+
+#[test]
+fn an_engine_that_stops_answering_is_left_alone_until_it_answers() {
+    let origin = sites();
+    let server = Server::start(Product::Redis);
+    let quick = |settings| waiting(settings).set("store.timeout", "\"250ms\"");
+    let nodes = [(); 2].map(|()| node(&origin, &server, quick));
+    for node in &nodes {
+        expect_free(node);
+        eventually("it goes", || goes_slowly(node));
+    }
+    server.signal("STOP");
+    for node in &nodes {
+        expect_free(node);
+        eventually("the loss is noticed", || !is_up(node));
+        expect_free(node);
+        assert_eq!(node.get("http://slow.test/").status, 429);
+    }
+    server.signal("CONT");
+    for node in &nodes {
+        eventually("it goes again", || goes_slowly(node));
+        assert!(is_up(node));
+    }
+    expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
+}
+
+/// A way to an engine that can be cut.
+struct Relay {
+    port: u16,
+    open: Arc<Mutex<Option<Vec<TcpStream>>>>,
+}
+
+impl Relay {
+    fn to(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let port = listener.local_addr().expect("it is bound").port();
+        let open = Arc::new(Mutex::new(Some(Vec::new())));
+        let (accepted, target) = (Arc::clone(&open), server.port);
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let mut open = accepted.lock().expect("no thread panics while it has it");
+                let far = TcpStream::connect(("127.0.0.1", target));
+                if let (Some(open), Ok(far)) = (&mut *open, far) {
+                    let both = [(&near, &far), (&far, &near)];
+                    for (from, to) in both {
+                        copy(from.try_clone(), to.try_clone());
+                    }
+                    open.extend([near, far]);
+                }
+            }
+        });
+        Self { port, open }
+    }
+
+    fn cut(&self) {
+        let mut open = self.open.lock().expect("no thread panics while it has it");
+        for stream in open.take().into_iter().flatten() {
+            // Its other side may be gone already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn mend(&self) {
+        *self.open.lock().expect("no thread panics while it has it") = Some(Vec::new());
+    }
+}
+
+fn copy(from: std::io::Result<TcpStream>, to: std::io::Result<TcpStream>) {
+    let (mut from, mut to) = (from.expect("a socket"), to.expect("a socket"));
+    std::thread::spawn(move || {
+        let mut buffer = [0; 16 << 10];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            if to.write_all(&buffer[..length]).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+#[test]
+fn a_node_that_is_cut_off_goes_nowhere_with_a_delay_and_the_others_go_on() {
+    let origin = sites();
+    let server = Server::start(Product::Valkey);
+    let relay = Relay::to(&server);
+    let whole = node(&origin, &server, waiting);
+    let cut = node(&origin, &server, |settings| {
+        let url = format!("\"redis://127.0.0.1:{}\"", relay.port);
+        waiting(settings).set("store.url", &url)
+    });
+    for node in [&whole, &cut] {
+        eventually("it goes", || goes_slowly(node));
+        expect_free(node);
+    }
+    relay.cut();
+    eventually("the loss is noticed", || !is_up(&cut));
+    for _ in 0..3 {
+        assert!(goes_slowly(&whole) && is_up(&whole));
+        assert_eq!(cut.get("http://slow.test/cut").status, 429);
+        expect_free(&cut);
+    }
+    relay.mend();
+    eventually("it goes again", || goes_slowly(&cut));
+    assert!(goes_slowly(&whole));
+    let arrivals = arrivals(&origin, "slow.test");
+    expect_gaps(&arrivals, DELAY);
+    assert!(!origin.seen().iter().any(|seen| seen.ends_with("/cut")));
+}
+
+#[test]
+fn a_delay_holds_through_the_failover_of_a_cluster() {
+    let origin = sites();
+    let mut cluster = Cluster::start(Product::Redis);
+    let urls = cluster.address().urls.join(",");
+    let of_cluster = |settings: Settings| {
+        let url = format!("{urls:?}");
+        waiting(settings)
+            .set("store.url", &url)
+            .set("store.cluster", "true")
+    };
+    let nodes = [(); 2].map(|()| node(&origin, &cluster.servers[0], of_cluster));
+    for node in &nodes {
+        eventually("it goes", || goes_slowly(node));
+    }
+    // Whoever has the origin's keys.
+    let keys = |server: &Server| server.tell(&["keys", "*slow.test*"]);
+    let is_primary = |server: &Server| server.tell(&["role"]).starts_with("master");
+    let owner = cluster
+        .servers
+        .iter()
+        .position(|server| is_primary(server) && !keys(server).trim().is_empty());
+    cluster.servers[owner.expect("one has them")].kill();
+    for node in &nodes {
+        expect_free(node);
+        eventually("it goes again", || goes_slowly(node));
+        expect_free(node);
+    }
+    expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
+}
+
+#[test]
+fn another_node_fetches_when_the_one_that_did_has_died() {
+    let gate = Gate::closed();
+    let origin = Origin::start();
+    let hangs = Reply::raw("", Step::Wait(gate.clone()));
+    origin.site("shop.test").robots_reply(hangs);
+    let server = Server::start(Product::Redis);
+    let short = |settings: Settings| settings.set("robots.fetch_timeout", "\"2s\"");
+    let dies = node(&origin, &server, short);
+    let lives = node(&origin, &server, short);
+    let mut wire = dies.connect();
+    wire.send(Ask::get("http://shop.test/").bytes("http://shop.test/"));
+    origin.wait_for_target("/robots.txt");
+    dies.signal("KILL");
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    eventually("its lease has ended", || {
+        lives.get("http://shop.test/").status == 200
+    });
+    assert_eq!(lives.get("http://shop.test/private").status, 403);
+    assert_eq!(robots_fetches(&origin, "shop.test"), 2);
+}
+
+#[test]
+fn without_the_engine_one_node_goes_on_with_each_origin_if_told_to() {
+    let origin = sites();
+    let mut server = Server::start(Product::Redis);
+    let home = |settings| waiting(settings).set("store.on_loss", "\"home\"");
+    let nodes = [(); 3].map(|()| node(&origin, &server, home));
+    for node in &nodes {
+        eventually("all see each other", || {
+            node.metric("wayleave_fleet_members", &[]) == 3.0
+        });
+        eventually("it goes", || goes_slowly(node));
+    }
+    server.kill();
+    for node in &nodes {
+        eventually("the loss is noticed", || !is_up(node));
+    }
+    let going = || nodes.iter().filter(|node| goes_slowly(node)).count();
+    for _ in 0..3 {
+        assert_eq!(going(), 1);
+    }
+    expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
+}
+
+fn fleet_command(node: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
+    let config = node.dir.path().join("config.toml");
+    let text = node
+        .settings
+        .clone()
+        .set("admin.listen", &format!("\"{}\"", node.admin));
+    let asking = config.with_file_name("asking.toml");
+    std::fs::write(&asking, text.to_toml()).expect("it can be written");
+    let mut command = clean(BINARY);
+    command
+        .arg("fleet")
+        .args(arguments)
+        .arg("--config")
+        .arg(&asking);
+    let output = run(&mut command, b"", Duration::from_secs(60));
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+#[test]
+fn operators_see_the_fleet_and_what_it_lacks() {
+    let origin = sites();
+    let mut server = Server::start(Product::Redis);
+    let named = |settings: Settings| settings.set("store.node", "\"first\"");
+    let first = node(&origin, &server, named);
+    let (status, text) = fleet_command(&first, &["status"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(
+        text.contains("state      up") && text.contains("first 0.1.0 (this one)"),
+        "{text}"
+    );
+    let (status, text) = fleet_command(&first, &["check"]);
+    assert_eq!(
+        (status, text.matches(" ok\n").count()),
+        (Some(0), 11),
+        "{text}"
+    );
+    server.tell(&["acl", "setuser", "default", "-xadd"]);
+    let (status, text) = fleet_command(&first, &["check"]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("settle    denied"), "{text}");
+    server.kill();
+    eventually("the loss is shown", || {
+        let (status, text) = fleet_command(&first, &["status", "--json"]);
+        assert_eq!(status, Some(0), "{text}");
+        text.contains("\"state\": \"lost\"")
+    });
+    let ready = first.admin_get("/readyz");
+    assert_eq!(ready.status, 200);
+    assert!(
+        ready.text().contains("the fleet's engine"),
+        "{}",
+        ready.text()
+    );
+    let (status, text) = fleet_command(&first, &["check"]);
+    assert_eq!(status, Some(2), "{text}");
+}
