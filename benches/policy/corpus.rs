@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use wayleave_policy::path_to_judge;
+use wayleave_policy::Path;
 
 pub(crate) struct Corpus {
     pub(crate) bodies: HashMap<String, Vec<u8>>,
@@ -43,7 +43,7 @@ fn questions(line: &str) -> Vec<Question> {
     let question = |query: &serde_json::Value| Question {
         file: text(&row["file"]),
         agent: text(&row["agent"]),
-        path: path_to_judge(&text(&query[0])).into_owned(),
+        path: Path::of_url(&text(&query[0])).to_string(),
     };
     queries.iter().map(question).collect()
 }

@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
-use wayleave_policy::{Dialect, ProductToken, decide};
+use wayleave_policy::{Dialect, Path, ProductToken, decide};
 
 use corpus::Corpus;
 use peers::{NAME, successful};
@@ -42,13 +42,14 @@ fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, pa
     let mut group = criterion.benchmark_group(group);
     let access = successful(body.as_bytes());
     let tokens = [ProductToken::new(NAME).expect("a name")];
+    let asked = Path::parse(path).expect("a path");
     group.bench_function(BenchmarkId::new("wayleave", case), |bencher| {
         bencher.iter(|| {
             decide(
                 black_box(&access),
                 Dialect::Rfc9309,
                 &tokens,
-                black_box(path),
+                black_box(&asked),
             )
             .verdict()
         });

@@ -6,7 +6,9 @@ use std::hash::Hash;
 use std::hint::black_box;
 use std::time::Instant;
 
-use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, decide, decide_strictly};
+use wayleave_policy::{
+    AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
+};
 
 use crate::corpus::{Corpus, Question};
 
@@ -37,7 +39,7 @@ type Decide = for<'a> fn(
     &'a AccessResult,
     Dialect,
     &'a [ProductToken],
-    &str,
+    &Path<'_>,
 ) -> wayleave_policy::Decision<'a>;
 
 fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
@@ -55,8 +57,9 @@ fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
         );
     quantiles(corpus, |question| {
         let (access, tokens) = (&parsed[&question.file], &tokens[&question.agent]);
+        let path = Path::parse(&question.path).expect("a path");
         move || {
-            black_box(decide(access, Dialect::Rfc9309, tokens, &question.path).verdict());
+            black_box(decide(access, Dialect::Rfc9309, tokens, &path).verdict());
         }
     })
 }

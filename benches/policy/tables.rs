@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, decide, path_to_judge};
+use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
 
 use crate::corpus::{Corpus, Question};
 use crate::peers::{NAME, parse_robotstxt, successful};
@@ -153,7 +153,7 @@ fn print_quantiles(corpus: &Corpus) {
             let url = format!("{ORIGIN}{path}");
             let url: &str = if whole { &url } else { path };
             time(CALLS, || {
-                decide(access, dialect, &tokens, &path_to_judge(black_box(url))).verdict()
+                decide(access, dialect, &tokens, &Path::of_url(black_box(url))).verdict()
             })
         })
     };
@@ -208,7 +208,8 @@ fn print_by_rules() {
         ("71 rules with stars", wild_rules()),
     ] {
         let access = successful(body.as_bytes());
-        let decide = || decide(&access, Dialect::Rfc9309, &tokens, black_box(path)).verdict();
+        let path = Path::parse(path).expect("a path");
+        let decide = || decide(&access, Dialect::Rfc9309, &tokens, black_box(&path)).verdict();
         println!("  {name:32}  {:7.0}", time(1_000, decide));
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks of octets, judged as a whole by vectors: those of `fearless_simd`, which asks the processor at run time how wide
+//! Blocks of bytes, judged as a whole by vectors: those of `fearless_simd`, which asks the processor at run time how wide
 //! they may be and knows its way from "which of these" to a number, or where no such number is needed loops of a form that
 //! the compiler turns into vectors.
 //!
@@ -8,10 +8,10 @@
 use fearless_simd::prelude::*;
 use fearless_simd::u8x64;
 
-/// How many octets are judged at once.
+/// How many bytes are judged at once.
 pub(crate) const BLOCK: usize = 64;
 
-/// Whether `is` says anything but zero of an octet of a text. Texts are short and mostly without, so the
+/// Whether `is` says anything but zero of an byte of a text. Texts are short and mostly without, so the
 /// last block overlaps the one before.
 #[inline]
 pub(crate) fn any(text: &[u8], is: impl Fn(u8) -> u8 + Copy) -> bool {
@@ -39,7 +39,7 @@ fn any_in_blocks<const BLOCK: usize>(
     found.iter().fold(0, |all, one| all | one) != 0
 }
 
-/// Whether an octet is not among those that most paths are made of; all of those are plain.
+/// Whether an byte is not among those that most paths are made of; all of those are plain.
 #[inline]
 pub(crate) const fn is_unusual(byte: u8) -> u8 {
     let outside = byte.wrapping_sub(b'&') > b'z' - b'&';
@@ -47,7 +47,7 @@ pub(crate) const fn is_unusual(byte: u8) -> u8 {
     (outside | angle_backslash_or_caret | (byte == b'*') | (byte == b'`')) as u8
 }
 
-/// Octets of a text, to be asked all at once.
+/// Bytes of a text, to be asked all at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block<S: Simd>(u8x64<S>);
 
@@ -57,7 +57,7 @@ impl<S: Simd> Block<S> {
         Self(u8x64::load_array_ref(simd, octets))
     }
 
-    /// Which octets are unusual as [`is_unusual`] has it, but no stars.
+    /// Which bytes are unusual as [`is_unusual`] has it, but no stars.
     #[inline(always)]
     pub(crate) fn unusual_but_stars(self) -> u64 {
         let octets = self.0;
@@ -66,7 +66,7 @@ impl<S: Simd> Block<S> {
         (outside | angle_backslash_or_caret | octets.simd_eq(b'`')).to_bitmask()
     }
 
-    /// Which octets are any of these, the lowest bit for the first.
+    /// Which bytes are any of these, the lowest bit for the first.
     #[inline(always)]
     pub(crate) fn any_of<const N: usize>(self, bytes: [u8; N]) -> u64 {
         let mut found = self.0.simd_eq(bytes[0]);
@@ -76,13 +76,13 @@ impl<S: Simd> Block<S> {
         found.to_bitmask()
     }
 
-    /// Which octets a value may not hold: controls and white space, for what stands at its end is taken off, and `#`.
+    /// Which bytes a value may not hold: controls and white space, for what stands at its end is taken off, and `#`.
     #[inline(always)]
     pub(crate) fn ends_value(self) -> u64 {
         (self.0.simd_lt(0x21) | self.0.simd_eq(b'#')).to_bitmask()
     }
 
-    /// Which octets may begin what a line says, the lowest bit for the first: letters, the white space that is no blank,
+    /// Which bytes may begin what a line says, the lowest bit for the first: letters, the white space that is no blank,
     /// and some that say nothing.
     #[inline(always)]
     pub(crate) fn telling(self) -> u64 {
@@ -90,7 +90,7 @@ impl<S: Simd> Block<S> {
     }
 }
 
-/// Where a text has the first octet that is any of these; its end if it has none.
+/// Where a text has the first byte that is any of these; its end if it has none.
 #[inline(always)]
 pub(crate) fn first_of<S: Simd, const N: usize>(simd: S, text: &[u8], bytes: [u8; N]) -> usize {
     first_where(
@@ -102,7 +102,7 @@ pub(crate) fn first_of<S: Simd, const N: usize>(simd: S, text: &[u8], bytes: [u8
     )
 }
 
-/// Where a text has the first octet that `is` says so of; its end if it has none. `may_be` says which of a block could be
+/// Where a text has the first byte that `is` says so of; its end if it has none. `may_be` says which of a block could be
 /// it: the others are passed over unasked.
 #[inline(always)]
 pub(crate) fn first_where<S: Simd>(
@@ -138,13 +138,13 @@ pub(crate) fn padded<const LENGTH: usize>(text: &[u8]) -> [u8; LENGTH] {
     padded
 }
 
-/// Where the first octet is that was found; the length of a block if none was.
+/// Where the first byte is that was found; the length of a block if none was.
 #[inline(always)]
 pub(crate) fn first(found: u64) -> usize {
     found.trailing_zeros() as usize
 }
 
-/// Where the last octet is that was found; the first place if none was.
+/// Where the last byte is that was found; the first place if none was.
 #[inline(always)]
 pub(crate) fn last(found: u64) -> usize {
     (found | 1).ilog2() as usize

@@ -1,9 +1,9 @@
-//! Forms: the percent-encodings in which paths and rules are compared, octet by octet and by table.
+//! Forms: the percent-encodings in which paths and rules are compared, byte by byte and by table.
 //!
-//! To write rules in a form is most of what some files cost to judge, so nothing is asked of an octet that a table does
+//! To write rules in a form is most of what some files cost to judge, so nothing is asked of an byte that a table does
 //! not say at once.
 
-/// What an octet of a path is to RFC 3986.
+/// What an byte of a path is to RFC 3986.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Octet {
     /// Means the same with and without percent-encoding (§2.3).
@@ -25,7 +25,7 @@ pub(crate) const fn classify(byte: u8) -> Octet {
     }
 }
 
-/// A way of writing octets down.
+/// A way of writing bytes down.
 #[derive(Debug)]
 pub(crate) struct Form {
     raw: [Written; 256],
@@ -34,15 +34,15 @@ pub(crate) struct Form {
     leaves_begun: bool,
 }
 
-/// The one form of RFC 9309 §2.2.2: unreserved octets raw, escapes in upper case, everything that may not stand raw
+/// The one form of RFC 9309 §2.2.2: unreserved bytes raw, escapes in upper case, everything that may not stand raw
 /// escaped, a `%` that escapes nothing too.
 pub(crate) static NORMALISED: Form = Form::new(Kind::Normalised);
 
-/// The same with `*` and `$` escaped besides: the form in which literal octets compare, so that `%2A` and `%24` in a
-/// pattern mean the octet (RFC 9309 §2.2.3).
+/// The same with `*` and `$` escaped besides: the form in which literal bytes compare, so that `%2A` and `%24` in a
+/// pattern mean the byte (RFC 9309 §2.2.3).
 pub(crate) static LITERAL: Form = Form::new(Kind::Literal);
 
-/// As Google's parser rewrites patterns: escapes in upper case, octets outside ASCII escaped, nothing else.
+/// As Google's parser rewrites patterns: escapes in upper case, bytes outside ASCII escaped, nothing else.
 pub(crate) static GOOGLE: Form = Form::new(Kind::Google);
 
 /// As the draft of 1996 compares: every escape decoded but `%2F`.
@@ -56,10 +56,10 @@ enum Kind {
     Decoded,
 }
 
-/// Up to three octets, then how many they are.
+/// Up to three bytes, then how many they are.
 type Written = [u8; 4];
 
-/// No form writes more octets for one.
+/// No form writes more bytes for one.
 pub(crate) const MAX_WRITTEN: usize = 3;
 
 impl Form {
@@ -78,13 +78,12 @@ impl Form {
         }
     }
 
-    /// Appends `text` in this form.
-    pub(crate) fn push(&self, form: &mut Vec<u8>, text: &[u8]) {
-        self.write::<false>(form, text, false, |_, _| true);
+    /// Appends `text` in this form. Says whether it holds a `%` that escapes nothing.
+    pub(crate) fn push(&self, form: &mut Vec<u8>, text: &[u8]) -> bool {
+        self.write::<false>(form, text, false, |_| {})
     }
 
-    /// Appends the literal octets of a pattern part by part, and stops at the first of which `goes_on` says so, which
-    /// is given the part as written and, if a star follows, how many octets were written before that.
+    /// Appends the literal bytes of a pattern, and tells of each star how many bytes were written before it.
     ///
     /// In a part that a star follows, or at an open end whatever may follow, an escape begun at the end, such as `%` or
     /// `%2`, stays: it means the escapes that begin so.
@@ -94,9 +93,9 @@ impl Form {
         form: &mut Vec<u8>,
         text: &[u8],
         is_open: bool,
-        goes_on: impl FnMut(&[u8], Option<usize>) -> bool,
-    ) -> bool {
-        self.write::<true>(form, text, is_open, goes_on)
+        star: impl FnMut(usize),
+    ) {
+        self.write::<true>(form, text, is_open, star);
     }
 
     #[inline]
@@ -105,35 +104,35 @@ impl Form {
         form: &mut Vec<u8>,
         text: &[u8],
         is_open: bool,
-        mut goes_on: impl FnMut(&[u8], Option<usize>) -> bool,
+        mut star: impl FnMut(usize),
     ) -> bool {
         let start = form.len();
-        // Four octets are written for each, and those that are not its own overwritten.
+        // Four bytes are written for each, and those that are not its own overwritten.
         form.resize(start + MAX_WRITTEN * text.len() + 1, 0);
-        let (mut part, mut at, mut rest) = (start, start, text);
+        let (mut at, mut rest, mut has_lone_percent) = (start, text, false);
         while let Some((&byte, after)) = rest.split_first() {
             rest = after;
             let mut written = self.raw[usize::from(byte)];
             if STARS && byte == b'*' {
-                if !goes_on(&form[part..at], Some(at - start)) {
-                    return false;
-                }
-                part = at;
+                star(at - start);
                 continue;
             }
             if byte == b'%' {
                 if let Some(value) = hex_pair(after) {
                     written = self.escaped[usize::from(value)];
                     rest = &after[2..];
-                } else if STARS && self.leaves_begun && is_begun_escape(after, is_open) {
-                    written = [b'%', 0, 0, 1];
+                } else {
+                    has_lone_percent = true;
+                    if STARS && self.leaves_begun && is_begun_escape(after, is_open) {
+                        written = [b'%', 0, 0, 1];
+                    }
                 }
             }
             form[at..at + written.len()].copy_from_slice(&written);
             at += usize::from(written[MAX_WRITTEN]);
         }
         form.truncate(at);
-        goes_on(&form[part..], None)
+        has_lone_percent
     }
 
     /// Whether a path in this form could begin as what a pattern does up to its first star, if stars mean something in
@@ -164,9 +163,8 @@ impl Form {
     }
 }
 
-/// A text in [`LITERAL`], but with the `%` of each cut escape, one that has only one of its two digits, as it is; `None`
-/// if there are none.
-pub(crate) fn literal_with_cut_escapes(text: &[u8]) -> Option<Vec<u8>> {
+/// A text in [`LITERAL`], but with the `%` of each cut escape, one that has only one of its two digits, as it is.
+pub(crate) fn literal_with_cut_escapes(text: &[u8]) -> Vec<u8> {
     let is_cut = |at: &usize| match &text[at + 1..] {
         // A second digit that is escaped itself would read as the end of this escape.
         [digit, b'%', after @ ..] => {
@@ -176,16 +174,19 @@ pub(crate) fn literal_with_cut_escapes(text: &[u8]) -> Option<Vec<u8>> {
         [digit] => digit.is_ascii_hexdigit(),
         [] => false,
     };
-    let mut cuts = memchr::memchr_iter(b'%', text).filter(is_cut).peekable();
-    cuts.peek()?;
     let (mut form, mut start) = (Vec::new(), 0);
-    for cut in cuts {
+    for cut in memchr::memchr_iter(b'%', text).filter(is_cut) {
         LITERAL.push(&mut form, &text[start..cut]);
         form.push(b'%');
         start = cut + 1;
     }
     LITERAL.push(&mut form, &text[start..]);
-    Some(form)
+    form
+}
+
+/// Whether a text holds a `%` that escapes nothing.
+pub(crate) fn has_lone_percent(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', text).any(|at| hex_pair(&text[at + 1..]).is_none())
 }
 
 /// Whether what follows a lone `%` in a pattern leaves it the start of an escape.
@@ -243,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    fn text(push: impl FnOnce(&mut Vec<u8>)) -> String {
+    fn text<T>(push: impl FnOnce(&mut Vec<u8>) -> T) -> String {
         let mut form = b"kept".to_vec();
         push(&mut form);
         String::from_utf8(form.split_off(4)).unwrap()
@@ -287,34 +288,41 @@ mod tests {
         ] {
             for (is_open, expected) in [(true, open), (false, closed)] {
                 let push = |form: &mut Vec<u8>| {
-                    LITERAL.push_pattern(form, value.as_bytes(), is_open, |_, _| true);
+                    LITERAL.push_pattern(form, value.as_bytes(), is_open, |_| {});
                 };
                 assert_eq!(text(push), expected, "{value}");
             }
         }
         let push = |form: &mut Vec<u8>| {
-            DECODED.push_pattern(form, b"/%4", true, |_, _| true);
+            DECODED.push_pattern(form, b"/%4", true, |_| {});
         };
         assert_eq!(text(push), "/%4");
     }
 
     #[test]
-    fn a_pattern_is_written_part_by_part() {
-        let mut parts = Vec::new();
-        let value = "/*\u{e9}**%7e*";
+    fn stars_are_told_of_and_not_written() {
+        let mut stars = Vec::new();
         let mut form = b"kept".to_vec();
-        LITERAL.push_pattern(&mut form, value.as_bytes(), true, |part, star| {
-            parts.push((String::from_utf8(part.to_vec()).unwrap(), star));
-            true
-        });
-        let parts: Vec<_> = parts.iter().map(|(part, star)| (&**part, *star)).collect();
-        let expected = [("/", 1), ("%C3%A9", 7), ("", 7), ("~", 8)];
-        let mut expected = expected.map(|(part, star)| (part, Some(star))).to_vec();
-        expected.push(("", None));
-        assert_eq!(parts, expected);
+        let value = "/*\u{e9}**%7e*";
+        LITERAL.push_pattern(&mut form, value.as_bytes(), true, |star| stars.push(star));
+        assert_eq!(stars, [1, 7, 7, 8]);
         assert_eq!(form, b"kept/%C3%A9~");
-        let first = |part: &[u8], _: Option<usize>| part != b"a";
-        assert!(!LITERAL.push_pattern(&mut Vec::new(), b"a*b", true, first));
+    }
+
+    #[test]
+    fn what_escapes_nothing_is_told_of() {
+        for (text, expected) in [
+            ("/a%20", false),
+            ("/a%", true),
+            ("/%2", true),
+            ("/%zz%20", true),
+            ("/%%20", true),
+            ("/%25", false),
+        ] {
+            let text = text.as_bytes();
+            assert_eq!(LITERAL.push(&mut Vec::new(), text), expected);
+            assert_eq!(has_lone_percent(text), expected);
+        }
     }
 
     #[test]
@@ -324,7 +332,7 @@ mod tests {
             for value in values.map(str::as_bytes) {
                 let part = value.split(|&byte| byte == b'*').next().unwrap();
                 let mut path = Vec::new();
-                form.push_pattern(&mut path, part, true, |_, _| true);
+                form.push_pattern(&mut path, part, true, |_| {});
                 assert!(form.may_begin(&path, value, true), "{form:?} {value:?}");
                 path.extend(b"25/more");
                 assert!(form.may_begin(&path, value, true), "{form:?} {value:?}");

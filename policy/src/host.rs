@@ -11,7 +11,7 @@ use idna::AsciiDenyList;
 /// One trailing dot is taken off: `example.com.` names the same host in the DNS as
 /// `example.com`, and two entries for one host would be a way around the first. Empty labels and
 /// names too long for the DNS are none, because nothing could ever be fetched from there; nor are
-/// names with other octets than letters, digits, `-`, `_` and dots.
+/// names with other bytes than letters, digits, `-`, `_` and dots.
 pub(crate) fn canonical(host: &str) -> Option<String> {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.strip_suffix(']')?.parse().ok().map(ipv6);

@@ -4,35 +4,36 @@
 //! [`Decision`] with its reason comes out:
 //!
 //! ```
-//! use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};
+//! use wayleave_policy::{Dialect, Path, ProductToken, RobotsTxt, Verdict};
 //!
 //! let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /private\n");
-//! let access = AccessResult::Successful(robots);
-//! let tokens = [ProductToken::new("ExampleBot")?];
+//! let crawler = ProductToken::new("ExampleBot")?;
+//! let path = Path::parse("/private/diary?page=1")?;
+//! assert!(!robots.is_allowed(&crawler, &path));
 //!
-//! let decision = decide(&access, Dialect::Rfc9309, &tokens, "/private/diary?page=1");
+//! let decision = robots.decide(Dialect::Google, std::slice::from_ref(&crawler), &path);
 //! assert_eq!(decision.verdict(), Verdict::Disallow);
 //! assert_eq!(decision.line(), Some(2));
 //! assert_eq!(decision.rule().as_deref(), Some("Disallow: /private"));
-//! # Ok::<(), wayleave_policy::InvalidProductToken>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Layout
 //!
-//! - [`Origin`], [`Target`]: for what? A URI taken apart, its host in one spelling.
+//! - [`Origin`], [`Target`], [`Path`]: for what? A URI taken apart, its host in one spelling.
 //! - [`HostPattern`]: which hosts? One of them, all below one, or a glob.
 //! - [`ProductToken`]: who? The name a crawler has in robots.txt.
 //! - [`RobotsTxt`]: the file, parsed once for every [`Dialect`].
-//! - [`decide`] judges one path as a dialect says; [`decide_strictly`] judges every equivalent
-//!   spelling of it, as a proxy must, and [`decide_any_path_strictly`] makes no exception of
-//!   `/robots.txt`; [`decide_every_path`] judges all of an origin's paths at once.
+//! - [`AccessResult`]: what came of fetching it; [`decide`] judges one path by that as a dialect
+//!   says; [`decide_strictly`] judges every equivalent spelling of it, as a proxy must, and
+//!   [`decide_any_path_strictly`] makes no exception of `/robots.txt`; [`decide_every_path`] judges
+//!   all of an origin's paths at once.
 //! - [`preferences`]: what a site says about the use of its content, for a crawler that declares its purposes.
 //! - [`lint`] says what is wrong with a file, or read differently by different dialects.
 
 #![warn(missing_docs)]
 
 mod blocks;
-mod decision;
 mod dialect;
 mod forms;
 mod host;
@@ -41,6 +42,7 @@ pub mod lifecycle;
 mod lint;
 mod name_tag;
 mod origin;
+mod path;
 #[cfg(feature = "preferences")]
 pub mod preferences;
 mod product_token;
@@ -49,16 +51,15 @@ mod spelling;
 mod target;
 mod user_agent;
 
-pub use decision::{
-    AccessResult, Decision, Explanation, Reason, Verdict, decide, decide_any_path_strictly,
-    decide_every_path, decide_strictly,
-};
 pub use dialect::{Dialect, UnknownDialect};
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use lint::{Finding, Level, lint};
 pub use origin::{InvalidUri, Origin, Scheme};
+pub use path::{InvalidPath, Path};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{
-    CleanParam, Directive, RequestRate, RobotsTxt, TimeOfDay, TimeSpan, numbered_lines,
+    AccessResult, CleanParam, Decision, Directive, Explanation, Reason, RequestRate, RobotsTxt,
+    TimeOfDay, TimeSpan, Verdict, decide, decide_any_path_strictly, decide_every_path,
+    decide_strictly, numbered_lines,
 };
-pub use target::{Target, path_to_judge};
+pub use target::Target;

@@ -1,4 +1,4 @@
-//! Tags of names: one octet that tells most different names apart.
+//! Tags of names: one byte that tells most different names apart.
 
 use fearless_simd::prelude::*;
 use fearless_simd::{Level, dispatch, u8x16};
@@ -32,7 +32,7 @@ pub(crate) fn tag<S: Simd>(simd: S, value: &[u8]) -> u8 {
     let octets = u8x16::load_array(simd, head);
     let folded = octets | 0x20;
     let letters = (folded - b'a').simd_lt(26) | octets.simd_eq(b'_') | octets.simd_eq(b'-');
-    // The bit behind those of the octets says that no more count.
+    // The bit behind those of the bytes says that no more count.
     let others = !letters.to_bitmask() | (1 << TAGGED);
     let name = u128::from_le_bytes(folded.to_array());
     let name = match u128::MAX.checked_shl(8 * others.trailing_zeros()) {
@@ -44,7 +44,7 @@ pub(crate) fn tag<S: Simd>(simd: S, value: &[u8]) -> u8 {
     1 + (hash >> 32).wrapping_mul(255).to_le_bytes()[4]
 }
 
-/// The octets that RFC 9309 §2.2.1 allows in a name.
+/// The bytes that RFC 9309 §2.2.1 allows in a name.
 pub(crate) fn is_letter(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-')
 }

@@ -11,7 +11,7 @@ use fearless_simd::Simd;
 use crate::blocks;
 use crate::forms::{self, Octet, classify};
 
-/// What matters of an octet to those who read paths and lines.
+/// What matters of an byte to those who read paths and lines.
 pub(crate) static TRAITS: [u8; 256] = {
     let mut traits = [0; 256];
     let mut byte = 0;
@@ -34,14 +34,14 @@ const fn traits_of(byte: u8) -> u8 {
     (NOT_PLAIN * is_special as u8) | (IN_NAME * in_name as u8)
 }
 
-/// The traits of all octets of a text.
+/// The traits of all bytes of a text.
 #[inline]
 fn traits(text: &[u8]) -> u8 {
     text.iter()
         .fold(0, |traits, &byte| traits | TRAITS[usize::from(byte)])
 }
 
-/// Whether a path is spelt the same in every form and holds no special octet.
+/// Whether a path is spelt the same in every form and holds no special byte.
 ///
 /// Every decision asks this about its path, so whole blocks are judged; what is not usual goes through the table.
 #[inline]
@@ -49,13 +49,13 @@ pub(crate) fn all_plain(text: &[u8]) -> bool {
     !blocks::any(text, blocks::is_unusual) || traits(text) & NOT_PLAIN == 0
 }
 
-/// Whether an octet stands for itself in every form.
+/// Whether an byte stands for itself in every form.
 #[inline]
 pub(crate) fn is_plain(byte: u8) -> bool {
     TRAITS[usize::from(byte)] & NOT_PLAIN == 0
 }
 
-/// How many octets a text begins with that stand for themselves in every form.
+/// How many bytes a text begins with that stand for themselves in every form.
 #[inline(always)]
 pub(crate) fn plain_start<S: Simd>(simd: S, text: &[u8]) -> usize {
     first_unusual(simd, text, |byte| !is_plain(byte))
@@ -68,7 +68,7 @@ pub(crate) fn is_wild<S: Simd>(simd: S, value: &[u8]) -> bool {
     matches!(value[end..], [] | [b'$'])
 }
 
-/// Where the first octet is that is not usual, and that `is` says so of: what is not usual may be plain still.
+/// Where the first byte is that is not usual, and that `is` says so of: what is not usual may be plain still.
 #[inline(always)]
 fn first_unusual<S: Simd>(simd: S, text: &[u8], is: impl Fn(u8) -> bool) -> usize {
     blocks::first_where(

@@ -2,13 +2,13 @@
 
 use wayleave_policy::lifecycle::Body;
 use wayleave_policy::{
-    AccessResult, Dialect, RobotsTxt, Verdict, decide, decide_every_path, decide_strictly,
+    AccessResult, Dialect, Path, RobotsTxt, Verdict, decide, decide_every_path, decide_strictly,
 };
 
 fn is_allowed(robots: &RobotsTxt, dialect: Dialect, path: &str) -> bool {
     let access = AccessResult::Successful(robots.clone());
-    let verdict = decide(&access, dialect, &[], path).verdict();
-    let strictly = decide_strictly(&access, dialect, &[], path).verdict();
+    let verdict = decide(&access, dialect, &[], &Path::parse(path).unwrap()).verdict();
+    let strictly = decide_strictly(&access, dialect, &[], &Path::parse(path).unwrap()).verdict();
     assert_eq!(verdict, strictly, "{dialect} {path}");
     verdict == Verdict::Allow
 }
@@ -120,7 +120,7 @@ fn a_cut_user_agent_line_takes_nobody_out_of_his_group() {
         for dialect in Dialect::ALL {
             let every_path = decide_every_path(&access, dialect, &tokens);
             assert_eq!(every_path.verdict(), Verdict::Disallow, "{dialect}");
-            let one = decide(&access, dialect, &tokens, "/a");
+            let one = decide(&access, dialect, &tokens, &Path::parse("/a").unwrap());
             assert_eq!(one.verdict(), Verdict::Disallow, "{dialect}");
         }
     }

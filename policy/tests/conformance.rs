@@ -8,7 +8,7 @@ mod cases;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cases::{Case, Exception, Judged, exceptions, read_cases};
-use wayleave_policy::{Dialect, RobotsTxt, TimeOfDay, TimeSpan, Verdict, decide, path_to_judge};
+use wayleave_policy::{Dialect, Path, RobotsTxt, TimeOfDay, TimeSpan, Verdict, decide};
 
 /// The files that hold verdicts or statements; `disagreements.jsonl` lists what no dialect gives.
 const FILES: [&str; 16] = [
@@ -80,7 +80,7 @@ fn verdicts(case: &Case) -> impl Iterator<Item = Judged> {
     case.expectations()
         .into_iter()
         .map(move |(dialect, allow)| {
-            let path = path_to_judge(case.url.as_deref().unwrap_or("/"));
+            let path = Path::of_url(case.url.as_deref().unwrap_or("/"));
             let decision = decide(&access, dialect, &tokens, &path);
             let holds = (decision.verdict() == Verdict::Allow) == allow;
             (

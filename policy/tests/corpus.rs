@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use wayleave_policy::{
     AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly, lint,
-    path_to_judge,
 };
 
 #[derive(Deserialize)]
@@ -87,7 +86,12 @@ fn ask_all(mut ask: impl FnMut(&Query, &AccessResult, &[ProductToken], &str)) ->
 /// Judges every question in a dialect: (the question's place, allow, deciding line or 0).
 fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -> usize {
     ask_all(|query, access, tokens, place| {
-        let decision = decide(access, dialect, tokens, &path_to_judge(query.url()));
+        let decision = decide(
+            access,
+            dialect,
+            tokens,
+            &wayleave_policy::Path::of_url(query.url()),
+        );
         let allow = decision.verdict() == Verdict::Allow;
         let place = format!("{place}: {decision:?}");
         check(query, place, allow, decision.line().unwrap_or(0));
@@ -144,11 +148,11 @@ fn lint_has_an_answer_for_every_file() {
 fn judging_every_spelling_refuses_no_ordinary_path() {
     let mut refused = Vec::new();
     ask_all(|query, access, tokens, _| {
-        let path = path_to_judge(query.url());
+        let path = wayleave_policy::Path::of_url(query.url());
         let plainly = decide(access, Dialect::Rfc9309, tokens, &path).verdict();
         let strictly = decide_strictly(access, Dialect::Rfc9309, tokens, &path).verdict();
         if plainly != strictly {
-            refused.push(path.into_owned());
+            refused.push(path.to_string());
         }
     });
     // All of these questions were made up: no page of these sites links to such a path.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use wayleave_policy::{
-    AccessResult, Decision, Dialect, ProductToken, Reason, RobotsTxt, Verdict, decide,
+    AccessResult, Decision, Dialect, Path, ProductToken, Reason, RobotsTxt, Verdict, decide,
     decide_every_path, decide_strictly,
 };
 
@@ -43,10 +43,15 @@ fn a_question_that_takes_too_long_is_disallowed_and_says_so() {
         Dialect::Selfhtml,
         Dialect::Strictest,
     ] {
-        expect_too_costly(&decide(&access, dialect, &[], &path));
-        expect_too_costly(&decide_strictly(&access, dialect, &[], &path));
+        expect_too_costly(&decide(&access, dialect, &[], &Path::parse(&path).unwrap()));
+        expect_too_costly(&decide_strictly(
+            &access,
+            dialect,
+            &[],
+            &Path::parse(&path).unwrap(),
+        ));
         assert_eq!(
-            decide(&access, dialect, &[], "/ab").verdict(),
+            decide(&access, dialect, &[], &Path::parse("/ab").unwrap()).verdict(),
             Verdict::Allow
         );
     }
@@ -64,7 +69,7 @@ fn a_rule_found_before_the_budget_is_spent_does_not_decide() {
         &file(20_000, allow_first),
         Dialect::Google,
         &[],
-        &path,
+        &Path::parse(&path).unwrap(),
     ));
 }
 
@@ -73,10 +78,15 @@ fn all_dialects_asked_share_one_budget() {
     let access = file(20_000, slow);
     let path = path_of_ab(1_000);
     for dialect in [Dialect::Rfc9309, Dialect::Google, Dialect::Selfhtml] {
-        let reason = decide(&access, dialect, &[], &path).reason();
+        let reason = decide(&access, dialect, &[], &Path::parse(&path).unwrap()).reason();
         assert_eq!(reason, Reason::NoMatchingRule, "{dialect}");
     }
-    expect_too_costly(&decide(&access, Dialect::Strictest, &[], &path));
+    expect_too_costly(&decide(
+        &access,
+        Dialect::Strictest,
+        &[],
+        &Path::parse(&path).unwrap(),
+    ));
 }
 
 #[test]
@@ -85,12 +95,18 @@ fn all_spellings_of_a_path_share_one_budget() {
     let path = path_of_ab(1_000);
     let spelt = format!("{path}//;x/%61/./\\");
     for path in [&path, &spelt] {
-        let reason = decide(&access, Dialect::Google, &[], path).reason();
+        let reason = decide(&access, Dialect::Google, &[], &Path::parse(path).unwrap()).reason();
         assert_eq!(reason, Reason::NoMatchingRule);
     }
-    let reason = decide_strictly(&access, Dialect::Google, &[], &path).reason();
+    let reason =
+        decide_strictly(&access, Dialect::Google, &[], &Path::parse(&path).unwrap()).reason();
     assert_eq!(reason, Reason::NoMatchingRule);
-    expect_too_costly(&decide_strictly(&access, Dialect::Google, &[], &spelt));
+    expect_too_costly(&decide_strictly(
+        &access,
+        Dialect::Google,
+        &[],
+        &Path::parse(&spelt).unwrap(),
+    ));
 }
 
 #[test]
@@ -111,10 +127,15 @@ fn rules_in_other_spellings_are_paid_for_by_their_length() {
         format!("Allow: /{}%7e{number}", "%61".repeat(20))
     });
     let path = path_of_ab(16 * 1024);
-    let reason = decide(&access, Dialect::Rfc9309, &[], &path).reason();
+    let reason = decide(&access, Dialect::Rfc9309, &[], &Path::parse(&path).unwrap()).reason();
     assert_eq!(reason, Reason::NoMatchingRule);
     let spelt = format!("{path}//;x/%61/./\\");
-    expect_too_costly(&decide_strictly(&access, Dialect::Strictest, &[], &spelt));
+    expect_too_costly(&decide_strictly(
+        &access,
+        Dialect::Strictest,
+        &[],
+        &Path::parse(&spelt).unwrap(),
+    ));
 }
 
 #[test]
@@ -126,7 +147,13 @@ fn what_is_slow_for_others_costs_a_crawler_nothing() {
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").expect("a name")];
     let path = format!("{}//;x/%61/./\\", path_of_ab(16 * 1024));
-    let reason = decide_strictly(&access, Dialect::Strictest, &tokens, &path).reason();
+    let reason = decide_strictly(
+        &access,
+        Dialect::Strictest,
+        &tokens,
+        &Path::parse(&path).unwrap(),
+    )
+    .reason();
     assert_eq!(reason, Reason::NoMatchingRule);
 }
 
@@ -149,6 +176,11 @@ fn a_large_shop_answers_for_the_longest_urls() {
         let word = words[number % words.len()];
         write!(path, "{word}={:x}&", number * 2_654_435_761).expect("memory");
     }
-    let decision = decide_strictly(&access, Dialect::Strictest, &[], &path);
+    let decision = decide_strictly(
+        &access,
+        Dialect::Strictest,
+        &[],
+        &Path::parse(&path).unwrap(),
+    );
     assert_eq!(decision.reason(), Reason::NoMatchingRule);
 }

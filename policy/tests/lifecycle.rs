@@ -10,7 +10,7 @@ use wayleave_policy::lifecycle::{
     Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Learned, Lifetimes, Response,
     Snapshot, Use,
 };
-use wayleave_policy::{AccessResult, Dialect, Origin, ProductToken, Verdict, decide};
+use wayleave_policy::{AccessResult, Dialect, Origin, Path, ProductToken, Verdict, decide};
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
@@ -447,10 +447,11 @@ fn what_decides_after_days_of_answers_and_failures() {
 
 fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
     let tokens = [ProductToken::new("ExampleBot").expect("a token")];
-    let verdict = |path| match decide(access, dialect, &tokens, path).verdict() {
-        Verdict::Allow => '+',
-        Verdict::Disallow => '-',
-    };
+    let verdict =
+        |path| match decide(access, dialect, &tokens, &Path::parse(path).unwrap()).verdict() {
+            Verdict::Allow => '+',
+            Verdict::Disallow => '-',
+        };
     ["/", "/private"].map(verdict).iter().collect()
 }
 

@@ -1,7 +1,8 @@
 //! Files of so many rules, and paths so long, that rules are passed over unread: none that decides may be among those.
 
 use wayleave_policy::{
-    AccessResult, Dialect, RobotsTxt, Verdict, decide, decide_strictly as decide_all_spellings,
+    AccessResult, Dialect, Path, RobotsTxt, Verdict, decide,
+    decide_strictly as decide_all_spellings,
 };
 
 fn successful(text: &str) -> AccessResult {
@@ -23,11 +24,11 @@ fn others(number: usize) -> String {
 }
 
 fn as_google(access: &AccessResult, path: &str) -> Verdict {
-    decide(access, Dialect::Google, &[], path).verdict()
+    decide(access, Dialect::Google, &[], &Path::parse(path).unwrap()).verdict()
 }
 
 fn as_google_strictly(access: &AccessResult, path: &str) -> Verdict {
-    decide_all_spellings(access, Dialect::Google, &[], path).verdict()
+    decide_all_spellings(access, Dialect::Google, &[], &Path::parse(path).unwrap()).verdict()
 }
 
 #[test]
@@ -82,6 +83,11 @@ fn a_rule_of_forty_parts_is_compared_to_its_end() {
 fn rules_are_weighed_by_their_bytes_as_compared() {
     // Ten bytes as written, against seven that compare as nineteen.
     let access = successful("User-agent: *\nAllow: /*********\nDisallow: /\u{e9}\u{e9}\u{e9}\n");
-    let decision = decide(&access, Dialect::Rfc9309, &[], "/\u{e9}\u{e9}\u{e9}");
+    let decision = decide(
+        &access,
+        Dialect::Rfc9309,
+        &[],
+        &Path::parse("/\u{e9}\u{e9}\u{e9}").unwrap(),
+    );
     assert_eq!(decision.verdict(), Verdict::Disallow);
 }

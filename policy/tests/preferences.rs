@@ -8,7 +8,7 @@ use wayleave_policy::preferences::{
     Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading,
 };
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, decide, decide_strictly, path_to_judge,
+    AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
 };
 
 const CASES: &str = include_str!("cases/preferences.jsonl");
@@ -100,8 +100,8 @@ impl Case {
             strict,
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(NOW),
         };
-        let path = path_to_judge(&self.url);
-        let mut heard = Preferences::new(asker, &self.url, &path);
+        let path = Path::of_url(&self.url);
+        let mut heard = Preferences::new(asker, &self.url, path.as_str());
         if let Some(rule) = &self.config.rule {
             heard.hear_rule(rule == "allow");
         }
@@ -183,7 +183,12 @@ fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
     let mut heard = Preferences::new(asker, "https://site.test/x", "/x");
     if with_access {
         let access = AccessResult::Successful(robots.clone());
-        heard.hear_access(&decide(&access, Dialect::Rfc9309, &tokens, "/x"));
+        heard.hear_access(&decide(
+            &access,
+            Dialect::Rfc9309,
+            &tokens,
+            &Path::parse("/x").unwrap(),
+        ));
     }
     heard.hear_robots_txt(asker, &robots);
     heard.judge(asker).preference

@@ -9,8 +9,8 @@ mod model;
 use proptest::prelude::*;
 use proptest::sample::select;
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_any_path_strictly,
-    decide_every_path, decide_strictly,
+    AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide,
+    decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
 const DIALECTS: [Dialect; 4] = [
@@ -185,7 +185,7 @@ fn tokens(names: &[&str]) -> Vec<ProductToken> {
 
 fn judged(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> model::Verdict {
     let (access, tokens) = (successful(body), tokens(names));
-    let decision = decide(&access, dialect, &tokens, path);
+    let decision = decide(&access, dialect, &tokens, &Path::parse(path).unwrap());
     (decision.verdict() == Verdict::Allow, decision.line())
 }
 
@@ -252,7 +252,7 @@ proptest! {
     #[test]
     fn strictest_disallows_what_any_dialect_disallows(body in file(0..16), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
-        let verdict = |dialect| decide(&access, dialect, &tokens, &path).verdict();
+        let verdict = |dialect| decide(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
         let any = DIALECTS.into_iter().any(|dialect| verdict(dialect) == Verdict::Disallow);
         // Only Google's parser judges /robots.txt itself.
         prop_assert_eq!(verdict(Dialect::Strictest) == Verdict::Disallow, any);
@@ -262,15 +262,15 @@ proptest! {
     fn judging_strictly_only_adds_refusals(body in file(0..16), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
         for dialect in Dialect::ALL {
-            let plain = decide(&access, dialect, &tokens, &path).verdict();
-            let strict = decide_strictly(&access, dialect, &tokens, &path).verdict();
+            let plain = decide(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
+            let strict = decide_strictly(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
             prop_assert!(path == "/robots.txt" || strict == plain || strict == Verdict::Disallow);
-            let any = decide_any_path_strictly(&access, dialect, &tokens, &path).verdict();
+            let any = decide_any_path_strictly(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
             prop_assert!(any == strict || any == Verdict::Disallow);
         }
         // Google's parser is the one that makes no exception of it either.
-        let google = decide(&access, Dialect::Google, &tokens, "/robots.txt").verdict();
-        let any = decide_any_path_strictly(&access, Dialect::Google, &tokens, "/robots.txt");
+        let google = decide(&access, Dialect::Google, &tokens, &Path::parse("/robots.txt").unwrap()).verdict();
+        let any = decide_any_path_strictly(&access, Dialect::Google, &tokens, &Path::parse("/robots.txt").unwrap());
         prop_assert_eq!(any.verdict(), google);
     }
 
@@ -284,7 +284,7 @@ proptest! {
         for dialect in Dialect::ALL {
             let every_path = decide_every_path(&access, dialect, &tokens);
             for path in &paths {
-                let one = decide_strictly(&access, dialect, &tokens, path).verdict();
+                let one = decide_strictly(&access, dialect, &tokens, &Path::parse(path).unwrap()).verdict();
                 prop_assert!(one == Verdict::Allow || every_path.verdict() == Verdict::Disallow, "{} {}", dialect, path);
             }
             if let Some(rule) = every_path.rule() {
@@ -352,7 +352,7 @@ proptest! {
         let limited = AccessResult::Successful(limited);
         let tokens = tokens(&["foobot"]);
         for dialect in DIALECTS {
-            let decision = decide(&limited, dialect, &tokens, &path);
+            let decision = decide(&limited, dialect, &tokens, &Path::parse(&path).unwrap());
             let found = (decision.verdict() == Verdict::Allow, decision.line());
             prop_assert_eq!(found, judged(cut, dialect, &["foobot"], &path));
         }
@@ -362,7 +362,7 @@ proptest! {
     fn explanations_name_a_line_that_holds_the_rule(body in file(0..24), path in path()) {
         let (access, tokens) = (successful(&body), tokens(&["foobot"]));
         for dialect in DIALECTS {
-            let decision = decide(&access, dialect, &tokens, &path);
+            let decision = decide(&access, dialect, &tokens, &Path::parse(&path).unwrap());
             let explanation = decision.explain();
             let Some(line) = explanation.line else { continue };
             let text = String::from_utf8_lossy(&body).replace("\r\n", "\n").replace('\r', "\n");

@@ -8,7 +8,9 @@ mod model;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide_strictly};
+use wayleave_policy::{
+    AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide_strictly,
+};
 
 const ROBOTS: &str =
     "User-agent: foobot\nDisallow: /private\nDisallow: /deep/page$\nAllow: /private/open\n";
@@ -16,7 +18,8 @@ const ROBOTS: &str =
 fn allows(body: &[u8], dialect: Dialect, path: &str) -> bool {
     let access = AccessResult::Successful(RobotsTxt::parse(body));
     let tokens = [ProductToken::new("foobot").unwrap()];
-    decide_strictly(&access, dialect, &tokens, path).verdict() == Verdict::Allow
+    decide_strictly(&access, dialect, &tokens, &Path::parse(path).unwrap()).verdict()
+        == Verdict::Allow
 }
 
 /// What dialects a decision asks.

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion};
-use wayleave_policy::{AccessResult, Dialect, ProductToken, Reason, decide, decide_strictly};
+use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, Reason, decide, decide_strictly};
 
 use crate::peers::successful;
 
@@ -58,7 +58,7 @@ fn is_too_costly(hostile: &Hostile) -> bool {
     let tokens = [ProductToken::new(&hostile.token).expect("a name")];
     Dialect::ALL.into_iter().any(|dialect| {
         let access = successful(&hostile.body);
-        let decision = decide_strictly(&access, dialect, &tokens, &hostile.path);
+        let decision = decide_strictly(&access, dialect, &tokens, &hostile.path());
         decision.reason() == Reason::TooCostly
     })
 }
@@ -72,7 +72,7 @@ type Judge = for<'a> fn(
     &'a AccessResult,
     Dialect,
     &'a [ProductToken],
-    &str,
+    &Path<'_>,
 ) -> wayleave_policy::Decision<'a>;
 
 /// First and later time in the worst single dialect, in `strictest`, and of all spellings in the worst of all.
@@ -100,12 +100,12 @@ fn all_times(hostile: &Hostile) -> [[f64; 2]; 3] {
 fn first_and_later(hostile: &Hostile, dialect: Dialect, judge: Judge) -> [f64; 2] {
     const ROUNDS: usize = 3;
     let tokens = [ProductToken::new(&hostile.token).expect("a name")];
-    let mut best = [f64::INFINITY; 2];
+    let (mut best, path) = ([f64::INFINITY; 2], hostile.path());
     for _ in 0..ROUNDS {
         let access = successful(&hostile.body);
         let time = || {
             let start = Instant::now();
-            black_box(judge(&access, dialect, &tokens, black_box(&hostile.path)).verdict());
+            black_box(judge(&access, dialect, &tokens, black_box(&path)).verdict());
             start.elapsed().as_secs_f64() * 1e6
         };
         let first = time();
@@ -119,7 +119,7 @@ pub(crate) fn bench(criterion: &mut Criterion) {
     let tokens = [ProductToken::new(NAME).expect("a name")];
     for hostile in known().into_iter().take(4) {
         let access = successful(&hostile.body);
-        let path = hostile.path;
+        let path = hostile.path();
         let mut group = criterion.benchmark_group("decide_worst");
         group.bench_function(BenchmarkId::new("wayleave", &hostile.name), |bencher| {
             bencher.iter(|| decide(black_box(&access), Dialect::Rfc9309, &tokens, &path).verdict());

@@ -1,5 +1,7 @@
 //! The shapes of files made to be slow, by what makes them so, and random ones.
 
+use wayleave_policy::Path;
+
 /// The name that the rules are for.
 pub(crate) const NAME: &str = "foobot";
 
@@ -12,6 +14,12 @@ pub(crate) struct Hostile {
     pub(crate) body: Vec<u8>,
     pub(crate) path: String,
     pub(crate) token: String,
+}
+
+impl Hostile {
+    pub(crate) fn path(&self) -> Path<'_> {
+        Path::parse(&self.path).expect("shapes ask about paths")
+    }
 }
 
 /// A file with as many lines as fit behind the name.

@@ -18,7 +18,7 @@ use wayleave::clock::Clock;
 use wayleave::observe::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
 use wayleave_bench_robots::{ScriptedFetch, allocated_bytes, origin};
-use wayleave_policy::{Dialect, Origin, ProductToken, decide_strictly};
+use wayleave_policy::{Dialect, Origin, Path, ProductToken, decide_strictly};
 
 /// Origins in memory; fewer by `ORIGINS`, for a quick look.
 fn origins() -> usize {
@@ -197,8 +197,8 @@ fn lookup(criterion: &mut Criterion) {
         let Some(known) = robots.at_hand(origin) else {
             return false;
         };
-        let path = "/area-7/1/open/page?n=1";
-        let decision = decide_strictly(known.access(), Dialect::Rfc9309, &tokens, path);
+        let path = Path::parse("/area-7/1/open/page?n=1").expect("a path");
+        let decision = decide_strictly(known.access(), Dialect::Rfc9309, &tokens, &path);
         black_box(decision.verdict());
         true
     };

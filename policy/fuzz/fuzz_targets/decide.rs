@@ -7,7 +7,7 @@ mod model;
 
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};
+use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
 
 const DIALECTS: [Dialect; 4] =
     [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];
@@ -29,7 +29,7 @@ fuzz_target!(|input: &[u8]| {
     let access = AccessResult::Successful(RobotsTxt::parse(body));
     let tokens = [token];
     for dialect in DIALECTS {
-        let decision = decide(&access, dialect, &tokens, path);
+        let decision = decide(&access, dialect, &tokens, &Path::parse(path).unwrap());
         let found = (decision.verdict() == Verdict::Allow, decision.line());
         assert_eq!(found, model::judge(body, dialect, &[name], path), "{dialect}");
         let explanation = decision.explain();

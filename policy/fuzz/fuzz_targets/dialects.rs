@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly,
+    AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide, decide_strictly,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -21,13 +21,13 @@ fuzz_target!(|input: &[u8]| {
     }
     let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
     let tokens = [ProductToken::new("foobot").expect("a name")];
-    let verdict = |dialect| decide(&access, dialect, &tokens, &path).verdict();
+    let verdict = |dialect| decide(&access, dialect, &tokens, &Path::parse(&path).unwrap()).verdict();
     let expected = verdict(Dialect::Rfc9309);
     if path != "/robots.txt" {
         for dialect in Dialect::ALL {
             assert_eq!(verdict(dialect), expected, "{dialect}");
         }
     }
-    let strict = decide_strictly(&access, Dialect::Rfc9309, &tokens, &path).verdict();
+    let strict = decide_strictly(&access, Dialect::Rfc9309, &tokens, &Path::parse(&path).unwrap()).verdict();
     assert!(expected == Verdict::Allow || strict == Verdict::Disallow);
 });

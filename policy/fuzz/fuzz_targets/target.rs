@@ -3,10 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::{Origin, Scheme, Target, path_to_judge};
+use wayleave_policy::{Origin, Path, Scheme, Target};
 
 fuzz_target!(|text: &str| {
-    assert!(path_to_judge(text).starts_with('/'));
+    assert!(Path::of_url(text).as_str().starts_with('/'));
+    assert_eq!(Path::parse(text).is_ok(), text == "*" || text.starts_with('/'));
     if let Ok(origin) = Origin::from_authority(Scheme::Https, text) {
         assert_eq!(Origin::parse(&origin.to_string()).as_ref(), Ok(&origin));
         assert!(origin.host().is_ascii());
@@ -14,10 +15,10 @@ fuzz_target!(|text: &str| {
     }
     let Ok(target) = Target::parse(text) else { return };
     assert_eq!(Target::parse(&target.to_string()).as_ref(), Ok(&target));
-    let sent = target.path();
+    let sent = target.path().as_str();
     let given = text.split('#').next().expect("the first part");
     assert!(given.ends_with(sent) || given.ends_with(&sent[1..]), "{sent:?} of {text:?}");
     assert!(!sent.contains(['\r', '\n', ' ', '\0']));
     let whole = target.to_string();
-    assert_eq!(path_to_judge(&whole), sent);
+    assert_eq!(Path::of_url(&whole).as_str(), sent);
 });

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
-use crate::{AccessResult, Dialect, ProductToken, Verdict, decide};
+use crate::{AccessResult, Dialect, Path, ProductToken, Verdict, decide};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -62,10 +62,11 @@ fn tagged(body: &[u8]) -> FetchOutcome {
 /// What a crawler may do with `/` and `/private`, by dialect; `+` allow, `-` disallow.
 fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
     let tokens = [ProductToken::new("ExampleBot").expect("a token")];
-    let verdict = |path| match decide(access, dialect, &tokens, path).verdict() {
-        Verdict::Allow => '+',
-        Verdict::Disallow => '-',
-    };
+    let verdict =
+        |path| match decide(access, dialect, &tokens, &Path::parse(path).unwrap()).verdict() {
+            Verdict::Allow => '+',
+            Verdict::Disallow => '-',
+        };
     ["/", "/private"].map(verdict).iter().collect()
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::finding::Findings;
 use super::statement::Line;
 use crate::robots_txt::Field;
-use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide};
+use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
 
 /// Files with more rules are tried on the first so many.
 const TRIED_RULES: usize = 2_000;
@@ -35,8 +35,8 @@ pub(super) fn check(
         let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };
-        let tokens = [token];
-        let verdict = |dialect| decide(&access, dialect, &tokens, &path).verdict();
+        let (tokens, asked) = ([token], Path::from_checked(&path));
+        let verdict = |dialect| decide(&access, dialect, &tokens, &asked).verdict();
         let standard = verdict(Dialect::Rfc9309);
         let differ = |dialect: &Dialect| verdict(*dialect) != standard;
         let others: Vec<Dialect> = dialects.iter().copied().filter(differ).collect();

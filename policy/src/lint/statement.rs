@@ -184,7 +184,7 @@ fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) 
     }
 }
 
-/// Whether a name is a known one with at most two octets changed, added or left out.
+/// Whether a name is a known one with at most two bytes changed, added or left out.
 fn is_near(name: &[u8], known: &[u8]) -> bool {
     const FAR: usize = 3;
     if name.len().abs_diff(known.len()) >= FAR || name.len() <= FAR {

@@ -5,7 +5,9 @@ use super::{
     Asker, Carrier, Purpose, Purposes, Source, Stage, Statement, content_signal, content_usage,
 };
 use crate::robots_txt::{Directive, RobotsTxt};
-use crate::{AccessResult, Decision, Dialect, ProductToken, Verdict, decide, decide_every_path};
+use crate::{
+    AccessResult, Decision, Dialect, Path, ProductToken, Verdict, decide, decide_every_path,
+};
 
 /// The directives about use, in lower case.
 const CONTENT_USAGE: &str = "content-usage";
@@ -221,7 +223,7 @@ fn decided<'a>(
     path: Option<&str>,
 ) -> Decision<'a> {
     match path {
-        Some(path) => decide(access, dialect, tokens, path),
+        Some(path) => decide(access, dialect, tokens, &Path::from_checked(path)),
         None => decide_every_path(access, dialect, tokens),
     }
 }

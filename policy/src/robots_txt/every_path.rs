@@ -2,57 +2,57 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::choose::Choice;
-use super::compiled::Compiled;
-use super::found::{Found, Match};
-use super::pattern::{Body, Language, Patterns};
-use super::reader::Reader;
-use super::search::Budget;
-use super::stream::{ALLOW, Event};
-use crate::{Dialect, ProductToken};
+use super::budget::Budget;
+use super::groups::choice::Choice;
+use super::groups::semantics::Semantics;
+use super::matched_rule::{Answer, MatchedRule};
+use super::pattern::{Pattern, Patterns, Value};
+use super::statements::event::{ALLOW, Event};
+use super::statements::stored::Statements;
+use crate::ProductToken;
 
-impl<'a> Compiled<'a> {
+impl<'a> Statements<'a> {
     /// The first rule by which some path could be disallowed.
     ///
     /// A rule counts unless it is plain that it never decides: no path matches it, or an allow rule for the very same
     /// paths wins against it. Where that would take more thought, it counts: who sees no paths must be sure.
     pub(super) fn find_disallow(
         self,
-        reader: Reader,
+        semantics: Semantics,
         tokens: &[ProductToken],
         budget: &mut Budget,
-    ) -> Found {
-        let Some(choice) = self.choice(reader, tokens) else {
-            return Found::NoGroup;
+    ) -> Answer {
+        let Some(choice) = self.choice(semantics, tokens) else {
+            return Answer::NoGroup;
         };
-        let disallow = if reader.takes_first {
-            self.first_not_behind_an_allow(reader, choice, budget)
+        let disallow = if semantics.takes_first {
+            self.first_not_behind_an_allow(semantics, choice, budget)
         } else {
-            self.first_not_outweighed(reader, choice, budget)
+            self.first_not_outweighed(semantics, choice, budget)
         };
         if budget.is_spent() {
-            return Found::TooCostly;
+            return Answer::TooCostly;
         }
-        disallow.map_or(Found::NoRule, Found::Rule)
+        disallow.map_or(Answer::NoRule, Answer::Rule)
     }
 
     /// Where the first rule that matches decides: an allow rule hides the same paths behind it, and one for all paths
     /// hides everything.
     fn first_not_behind_an_allow(
         self,
-        reader: Reader,
+        semantics: Semantics,
         choice: Choice<'_>,
         budget: &mut Budget,
-    ) -> Option<Match> {
+    ) -> Option<MatchedRule> {
         let mut allowed = HashSet::new();
-        for (event, language, _) in self.rules_that_match(reader, choice, budget) {
+        for (event, language, _) in self.rules_that_match(semantics, choice, budget) {
             if event.kind() == ALLOW {
                 if language.is_every_path() {
                     return None;
                 }
                 allowed.insert(language);
             } else if !allowed.contains(&language) {
-                return Some(Match::new(0, false, event.offset));
+                return Some(MatchedRule::new(0, false, event.offset));
             }
         }
         None
@@ -61,36 +61,36 @@ impl<'a> Compiled<'a> {
     /// Where the most specific rule decides: an allow rule wins that is as specific.
     fn first_not_outweighed(
         self,
-        reader: Reader,
+        semantics: Semantics,
         choice: Choice<'_>,
         budget: &mut Budget,
-    ) -> Option<Match> {
-        let rules: Vec<_> = self.rules_that_match(reader, choice, budget).collect();
+    ) -> Option<MatchedRule> {
+        let rules: Vec<_> = self.rules_that_match(semantics, choice, budget).collect();
         let mut allowed: HashMap<&Language, usize> = HashMap::new();
-        for (event, language, octets) in &rules {
+        for (event, language, length) in &rules {
             if event.kind() == ALLOW {
                 let most = allowed.entry(language).or_default();
-                *most = (*most).max(*octets);
+                *most = (*most).max(*length);
             }
         }
-        let counts = |(event, language, octets): &&(Event<'_>, Language, usize)| {
+        let counts = |(event, language, length): &&(Event<'_>, Language, usize)| {
             let most = allowed.get(language);
-            event.kind() != ALLOW && most.is_none_or(|most| most < octets)
+            event.kind() != ALLOW && most.is_none_or(|most| most < length)
         };
-        let (event, _, octets) = rules.iter().find(counts)?;
-        Some(Match::new(*octets, false, event.offset))
+        let (event, _, length) = rules.iter().find(counts)?;
+        Some(MatchedRule::new(*length, false, event.offset))
     }
 
     /// The rules of the groups chosen that some path matches, in the order of the file, with what they match and how
     /// specific they are.
     fn rules_that_match(
         self,
-        reader: Reader,
+        semantics: Semantics,
         choice: Choice<'a>,
         budget: &'a mut Budget,
     ) -> impl Iterator<Item = (Event<'a>, Language, usize)> + 'a {
-        let events = self.chosen_events(reader, choice);
-        let rules = events.filter(move |event| event.is_rule() && event.tag & reader.sees != 0);
+        let events = self.chosen_events(semantics, choice);
+        let rules = events.filter(move |event| event.is_rule() && event.tag & semantics.sees != 0);
         // Once nothing is left, nothing more that is found counts.
         let rules = rules.take_while(move |event| {
             budget.spend_on_keeping(event.payload.len());
@@ -99,13 +99,54 @@ impl<'a> Compiled<'a> {
         let mut patterns = Patterns::default();
         rules.filter_map(move |event| {
             let (value, _) = event.rule();
-            let body = Body::of(value, reader.dialect);
-            let pattern = patterns.take_apart(body, reader.dialect);
-            let (octets, language) = (pattern.octets(body, reader.dialect), pattern.language());
+            let value = Value::read(value, semantics.dialect);
+            let pattern = patterns.take_apart(value, semantics.dialect);
             // An empty value is no rule, or to Google's parser one that decides nothing.
-            let is_rule = !value.is_empty() && (octets > 0 || reader.dialect != Dialect::Google);
-            (is_rule && language.has_a_path()).then_some((event, language, octets))
+            let length = pattern.length(value, semantics.dialect);
+            let is_rule = length > 0 && has_a_path(pattern);
+            is_rule.then(|| (event, Language::of(pattern), length))
         })
+    }
+}
+
+/// The set of paths that a pattern matches: the same for `/a` and `/a*`. Two that differ may still hold the same paths.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Language {
+    literals: Vec<u8>,
+    stars: Vec<u32>,
+    anchored: bool,
+}
+
+impl Language {
+    /// What the pattern matches, whatever its length.
+    fn of(pattern: Pattern<'_>) -> Self {
+        let mut stars = pattern.stars;
+        if !pattern.anchored {
+            // A star at an open end matches nothing more.
+            while let [before @ .., last] = stars
+                && *last as usize == pattern.literals.len()
+            {
+                stars = before;
+            }
+        }
+        Self {
+            literals: pattern.literals.into(),
+            stars: stars.into(),
+            anchored: pattern.anchored,
+        }
+    }
+
+    /// Whether every path is in it.
+    fn is_every_path(&self) -> bool {
+        !self.anchored && self.stars.is_empty() && matches!(&*self.literals, b"" | b"/")
+    }
+}
+
+/// Whether a pattern matches any path. Every path begins with `/`.
+fn has_a_path(pattern: Pattern<'_>) -> bool {
+    match pattern.literals[..pattern.prefix_length()] {
+        [first, ..] => first == b'/',
+        [] => !pattern.stars.is_empty() || !pattern.anchored,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot, State};
 use wayleave_policy::{
-    AccessResult, Decision, Dialect, ProductToken, Reason, Target, Verdict,
+    AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict,
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
@@ -104,7 +104,7 @@ pub(crate) async fn consult(
 
 /// How policy judges: by what was fetched, in a dialect, for a crawler of these names, what asks for this path.
 pub(crate) type Judge =
-    for<'a> fn(&'a AccessResult, Dialect, &'a [ProductToken], &str) -> Decision<'a>;
+    for<'a> fn(&'a AccessResult, Dialect, &'a [ProductToken], &Path<'_>) -> Decision<'a>;
 
 /// How policy judges what is for so much of an origin.
 pub(crate) fn judge_of(scope: Scope) -> Judge {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wayleave_policy::{AccessResult, Dialect, decide};
+use wayleave_policy::{AccessResult, Dialect, Path, decide};
 
 use super::identify::Identity;
 use crate::politeness;
@@ -18,7 +18,7 @@ pub(crate) fn group(
     if identity.crawler().is_some() || !politeness.keeps_a_pace(delay) {
         return String::new();
     }
-    let decision = decide(access, identity.dialect(), identity.tokens(), "/");
+    let decision = decide(access, identity.dialect(), identity.tokens(), &Path::ROOT);
     decision.group().join("\n")
 }
 

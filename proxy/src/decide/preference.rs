@@ -46,7 +46,7 @@ impl Said {
         let target = &resolved.target;
         let mut heard = match resolved.scope {
             Scope::Path | Scope::Server => {
-                Preferences::new(asker, &target.to_string(), target.path())
+                Preferences::new(asker, &target.to_string(), target.path().as_str())
             }
             Scope::EveryPath => Preferences::for_every_path(&target.to_string()),
             // It is always fetched, and where nothing is judged no preference is either.

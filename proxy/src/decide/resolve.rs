@@ -37,7 +37,9 @@ impl Resolved {
     pub(crate) fn path(&self) -> &str {
         match self.scope {
             Scope::Server => "*",
-            Scope::Path | Scope::RobotsTxt | Scope::EveryPath | Scope::Bypass => self.target.path(),
+            Scope::Path | Scope::RobotsTxt | Scope::EveryPath | Scope::Bypass => {
+                self.target.path().as_str()
+            }
         }
     }
 
@@ -119,7 +121,7 @@ pub(crate) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<
     let target = target.map_err(refusal)?;
     let scope = if named.is_for_server() {
         Scope::Server
-    } else if request.only_reads && target.path() == "/robots.txt" {
+    } else if request.only_reads && target.path().as_str() == "/robots.txt" {
         Scope::RobotsTxt
     } else {
         Scope::Path

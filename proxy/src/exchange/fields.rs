@@ -329,7 +329,7 @@ mod tests {
     async fn onward(fields: &str) -> String {
         let target = Target::parse("http://shop.test:8080/a?b").unwrap();
         let received = received(fields).await;
-        let request = OnwardRequest::new(&received, &target, target.path(), "wayleave");
+        let request = OnwardRequest::new(&received, &target, target.path().as_str(), "wayleave");
         String::from_utf8(request.http1().to_vec()).unwrap()
     }
 

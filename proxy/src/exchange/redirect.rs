@@ -98,7 +98,7 @@ impl Exchanges {
         if let Some(refusal) = facts.rule.as_ref().and_then(rules::refusal) {
             return (facts, Err(refusal));
         }
-        if target.path() == "/robots.txt" {
+        if target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
         }
         let (options, crawlers) = (&settings.politeness, &settings.crawlers);

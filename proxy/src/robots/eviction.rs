@@ -298,7 +298,12 @@ mod tests {
 
         let before = rules.heap_bytes();
         let tokens = [ProductToken::new("ExampleBot").expect("a name")];
-        let _ = decide(rules.access(START), Dialect::Rfc9309, &tokens, "/");
+        let _ = decide(
+            rules.access(START),
+            Dialect::Rfc9309,
+            &tokens,
+            &wayleave_policy::Path::ROOT,
+        );
         let added = rules.heap_bytes() - before;
         assert!(added > 10_000, "{added}");
         let recount = || published.recount(&origin);

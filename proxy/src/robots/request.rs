@@ -138,7 +138,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn http1(&self) -> Result<BytesMut, FetchError> {
-        let request = self.request(self.target.path())?;
+        let request = self.request(self.target.path().as_str())?;
         let line = format!("GET {} HTTP/1.1\r\n", self.target.path());
         let mut head = BytesMut::from(line.as_bytes());
         let authority = self.target.origin().authority();
@@ -184,7 +184,7 @@ impl Asked<'_> {
             method: "GET",
             scheme: origin.scheme().as_str(),
             authority: &origin.authority(),
-            path: self.target.path(),
+            path: self.target.path().as_str(),
             fields: &pairs(fields),
         };
         self.signed_by?.sign(origin, &message)

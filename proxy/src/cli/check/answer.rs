@@ -3,7 +3,7 @@
 use serde::Serialize;
 use wayleave_policy::preferences::{Declaration, Preference};
 use wayleave_policy::{
-    AccessResult, Dialect, Explanation, ProductToken, Reason, RobotsTxt, Verdict, decide,
+    AccessResult, Dialect, Explanation, Path, ProductToken, Reason, RobotsTxt, Verdict, decide,
     decide_strictly,
 };
 
@@ -46,7 +46,12 @@ struct Json<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(url: &'a str, access: &AccessResult, path: &str, asking: Asking<'_>) -> Self {
+    pub(super) fn new(
+        url: &'a str,
+        access: &AccessResult,
+        path: &Path<'_>,
+        asking: Asking<'_>,
+    ) -> Self {
         let Asking {
             tokens,
             dialect,
@@ -66,7 +71,7 @@ impl<'a> Answer<'a> {
         };
         let subject = Subject {
             url,
-            path,
+            path: path.as_str(),
             tokens,
             robots,
             decision: &decision,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wayleave_policy::{Dialect, ProductToken, decide, decide_strictly, path_to_judge};
+use wayleave_policy::{Dialect, Path, ProductToken, decide, decide_strictly};
 
 use super::preference::{self, Subject};
 use super::seen::{File, Seen};
@@ -171,12 +171,12 @@ impl Batch {
             Ok(asked) => asked,
             Err(error) => return write(output, &Failure { id, error }),
         };
-        let path = path_to_judge(&url);
+        let path = Path::of_url(&url);
         let judge = if self.strict { decide_strictly } else { decide };
         let decision = judge(&file.access, dialect, &tokens, &path);
         let subject = Subject {
             url: &url,
-            path: &path,
+            path: path.as_str(),
             tokens: &tokens,
             robots: &file.robots,
             decision: &decision,

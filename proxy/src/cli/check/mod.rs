@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use clap::Args;
 use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
 use wayleave_policy::preferences::{Declaration, Purpose};
-use wayleave_policy::{AccessResult, Dialect, InvalidUri, ProductToken, Target, path_to_judge};
+use wayleave_policy::{AccessResult, Dialect, InvalidUri, ProductToken, Target};
 
 use super::fetched;
 use super::source::load_config;
@@ -207,7 +207,7 @@ fn offline(
     let declaration = arguments.declaration();
     let asking = arguments.asking(tokens, dialect, &declaration);
     let answers = arguments.urls.iter().map(|url| {
-        let path = path_to_judge(url);
+        let path = wayleave_policy::Path::of_url(url);
         Answer::new(url, &access, &path, asking)
     });
     finish(&answers.collect::<Vec<_>>(), arguments.json)

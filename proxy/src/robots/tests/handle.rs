@@ -163,7 +163,13 @@ fn started(fetch: &ScriptedFetch) -> Robots {
 fn private(robots: &Robots, snapshot: &Snapshot) -> Verdict {
     let tokens = [ProductToken::new("ExampleBot").unwrap()];
     let access = snapshot.access(robots.clock().now());
-    decide(access, Dialect::Rfc9309, &tokens, "/private/a").verdict()
+    decide(
+        access,
+        Dialect::Rfc9309,
+        &tokens,
+        &wayleave_policy::Path::parse("/private/a").expect("a path"),
+    )
+    .verdict()
 }
 
 /// Lets every task that can run do so: with the clock paused, time passes only when all are idle.

@@ -1,21 +1,21 @@
 //! Reader: how a dialect goes through the events of a file.
 
-use super::stream::{EXACT, Event, GOOGLE, RECORD, RUN};
+use super::super::statements::event::{EXACT, Event, GOOGLE, RECORD, RUN};
 use crate::Dialect;
 
 /// How a dialect goes through a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader {
-    pub(super) dialect: Dialect,
+pub(crate) struct Semantics {
+    pub(crate) dialect: Dialect,
     /// The flag of the events it sees.
-    pub(super) sees: u8,
+    pub(crate) sees: u8,
     /// The flag of the runs at which a new group begins for it.
-    pub(super) ends: u8,
+    pub(crate) ends: u8,
     /// Whether the first rule that matches decides, in the one record that is for the crawler.
-    pub(super) takes_first: bool,
+    pub(crate) takes_first: bool,
 }
 
-impl Reader {
+impl Semantics {
     pub(crate) fn new(dialect: Dialect) -> Self {
         let (sees, ends, takes_first) = match dialect {
             Dialect::Rfc9309 | Dialect::Strictest => (EXACT, EXACT, false),
@@ -31,7 +31,7 @@ impl Reader {
     }
 
     /// Whether an event begins a new group.
-    pub(super) fn ends_at(self, event: &Event<'_>) -> bool {
+    pub(crate) fn ends_at(self, event: &Event<'_>) -> bool {
         event.kind() == RUN && event.tag & self.ends != 0
     }
 }

@@ -1,35 +1,35 @@
-//! What was found in a file about a path.
+//! A rule that matches a path, and what a file answers.
 
 use std::num::NonZeroU64;
 
 /// What a file says about a path; of two that are said of one path, the greater counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Found {
+pub(crate) enum Answer {
     NoGroup,
     NoRule,
-    Rule(Match),
+    Rule(MatchedRule),
     /// More than any rule: the budget was spent before all that could decide was looked at.
     TooCostly,
 }
 
-/// A rule that matches, as a number that is the greater the sooner the rule decides: the octets
-/// of its pattern, whether it allows, and that it stands early in the file.
+/// A rule that matches, as a number that is the greater the sooner the rule decides: the bytes of
+/// its pattern, whether it allows, and that it stands early in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Match(NonZeroU64);
+pub(crate) struct MatchedRule(NonZeroU64);
 
-impl Match {
+impl MatchedRule {
     const ALLOW: u64 = 1 << 32;
     const EARLY: u64 = Self::ALLOW - 1;
 
-    /// Takes the octets of the pattern, zero where order decides, and the offset of the event.
-    pub(crate) fn new(octets: usize, allow: bool, offset: usize) -> Self {
+    /// Takes the length of the pattern in bytes, zero where order decides, and the offset of the event.
+    pub(crate) fn new(length: usize, allow: bool, offset: usize) -> Self {
         let allow = if allow { Self::ALLOW } else { 0 };
         let early = Self::EARLY - offset as u64;
-        let number = (octets as u64) << 33 | allow | early;
+        let number = (length as u64) << 33 | allow | early;
         Self(NonZeroU64::new(number).expect("offsets are far below 4 GiB"))
     }
 
-    pub(crate) fn octets(self) -> u64 {
+    pub(crate) fn length(self) -> u64 {
         self.0.get() >> 33
     }
 

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use triomphe::ThinArc;
 
-use super::agent::{Agent, Agents};
-use super::index::Index;
+use super::super::groups::agent::{Agent, Agents};
+use super::Index;
 use crate::Dialect;
 
 #[derive(Debug, Default)]
-pub(super) struct Indexes {
+pub(crate) struct Indexes {
     /// Beside the slots stands how many bytes what is in them takes.
     slots: OnceLock<ThinArc<AtomicUsize, Slots>>,
 }
 
 /// An event in the midst of a group, and the number of the line before it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    pub(super) offset: u32,
-    pub(super) line: u32,
+pub(crate) struct Mark {
+    pub(crate) offset: u32,
+    pub(crate) line: u32,
 }
 
 /// The indexes of one group.
@@ -32,7 +32,7 @@ struct Slots {
 
 impl Indexes {
     /// The index of the large group that a user-agent line is in, built if it is affordable now.
-    pub(super) fn find_or_build(
+    pub(crate) fn find_or_build(
         &self,
         agents: Agents<'_>,
         dialect: Dialect,
@@ -52,7 +52,7 @@ impl Indexes {
     }
 
     /// The marks of the large group that a user-agent line is in, or else of the one before.
-    pub(super) fn marks(
+    pub(crate) fn marks(
         &self,
         agents: Agents<'_>,
         agent: Agent,
@@ -83,7 +83,7 @@ impl Indexes {
 
     /// Asked for often, so nothing is added up here.
     #[inline]
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.slots.get().map_or(0, |slots| {
             size_of_val(&**slots) + slots.header.header.load(Ordering::Relaxed)
         })
@@ -111,7 +111,7 @@ fn slots(agents: Agents<'_>) -> ThinArc<AtomicUsize, Slots> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, decide};
+    use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
 
     /// How many bytes decisions for some names add to a file, one after the other.
     fn added(body: &str, names: &[&str]) -> Vec<usize> {
@@ -120,7 +120,12 @@ mod tests {
         let decide_and_measure = |name: &&str| {
             let before = robots.heap_bytes();
             let tokens = [ProductToken::new(name).unwrap()];
-            let _ = decide(&access, Dialect::Rfc9309, &tokens, "/x");
+            let _ = decide(
+                &access,
+                Dialect::Rfc9309,
+                &tokens,
+                &Path::parse("/x").unwrap(),
+            );
             robots.heap_bytes() - before
         };
         names.iter().map(decide_and_measure).collect()

@@ -2,18 +2,18 @@
 
 use triomphe::ThinArc;
 
-use super::agent::{Agent, Agents};
-use super::beside::{Timing, Timings};
-use super::indexes::Indexes;
+use super::super::groups::agent::{Agent, Agents};
+use super::super::index::cache::Indexes;
+use super::super::timing::{Timing, Timings};
 
 /// Who is named in a file and what it states, in one allocation behind one pointer: a decision on a
 /// file that nobody asked about lately waits for memory once or twice, not once for each part.
 ///
 /// ```text
-/// tags, one octet each ‖ agents, four octets each ‖ stream
+/// tags, one byte each ‖ agents, four bytes each ‖ stream
 /// ```
 #[derive(Clone, Debug)]
-pub(super) struct Kept(ThinArc<Header, u8>);
+pub(crate) struct Stored(ThinArc<Header, u8>);
 
 #[derive(Debug, Default)]
 struct Header {
@@ -23,16 +23,16 @@ struct Header {
     timings: Timings,
 }
 
-impl Kept {
+impl Stored {
     /// Takes the user-agent lines and their tags in the order of the file, the stream they are in, and which timings that
     /// states.
-    pub(super) fn new(agents: &[(Agent, u8)], stream: Vec<u8>, timings: Timings) -> Self {
+    pub(crate) fn new(agents: &[(Agent, u8)], stream: Vec<u8>, timings: Timings) -> Self {
         // Moving the stream takes less than another stretch of memory would.
         let mut all = stream;
-        let octets = all.len();
+        let bytes = all.len();
         let before = agents.len() * (1 + Agents::BYTES);
-        all.resize(before + octets, 0);
-        all.copy_within(..octets, before);
+        all.resize(before + bytes, 0);
+        all.copy_within(..bytes, before);
         let (tags, rest) = all.split_at_mut(agents.len());
         for (slot, (_, tag)) in tags.iter_mut().zip(agents) {
             *slot = *tag;
@@ -42,20 +42,20 @@ impl Kept {
         }
         let header = Header {
             indexes: Indexes::default(),
-            agents: u32::try_from(agents.len()).expect("no more than octets in a file"),
+            agents: u32::try_from(agents.len()).expect("no more than bytes in a file"),
             timings,
         };
         Self(ThinArc::from_header_and_slice(header, &all))
     }
 
     #[inline]
-    pub(super) fn compiled(&self) -> Compiled<'_> {
+    pub(crate) fn statements(&self) -> Statements<'_> {
         let Header {
             indexes, agents, ..
         } = &self.0.header.header;
         let (tags, rest) = self.0.slice.split_at(*agents as usize);
         let (agents, stream) = rest.split_at(Agents::BYTES * tags.len());
-        Compiled {
+        Statements {
             stream,
             tags,
             agents: Agents::new(agents),
@@ -64,16 +64,16 @@ impl Kept {
     }
 
     /// Whether any group states a timing.
-    pub(super) fn states(&self, timing: Timing) -> bool {
+    pub(crate) fn states(&self, timing: Timing) -> bool {
         self.0.header.header.timings.has(timing)
     }
 
     #[cfg(test)]
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         std::ptr::eq(&*self.0, &*other.0)
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         // The count of owners and the length stand beside the header.
         let besides = 2 * size_of::<usize>() + size_of::<Header>();
         besides + self.0.slice.len() + self.0.header.header.indexes.heap_bytes()
@@ -82,11 +82,11 @@ impl Kept {
 
 /// A file's statements as a stream of events, and where its user-agent lines are.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Compiled<'a> {
-    pub(super) stream: &'a [u8],
+pub(crate) struct Statements<'a> {
+    pub(crate) stream: &'a [u8],
     /// A tag for each user-agent line: what to look at first.
-    pub(super) tags: &'a [u8],
+    pub(crate) tags: &'a [u8],
     /// In the order of the file; parallel to `tags`.
-    pub(super) agents: Agents<'a>,
-    pub(super) indexes: &'a Indexes,
+    pub(crate) agents: Agents<'a>,
+    pub(crate) indexes: &'a Indexes,
 }

@@ -1,14 +1,14 @@
 //! The groups for a crawler, as a dialect chooses them.
 
+use super::super::statements::event::{Event, Events, events};
+use super::super::statements::stored::Statements;
 use super::agent::{self, Agent};
-use super::compiled::Compiled;
-use super::reader::Reader;
-use super::stream::{Event, Events, events};
+use super::semantics::Semantics;
 use crate::{Dialect, ProductToken, name_tag};
 
 /// Whose groups count.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Choice<'a> {
+pub(crate) enum Choice<'a> {
     Named(&'a ProductToken),
     Everyone,
 }
@@ -22,52 +22,51 @@ impl Choice<'_> {
     }
 }
 
-impl<'a> Compiled<'a> {
+/// Whose groups may count, in order: the first choice for which there are groups decides.
+pub(crate) fn choices(tokens: &[ProductToken]) -> impl Iterator<Item = Choice<'_>> {
+    tokens.iter().map(Choice::Named).chain([Choice::Everyone])
+}
+
+impl<'a> Statements<'a> {
     /// The choice that finds a group: the first of the crawler's names that has any, else all.
-    pub(super) fn choice<'t>(
+    pub(crate) fn choice<'t>(
         self,
-        reader: Reader,
+        semantics: Semantics,
         tokens: &'t [ProductToken],
     ) -> Option<Choice<'t>> {
-        let mut choices = tokens.iter().map(Choice::Named).chain([Choice::Everyone]);
-        choices.find(|choice| self.chosen_agents(reader, *choice).next().is_some())
+        choices(tokens).find(|choice| self.chosen_agents(semantics, *choice).next().is_some())
     }
 
     /// The user-agent lines by which groups are chosen, in the order of the file: every one that
     /// names the crawler where groups merge, else the first of the best.
-    pub(super) fn chosen_agents(
+    pub(crate) fn chosen_agents(
         self,
-        reader: Reader,
+        semantics: Semantics,
         choice: Choice<'a>,
     ) -> impl Iterator<Item = Agent> + 'a {
+        let mut best = semantics
+            .takes_first
+            .then(|| self.best_agent(semantics, choice));
         let mut next = 0;
-        std::iter::from_fn(move || {
-            if reader.takes_first {
-                let best = if next == 0 {
-                    self.best_agent(reader, choice)
-                } else {
-                    None
-                };
-                next = 1;
-                return best;
-            }
-            self.next_agent(reader, choice, &mut next)
+        std::iter::from_fn(move || match &mut best {
+            Some(best) => best.take(),
+            None => self.next_agent(semantics, choice, &mut next),
         })
     }
 
     /// The events of all groups chosen, each group once.
-    pub(super) fn chosen_events(
+    pub(crate) fn chosen_events(
         self,
-        reader: Reader,
+        semantics: Semantics,
         choice: Choice<'a>,
     ) -> impl Iterator<Item = Event<'a>> + 'a {
-        let mut agents = self.chosen_agents(reader, choice);
+        let mut agents = self.chosen_agents(semantics, choice);
         let mut group: Option<Events<'a>> = None;
         let mut after = 0;
         std::iter::from_fn(move || {
             loop {
                 match group.as_mut().map(Iterator::next) {
-                    Some(Some(event)) if !reader.ends_at(&event) => return Some(event),
+                    Some(Some(event)) if !semantics.ends_at(&event) => return Some(event),
                     Some(Some(event)) => after = event.offset,
                     Some(None) => after = usize::MAX,
                     None => {}
@@ -81,9 +80,9 @@ impl<'a> Compiled<'a> {
     /// The next user-agent line that names the crawler, where names are compared as a whole. Most of the decisions on small
     /// files, so it must not become a call for those who ask it rarely.
     #[inline(always)]
-    pub(super) fn next_agent(
+    pub(crate) fn next_agent(
         self,
-        reader: Reader,
+        semantics: Semantics,
         choice: Choice<'_>,
         next: &mut usize,
     ) -> Option<Agent> {
@@ -91,21 +90,21 @@ impl<'a> Compiled<'a> {
             let index = *next + position(choice.tag(), self.tags.get(*next..)?)?;
             *next = index + 1;
             let agent = self.agents.at(index)?;
-            if self.rank(reader, choice, agent).is_some() {
+            if self.rank(semantics, choice, agent).is_some() {
                 return Some(agent);
             }
         }
     }
 
     /// The first of the user-agent lines that name the crawler best.
-    pub(super) fn best_agent(self, reader: Reader, choice: Choice<'_>) -> Option<Agent> {
+    pub(crate) fn best_agent(self, semantics: Semantics, choice: Choice<'_>) -> Option<Agent> {
         let most = match choice {
-            Choice::Named(token) if reader.dialect == Dialect::Selfhtml => token.folded().len(),
+            Choice::Named(token) if semantics.dialect == Dialect::Selfhtml => token.folded().len(),
             _ => 1,
         };
         let mut best = None;
         for agent in self.agents.iter() {
-            let rank = self.rank(reader, choice, agent);
+            let rank = self.rank(semantics, choice, agent);
             if rank > best.map(|(rank, _)| rank) {
                 best = rank.map(|rank| (rank, agent));
                 if rank >= Some(most) {
@@ -117,15 +116,15 @@ impl<'a> Compiled<'a> {
     }
 
     #[inline]
-    fn rank(self, reader: Reader, choice: Choice<'_>, agent: Agent) -> Option<usize> {
+    fn rank(self, semantics: Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
         let event = events(self.stream, agent.offset()).next()?;
-        if event.tag & reader.sees == 0 {
+        if event.tag & semantics.sees == 0 {
             return None;
         }
         let (_, value) = event.agent();
         match choice {
-            Choice::Named(token) => agent::rank(value, token, reader.dialect),
-            Choice::Everyone => agent::is_everyone(value, reader.dialect).then_some(1),
+            Choice::Named(token) => agent::rank(value, token, semantics.dialect),
+            Choice::Everyone => agent::is_everyone(value, semantics.dialect).then_some(1),
         }
     }
 }

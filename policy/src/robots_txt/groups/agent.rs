@@ -1,6 +1,6 @@
 //! User-agent lines: where they are, and whether one means a crawler.
 
-use super::line::is_space;
+use super::super::parse::line::is_space;
 use crate::name_tag::is_letter;
 use crate::{Dialect, ProductToken};
 
@@ -37,38 +37,38 @@ impl Agent {
         self.0 |= Self::LARGE;
     }
 
-    pub(super) fn to_bytes(self) -> [u8; Agents::BYTES] {
+    pub(crate) fn to_bytes(self) -> [u8; Agents::BYTES] {
         self.0.to_le_bytes()
     }
 }
 
-/// The user-agent lines of a file in its order, as octets.
+/// The user-agent lines of a file in its order, as bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Agents<'a>(&'a [[u8; Agents::BYTES]]);
+pub(crate) struct Agents<'a>(&'a [[u8; Agents::BYTES]]);
 
 impl<'a> Agents<'a> {
-    /// So many octets stand for a line.
-    pub(super) const BYTES: usize = size_of::<u32>();
+    /// So many bytes stand for a line.
+    pub(crate) const BYTES: usize = size_of::<u32>();
 
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes.as_chunks().0)
     }
 
-    pub(super) fn at(self, index: usize) -> Option<Agent> {
+    pub(crate) fn at(self, index: usize) -> Option<Agent> {
         self.0.get(index).copied().map(Self::read)
     }
 
-    pub(super) fn iter(self) -> impl Iterator<Item = Agent> + 'a {
+    pub(crate) fn iter(self) -> impl Iterator<Item = Agent> + 'a {
         self.0.iter().copied().map(Self::read)
     }
 
     /// The last line whose event is not behind an offset.
-    pub(super) fn last_until(self, offset: usize) -> Option<Agent> {
+    pub(crate) fn last_until(self, offset: usize) -> Option<Agent> {
         self.at(self.before(offset + 1).checked_sub(1)?)
     }
 
     /// How many lines' events are before an offset.
-    pub(super) fn before(self, offset: usize) -> usize {
+    pub(crate) fn before(self, offset: usize) -> usize {
         self.0
             .partition_point(|&bytes| Self::read(bytes).offset() < offset)
     }
@@ -110,7 +110,7 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
 }
 
 /// RFC 9309 §2.2.1, stretched to names its grammar cannot spell: all of the value, or what
-/// stands before an octet that no name holds.
+/// stands before an byte that no name holds.
 fn names(value: &[u8], name: &[u8]) -> bool {
     let Some((start, rest)) = value.split_at_checked(name.len()) else {
         return false;
@@ -121,7 +121,7 @@ fn names(value: &[u8], name: &[u8]) -> bool {
     ends && start.eq_ignore_ascii_case(name)
 }
 
-/// What Google's parser keeps of a value: it stops at the first octet outside `[A-Za-z_-]`.
+/// What Google's parser keeps of a value: it stops at the first byte outside `[A-Za-z_-]`.
 fn google(value: &[u8]) -> &[u8] {
     let end = value.iter().position(|&byte| !is_letter(byte));
     &value[..end.unwrap_or(value.len())]

@@ -1,15 +1,15 @@
 //! Numbers: which line of the file an event is of.
 
-use super::agent::Agent;
-use super::compiled::Compiled;
-use super::indexes::Mark;
-use super::stream::{AGENT, Event, events};
+use super::super::groups::agent::Agent;
+use super::super::index::cache::Mark;
+use super::super::statements::event::{AGENT, Event, events};
+use super::super::statements::stored::Statements;
 
 /// So many events of a large group have one mark.
 const MARKED: usize = 32;
 
 /// Events with the numbers of their lines; `before` is the number of the line before the first.
-pub(super) fn numbered<'a>(
+pub(crate) fn numbered<'a>(
     events: impl Iterator<Item = Event<'a>>,
     before: u32,
 ) -> impl Iterator<Item = (u32, Event<'a>)> {
@@ -22,10 +22,10 @@ pub(super) fn numbered<'a>(
     })
 }
 
-impl Compiled<'_> {
+impl Statements<'_> {
     /// The number of the line whose event is at an offset. Only user-agent lines know theirs, so it is counted from the
     /// one above; in a large group from the mark above, since every decision with a rule asks.
-    pub(super) fn line(self, offset: usize) -> u32 {
+    pub(crate) fn line(self, offset: usize) -> u32 {
         let agent = self.agents.last_until(offset);
         let agent_offset = agent.map_or(0, Agent::offset);
         let mark = agent.and_then(|agent| {
@@ -68,7 +68,7 @@ impl Compiled<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{AccessResult, Dialect, ProductToken, RobotsTxt, decide};
+    use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
 
     #[test]
     fn every_line_of_a_large_group_is_known() {
@@ -76,7 +76,7 @@ mod tests {
         let mut body = String::from("User-agent: b\nDisallow: /\n\nUser-agent: a\nUser-agent: c\n");
         let mut lines = Vec::new();
         for number in 0..500 {
-            // More lines between two rules than one octet counts.
+            // More lines between two rules than one byte counts.
             let gap = if number == 250 { 300 } else { number % 3 };
             body += &filler[number % filler.len()].repeat(gap);
             lines.push(body.matches('\n').count() + 1);
@@ -87,7 +87,12 @@ mod tests {
         for dialect in Dialect::ALL {
             for token in ["a", "c"].map(|name| [ProductToken::new(name).unwrap()]) {
                 for (number, line) in lines.iter().enumerate() {
-                    let decision = decide(&access, dialect, &token, &format!("/{number:03}"));
+                    let decision = decide(
+                        &access,
+                        dialect,
+                        &token,
+                        &Path::parse(&format!("/{number:03}")).unwrap(),
+                    );
                     let found = decision.line().map(|line| line as usize);
                     if dialect != Dialect::Koster1996 && dialect != Dialect::Selfhtml {
                         assert_eq!(found, Some(*line), "{number} in {dialect}");

@@ -1,35 +1,31 @@
 //! Which bytes and pairs of bytes a text holds: most patterns are passed over because a path lacks some.
 
-/// A small set of single octets and pairs, with false positives.
+/// A small set of single bytes and pairs, with false positives.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Octets {
+pub(super) struct BytePairs {
     singles: u64,
     pairs: u64,
 }
 
-impl Octets {
+impl BytePairs {
     pub(super) const ALL: Self = Self {
         singles: u64::MAX,
         pairs: u64::MAX,
     };
 
     pub(super) fn of(text: &[u8]) -> Self {
-        let mut octets = Self::default();
-        octets.add(text);
-        octets
+        let mut held = Self::default();
+        held.add(text);
+        held
     }
 
     pub(super) fn add(&mut self, text: &[u8]) {
-        let Some((&first, rest)) = text.split_first() else {
-            return;
-        };
-        self.singles |= 1 << (first & 63);
-        let mut before = u32::from(first);
-        for &byte in rest {
-            let byte = u32::from(byte);
+        for &byte in text {
             self.singles |= 1 << (byte & 63);
-            self.pairs |= 1 << ((before * 5 + byte) & 63);
-            before = byte;
+        }
+        for pair in text.windows(2) {
+            // Different pairs of letters mostly differ in this number, too.
+            self.pairs |= 1 << ((u32::from(pair[0]) * 5 + u32::from(pair[1])) & 63);
         }
     }
 

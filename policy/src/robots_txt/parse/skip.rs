@@ -1,5 +1,5 @@
 //! Passing over lines that say nothing to any reader: markup, mostly, where a page is served for a robots.txt. Half of all
-//! octets that origins serve are such, so they are not read line by line but by blocks.
+//! bytes that origins serve are such, so they are not read line by line but by blocks.
 
 use fearless_simd::Simd;
 
@@ -7,28 +7,28 @@ use crate::blocks::{BLOCK, Block};
 
 /// What was passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Skimmed {
-    /// How many octets: up to the start of a line, or none.
-    pub(super) octets: usize,
+pub(crate) struct Skipped {
+    /// How many bytes: up to the start of a line, or none.
+    pub(crate) bytes: usize,
     /// How many lines begin there, that one included.
-    pub(super) lines: u32,
+    pub(crate) lines: u32,
     /// Whether blank lines were among them.
-    pub(super) blank: bool,
+    pub(crate) blank: bool,
 }
 
-/// Passes over what is left of a line, and over those behind it up to one that may say something. The last octets of a
+/// Passes over what is left of a line, and over those behind it up to one that may say something. The last bytes of a
 /// text are not looked at.
 #[inline(always)]
-pub(super) fn skim<S: Simd>(simd: S, text: &[u8]) -> Skimmed {
-    let mut skimmed = Skimmed::default();
+pub(crate) fn skip<S: Simd>(simd: S, text: &[u8]) -> Skipped {
+    let mut skipped = Skipped::default();
     // What a block begins behind: a line feed, a carriage return, blanks that a line begins with.
     let (mut line_feed, mut carriage_return, mut lead) = (0, 0, 0);
     let mut blank = 0;
-    for (block, octets) in text.as_chunks().0.iter().enumerate() {
-        let octets = Block::new(simd, octets);
-        let line_feeds = octets.any_of([b'\n']);
-        let carriage_returns = octets.any_of([b'\r']);
-        let blanks = octets.any_of([b' ', b'\t']);
+    for (block, bytes) in text.as_chunks().0.iter().enumerate() {
+        let bytes = Block::new(simd, bytes);
+        let line_feeds = bytes.any_of([b'\n']);
+        let carriage_returns = bytes.any_of([b'\r']);
+        let blanks = bytes.any_of([b' ', b'\t']);
         let ends = line_feeds | carriage_returns;
         let behind_return = carriage_returns << 1 | carriage_return;
         let starts = line_feeds << 1 | line_feed | behind_return & !line_feeds;
@@ -36,14 +36,14 @@ pub(super) fn skim<S: Simd>(simd: S, text: &[u8]) -> Skimmed {
         let (behind, over) = blanks.overflowing_add(blanks & starts);
         let (behind, over_too) = behind.overflowing_add(lead);
         let firsts = (behind | starts) & !blanks;
-        let telling = firsts & octets.telling() & !ends;
+        let telling = firsts & bytes.telling() & !ends;
         // All before the first that may tell something.
         let passed = telling.wrapping_sub(1) & !telling;
         let starts = starts & (passed << 1 | 1);
         if starts != 0 {
-            skimmed.octets = (block + 1) * BLOCK - 1 - starts.leading_zeros() as usize;
+            skipped.bytes = (block + 1) * BLOCK - 1 - starts.leading_zeros() as usize;
         }
-        skimmed.lines += starts.count_ones();
+        skipped.lines += starts.count_ones();
         blank |= firsts & ends & passed;
         if telling != 0 {
             break;
@@ -52,8 +52,8 @@ pub(super) fn skim<S: Simd>(simd: S, text: &[u8]) -> Skimmed {
         carriage_return = carriage_returns >> (BLOCK - 1);
         lead = u64::from(over | over_too);
     }
-    skimmed.blank = blank != 0;
-    skimmed
+    skipped.blank = blank != 0;
+    skipped
 }
 
 #[cfg(test)]
@@ -62,37 +62,37 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::robots_txt::line::lines;
+    use crate::robots_txt::parse::line::lines;
 
     /// What is passed over, line by line.
-    fn line_by_line(text: &[u8]) -> Skimmed {
+    fn line_by_line(text: &[u8]) -> Skipped {
         let seen = text.len() / BLOCK * BLOCK;
-        let mut skimmed = Skimmed::default();
+        let mut skipped = Skipped::default();
         for (_, line) in lines(text).skip(1) {
             let start = line.as_ptr().addr() - text.as_ptr().addr();
             if start >= seen {
                 break;
             }
-            skimmed.octets = start;
-            skimmed.lines += 1;
+            skipped.bytes = start;
+            skipped.lines += 1;
             let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
             let lead = line.iter().take_while(|byte| is_blank(byte)).count();
             match line.get(lead) {
                 _ if start + lead >= seen => break,
-                None => skimmed.blank = true,
+                None => skipped.blank = true,
                 Some(b'\0'..=b'\x0C' | b'A'..) => break,
                 Some(_) => {}
             }
         }
-        skimmed
+        skipped
     }
 
     proptest! {
         #[test]
         fn blocks_are_read_as_lines_are(text in "(<|[<a \t\x0B]{0,40}|[ \t]{60,70}|\r|\n|\r\n){0,40}") {
             let text = text.as_bytes();
-            let skimmed = dispatch!(Level::new(), simd => skim(simd, text));
-            prop_assert_eq!(skimmed, line_by_line(text));
+            let skipped = dispatch!(Level::new(), simd => skip(simd, text));
+            prop_assert_eq!(skipped, line_by_line(text));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr2};
 
-/// Google's parser keeps this many octets of a line (8 × 2,083, less one for its terminator).
+/// Google's parser keeps this many bytes of a line (8 × 2,083, less one for its terminator).
 pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
 
 /// What a line says.
@@ -57,7 +57,7 @@ pub(crate) fn statement(line: &[u8]) -> Option<Statement<'_>> {
 }
 
 /// Reads a line as Google's parser does: typing errors and a missing colon are forgiven, a NUL
-/// ends the line, and so does octet 16,663.
+/// ends the line, and so does byte 16,663.
 pub(crate) fn google_statement(line: &[u8]) -> Option<Statement<'_>> {
     let line = &line[..line.len().min(GOOGLE_LINE_BYTES)];
     let line = &line[..memchr(0, line).unwrap_or(line.len())];
@@ -74,7 +74,7 @@ pub(crate) fn google_statement(line: &[u8]) -> Option<Statement<'_>> {
     })
 }
 
-/// The first eight octets of a field, letters in lower case; other octets may read as some they are not.
+/// The first eight bytes of a field, letters in lower case; other bytes may read as some they are not.
 #[inline]
 pub(crate) fn folded(head: &[u8; 12]) -> u64 {
     const LOWER: u64 = 0x2020_2020_2020_2020;

@@ -2,19 +2,24 @@
 
 use std::cmp::Ordering;
 
-use super::found::Match;
-use super::index::{Index, Prefix, Wild, common_octets, decides};
-use super::octets::Octets;
-use super::pattern::{Body, Pattern, Patterns, head};
-use super::reader::Reader;
-use super::search::Budget;
-use super::stream::{ALLOW, Event, Events, PLAIN, WILD};
+use super::super::budget::Budget;
+use super::super::byte_pairs::BytePairs;
+use super::super::groups::semantics::Semantics;
+use super::super::matched_rule::MatchedRule;
+use super::super::path_form::head;
+use super::super::pattern::{Pattern, Patterns, Value};
+use super::super::statements::event::{ALLOW, Event, Events, PLAIN, WILD};
+use super::{Index, Prefix, Wild, common_length, decides};
 use crate::Dialect;
 
 /// An index of the group of the user-agent line that the events begin with; `None` if the budget does not bear
 /// it.
-pub(super) fn build(reader: Reader, events: Events<'_>, budget: &mut Budget) -> Option<Index> {
-    let entries = Entries::read(reader, events, budget)?;
+pub(crate) fn build(
+    semantics: Semantics,
+    events: Events<'_>,
+    budget: &mut Budget,
+) -> Option<Index> {
+    let entries = Entries::read(semantics, events, budget)?;
     let common = entries.common();
     let mut builder = Builder::new(&entries);
     for (head, entry) in entries.sorted(common) {
@@ -51,73 +56,73 @@ struct Entries {
 struct Entry {
     start: usize,
     prefix: usize,
-    rule: Match,
+    rule: MatchedRule,
     wild: Option<Wild>,
 }
 
 impl Entries {
-    fn read(reader: Reader, events: Events<'_>, budget: &mut Budget) -> Option<Self> {
+    fn read(semantics: Semantics, events: Events<'_>, budget: &mut Budget) -> Option<Self> {
         let mut entries = Self {
             patterns: Patterns::default(),
             all: Vec::new(),
             end: usize::MAX,
-            takes_first: reader.takes_first,
+            takes_first: semantics.takes_first,
         };
         for event in events {
-            if reader.ends_at(&event) {
+            if semantics.ends_at(&event) {
                 entries.end = event.offset;
                 break;
             }
-            if event.is_rule() && event.tag & reader.sees != 0 {
+            if event.is_rule() && event.tag & semantics.sees != 0 {
                 let (value, _) = event.rule();
                 if !budget.spend_on_index(value.len(), event.form() == PLAIN) {
                     return None;
                 }
-                entries.push_event(reader, &event);
+                entries.push_event(semantics, &event);
             }
         }
         Some(entries)
     }
 
-    fn push_event(&mut self, reader: Reader, event: &Event<'_>) {
+    fn push_event(&mut self, semantics: Semantics, event: &Event<'_>) {
         let (value, _) = event.rule();
-        let (allow, dialect) = (event.kind() == ALLOW, reader.dialect);
+        let (allow, dialect) = (event.kind() == ALLOW, semantics.dialect);
         if value.is_empty() && dialect != Dialect::Google {
             return;
         }
-        self.push(reader, event, Body::of(value, dialect));
+        self.push(semantics, event, Value::read(value, dialect));
         if event.form() != PLAIN
             && allow
             && dialect == Dialect::Google
-            && let Some(directory) = Body::of_directory(value)
+            && let Some(directory) = Value::directory(value)
         {
-            self.push(reader, event, directory);
+            self.push(semantics, event, directory);
         }
     }
 
-    fn push(&mut self, reader: Reader, event: &Event<'_>, body: Body<'_>) {
+    fn push(&mut self, semantics: Semantics, event: &Event<'_>, value: Value<'_>) {
         let (start, first_star) = (self.patterns.literals.len(), self.patterns.stars.len());
         if event.form() == PLAIN {
-            self.patterns.literals.extend_from_slice(body.text);
+            self.patterns.literals.extend_from_slice(value.text);
         } else {
-            self.patterns.push(body, reader.dialect);
+            self.patterns.push(value, semantics.dialect);
         }
         let pattern = Pattern {
             literals: &self.patterns.literals[start..],
             stars: &self.patterns.stars[first_star..],
-            anchored: body.anchored,
+            anchored: value.anchored,
         };
-        let octets = match event.form() {
-            _ if reader.takes_first => 0,
-            PLAIN | WILD => body.text.len() + usize::from(body.anchored),
-            _ => pattern.octets(body, reader.dialect),
+        let length = match event.form() {
+            _ if semantics.takes_first => 0,
+            PLAIN | WILD => value.text.len() + usize::from(value.anchored),
+            _ => pattern.length(value, semantics.dialect),
         };
-        let rule = Match::new(octets, event.kind() == ALLOW, event.offset);
+        let rule = MatchedRule::new(length, event.kind() == ALLOW, event.offset);
         let wild = (!pattern.is_prefix()).then(|| Wild {
             start: small(start),
             length: small(pattern.literals.len()),
             stars: (small(first_star), small(self.patterns.stars.len())),
-            anchored: body.anchored,
+            anchored: value.anchored,
             rule,
         });
         let prefix = pattern.prefix_length();
@@ -137,17 +142,17 @@ impl Entries {
         wild.pattern(&self.patterns.literals, &self.patterns.stars)
     }
 
-    /// How many octets all prefixes start with.
+    /// How many bytes all prefixes start with.
     fn common(&self) -> usize {
         let Some(first) = self.all.first().map(|entry| self.text(entry)) else {
             return 0;
         };
         self.all.iter().fold(first.len(), |common, entry| {
-            common_octets(&first[..common], self.text(entry))
+            common_length(&first[..common], self.text(entry))
         })
     }
 
-    /// By prefix, then literal rules first, then by what decides first. Most are told apart by the octets
+    /// By prefix, then literal rules first, then by what decides first. Most are told apart by the bytes
     /// behind the common ones, which stand in a number beside.
     fn sorted(&self, common: usize) -> Vec<(u64, u32)> {
         let head = |entry: &Entry| head(&self.text(entry)[common..]).swap_bytes();
@@ -174,7 +179,7 @@ struct Builder<'a> {
     entries: &'a Entries,
     heads: Vec<u64>,
     prefixes: Vec<Prefix>,
-    needs: Vec<Octets>,
+    needs: Vec<BytePairs>,
     wilds: Vec<Wild>,
 }
 
@@ -231,7 +236,7 @@ impl<'a> Builder<'a> {
             prefix.literal = candidates.min_by_key(|rule| decides(takes_first, *rule));
             return;
         };
-        let mut needs = Octets::default();
+        let mut needs = BytePairs::default();
         let pattern = self.entries.pattern(&wild);
         pattern.parts().for_each(|part| needs.add(part));
         self.needs.push(needs);

@@ -1,16 +1,21 @@
 //! Bytes → events, line by line; never fails.
 
+mod common_rules;
+pub(super) mod line;
+mod skip;
+
 use fearless_simd::{Level, Simd, dispatch};
 
-use super::agent::Agent;
-use super::beside::{Timing, Timings};
-use super::compiled::Kept;
-use super::line::{self, Field, GOOGLE_LINE_BYTES, Statement, trim};
-use super::skim::{Skimmed, skim};
-use super::stream::{EXACT, GOOGLE, PLAIN, RECORD, RuleToWrite, Writer};
-use super::usual;
+use super::groups::agent::Agent;
+use super::statements::event::{EXACT, GOOGLE, PLAIN, RECORD};
+use super::statements::stored::Stored;
+use super::statements::writer::{RuleToWrite, Writer};
+use super::timing::{Timing, Timings};
 use crate::blocks::{self, first_of};
 use crate::{name_tag, spelling};
+use common_rules::CommonRules;
+use line::{Field, GOOGLE_LINE_BYTES, Statement, trim};
+use skip::{Skipped, skip};
 
 /// Groups with more rules, or more with `*`, get an index when first asked.
 const FEW_RULES: u32 = 32;
@@ -19,12 +24,12 @@ const FEW_WILD_RULES: u32 = 4;
 /// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
 const NAME_BYTES: usize = 40;
 
-pub(crate) fn parse(body: &[u8]) -> Kept {
+pub(crate) fn parse(body: &[u8]) -> Stored {
     dispatch!(Level::new(), simd => parse_by(simd, body))
 }
 
 #[inline(always)]
-fn parse_by<S: Simd>(simd: S, body: &[u8]) -> Kept {
+fn parse_by<S: Simd>(simd: S, body: &[u8]) -> Stored {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
     let mut parser = Parser::new(simd, body);
     let bom = BOM
@@ -40,7 +45,7 @@ fn parse_by<S: Simd>(simd: S, body: &[u8]) -> Kept {
     }
     while parser.at < body.len() {
         if let b'A' | b'D' | b'a' | b'd' = body[parser.at] {
-            parser.read_usual_rules();
+            parser.read_common_rules();
         }
         parser.read_line();
     }
@@ -95,14 +100,14 @@ impl<'a, S: Simd> Parser<'a, S> {
         }
     }
 
-    fn finish(mut self) -> Kept {
+    fn finish(mut self) -> Stored {
         self.end_group();
-        Kept::new(&self.agents, self.writer.finish(), self.timings)
+        Stored::new(&self.agents, self.writer.finish(), self.timings)
     }
 
     /// Reads on in a group as long as there are rules as nearly all are.
     #[inline(always)]
-    fn read_usual_rules(&mut self) {
+    fn read_common_rules(&mut self) {
         if self.blank || self.agents.is_empty() {
             return;
         }
@@ -112,17 +117,27 @@ impl<'a, S: Simd> Parser<'a, S> {
         let (before, text) = self.body.split_at(self.at);
         // Lines of a file end alike.
         let line_end = if before.ends_with(b"\r\n") { 2 } else { 1 };
-        let read = usual::read(self.simd, text, line_end, distance, &mut self.writer);
-        if read.rules > 0 {
-            self.at += read.octets;
-            self.line += read.rules;
-            self.group_rules += read.rules;
-            self.group_wild_rules += read.wild_rules;
+        let mut common = CommonRules {
+            simd: self.simd,
+            writer: &mut self.writer,
+            line_end,
+            distance,
+            rules: 0,
+            wild_rules: 0,
+        };
+        self.at += common.read(text);
+        let CommonRules {
+            rules, wild_rules, ..
+        } = common;
+        if rules > 0 {
+            self.line += rules;
+            self.group_rules += rules;
+            self.group_wild_rules += wild_rules;
             self.note_rules(EXACT | GOOGLE);
         }
     }
 
-    /// Reads the next line and steps behind it. Most are told apart by their first octets; the few that might be a
+    /// Reads the next line and steps behind it. Most are told apart by their first bytes; the few that might be a
     /// misspelt field take the long way.
     #[inline(always)]
     fn read_line(&mut self) {
@@ -145,9 +160,9 @@ impl<'a, S: Simd> Parser<'a, S> {
             [b'#', ..] => lead,
             // Nothing that could be a field's name to any reader.
             _ => {
-                let skimmed = skim(self.simd, &line[lead..]);
-                if skimmed.lines > 0 {
-                    return self.skip(lead, skimmed);
+                let skipped = skip(self.simd, &line[lead..]);
+                if skipped.lines > 0 {
+                    return self.skip(lead, skipped);
                 }
                 lead
             }
@@ -155,7 +170,7 @@ impl<'a, S: Simd> Parser<'a, S> {
         self.end_line(read);
     }
 
-    /// Steps behind a line of which so many octets were read.
+    /// Steps behind a line of which so many bytes were read.
     #[inline(always)]
     fn end_line(&mut self, read: usize) {
         let line = &self.body[self.at..];
@@ -167,13 +182,13 @@ impl<'a, S: Simd> Parser<'a, S> {
         };
     }
 
-    /// Steps over what was skimmed behind so many octets of a line.
+    /// Steps over what was skipped behind so many bytes of a line.
     #[inline(always)]
-    fn skip(&mut self, read: usize, skimmed: Skimmed) {
-        self.at += read + skimmed.octets;
+    fn skip(&mut self, read: usize, skipped: Skipped) {
+        self.at += read + skipped.bytes;
         // The next line counts itself.
-        self.line += skimmed.lines - 1;
-        if skimmed.blank {
+        self.line += skipped.lines - 1;
+        if skipped.blank {
             self.end_record();
         }
     }
@@ -270,7 +285,7 @@ impl<'a, S: Simd> Parser<'a, S> {
         if let Some(statement) = exact {
             self.push(&statement, EXACT);
         }
-        if let Some(statement) = google.filter(|statement| statement.field != Field::Other) {
+        if let Some(statement) = google.filter(|it| it.field != Field::Other) {
             self.push(&statement, GOOGLE);
         }
     }
@@ -409,14 +424,14 @@ fn is_directive(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::robots_txt::stream::{AGENT, events};
+    use crate::robots_txt::statements::event::{AGENT, events};
 
     #[test]
     fn what_follows_a_part_of_a_byte_order_mark_is_line_one() {
         let markup = "<p>".repeat(50);
         let body = [b"\xEFUser-agent: a\n\n<p>\n".as_slice(), markup.as_bytes()].concat();
-        let kept = parse(&body);
-        let mut events = events(kept.compiled().stream, 0);
+        let stored = parse(&body);
+        let mut events = events(stored.statements().stream, 0);
         let agent = events.find(|event| event.kind() == AGENT);
         assert_eq!(agent.map(|event| event.agent()), Some((1, &b"a"[..])));
     }

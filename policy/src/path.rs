@@ -1,0 +1,160 @@
+//! Path: what a decision is about.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use memchr::{memchr, memchr3};
+
+/// The path of a request, query included, as it is sent: byte for byte, so that what is judged is what is fetched.
+///
+/// Always starts with `/`. A whole URL is not a path: [`Target::parse`](crate::Target::parse) takes it apart.
+///
+/// # Examples
+///
+/// ```
+/// use wayleave_policy::Path;
+///
+/// assert_eq!(Path::parse("/private?page=2")?.as_str(), "/private?page=2");
+/// assert!(Path::parse("https://example.com/private").is_err());
+/// # Ok::<(), wayleave_policy::InvalidPath>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Path<'a>(Cow<'a, str>);
+
+impl<'a> Path<'a> {
+    /// `/`, an origin's root.
+    pub const ROOT: Path<'static> = Path(Cow::Borrowed("/"));
+
+    /// Takes a path and query. A fragment is taken off, for none is ever sent; `*`, the target of `OPTIONS` for a server
+    /// as a whole (RFC 9112 §3.2.4), is judged as the root.
+    ///
+    /// # Errors
+    ///
+    /// If the text does not start with `/`.
+    pub fn parse(text: &'a str) -> Result<Self, InvalidPath> {
+        match text.as_bytes() {
+            b"*" => Ok(Self::ROOT),
+            [b'/', ..] => Ok(Self(Cow::Borrowed(without_fragment(text)))),
+            _ => Err(InvalidPath(text.to_owned())),
+        }
+    }
+
+    /// The path that a question about a whole URL or a bare path is about.
+    ///
+    /// Unlike [`parse`](Self::parse) and [`Target::parse`](crate::Target::parse) this never fails, since a question about
+    /// an odd URL deserves an answer too. It takes URLs apart as Google's parser does: from the first `/`, `?` or `;`
+    /// after scheme and authority to the fragment; `//h/x` is a reference without scheme (RFC 3986 §4.2), so its path is
+    /// `/x`; what has no path has the path `/`.
+    #[must_use]
+    pub fn of_url(url: &'a str) -> Self {
+        let path = path_and_query(url);
+        if path.starts_with('/') {
+            Self(Cow::Borrowed(path))
+        } else {
+            Self(Cow::Owned(format!("/{path}")))
+        }
+    }
+
+    /// Takes what starts with `/` and has no fragment.
+    pub(crate) fn from_checked(path: impl Into<Cow<'a, str>>) -> Self {
+        Self(path.into())
+    }
+
+    /// The path as it is sent.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+fn without_fragment(text: &str) -> &str {
+    &text[..memchr(b'#', text.as_bytes()).unwrap_or(text.len())]
+}
+
+fn path_and_query(url: &str) -> &str {
+    let url = without_fragment(url);
+    let start = if url.starts_with("//") { 2 } else { 0 };
+    let delimiter = |from: usize| {
+        let found = memchr3(b'/', b'?', b';', &url.as_bytes()[from..]);
+        found.map(|index| from + index)
+    };
+    let Some(first) = delimiter(start) else {
+        return "/";
+    };
+    // A scheme ends in "://", and no delimiter stands before that.
+    let has_scheme = url[start..first].ends_with(':') && url[first..].starts_with("//");
+    let path_start = if has_scheme {
+        delimiter(first + 2)
+    } else {
+        Some(first)
+    };
+    path_start.map_or("/", |path_start| &url[path_start..])
+}
+
+/// What is not a path, since it does not start with `/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPath(String);
+
+impl fmt::Display for InvalidPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the path {:?} does not start with \"/\"", self.0)
+    }
+}
+
+impl std::error::Error for InvalidPath {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_starts_with_a_slash_and_has_no_fragment() {
+        for (text, path) in [
+            ("/", "/"),
+            ("/a?b", "/a?b"),
+            ("//a", "//a"),
+            ("/a#b?c", "/a"),
+            ("*", "/"),
+            ("/ \u{e9}%", "/ \u{e9}%"),
+        ] {
+            assert_eq!(Path::parse(text).unwrap().as_str(), path, "{text}");
+        }
+        for text in [
+            "",
+            "a",
+            "https://example.com/private",
+            "?a",
+            "**",
+            " /a",
+            "#/",
+        ] {
+            let error = Path::parse(text).unwrap_err();
+            let message = format!("the path {text:?} does not start with \"/\"");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn questions_about_urls_are_about_their_path() {
+        for (url, path) in [
+            ("http://h?x", "/?x"),
+            ("http://h", "/"),
+            ("http://h;p", "/;p"),
+            ("http://h//x", "//x"),
+            ("//h/x", "/x"),
+            ("/a?u=http://z", "/a?u=http://z"),
+            ("a/b", "/b"),
+            ("/a#b", "/a"),
+            ("h#/a", "/"),
+            ("", "/"),
+        ] {
+            assert_eq!(Path::of_url(url).as_str(), path, "{url}");
+        }
+    }
+}

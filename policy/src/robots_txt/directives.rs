@@ -1,0 +1,166 @@
+//! Directives: what a file says besides rules and user-agent lines.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::directive_values::{CleanParam, RequestRate, TimeSpan, is_host, seconds};
+use super::file::RobotsTxt;
+use super::groups::semantics::Semantics;
+use super::statements::event::{EXACT, Event, OTHER, RECORD, events};
+use super::statements::line_numbers::numbered;
+use super::timing::Timing;
+use crate::{Dialect, Origin, ProductToken};
+
+/// A line that is neither a rule nor a user-agent line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// The line's number, from 1.
+    pub line: u32,
+    /// The field as written.
+    pub name: String,
+    /// The value without white space around it and without a comment.
+    pub value: String,
+}
+
+impl Directive {
+    pub(crate) fn new(line: u32, name: &[u8], value: &[u8]) -> Self {
+        Self {
+            line,
+            name: String::from_utf8_lossy(name).into_owned(),
+            value: String::from_utf8_lossy(value).into_owned(),
+        }
+    }
+
+    pub(crate) fn is(&self, names: &[&str]) -> bool {
+        names
+            .iter()
+            .any(|name| self.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl RobotsTxt {
+    /// The sitemaps named anywhere in the file, in its order, as written, each once. A value that
+    /// is not UTF-8 names none.
+    pub fn sitemaps(&self) -> impl Iterator<Item = String> + '_ {
+        let mut seen = HashSet::new();
+        self.directives_named(&["sitemap", "site-map", "site map"])
+            .map(|directive| directive.value)
+            .filter(move |value| !value.contains('\u{FFFD}') && seen.insert(value.clone()))
+    }
+
+    /// The sitemaps as absolute URIs: a value without a scheme is taken as a path on this origin,
+    /// as crawlers do although the sitemap protocol asks for the whole URI.
+    pub fn absolute_sitemaps(&self, origin: &Origin) -> impl Iterator<Item = String> + '_ {
+        let origin = origin.to_string();
+        self.sitemaps().map(move |value| {
+            let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
+            let has_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+                && scheme
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+            match value.strip_prefix('/') {
+                _ if has_scheme => value,
+                Some(path) => format!("{origin}/{path}"),
+                None => format!("{origin}/{value}"),
+            }
+        })
+    }
+
+    /// The preferred host (`Host`, Yandex): the first value that could be a host name.
+    #[must_use]
+    pub fn host(&self) -> Option<String> {
+        self.directives_named(&["host"])
+            .map(|directive| directive.value)
+            .find(|value| is_host(value))
+    }
+
+    /// The parameters that do not change a page (`Clean-param`, Yandex).
+    pub fn clean_params(&self) -> impl Iterator<Item = CleanParam> + '_ {
+        self.directives_named(&["clean-param"])
+            .filter_map(|directive| CleanParam::read(&directive.value))
+    }
+
+    /// How long a crawler should wait between requests: the first `Crawl-delay` of its group that
+    /// is a number of seconds, fractions allowed.
+    #[must_use]
+    pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
+        self.timings(Timing::CrawlDelay, dialect, tokens)
+            .find_map(|value| seconds(&value))
+    }
+
+    /// How many requests in how much time a crawler may make, and when (`Request-rate`).
+    #[must_use]
+    pub fn request_rates(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<RequestRate> {
+        self.timings(Timing::RequestRate, dialect, tokens)
+            .filter_map(|value| RequestRate::read(&value))
+            .collect()
+    }
+
+    /// The times of day, UTC, at which a crawler may come (`Visit-time`).
+    #[must_use]
+    pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<TimeSpan> {
+        self.timings(Timing::VisitTime, dialect, tokens)
+            .filter_map(|value| TimeSpan::read(&value))
+            .collect()
+    }
+
+    /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
+    /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
+    pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
+        numbered(events(self.statements().stream, 0), 0)
+            .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .map(|(line, event)| directive(line, &event))
+    }
+
+    /// The directives of the groups chosen for a crawler. One between user-agent lines counts for
+    /// the crawlers named before it. `strictest` chooses as `rfc9309` does.
+    pub fn group_directives<'a>(
+        &'a self,
+        dialect: Dialect,
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = Directive> + 'a {
+        self.group_others(dialect, tokens)
+            .map(|(line, event)| directive(line, &event))
+    }
+
+    /// The values of a timing in the groups chosen for a crawler. Asked for with every request that goes on, so a file
+    /// that states none is not searched.
+    fn timings<'a>(
+        &'a self,
+        timing: Timing,
+        dialect: Dialect,
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = Cow<'a, str>> + 'a {
+        let states = self.states(timing);
+        let others = states.then(|| self.group_others(dialect, tokens));
+        let others = others.into_iter().flatten().map(|(_, event)| event.other());
+        others
+            .filter(move |(name, _)| Timing::named(name) == Some(timing))
+            .map(|(_, value)| String::from_utf8_lossy(value))
+    }
+
+    /// The events of directives in the groups chosen for a crawler, with the numbers of their lines.
+    fn group_others<'a>(
+        &'a self,
+        dialect: Dialect,
+        tokens: &'a [ProductToken],
+    ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
+        let semantics = Semantics::new(dialect);
+        self.group_events(semantics, tokens)
+            .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
+            .filter(move |(_, event)| !semantics.takes_first || event.tag & RECORD != 0)
+    }
+
+    fn directives_named<'a>(
+        &'a self,
+        names: &'a [&'a str],
+    ) -> impl Iterator<Item = Directive> + 'a {
+        self.directives().filter(|directive| directive.is(names))
+    }
+}
+
+pub(super) fn directive(line: u32, event: &Event<'_>) -> Directive {
+    let (name, value) = event.other();
+    Directive::new(line, name, value)
+}

@@ -1,0 +1,119 @@
+//! A path in the form in which a dialect compares it.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use memchr::memchr;
+
+use super::byte_pairs::BytePairs;
+use crate::blocks::padded;
+use crate::forms::{self, Form};
+use crate::{Dialect, spelling};
+
+#[derive(Debug)]
+pub(crate) struct PathForm<'a> {
+    bytes: Cow<'a, [u8]>,
+    /// The first eight bytes, zeros where there are fewer.
+    head: u64,
+    /// The path as received.
+    received: &'a [u8],
+    has_lone_percent: bool,
+    held: OnceCell<BytePairs>,
+}
+
+impl<'a> PathForm<'a> {
+    pub(crate) fn new(path: &'a str, dialect: Dialect) -> Self {
+        let received = path.as_bytes();
+        let (bytes, has_lone_percent) = match dialect {
+            Dialect::Google => (Cow::Borrowed(received), false),
+            Dialect::Rfc9309 | Dialect::Strictest if spelling::all_plain(received) => {
+                (Cow::Borrowed(received), false)
+            }
+            Dialect::Rfc9309 | Dialect::Strictest => written(received, &forms::LITERAL),
+            // "The path portion of the URL", says the draft of 1996 (§3.2.2): no query.
+            Dialect::Koster1996 => {
+                decoded(&received[..memchr(b'?', received).unwrap_or(received.len())])
+            }
+            Dialect::Selfhtml => decoded(received),
+        };
+        Self {
+            head: head(&bytes),
+            bytes,
+            received,
+            has_lone_percent,
+            held: OnceCell::new(),
+        }
+    }
+
+    /// The same with its cut escapes as they were received: a rule that ends in one means them, and the escapes that begin
+    /// so.
+    #[cold]
+    pub(super) fn with_cut_escapes(&self) -> Self {
+        let bytes = forms::literal_with_cut_escapes(self.received);
+        Self {
+            head: head(&bytes),
+            bytes: Cow::Owned(bytes),
+            received: self.received,
+            has_lone_percent: true,
+            held: OnceCell::new(),
+        }
+    }
+
+    /// Whether a `%` in it escapes nothing.
+    pub(super) fn has_lone_percent(&self) -> bool {
+        self.has_lone_percent
+    }
+
+    /// Whether two paths in one dialect's form are the same.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// Which bytes and pairs it holds, found out when first asked.
+    pub(super) fn held(&self) -> BytePairs {
+        *self.held.get_or_init(|| BytePairs::of(&self.bytes))
+    }
+}
+
+fn written<'a>(path: &[u8], form: &Form) -> (Cow<'a, [u8]>, bool) {
+    let mut bytes = Vec::new();
+    let has_lone_percent = form.push(&mut bytes, path);
+    (Cow::Owned(bytes), has_lone_percent)
+}
+
+fn decoded(path: &[u8]) -> (Cow<'_, [u8]>, bool) {
+    match memchr(b'%', path) {
+        None => (Cow::Borrowed(path), false),
+        Some(_) => (written(path, &forms::DECODED).0, false),
+    }
+}
+
+/// So many bytes are in a head.
+pub(super) const HEAD_BYTES: usize = size_of::<u64>();
+
+/// The first eight bytes of a text as a number, filled up with zeros.
+pub(super) fn head(text: &[u8]) -> u64 {
+    u64::from_le_bytes(text.first_chunk().copied().unwrap_or_else(|| padded(text)))
+}
+
+/// Selects the first `bytes` of a [`head`].
+pub(super) fn head_mask(bytes: usize) -> u64 {
+    static MASKS: [u64; HEAD_BYTES] = {
+        let mut masks = [0; HEAD_BYTES];
+        let mut bytes = 1;
+        while bytes < HEAD_BYTES {
+            masks[bytes] = (1 << (8 * bytes)) - 1;
+            bytes += 1;
+        }
+        masks
+    };
+    MASKS.get(bytes).copied().unwrap_or(u64::MAX)
+}

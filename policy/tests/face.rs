@@ -1,0 +1,39 @@
+//! The face: what a caller may ask, and how little can be asked wrongly.
+
+use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
+
+const BODY: &[u8] = b"User-agent: *\nDisallow: /private\nDisallow: /only$\n";
+
+#[test]
+fn a_whole_url_is_not_taken_for_a_path() {
+    let access = AccessResult::Successful(RobotsTxt::parse(BODY));
+    for (text, allowed) in [
+        ("https://example.com/private", None),
+        ("private", None),
+        ("", None),
+        ("/private", Some(false)),
+        ("/only#but", Some(false)),
+        ("/open", Some(true)),
+        ("*", Some(true)),
+    ] {
+        let path = Path::parse(text).ok();
+        let judged = path.map(|path| decide(&access, Dialect::Rfc9309, &[], &path).verdict());
+        assert_eq!(judged.map(Verdict::is_allow), allowed, "{text}");
+    }
+}
+
+#[test]
+fn a_file_answers_as_its_access_does() {
+    let robots = RobotsTxt::parse(BODY);
+    let access = AccessResult::Successful(robots.clone());
+    let crawler = ProductToken::new("ExampleBot").unwrap();
+    for text in ["/", "/private/x", "/robots.txt"] {
+        let path = Path::parse(text).unwrap();
+        for dialect in Dialect::ALL {
+            let tokens = std::slice::from_ref(&crawler);
+            let by_file = robots.decide(dialect, tokens, &path).explain();
+            assert_eq!(by_file, decide(&access, dialect, tokens, &path).explain());
+        }
+        assert_eq!(robots.is_allowed(&crawler, &path), text != "/private/x");
+    }
+}
