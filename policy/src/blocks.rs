@@ -6,12 +6,12 @@
 //! `inline(always)`, of closures too.
 
 use fearless_simd::prelude::*;
-use fearless_simd::u8x64;
+use fearless_simd::{Level, dispatch, u8x64};
 
 /// How many bytes are judged at once.
 pub(crate) const BLOCK: usize = 64;
 
-/// Whether `is` says anything but zero of an byte of a text. Texts are short and mostly without, so the
+/// Whether `is` says anything but zero of a byte of a text. Texts are short and mostly without, so the
 /// last block overlaps the one before.
 #[inline]
 pub(crate) fn any(text: &[u8], is: impl Fn(u8) -> u8 + Copy) -> bool {
@@ -39,7 +39,7 @@ fn any_in_blocks<const BLOCK: usize>(
     found.iter().fold(0, |all, one| all | one) != 0
 }
 
-/// Whether an byte is not among those that most paths are made of; all of those are plain.
+/// Whether a byte is not among those that most paths are made of; all of those are plain.
 #[inline]
 pub(crate) const fn is_unusual(byte: u8) -> u8 {
     let outside = byte.wrapping_sub(b'&') > b'z' - b'&';
@@ -102,6 +102,17 @@ pub(crate) fn first_of<S: Simd, const N: usize>(simd: S, text: &[u8], bytes: [u8
     )
 }
 
+/// How many bytes a text begins with of those that most paths are made of, but for `%`.
+pub(crate) fn usual_start(text: &[u8]) -> usize {
+    dispatch!(Level::new(), simd => first_where(
+        simd,
+        text,
+        #[inline(always)]
+        |block| block.unusual_but_stars() | block.any_of([b'*']),
+        |_| true,
+    ))
+}
+
 /// Where a text has the first byte that `is` says so of; its end if it has none. `may_be` says which of a block could be
 /// it: the others are passed over unasked.
 #[inline(always)]
@@ -152,7 +163,6 @@ pub(crate) fn last(found: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use fearless_simd::{Level, dispatch};
 
     use super::*;
 

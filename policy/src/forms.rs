@@ -1,9 +1,11 @@
 //! Forms: the percent-encodings in which paths and rules are compared, byte by byte and by table.
 //!
-//! To write rules in a form is most of what some files cost to judge, so nothing is asked of an byte that a table does
+//! To write rules in a form is most of what some files cost to judge, so nothing is asked of a byte that a table does
 //! not say at once.
 
-/// What an byte of a path is to RFC 3986.
+use crate::blocks::{BLOCK, usual_start};
+
+/// What a byte of a path is to RFC 3986.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Octet {
     /// Means the same with and without percent-encoding (§2.3).
@@ -111,6 +113,16 @@ impl Form {
         form.resize(start + MAX_WRITTEN * text.len() + 1, 0);
         let (mut at, mut rest, mut has_lone_percent) = (start, text, false);
         while let Some((&byte, after)) = rest.split_first() {
+            if byte != b'%' && rest.len() >= BLOCK {
+                // Most of a long path stands for itself.
+                let (usual, others) = rest.split_at(usual_start(rest));
+                form[at..at + usual.len()].copy_from_slice(usual);
+                at += usual.len();
+                rest = others;
+                if !usual.is_empty() {
+                    continue;
+                }
+            }
             rest = after;
             let mut written = self.raw[usize::from(byte)];
             if STARS && byte == b'*' {

@@ -11,7 +11,7 @@ use fearless_simd::Simd;
 use crate::blocks;
 use crate::forms::{self, Octet, classify};
 
-/// What matters of an byte to those who read paths and lines.
+/// What matters of a byte to those who read paths and lines.
 pub(crate) static TRAITS: [u8; 256] = {
     let mut traits = [0; 256];
     let mut byte = 0;
@@ -49,7 +49,7 @@ pub(crate) fn all_plain(text: &[u8]) -> bool {
     !blocks::any(text, blocks::is_unusual) || traits(text) & NOT_PLAIN == 0
 }
 
-/// Whether an byte stands for itself in every form.
+/// Whether a byte stands for itself in every form.
 #[inline]
 pub(crate) fn is_plain(byte: u8) -> bool {
     TRAITS[usize::from(byte)] & NOT_PLAIN == 0

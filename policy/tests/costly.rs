@@ -184,3 +184,27 @@ fn a_large_shop_answers_for_the_longest_urls() {
     );
     assert_eq!(decision.reason(), Reason::NoMatchingRule);
 }
+
+#[test]
+fn reading_rules_is_paid_for() {
+    // Too many for an index, and none begins as the path does: they are only passed over, in each spelling again.
+    let access = file(30_000, |number| format!("Allow: /x{number}"));
+    let path = Path::parse("/%61//./;y/\\b").unwrap();
+    let reason = decide(&access, Dialect::Strictest, &[], &path).reason();
+    assert_eq!(reason, Reason::NoMatchingRule);
+    expect_too_costly(&decide_strictly(&access, Dialect::Strictest, &[], &path));
+}
+
+#[test]
+fn writing_rules_in_a_dialects_form_is_paid_for() {
+    // To read them in four dialects takes half of the budget, to write them in two all of it.
+    let access = file(7_500, |number| {
+        format!("Allow: /{}%7e{number}", "%61".repeat(17))
+    });
+    let path = Path::parse("/b").unwrap();
+    for dialect in [Dialect::Rfc9309, Dialect::Selfhtml] {
+        let reason = decide(&access, dialect, &[], &path).reason();
+        assert_eq!(reason, Reason::NoMatchingRule, "{dialect}");
+    }
+    expect_too_costly(&decide(&access, Dialect::Strictest, &[], &path));
+}

@@ -216,16 +216,25 @@ fn in_each<'a>(
     tokens: &'a [ProductToken],
     mut decide: impl FnMut(Crawler<'a>) -> Decision<'a>,
 ) -> Decision<'a> {
-    if dialect != Dialect::Strictest {
-        return decide(Crawler { dialect, tokens });
+    if dialect == Dialect::Strictest {
+        return in_all(tokens, decide);
     }
-    let [first, others @ ..] = Dialect::EACH.map(|dialect| Crawler { dialect, tokens });
-    let first = decide(first);
+    decide(Crawler { dialect, tokens })
+}
+
+/// Apart from the decision in one dialect, which is compiled for speed.
+#[cold]
+fn in_all<'a>(
+    tokens: &'a [ProductToken],
+    decide: impl FnMut(Crawler<'a>) -> Decision<'a>,
+) -> Decision<'a> {
+    let crawlers = Dialect::EACH.map(|dialect| Crawler { dialect, tokens });
+    let mut decisions = crawlers.into_iter().map(decide);
+    let first = decisions.next().expect("four dialects");
     if !first.verdict().is_allow() {
         return first;
     }
-    let mut others = others.into_iter().map(decide);
-    others
+    decisions
         .find(|decision| !decision.verdict().is_allow())
         .unwrap_or(first)
 }

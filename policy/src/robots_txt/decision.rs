@@ -191,6 +191,7 @@ pub(super) struct Crawler<'a> {
 
 impl<'a> Crawler<'a> {
     /// A decision that rests on no rule.
+    #[inline(always)]
     pub(super) fn decision(self, verdict: Verdict, reason: Reason) -> Decision<'a> {
         Decision {
             verdict,
@@ -203,7 +204,7 @@ impl<'a> Crawler<'a> {
     }
 
     /// The decision that follows from what a file says.
-    #[inline]
+    #[inline(always)]
     pub(super) fn by_answer(self, answer: Answer, robots: &'a RobotsTxt) -> Decision<'a> {
         let (verdict, reason, rule) = match answer {
             Answer::NoGroup => return self.decision(Verdict::Allow, Reason::NoMatchingGroup),

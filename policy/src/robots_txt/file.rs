@@ -118,9 +118,8 @@ impl RobotsTxt {
     ) -> Answer {
         let (semantics, statements) = (Semantics::new(dialect), self.statements());
         let answer = statements.find(semantics, tokens, path, search);
-        if path.has_lone_percent() && statements.has_cut_escapes(&mut search.budget) {
-            let path = path.with_cut_escapes();
-            return answer.max(statements.find(semantics, tokens, &path, search));
+        if path.has_lone_percent() {
+            return answer.max(statements.find_with_cut_escapes(semantics, tokens, path, search));
         }
         answer
     }

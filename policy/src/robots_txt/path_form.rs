@@ -22,6 +22,7 @@ pub(crate) struct PathForm<'a> {
 }
 
 impl<'a> PathForm<'a> {
+    #[inline]
     pub(crate) fn new(path: &'a str, dialect: Dialect) -> Self {
         let received = path.as_bytes();
         let (bytes, has_lone_percent) = match dialect {

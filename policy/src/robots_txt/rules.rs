@@ -51,14 +51,24 @@ impl<'a> Statements<'a> {
         answer
     }
 
-    /// Whether a rule could match a path's cut escapes as they are: the value has a `%` that escapes nothing.
+    /// The rule that decides about a path with its cut escapes as they are, if a rule could match those: its value has a
+    /// `%` that escapes nothing.
     #[cold]
-    pub(super) fn has_cut_escapes(self, budget: &mut Budget) -> bool {
-        budget.spend_on_reading(self.stream.len());
+    pub(super) fn find_with_cut_escapes(
+        self,
+        semantics: Semantics,
+        tokens: &[ProductToken],
+        path: &PathForm<'_>,
+        search: &mut Search,
+    ) -> Answer {
+        search.budget.spend_on_reading(self.stream.len());
         let is_such = |event: Event<'_>| {
             event.is_rule() && event.form() == SPECIAL && has_lone_percent(event.rule().0)
         };
-        events(self.stream, 0).any(is_such)
+        if !events(self.stream, 0).any(is_such) {
+            return Answer::NoGroup;
+        }
+        self.find(semantics, tokens, &path.with_cut_escapes(), search)
     }
 
     /// Reads one byte of each of the first lines of memory. Of a file that nobody asked about lately they come all at

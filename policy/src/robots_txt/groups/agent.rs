@@ -110,7 +110,7 @@ pub(crate) fn rank(value: &[u8], token: &ProductToken, dialect: Dialect) -> Opti
 }
 
 /// RFC 9309 §2.2.1, stretched to names its grammar cannot spell: all of the value, or what
-/// stands before an byte that no name holds.
+/// stands before a byte that no name holds.
 fn names(value: &[u8], name: &[u8]) -> bool {
     let Some((start, rest)) = value.split_at_checked(name.len()) else {
         return false;
