@@ -62,7 +62,8 @@ pub(super) async fn serve<'a>(
             // Once in a connection: in a box it takes no room in those that wait for requests.
             return Box::pin(connect(server, stream, ahead, connection, &received)).await;
         }
-        match exchange(server, (stream, ahead), connection, &received).await {
+        // Most connections wait most of the time, and should not hold the room that an exchange takes.
+        match Box::pin(exchange(server, (stream, ahead), connection, &received)).await {
             Some(next) => (stream, ahead) = next,
             None => return After::Closed,
         }
