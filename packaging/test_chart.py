@@ -26,6 +26,7 @@ CASES = {
         "nodeSelector": {"kubernetes.io/arch": "amd64"},
         "tolerations": [{"operator": "Exists"}],
     },
+    "fleet": {"fleet": {"enabled": True, "url": "redis://redis:6379", "cluster": True}},
     "without": {"networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
 }
 # No schema of Kubernetes' own.
