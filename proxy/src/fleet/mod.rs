@@ -1,6 +1,6 @@
 //! The fleet: what several nodes share, and the engine that they share it in.
 //!
-//! A [`Fleet`] is a handle. A node that is alone has the engine [`Alone`], with which everything is as if there were no
+//! A [`Fleet`] is a handle. A node that is alone has the engine `Alone`, with which everything is as if there were no
 //! fleet. Otherwise one task (`watch`) beats, reads what others noted and connects anew; and the breaker keeps everybody else
 //! from waiting for an engine that is gone. Facts go on from each node's own store then; a pace is kept as `on_loss` says.
 
