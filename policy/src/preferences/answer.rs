@@ -1,6 +1,7 @@
 //! What comes with the answer: its status and fields, then the beginning of its page.
 
 use super::gather::{HeardRule, Preferences};
+use super::statement::Meaning;
 use super::{
     Asker, Carrier, Purposes, Source, Stage, Statement, content_signal, content_usage, html, link,
     robots_meta, tdmrep,
@@ -80,47 +81,31 @@ impl Preferences {
 
     /// The lines of the field are one dictionary.
     fn hear_usage_field(&mut self, asker: Asker<'_>, dictionary: &str) {
-        if !asker.reads(Source::ContentUsage) {
-            return;
+        if asker.reads(Source::ContentUsage) {
+            let labels = content_usage::read(dictionary.as_bytes(), asker.reading.legacy_labels);
+            self.hear_field(Source::ContentUsage, "Content-Usage", dictionary, labels);
         }
-        let labels = content_usage::read(dictionary.as_bytes(), asker.reading.legacy_labels);
-        let statements = labels.into_iter().map(|label| Statement {
-            source: Source::ContentUsage,
-            carrier: Carrier::Field,
-            text: format!("Content-Usage: {dictionary}"),
-            clause: label.clause,
-            policy: None,
-            stage: Stage::Head,
-            refuses: if label.allows {
-                Purposes::NONE
-            } else {
-                label.purposes
-            },
-            allows: if label.allows {
-                label.purposes
-            } else {
-                Purposes::NONE
-            },
-        });
-        self.statements.extend(statements);
     }
 
     fn hear_signal_field(&mut self, asker: Asker<'_>, list: &str) {
-        if !asker.reads(Source::ContentSignal) {
-            return;
+        if asker.reads(Source::ContentSignal) {
+            let signals = content_signal::read(list, asker.declaration.content_use());
+            self.hear_field(Source::ContentSignal, "Content-Signal", list, signals);
         }
-        let signals = content_signal::read(list, asker.declaration.content_use());
-        let statements = signals.into_iter().map(|signal| Statement {
-            source: Source::ContentSignal,
+    }
+
+    fn hear_field(&mut self, source: Source, name: &str, value: &str, meanings: Vec<Meaning>) {
+        let statement = |meaning: Meaning| Statement {
+            source,
             carrier: Carrier::Field,
-            text: format!("Content-Signal: {list}"),
-            clause: signal.clause,
+            text: format!("{name}: {value}"),
+            clause: meaning.clause,
             policy: None,
             stage: Stage::Head,
-            refuses: signal.refuses,
-            allows: signal.allows,
-        });
-        self.statements.extend(statements);
+            refuses: meaning.refuses,
+            allows: meaning.allows,
+        };
+        self.statements.extend(meanings.into_iter().map(statement));
     }
 
     fn hear_reservation(

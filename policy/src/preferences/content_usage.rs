@@ -2,15 +2,8 @@
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
+use super::statement::Meaning;
 use super::{Purpose, Purposes};
-
-/// What one label of a dictionary says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label {
-    pub(super) purposes: Purposes,
-    pub(super) allows: bool,
-    pub(super) clause: &'static str,
-}
 
 const SEARCH: Purposes = Purposes::of(&[Purpose::Search]);
 const AI_INPUT: Purposes = Purposes::of(&[Purpose::AiInput]);
@@ -38,34 +31,24 @@ const RETIRED: [(&str, Purposes, &str); 8] = [
 
 /// What a dictionary says. One that does not parse says nothing at all (aipref-vocab-08 §6.5.1); of a label given twice the
 /// last counts, and any value but the tokens `y` and `n` says nothing.
-pub(super) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Label> {
+pub(super) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Meaning> {
     let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
         return Vec::new();
     };
-    let mut labels: Vec<Label> = Vec::new();
+    let (mut labels, mut stated) = (Vec::new(), Purposes::NONE);
     for (name, purposes, clause) in LABELS {
-        if let Some(allows) = value(&dictionary, name) {
-            labels.push(Label {
-                purposes,
-                allows,
-                clause,
-            });
+        if let Some(is_allowed) = value(&dictionary, name) {
+            labels.push(Meaning::of(purposes, is_allowed, clause));
+            stated = stated.union(purposes);
         }
     }
-    let stated = labels
-        .iter()
-        .fold(Purposes::NONE, |all, it| all.union(it.purposes));
     for (name, purposes, clause) in RETIRED {
         if with_retired && value(&dictionary, name) == Some(false) {
             let purposes = match purposes {
                 Purposes::ALL => purposes.without(stated),
                 some => some,
             };
-            labels.push(Label {
-                purposes,
-                allows: false,
-                clause,
-            });
+            labels.push(Meaning::of(purposes, false, clause));
         }
     }
     labels

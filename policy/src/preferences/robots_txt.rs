@@ -1,12 +1,13 @@
 //! What robots.txt says about use, in the groups chosen for a crawler and before all groups.
 
 use super::path_rule::{Paths, most_specific};
+use super::statement::Meaning;
 use super::{
     Asker, Carrier, Purpose, Purposes, Source, Stage, Statement, content_signal, content_usage,
 };
 use crate::robots_txt::{Directive, RobotsTxt};
 use crate::{
-    AccessResult, Decision, Dialect, Path, ProductToken, Verdict, decide, decide_every_path,
+    AccessResult, Dialect, Explanation, Path, ProductToken, Verdict, decide, decide_every_path,
 };
 
 /// The directives about use, in lower case.
@@ -81,20 +82,8 @@ impl Lines {
         let labels = selected.into_iter().flat_map(|line| {
             let (_, dictionary) = split_path(&line.value);
             let labels = content_usage::read(dictionary.as_bytes(), asker.reading.legacy_labels);
-            labels.into_iter().map(move |label| Statement {
-                refuses: if label.allows {
-                    Purposes::NONE
-                } else {
-                    label.purposes
-                },
-                allows: if label.allows {
-                    label.purposes
-                } else {
-                    Purposes::NONE
-                },
-                clause: label.clause,
-                ..statement(Source::ContentUsage, line)
-            })
+            let usage = move |label| statement(Source::ContentUsage, line).meaning(label);
+            labels.into_iter().map(usage)
         });
         labels.collect()
     }
@@ -105,12 +94,8 @@ impl Lines {
         let signals = selected.into_iter().flat_map(|line| {
             let (_, list) = split_path(&line.value);
             let signals = content_signal::read(list, asker.declaration.content_use());
-            signals.into_iter().map(move |signal| Statement {
-                refuses: signal.refuses,
-                allows: signal.allows,
-                clause: signal.clause,
-                ..statement(Source::ContentSignal, line)
-            })
+            let signal = move |signal| statement(Source::ContentSignal, line).meaning(signal);
+            signals.into_iter().map(signal)
         });
         signals.collect()
     }
@@ -126,13 +111,9 @@ impl Lines {
             .filter(|line| !line.value.is_empty());
         let selected = most_specific(rules, |line| line.value.clone(), path);
         let statements = selected.into_iter().map(|line| {
-            let allows = line.is(&[ALLOW_AI_TRAINING]);
-            Statement {
-                refuses: if allows { Purposes::NONE } else { TRAIN_AI },
-                allows: if allows { TRAIN_AI } else { Purposes::NONE },
-                clause: "draft-canel-robots-ai-control",
-                ..statement(Source::AiTrainingRule, line)
-            }
+            let is_allowed = line.is(&[ALLOW_AI_TRAINING]);
+            let rule = Meaning::of(TRAIN_AI, is_allowed, "draft-canel-robots-ai-control");
+            statement(Source::AiTrainingRule, line).meaning(rule)
         });
         statements.collect()
     }
@@ -189,54 +170,48 @@ pub(super) fn policy_tokens(robots: &RobotsTxt, asker: Asker<'_>, paths: &Paths)
     let access = AccessResult::Successful(robots.clone());
     let tokens = asker.declaration.purpose_tokens.iter();
     let named = tokens.filter(|(_, token)| robots.has_group_of(asker.dialect, token));
-    let statements = named.flat_map(|(purpose, token)| {
+    let statements = named.filter_map(|(purpose, token)| {
         let tokens: &[ProductToken] = std::slice::from_ref(token);
-        let disallowed = paths.each(|path| {
-            let decision = decided(&access, asker.dialect, tokens, path);
-            let disallows = decision.verdict() == Verdict::Disallow;
-            disallows.then(|| decision.explain()).into_iter().collect()
-        });
-        disallowed
-            .into_iter()
-            .take(1)
-            .map(move |(decision, _)| Statement {
-                source: Source::PolicyToken,
-                carrier: Carrier::RobotsTxt {
-                    line: decision.line.unwrap_or(0),
-                },
-                text: format!("User-agent: {token}, {}", decision.rule.unwrap_or_default()),
-                clause: "RFC 9309 §2.2.1, a product token for a purpose",
-                policy: None,
-                stage: Stage::Before,
-                refuses: Purposes::of(&[*purpose]),
-                allows: Purposes::NONE,
-            })
+        let decision = first_disallowed(&access, asker.dialect, tokens, paths)?;
+        Some(Statement {
+            source: Source::PolicyToken,
+            carrier: Carrier::RobotsTxt {
+                line: decision.line.unwrap_or(0),
+            },
+            text: format!("User-agent: {token}, {}", decision.rule.unwrap_or_default()),
+            clause: "RFC 9309 §2.2.1, a product token for a purpose",
+            policy: None,
+            stage: Stage::Before,
+            refuses: Purposes::of(&[*purpose]),
+            allows: Purposes::NONE,
+        })
     });
     statements.collect()
 }
 
-/// What rules say about a path, or about every path at once.
-fn decided<'a>(
-    access: &'a AccessResult,
+/// Why the first of the paths that rules disallow is; without a path, why any could be.
+fn first_disallowed(
+    access: &AccessResult,
     dialect: Dialect,
-    tokens: &'a [ProductToken],
-    path: Option<&str>,
-) -> Decision<'a> {
-    match path {
-        Some(path) => decide(access, dialect, tokens, &Path::from_checked(path)),
-        None => decide_every_path(access, dialect, tokens),
-    }
+    tokens: &[ProductToken],
+    paths: &Paths,
+) -> Option<Explanation> {
+    let disallowed = paths.each(|path| {
+        let decision = match path {
+            Some(path) => decide(access, dialect, tokens, &Path::from_checked(path)),
+            None => decide_every_path(access, dialect, tokens),
+        };
+        let disallows = decision.verdict() == Verdict::Disallow;
+        disallows.then(|| decision.explain()).into_iter().collect()
+    });
+    let (decision, _) = disallowed.into_iter().next()?;
+    Some(decision)
 }
 
 /// What Spawning's ai.txt disallows. It speaks of training data only, and nothing in it permits.
 pub(super) fn ai_txt(file: &RobotsTxt, asker: Asker<'_>, paths: &Paths) -> Option<Statement> {
     let access = AccessResult::Successful(file.clone());
-    let disallowed = paths.each(|path| {
-        let decision = decided(&access, asker.dialect, asker.tokens, path);
-        let disallows = decision.verdict() == Verdict::Disallow;
-        disallows.then(|| decision.explain()).into_iter().collect()
-    });
-    let (decision, _) = disallowed.into_iter().next()?;
+    let decision = first_disallowed(&access, asker.dialect, asker.tokens, paths)?;
     Some(Statement {
         source: Source::AiTxt,
         carrier: Carrier::File {

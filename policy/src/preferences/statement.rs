@@ -25,6 +25,41 @@ pub struct Statement {
     pub allows: Purposes,
 }
 
+/// What a label, a signal or a rule says about purposes, wherever it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meaning {
+    pub(super) refuses: Purposes,
+    pub(super) allows: Purposes,
+    pub(super) clause: &'static str,
+}
+
+impl Meaning {
+    /// That `purposes` are allowed, or that they are refused.
+    pub(super) fn of(purposes: Purposes, is_allowed: bool, clause: &'static str) -> Self {
+        let (refuses, allows) = match is_allowed {
+            true => (Purposes::NONE, purposes),
+            false => (purposes, Purposes::NONE),
+        };
+        Self {
+            refuses,
+            allows,
+            clause,
+        }
+    }
+}
+
+impl Statement {
+    /// The same statement, taken to mean this.
+    pub(super) fn meaning(self, meaning: Meaning) -> Self {
+        Self {
+            refuses: meaning.refuses,
+            allows: meaning.allows,
+            clause: meaning.clause,
+            ..self
+        }
+    }
+}
+
 /// Where a statement stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
