@@ -1,16 +1,14 @@
 //! Real engines, each with a folder and ports of its own, ended with the test.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use wayleave::fleet::redis::Address;
 
-use crate::harness::eventually;
 use crate::harness::tools::{clean, output_of, program, python};
+use crate::harness::{eventually, ports};
 
 /// A product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,23 +56,6 @@ pub struct Server {
     child: Child,
 }
 
-/// Ports that were handed out: nobody may listen there yet.
-static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
-
-/// A port on loopback where nobody listens, nor ten thousand above, where a cluster's nodes talk.
-pub fn free() -> u16 {
-    let mut taken = TAKEN.lock().expect("no test panics while it has it");
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let port = listener.local_addr().expect("it is bound").port();
-        let is_fit = port < 55_535 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
-        if is_fit && !taken.contains(&port) {
-            taken.push(port);
-            return port;
-        }
-    }
-}
-
 impl Server {
     pub fn start(product: Product) -> Self {
         Self::start_with(product, &[])
@@ -83,7 +64,7 @@ impl Server {
     /// Starts with further options, as on the command line. Nothing is kept on disk.
     pub fn start_with(product: Product, options: &[&str]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let port = free();
+        let port = ports::free();
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let child = spawn(product, port, &dir, &options);
         let server = Self {

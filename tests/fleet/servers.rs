@@ -303,7 +303,7 @@ fn an_engine_is_asked_by_tls_and_its_certificate_is_checked() {
     };
     let (certificate, key) = pem_pair("127.0.0.1");
     let (certificate, key) = (file("crt", &certificate), file("key", &key));
-    let port = super::engines::free();
+    let port = crate::harness::ports::free();
     let options_of_tls = [
         "--tls-port",
         &port.to_string(),

@@ -6,6 +6,7 @@ pub mod dns;
 pub mod h2_client;
 pub mod h2_frames;
 pub mod origin;
+pub mod ports;
 pub mod program;
 pub mod prometheus;
 pub mod refusal;

@@ -1,12 +1,12 @@
 //! Real servers of static files, each as it comes, over one document root.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::eventually;
 use super::tools::{clean, node_modules, program, project, python, run};
+use super::{eventually, ports};
 use crate::clients::build_go;
 
 /// A server that listens; its process is killed when the last of those in it is dropped.
@@ -185,8 +185,7 @@ impl Servers {
 
 /// An address on loopback where nobody listens.
 fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-    listener.local_addr().expect("it is bound")
+    (Ipv4Addr::LOCALHOST, ports::free()).into()
 }
 
 /// A program that may stand where only root looks for it.

@@ -1,0 +1,31 @@
+//! Ports for programs that are told where to listen and cannot be asked where they do.
+
+use std::net::TcpListener;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Below what the system gives to whoever does not choose (`ip_local_port_range`): else another test's listener, or a client's end
+/// of a connection, takes the port before the program does.
+const PORTS: Range<u16> = 10_000..22_000;
+/// Where a node of a Redis cluster talks to others, above its own port.
+const BUS: u16 = 10_000;
+
+static TRIED: AtomicU16 = AtomicU16::new(0);
+
+/// A port on loopback where nobody listens, nor ten thousand above, and that nobody else in this process is given.
+pub fn free() -> u16 {
+    let count = PORTS.end - PORTS.start;
+    // Processes that run side by side begin at different places.
+    let first = std::process::id().wrapping_mul(97) % u32::from(count);
+    let first = u16::try_from(first).expect("less than their number");
+    let is_fit = |port: &u16| {
+        [*port, port + BUS]
+            .iter()
+            .all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+    };
+    std::iter::repeat_with(|| TRIED.fetch_add(1, Ordering::Relaxed))
+        .take(usize::from(count))
+        .map(|tried| PORTS.start + (first + tried % count) % count)
+        .find(is_fit)
+        .expect("loopback has free ports")
+}
