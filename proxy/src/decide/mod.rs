@@ -129,10 +129,8 @@ impl Decider {
             method: asking.request.method,
             resolved: &resolved,
         };
-        let objection = identified.objection.clone();
-        let objection =
-            objection.or_else(|| https_refusal(settings, &resolved, asking.is_by_tunnel()));
-        let (facts, allowed) = self.judge(settings, understood, objection).await;
+        let judging = self.judge(settings, understood, asking.is_by_tunnel());
+        let (facts, allowed) = judging.await;
         let verdict = allowed.map(|Allowed { reason, observed }| Permit {
             resolved,
             reason,
@@ -159,26 +157,27 @@ impl Decider {
         };
         let identified = identify::recognised(crawlers, connection, proof, request);
         let is_by_tunnel = connection.tunnel.is_some() || resolved.is_blind();
-        let objection = identified.objection.clone();
-        let objection = objection.or_else(|| https_refusal(settings, resolved, is_by_tunnel));
         let understood = Understood {
             identified: &identified,
             method: request.method,
             resolved,
         };
-        let (_, allowed) = self.judge(settings, understood, objection).await;
+        let (_, allowed) = self.judge(settings, understood, is_by_tunnel).await;
         allowed.is_ok()
     }
 
-    /// Hears the first objection, the organisation's rules and robots.txt; notes how long that took.
+    /// Hears what stands against the crawler or HTTPS as such, the organisation's rules and robots.txt; notes how long that took.
     async fn judge(
         &self,
         settings: &Settings,
         understood: Understood<'_>,
-        objection: Option<Refusal>,
+        is_by_tunnel: bool,
     ) -> (Facts, Result<Allowed, Refusal>) {
         let decided_at = Instant::now();
         let mode = understood.identified.identity.mode();
+        let objection = understood.identified.objection.clone();
+        let objection =
+            objection.or_else(|| https_refusal(settings, understood.resolved, is_by_tunnel));
         let observed = objection.map(|refusal| refusal.tolerated(mode)).transpose();
         let (facts, allowed) = match observed {
             Ok(observed) => self.ask(settings, understood, observed).await,
