@@ -71,9 +71,7 @@ impl Outcome {
             Self::Refuse(refusal) | Self::Withhold(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }
-}
 
-impl Outcome {
     /// The same, or one that only observes what would have been refused by the answer.
     pub(super) fn unless(self, observed: Option<Refusal>) -> Self {
         match (self, observed) {

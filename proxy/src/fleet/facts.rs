@@ -15,6 +15,7 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
 ];
+
 /// What to do about an origin.
 #[derive(Debug)]
 pub(crate) enum Claimable {

@@ -136,7 +136,7 @@ impl Queues {
         Ok(Place {
             queue,
             delay,
-            held: Mutex::new(Some(Box::new((held, permit)))),
+            held: Mutex::new(Some(Slot::new(held, permit))),
         })
     }
 }
@@ -145,17 +145,15 @@ impl Queues {
 pub(super) struct Place {
     queue: Arc<Queue>,
     delay: Duration,
-    /// Boxed, because every request on its way has room for it.
-    held: Mutex<Option<Box<(Held, OwnedSemaphorePermit)>>>,
+    held: Mutex<Option<Slot>>,
 }
 
 impl Place {
     /// Makes room for the next, whose delay counts from now. Only the first time.
     pub(super) fn leave(&self) {
-        if let Some(taken) = lock(&self.held).take() {
-            let (held, permit) = *taken;
+        if let Some(held) = lock(&self.held).take() {
             *lock(&self.queue.next_at) = Some(Instant::now() + self.delay);
-            held.leave_with(permit);
+            drop(held);
         }
     }
 }
@@ -166,8 +164,15 @@ impl Drop for Place {
     }
 }
 
-/// One of the slots, until this is dropped.
+/// What only so many have at a time, of this node and of the fleet, until this is dropped. Boxed, because every request on its
+/// way has room for it.
 pub(super) struct Slot(Option<Box<(Held, OwnedSemaphorePermit)>>);
+
+impl Slot {
+    fn new(held: Held, permit: OwnedSemaphorePermit) -> Self {
+        Self(Some(Box::new((held, permit))))
+    }
+}
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -214,6 +219,6 @@ impl Slots {
             .turn(over_the_fleet, count, Duration::ZERO, latest)
             .await;
         let held = held.map_err(|_| too_soon)?;
-        Ok(Some(Slot(Some(Box::new((held, permit))))))
+        Ok(Some(Slot::new(held, permit)))
     }
 }
