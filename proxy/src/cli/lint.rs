@@ -11,8 +11,8 @@ use wayleave_policy::{Dialect, Finding, Level, Target, lint};
 
 use super::fetched;
 use super::source::load_config;
-use super::terminal::{print, unusable};
-use crate::observe::harmless::{harmless, harmless_json};
+use super::terminal::{json_line, print, unusable};
+use crate::observe::harmless::harmless;
 
 /// What is read of a file on the way to find out how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -72,14 +72,12 @@ fn line(source: &str, finding: &Finding, is_json: bool) -> String {
     if !is_json {
         return harmless(&format!("{source}:{finding}")).into_owned();
     }
-    let json = Json {
+    json_line(&Json {
         file: source,
         line: finding.line,
         level: finding.level.as_str(),
         message: &finding.message,
-    };
-    let json = serde_json::to_vec(&json).expect("strings and numbers are JSON");
-    String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
+    })
 }
 
 fn read(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {

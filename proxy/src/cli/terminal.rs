@@ -37,6 +37,12 @@ pub(super) fn pretty(value: &impl Serialize) -> String {
     json + "\n"
 }
 
+/// `value` as JSON in one line, in which a terminal finds nothing to obey.
+pub(super) fn json_line(value: &impl Serialize) -> String {
+    let json = serde_json::to_vec(value).expect("strings and numbers serialise");
+    String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
+}
+
 /// Says why the command cannot be done and returns the exit status.
 pub(super) fn unusable(message: &str) -> ExitCode {
     complain(&format!("wayleave: {message}\n"));

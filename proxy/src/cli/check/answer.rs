@@ -8,7 +8,8 @@ use wayleave_policy::{
 };
 
 use super::preference::{self, Subject};
-use crate::observe::harmless::{harmless, harmless_json};
+use crate::cli::terminal::json_line;
+use crate::observe::harmless::harmless;
 
 /// The decision about one URL, with what the file says beside rules.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl<'a> Answer<'a> {
             rule,
             group,
         } = &self.explanation;
-        let json = Json {
+        json_line(&Json {
             url: self.url,
             verdict: verdict.as_str(),
             reason: reason.as_str(),
@@ -132,9 +133,7 @@ impl<'a> Answer<'a> {
             crawl_delay: self.crawl_delay,
             sitemaps: &self.sitemaps,
             preference: self.preference.as_ref(),
-        };
-        let json = serde_json::to_vec(&json).expect("strings and numbers are JSON");
-        String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
+        })
     }
 }
 
