@@ -43,6 +43,7 @@ mod overload;
 mod page;
 mod politeness;
 mod preferences;
+mod proxy_protocol;
 mod readme;
 mod redirects;
 mod refuse;

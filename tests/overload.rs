@@ -47,8 +47,7 @@ fn one_client_cannot_take_every_place() {
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
     third.expect_close();
     // Another client, by its own address.
-    let bound = socket_from([127, 0, 0, 9], address(1));
-    let mut other = Wire::over(bound);
+    let mut other = Wire::connect_from([127, 0, 0, 9], address(1));
     assert_eq!(plain(&mut other), 200);
     drop(first);
     eventually("the place is free again", || {
@@ -62,19 +61,6 @@ fn plain_or_refused(wire: &mut Wire) -> u16 {
     let _maybe_closed = wire.try_send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
     let answer = wire.try_response(false);
     answer.ok().flatten().map_or(0, |answer| answer.status)
-}
-
-/// A connection from a loopback address of choice.
-fn socket_from(from: [u8; 4], to: std::net::SocketAddr) -> TcpStream {
-    let connecting = async {
-        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-        socket.bind((from, 0).into()).expect("all of 127/8 is ours");
-        let stream = socket.connect(to).await.expect("a connection");
-        stream.into_std().expect("it is registered")
-    };
-    let stream = crate::harness::runtime().block_on(connecting);
-    stream.set_nonblocking(false).expect("a socket can block");
-    stream
 }
 
 /// How many files this process, and so the proxy, may have open besides what the other tests have.

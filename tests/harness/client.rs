@@ -110,6 +110,19 @@ impl Wire {
         Self::over(tcp)
     }
 
+    /// From a loopback address of choice.
+    pub fn connect_from(from: [u8; 4], to: SocketAddr) -> Self {
+        let connecting = async {
+            let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+            socket.bind((from, 0).into()).expect("all of 127/8 is ours");
+            let stream = socket.connect(to).await.expect("a connection");
+            stream.into_std().expect("it is registered")
+        };
+        let stream = super::runtime().block_on(connecting);
+        stream.set_nonblocking(false).expect("a socket can block");
+        Self::over(stream)
+    }
+
     /// Over a connection that is open.
     pub fn over(tcp: TcpStream) -> Self {
         tcp.set_read_timeout(Some(DEADLINE))

@@ -136,6 +136,7 @@ fn describe(decision: &Value) -> String {
         ("at", text("at")),
         ("request", words(&["method", "url"])),
         ("client", text("client")),
+        ("peer", text("peer")),
         ("crawler", words(&["crawler", "identity"])),
         ("tokens", list("tokens")),
         ("outcome", words(&["outcome", "status", "reason"])),

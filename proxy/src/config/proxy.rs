@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::crawlers;
 use super::file::{
-    MOST, Section, address, boolean, checked, count, duration, filled_list, fixed,
+    MOST, Section, address, boolean, checked, count, duration, filled_list, fixed, list, network,
     positive_duration, text,
 };
 use crate::connection::limits;
@@ -34,6 +34,7 @@ pub(super) fn proxy(section: &mut Section<'_>) -> Proxy {
             header_timeout: section.key("header_timeout", 10 * second, positive_duration),
             idle_timeout: section.key("idle_timeout", 60 * second, positive_duration),
             shutdown_grace: section.key("shutdown_grace", 10 * second, duration),
+            proxy_protocol: section.key("proxy_protocol", Vec::new(), list(network)),
             name: section.key("name", "wayleave".to_owned(), checked(text, pseudonym)),
         },
         limits: limits::Options {

@@ -104,6 +104,7 @@ proxy.idle_timeout = "2m"
 proxy.shutdown_grace = "0s"
 proxy.max_connections = 7
 proxy.max_connections_per_client = 3
+proxy.proxy_protocol = ["10.0.0.0/24", "::1"]
 proxy.name = "edge-1"
 proxy.require_crawler = true
 proxy.mode = "observe"

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use super::http1::After;
-use super::limits::{Full, Limits};
+use super::limits::{Full, Limits, Slot};
+use super::proxy_protocol::Fault;
 use super::server::Server;
 use super::tunnel::Inside;
-use super::{http1, http2, listeners, tunnel};
-use crate::decide::refusal::Refusal;
+use super::{http1, http2, listeners, proxy_protocol, tunnel};
+use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::Connection;
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::{self, Stream, Transport, UNREAD};
@@ -25,9 +27,16 @@ pub(crate) struct Listener {
     pub(crate) limits: Limits,
 }
 
+/// A connection as far as it was read, and whose it is.
+struct Arrival {
+    stream: Stream,
+    ahead: BytesMut,
+    connection: Connection,
+}
+
 impl Listener {
     /// Serves `listener`'s connections until the server stops; those open by then go on in its tasks.
-    pub(crate) async fn run(&self, listener: TcpListener) {
+    pub(crate) async fn run(self: &Arc<Self>, listener: TcpListener) {
         loop {
             tokio::select! {
                 (tcp, peer) = listeners::accept(&listener) => {
@@ -38,48 +47,113 @@ impl Listener {
         }
     }
 
-    fn admit(&self, tcp: TcpStream, client: IpAddr) {
-        let server = Arc::clone(&self.server);
+    fn admit(self: &Arc<Self>, tcp: TcpStream, peer: IpAddr) {
+        let (listener, server) = (Arc::clone(self), Arc::clone(&self.server));
         let open = server.exchanges.metrics.client_connection();
-        let connection = Connection {
-            client,
-            proof: None,
-            tunnel: None,
-        };
+        let settings = server.settings();
+        let is_named_later = settings.options.is_load_balancer(peer);
         // A client that left already is found out when it is read from.
-        let idle_timeout = server.settings().options.idle_timeout;
-        let _ = transport::tune(&tcp, idle_timeout.max(UNREAD));
-        let descriptor = tcp.as_raw_fd();
-        let stream: Stream = Box::new(Transport::new(tcp, descriptor));
-        match self.limits.take(client) {
-            Ok(slot) => {
-                self.server.tasks.spawn(async move {
-                    serve(&server, stream, connection).await;
-                    drop((slot, open));
-                });
+        let _ = transport::tune(&tcp, settings.options.idle_timeout.max(UNREAD));
+        let arrival = Arrival::of(tcp, peer);
+        let slot = match is_named_later {
+            true => self.limits.take_unnamed(),
+            false => self.limits.take(peer),
+        };
+        match slot {
+            Ok(slot) if is_named_later => self.server.tasks.spawn(async move {
+                // Once in a connection: in a box it takes no room in those that wait for requests.
+                if let Some((arrival, slot)) = Box::pin(listener.name(arrival, slot)).await {
+                    serve(&server, arrival).await;
+                    drop(slot);
+                }
+                drop(open);
+            }),
+            Ok(slot) => self.server.tasks.spawn(async move {
+                serve(&server, arrival).await;
+                drop((slot, open));
+            }),
+            Err(reached) => self.server.tasks.spawn(async move {
+                listener.turn_away(arrival, reached).await;
+                drop(open);
+            }),
+        };
+    }
+
+    /// Learns from a load balancer whose connection this is; none if it is not to be served.
+    async fn name(&self, mut arrival: Arrival, slot: Slot) -> Option<(Arrival, Slot)> {
+        let settings = self.server.settings();
+        let peer = arrival.connection.client;
+        let patience = settings.options.header_timeout;
+        let reading = proxy_protocol::client(&mut arrival.stream, &mut arrival.ahead);
+        let what = match timeout(patience, reading).await {
+            Ok(Ok(None)) => return self.count(arrival, slot, peer).await,
+            Ok(Ok(Some(client))) => {
+                arrival.connection.client = client;
+                arrival.connection.peer = Some(peer);
+                return self.count(arrival, slot, client).await;
             }
+            Ok(Err(Fault::Silent)) => return None,
+            Ok(Err(Fault::Malformed(what))) => what,
+            Err(_) => "it did not arrive in time".to_owned(),
+        };
+        self.refuse(arrival, refusal::unnamed_client(&what)).await;
+        None
+    }
+
+    async fn count(&self, arrival: Arrival, slot: Slot, client: IpAddr) -> Option<(Arrival, Slot)> {
+        match self.limits.name(slot, client) {
+            Ok(slot) => Some((arrival, slot)),
             Err(reached) => {
-                let Some(leave) = self.limits.turn_away() else {
-                    return;
-                };
-                self.server.tasks.spawn(async move {
-                    let exchanges = &server.exchanges;
-                    exchanges
-                        .refuse_connection(stream, &connection, full(reached))
-                        .await;
-                    drop((leave, open));
-                });
+                self.turn_away(arrival, reached).await;
+                None
             }
+        }
+    }
+
+    async fn turn_away(&self, arrival: Arrival, reached: Full) {
+        if let Some(leave) = self.limits.turn_away() {
+            self.refuse(arrival, full(reached)).await;
+            drop(leave);
+        }
+    }
+
+    async fn refuse(&self, arrival: Arrival, refusal: Refusal) {
+        let Arrival {
+            stream, connection, ..
+        } = arrival;
+        let exchanges = &self.server.exchanges;
+        let refusing = exchanges.refuse_connection(stream, &connection, refusal);
+        refusing.await;
+    }
+}
+
+impl Arrival {
+    fn of(tcp: TcpStream, peer: IpAddr) -> Self {
+        let descriptor = tcp.as_raw_fd();
+        Self {
+            stream: Box::new(Transport::new(tcp, descriptor)),
+            ahead: BytesMut::new(),
+            connection: Connection {
+                client: peer,
+                peer: None,
+                proof: None,
+                tunnel: None,
+            },
         }
     }
 }
 
-async fn serve(server: &Arc<Server>, stream: Stream, connection: Connection) {
+async fn serve(server: &Arc<Server>, arrival: Arrival) {
+    let Arrival {
+        stream,
+        ahead,
+        connection,
+    } = arrival;
     let After::Tunnel {
         stream,
         ahead,
         permit,
-    } = http1::serve(server, stream, BytesMut::new(), &connection).await
+    } = http1::serve(server, stream, ahead, &connection).await
     else {
         return;
     };

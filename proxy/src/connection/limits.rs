@@ -60,18 +60,54 @@ impl Limits {
     ///
     /// Returns which bound is reached.
     pub(crate) fn take(&self, client: IpAddr) -> Result<Slot, Full> {
-        let counted = match self.most_per_client {
-            0 => None,
-            most => Some(self.per_client.count(client, most).ok_or(Full::Client)?),
-        };
-        let place = Arc::clone(&self.all).try_acquire_owned();
+        let counted = self.count(client)?;
         Ok(Slot {
-            _place: place.map_err(|_| Full::All)?,
+            _place: self.place()?,
             _counted: counted,
         })
     }
 
-    /// TunnelPermit to tell a connection why it is not served, if not too many are being told.
+    /// A slot for a connection whose client is not known yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is none.
+    pub(crate) fn take_unnamed(&self) -> Result<Slot, Full> {
+        Ok(Slot {
+            _place: self.place()?,
+            _counted: None,
+        })
+    }
+
+    /// The same slot, as one of `client`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that client has all it may have; the slot is free then.
+    pub(crate) fn name(&self, slot: Slot, client: IpAddr) -> Result<Slot, Full> {
+        Ok(Slot {
+            _counted: self.count(client)?,
+            ..slot
+        })
+    }
+
+    fn place(&self) -> Result<OwnedSemaphorePermit, Full> {
+        let place = Arc::clone(&self.all).try_acquire_owned();
+        place.map_err(|_| Full::All)
+    }
+
+    fn count(&self, client: IpAddr) -> Result<Option<Counted>, Full> {
+        match self.most_per_client {
+            0 => Ok(None),
+            most => self
+                .per_client
+                .count(client, most)
+                .ok_or(Full::Client)
+                .map(Some),
+        }
+    }
+
+    /// Leave to tell a connection why it is not served, if not too many are being told.
     pub(crate) fn turn_away(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turned_away).try_acquire_owned().ok()
     }
@@ -124,6 +160,20 @@ mod tests {
         assert_eq!(limits.take(other).unwrap_err(), Full::All);
         drop(first);
         assert!(limits.take(other).is_ok());
+        assert!(limits.per_client.is_empty());
+    }
+
+    #[test]
+    fn a_client_that_is_named_later_counts_as_well() {
+        let limits = Limits::new(at_most(2, 1));
+        let client = address("192.0.2.1");
+        let first = limits.name(limits.take_unnamed().unwrap(), client).unwrap();
+        let second = limits.take_unnamed().unwrap();
+        assert_eq!(limits.take_unnamed().unwrap_err(), Full::All);
+        assert_eq!(limits.name(second, client).unwrap_err(), Full::Client);
+        let third = limits.take_unnamed().unwrap();
+        drop(first);
+        assert!(limits.name(third, client).is_ok());
         assert!(limits.per_client.is_empty());
     }
 

@@ -1,7 +1,8 @@
 //! Client connections: from bytes to requests.
 //!
 //! ```text
-//!  accept ── limits, listeners             who is served
+//!  accept ── listeners, limits             who is served
+//!     │  └─── proxy_protocol               whom a load balancer says it is
 //!     │
 //!  http1 ── tunnel ── blind_tunnel         requests one after another, and what speaks inside a tunnel
 //!     │
@@ -16,6 +17,7 @@ mod http1;
 mod http2;
 pub(crate) mod limits;
 pub(crate) mod listeners;
+mod proxy_protocol;
 mod server;
 mod tunnel;
 

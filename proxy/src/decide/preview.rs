@@ -122,6 +122,7 @@ impl Decider {
     pub(crate) async fn preview(&self, question: &Question) -> Result<Previewed, String> {
         let connection = Connection {
             client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            peer: None,
             proof: None,
             tunnel: None,
         };

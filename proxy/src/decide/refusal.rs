@@ -152,6 +152,12 @@ pub(crate) fn too_slow() -> Refusal {
     )
 }
 
+/// The refusal of a connection by a load balancer that does not say whose it is.
+pub(crate) fn unnamed_client(what: &str) -> Refusal {
+    let details = format!("proxy.proxy_protocol wants a PROXY header from this address: {what}");
+    closing(400, "Bad request", "proxy-protocol", details)
+}
+
 /// The refusal of a request whose body stops to come.
 pub(crate) fn body_too_slow() -> Refusal {
     closing(
@@ -166,7 +172,7 @@ fn closing(
     status: u16,
     phrase: &'static str,
     reason: &'static str,
-    details: &'static str,
+    details: impl Into<Cow<'static, str>>,
 ) -> Refusal {
     let refusal = Refusal::new(status, phrase, ErrorType::HttpRequestError, reason, details);
     Refusal {

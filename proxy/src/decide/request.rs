@@ -14,6 +14,8 @@ use crate::identity::Proof;
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) client: IpAddr,
+    /// The load balancer that said who the client is.
+    pub(crate) peer: Option<IpAddr>,
     /// What was proved when the tunnel was asked for.
     pub(crate) proof: Option<Proof>,
     pub(crate) tunnel: Option<Tunnel>,

@@ -201,6 +201,7 @@ mod tests {
     fn plain() -> Connection {
         Connection {
             client: [127, 0, 0, 1].into(),
+            peer: None,
             proof: None,
             tunnel: None,
         }

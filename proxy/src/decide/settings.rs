@@ -1,8 +1,10 @@
 //! The settings that requests go by: one value, replaced as a whole at each reload.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use wayleave_policy::Scheme;
 use wayleave_policy::preferences::Reading;
 
@@ -26,6 +28,17 @@ pub(crate) struct Options {
     pub(crate) idle_timeout: Duration,
     /// How long exchanges under way may go on when the process ends.
     pub(crate) shutdown_grace: Duration,
+    /// Load balancers, which say by the PROXY protocol whose connection it is.
+    pub(crate) proxy_protocol: Vec<IpNet>,
+}
+
+impl Options {
+    /// Whether the connections of this peer begin with a PROXY header.
+    pub(crate) fn is_load_balancer(&self, peer: IpAddr) -> bool {
+        self.proxy_protocol
+            .iter()
+            .any(|range| range.contains(&peer))
+    }
 }
 
 /// `[preferences]`.

@@ -36,6 +36,7 @@ impl Exchanges {
             started: Instant::now(),
             started_at: self.decider.robots.clock().now(),
             client: connection.client,
+            peer: connection.peer,
             method: received.map_or("-", Received::method),
             received,
         }

@@ -117,6 +117,7 @@ pub(crate) struct Exchange {
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
     pub(crate) client: IpAddr,
+    pub(crate) peer: Option<IpAddr>,
     pub(crate) method: String,
     /// The trace that the request says it is part of; only while traces are sent.
     pub(crate) parent: Parent,
@@ -165,6 +166,7 @@ pub(super) struct Begun<'a> {
     pub(super) started: Instant,
     pub(super) started_at: SystemTime,
     pub(super) client: IpAddr,
+    pub(super) peer: Option<IpAddr>,
     pub(super) method: &'a str,
     pub(super) received: Option<&'a Received>,
 }
@@ -176,6 +178,7 @@ impl Begun<'_> {
             started: self.started,
             started_at: self.started_at,
             client: self.client,
+            peer: self.peer,
             method: self.method.to_owned(),
             parent,
             known,

@@ -58,6 +58,7 @@ pub(crate) fn preview(previewed: Previewed, at: SystemTime) -> (Decision, Vec<Re
         started: Instant::now(),
         started_at: at,
         client: previewed.client,
+        peer: None,
         method: &previewed.method,
         received: None,
     };
@@ -98,6 +99,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         identity: identity.into(),
         tokens: tokens.collect(),
         client: exchange.client,
+        peer: exchange.peer,
         method: exchange.method,
         url: exchange.known.url,
         origin: exchange.known.facts.origin.map(|origin| origin.to_string()),

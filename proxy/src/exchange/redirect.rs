@@ -54,6 +54,7 @@ impl Exchanges {
             started: Instant::now(),
             started_at: self.decider.robots.clock().now(),
             client: Ipv4Addr::UNSPECIFIED.into(),
+            peer: None,
             method: "GET",
             received: None,
         };

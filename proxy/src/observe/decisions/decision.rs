@@ -90,6 +90,10 @@ pub(crate) struct Decision {
     pub(crate) tokens: Vec<String>,
     #[schema(value_type = String)]
     pub(crate) client: IpAddr,
+    /// The load balancer that said so by the PROXY protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) peer: Option<IpAddr>,
     pub(crate) method: String,
     /// The target if it was understood, else the request target as received.
     pub(crate) url: String,

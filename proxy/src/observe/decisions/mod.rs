@@ -197,6 +197,7 @@ mod tests {
             identity: "known".into(),
             tokens: vec!["ExampleBot".to_owned()],
             client: [127, 0, 0, 1].into(),
+            peer: None,
             method: "GET".to_owned(),
             url: "https://[::1]:8443/a".to_owned(),
             origin: Some("https://[::1]:8443".to_owned()),

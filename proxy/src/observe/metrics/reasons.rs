@@ -68,6 +68,7 @@ pub(super) const OF_NOBODY: &Reasons = &[
     ("head-timeout", &[REFUSED]),
     ("unsupported-version", &[REFUSED]),
     ("connection_limit_reached", &[REFUSED]),
+    ("proxy-protocol", &[REFUSED]),
 ];
 
 /// Whether this reason is one for this outcome.
