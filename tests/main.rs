@@ -65,3 +65,4 @@ mod traces;
 mod tunnel;
 mod turns;
 mod upgrade;
+mod ways;

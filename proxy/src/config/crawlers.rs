@@ -12,6 +12,7 @@ use super::file::{
 };
 use super::robots::dialects;
 use super::signing;
+use super::upstream::own_address;
 use crate::identity::{Account, Crawler, Mode, Options, check_hash};
 
 /// What `[proxy]` says of crawlers that no table knows.
@@ -124,6 +125,7 @@ fn crawler(
         default_delay: section.optional("default_delay", duration),
         robots_user_agent: section.optional("user_agent", user_agent).map(Arc::from),
         user_agent_must_contain_token: section.key("user_agent_must_contain_token", false, boolean),
+        source_address: section.optional("source_address", own_address),
         signing_key: section.optional("signing_key", |node| signing::key(node, dir)),
         declaration,
     }

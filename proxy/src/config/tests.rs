@@ -89,8 +89,10 @@ fn examples_in_the_shipped_file_are_right() {
         })
         .collect();
     for mistake in mistakes_of(&uncommented.join("\n")) {
-        // Its file is not there.
-        assert!(mistake.contains(".signing_key:"), "{mistake}");
+        // Its file is not there, and its address is nobody's.
+        let is_elsewhere = [".signing_key:", ".source_address:"];
+        let is_elsewhere = is_elsewhere.iter().any(|key| mistake.contains(key));
+        assert!(is_elsewhere, "{mistake}");
     }
 }
 
@@ -118,6 +120,7 @@ upstream.allow_private = ["10.0.0.0/8", "::1"]
 upstream.connect_timeout = "1s"
 upstream.response_timeout = "3s"
 upstream.idle_connections = 2
+upstream.source_addresses = ["127.0.0.1", "127.0.0.9"]
 dns.servers = ["192.0.2.53", "127.0.0.1:5353"]
 dns.overrides = { "*.test:443" = "127.0.0.1:8443", "shop.example" = "::1" }
 robots.dialect = "google"
@@ -150,6 +153,7 @@ mode = "enforce"
 default_delay = "3s"
 user_agent = "NewsBot/1.0"
 user_agent_must_contain_token = true
+source_address = "127.0.0.7"
 purposes = ["search", "ai-train"]
 purpose_tokens = { train-ai = "Google-Extended" }
 content_use = "reference"
@@ -296,6 +300,7 @@ fn crawlers_are_read() {
         default_delay: Some(Duration::from_secs(3)),
         robots_user_agent: Some("NewsBot/1.0".into()),
         user_agent_must_contain_token: true,
+        source_address: Some("127.0.0.7".parse().unwrap()),
         signing_key: None,
         declaration: Declaration {
             purposes: Purposes::of(&[Purpose::Search, Purpose::TrainAi]),

@@ -31,6 +31,7 @@ pub(super) fn upstream(root: &mut Section<'_>, dir: &Path) -> Upstream {
     let mut upstream = root.section("upstream", |section| Upstream {
         egress: egress::Options {
             allow_private: section.key("allow_private", Vec::new(), list(network)),
+            sources: section.key("source_addresses", Vec::new(), list(own_address)),
             ..egress::Options::default()
         },
         extra_roots: section.key("extra_roots", Vec::new(), list(|node| pem_file(node, dir))),
@@ -75,6 +76,23 @@ fn dns_server(node: &Node<'_>) -> Parsed<SocketAddr> {
         with_port.or_else(|_| text.parse()).map_err(|_| {
             format!("{text:?} is not an IP address, such as \"192.0.2.53\" or \"127.0.0.1:5353\"")
         })
+    })
+}
+
+/// An address of this machine that connections can be sent from.
+pub(super) fn own_address(node: &Node<'_>) -> Parsed<IpAddr> {
+    tried(node, |text| {
+        let parsed = text.parse::<IpAddr>().map_err(|_| {
+            format!("{text:?} is not an IP address, such as \"203.0.113.7\" or \"2001:db8::7\"")
+        });
+        let address = parsed?.to_canonical();
+        if address.is_unspecified() || address.is_multicast() {
+            return Err(format!("{text:?} is not an address to send from"));
+        }
+        match egress::is_of_this_machine(address) {
+            true => Ok(address),
+            false => Err(format!("{text:?} is not an address of this machine")),
+        }
     })
 }
 

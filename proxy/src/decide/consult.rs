@@ -72,6 +72,7 @@ pub(crate) async fn consult(
     });
     let behalf = Behalf {
         signed_by: signed_by.as_ref(),
+        source: crawler.and_then(|crawler| crawler.source_address),
         crawler: identity.label(),
         client: Some(identified.client),
         user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),

@@ -8,7 +8,7 @@ use super::decide_in_turn::{InTurn, Next};
 use super::outcome::{Begun, Exchange, Known, Outcome, client_closed, passed};
 use super::revoke::Lasting;
 use crate::decide::https_mode::{Mode, Way};
-use crate::decide::identify;
+use crate::decide::identify::{self, Identity};
 use crate::decide::permit::Permit;
 use crate::decide::refusal::Refusal;
 use crate::decide::request::{Connection, Request};
@@ -19,6 +19,7 @@ use crate::http::http1::Framing;
 use crate::http::received::Received;
 use crate::identity::Proof;
 use crate::observe::metrics::OpenConnection;
+use crate::origin::Destination;
 use crate::origin::egress::EgressError;
 use crate::origin::error::Fault;
 use crate::politeness::Turn;
@@ -185,9 +186,14 @@ impl Exchanges {
             }
         };
         let origin = permit.resolved.target.origin();
+        let crawler = known.identity.as_ref().and_then(Identity::crawler);
+        let destination = Destination {
+            origin,
+            source: crawler.and_then(|it| it.source_address),
+        };
         let to_origin = match origin.scheme() {
             Scheme::Http => None,
-            Scheme::Https => match settings.upstream.dial(origin).await {
+            Scheme::Https => match settings.upstream.dial(destination).await {
                 Ok(dialled) => Some(dialled),
                 Err(fault) => {
                     let failed = Outcome::Fail(fault.into());
@@ -268,7 +274,7 @@ async fn admit(
     // Whatever else is wrong with the name is told inside, where clients show the answer.
     let upstream = &settings.upstream;
     let deadline = upstream.connect_deadline();
-    match upstream.route(origin, deadline).await {
+    match upstream.route(origin.into(), deadline).await {
         Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
         _ => Ok(proof),
     }

@@ -1,5 +1,7 @@
 //! Forwards to the origin: which connection serves the request, and when another one is tried.
 
+use std::net::IpAddr;
+
 use wayleave_policy::{Scheme, Target};
 
 use super::fields::OnwardRequest;
@@ -15,7 +17,7 @@ use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
 use crate::origin::{
-    self, Connection, OriginHead, OriginReader, OriginWriter, Preference, Upstream,
+    self, Connection, Destination, OriginHead, OriginReader, OriginWriter, Preference, Upstream,
 };
 
 /// What is told of a request that was sent, besides its outcome.
@@ -42,6 +44,8 @@ pub(super) struct Onward<'a> {
     pub(super) name: &'a str,
     pub(super) received: &'a Received,
     pub(super) resolved: &'a Resolved,
+    /// The address that it is sent from, if its crawler has one of its own.
+    pub(super) source: Option<IpAddr>,
     /// Who signs it, if it is signed.
     pub(super) signing: Option<Signing<'a>>,
 }
@@ -67,11 +71,15 @@ pub(super) async fn forward(
     let signatures = Signatures::new(onward.signing, target.origin(), may_repeat(received));
     signatures.clear(&mut request);
     let preference = preference(received, target, path);
-    let mut kept = upstream.reuse(target.origin(), preference);
+    let destination = Destination {
+        origin: target.origin(),
+        source: onward.source,
+    };
+    let mut kept = upstream.reuse(destination, preference);
     loop {
         let session = match kept.take() {
             Some(session) => session,
-            None => upstream.connect(target.origin(), preference).await?,
+            None => upstream.connect(destination, preference).await?,
         };
         let lease = session.lease;
         let is_signed = signatures.sign(&mut request);
@@ -111,7 +119,7 @@ pub(super) async fn forward(
                 answered: false,
             }) if lease.is_reused && fault.stale_connection && may_repeat(received) => {}
             // Its answer is left unread, and the connection with it.
-            Err(RelayError::Withheld) => kept = upstream.reuse(target.origin(), preference),
+            Err(RelayError::Withheld) => kept = upstream.reuse(destination, preference),
             Err(broken) => return Err(broken),
         }
     }

@@ -69,14 +69,13 @@ impl Exchanges {
             }
             Next::Send(permit, turn) => {
                 let crawler = known.identity.as_ref().and_then(Identity::crawler);
-                let key = crawler.and_then(|crawler| crawler.signing_key.clone());
                 let sending = Sending {
-                    key: key.as_deref(),
                     settings: &settings,
                     id: begun.id,
                     connection,
                     proof: proof.as_ref(),
                     received,
+                    crawler,
                 };
                 let said = known.facts.preferences.as_ref();
                 let ended = self.send(sending, client, said, (permit, turn)).await;

@@ -19,11 +19,10 @@ use crate::decide::resolve::Resolved;
 use crate::decide::settings::Settings;
 use crate::http::client::Client;
 use crate::http::received::Received;
-use crate::identity::Proof;
+use crate::identity::{Crawler, Proof};
 use crate::observe::decisions::DecisionId;
 use crate::origin::OriginHead;
 use crate::politeness::Turn;
-use crate::signing::Key;
 
 /// The status by which an exchange becomes a connection of another protocol.
 const SWITCHING_PROTOCOLS: u16 = 101;
@@ -36,8 +35,8 @@ pub(super) struct Sending<'a> {
     pub(super) connection: &'a Connection,
     pub(super) proof: Option<&'a Proof>,
     pub(super) received: &'a Received,
-    /// The crawler's, if it has one.
-    pub(super) key: Option<&'a Key>,
+    /// Whose it is, if that is known.
+    pub(super) crawler: Option<&'a Crawler>,
 }
 
 /// What became of a request that was sent.
@@ -78,7 +77,8 @@ impl Exchanges {
                 .as_ref()
                 .map_or(Ok(Vec::new()), |label| label.judge(head))
         };
-        let signing = sending.key.map(|key| Signing {
+        let key = sending.crawler.and_then(|it| it.signing_key.as_deref());
+        let signing = key.map(|key| Signing {
             signer: &sending.settings.signer,
             key,
             metrics: &self.metrics,
@@ -88,6 +88,7 @@ impl Exchanges {
             name: &sending.settings.options.name,
             received: sending.received,
             resolved: &permit.resolved,
+            source: sending.crawler.and_then(|it| it.source_address),
             signing,
         };
         let relaying = forward::forward(onward, client, &heard);

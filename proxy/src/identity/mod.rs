@@ -67,6 +67,8 @@ pub struct Crawler {
     pub robots_user_agent: Option<Arc<str>>,
     /// Whether requests whose `User-Agent` contains none of the tokens are refused. They are counted either way.
     pub user_agent_must_contain_token: bool,
+    /// The address that origins see, if not everybody's.
+    pub source_address: Option<IpAddr>,
     /// What its requests are signed with, if they are.
     pub(crate) signing_key: Option<Arc<Key>>,
     /// What it fetches for, if it says so: then preferences about that use are obeyed.
@@ -302,6 +304,7 @@ mod tests {
             default_delay: None,
             robots_user_agent: None,
             user_agent_must_contain_token: false,
+            source_address: None,
             signing_key: None,
             declaration: Declaration::default(),
         }

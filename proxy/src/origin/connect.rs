@@ -14,6 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wayleave_policy::{Origin, Scheme};
 
+use super::destination::Destination;
 use super::egress::{Egress, EgressError, Route};
 use super::error::Fault;
 use super::http2::{Http2Connection, Window};
@@ -79,17 +80,18 @@ impl Door {
         }
     }
 
-    /// The route to `origin`, if it is found before the deadline.
+    /// The route to `destination`, if it is found before the deadline.
     ///
     /// # Errors
     ///
     /// As [`Egress::route`].
     pub(super) async fn route(
         &self,
-        origin: &Origin,
+        destination: Destination<'_>,
         deadline: Instant,
     ) -> Result<Route, EgressError> {
-        let finding = self.egress.route(origin.host(), origin.port());
+        let Destination { origin, source } = destination;
+        let finding = self.egress.route(origin.host(), origin.port(), source);
         timeout_at(deadline, finding)
             .await
             .unwrap_or(Err(EgressError::DnsTimeout))

@@ -39,6 +39,7 @@ impl From<EgressError> for Fault {
         let kind = match error {
             EgressError::Prohibited { .. } => ErrorType::DestinationIpProhibited,
             EgressError::DnsTimeout => ErrorType::DnsTimeout,
+            EgressError::OtherFamily { .. } => ErrorType::DestinationIpUnroutable,
             _ => ErrorType::DnsError,
         };
         Self::new(kind, error.to_string())

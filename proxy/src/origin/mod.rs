@@ -5,6 +5,7 @@
 //! again needs no DNS.
 
 mod connect;
+mod destination;
 pub mod egress;
 pub(crate) mod error;
 mod http2;
@@ -22,6 +23,7 @@ use wayleave_policy::{Origin, Scheme};
 
 pub(crate) use self::connect::Preference;
 use self::connect::{Door, Opened, Terms};
+pub(crate) use self::destination::Destination;
 use self::egress::{Egress, EgressError, Route};
 use self::error::Fault;
 use self::http2::{Http2Stream, Window};
@@ -89,54 +91,58 @@ impl Upstream {
         }
     }
 
-    /// A kept connection to `origin`, if one is free.
-    pub(crate) fn reuse(&self, origin: &Origin, preference: Preference) -> Option<Session> {
+    /// A kept connection to `destination`, if one is free.
+    pub(crate) fn reuse(
+        &self,
+        destination: Destination<'_>,
+        preference: Preference,
+    ) -> Option<Session> {
         let any_http1 = || {
-            let kept = self.take(origin, Speaks::Http1);
-            kept.or_else(|| self.take(origin, Speaks::Http1InsteadOf2))
+            let kept = self.take(destination, Speaks::Http1);
+            kept.or_else(|| self.take(destination, Speaks::Http1InsteadOf2))
         };
         match preference {
             Preference::OnlyHttp1 => any_http1(),
-            Preference::Http1 => any_http1().or_else(|| self.share(origin)),
+            Preference::Http1 => any_http1().or_else(|| self.share(destination)),
             Preference::Http2 => {
-                let shared = self.share(origin);
-                shared.or_else(|| self.take(origin, Speaks::Http1InsteadOf2))
+                let shared = self.share(destination);
+                shared.or_else(|| self.take(destination, Speaks::Http1InsteadOf2))
             }
         }
     }
 
-    fn take(&self, origin: &Origin, speaks: Speaks) -> Option<Session> {
-        let key = self.pool.key(origin, speaks);
+    fn take(&self, destination: Destination<'_>, speaks: Speaks) -> Option<Session> {
+        let key = self.pool.key(destination, speaks);
         let stream = self.pool.take(key)?;
         Some(self.session(Connection::Http1(stream), key, true))
     }
 
-    fn share(&self, origin: &Origin) -> Option<Session> {
-        if origin.scheme() == Scheme::Http {
+    fn share(&self, destination: Destination<'_>) -> Option<Session> {
+        if destination.origin.scheme() == Scheme::Http {
             return None;
         }
-        let key = self.pool.key(origin, Speaks::Http2);
+        let key = self.pool.key(destination, Speaks::Http2);
         let stream = Box::new(self.pool.share(key)?);
         Some(self.session(Connection::Http2(stream), key, true))
     }
 
-    /// A new connection to `origin`, which others may use, too, if it speaks HTTP/2.
+    /// A new connection to `destination`, which others may use, too, if it speaks HTTP/2.
     ///
     /// # Errors
     ///
     /// Returns what failed: the name, the address, the connection or TLS.
     pub(crate) async fn connect(
         &self,
-        origin: &Origin,
+        destination: Destination<'_>,
         preference: Preference,
     ) -> Result<Session, Fault> {
         let deadline = self.connect_deadline();
-        let route = self.route(origin, deadline).await?;
+        let route = self.route(destination, deadline).await?;
         let terms = Terms {
             preference,
             window: Window::SHARED,
         };
-        let session = self.open(origin, terms, &route, deadline).await?;
+        let session = self.open(destination, terms, &route, deadline).await?;
         if let Connection::Http2(stream) = &session.connection {
             let connection = Kept::Http2(stream.connection());
             self.pool.keep(session.lease.key, connection);
@@ -144,7 +150,7 @@ impl Upstream {
         Ok(session)
     }
 
-    /// A new connection to `origin` by `route` for one short response, which nobody shares meanwhile: HTTP/1.1 if the origin
+    /// A new connection to `destination` by `route` for one short response, which nobody shares meanwhile: HTTP/1.1 if the origin
     /// speaks it, for then it serves others when it is released.
     ///
     /// # Errors
@@ -152,7 +158,7 @@ impl Upstream {
     /// Returns what failed: the connection or TLS.
     pub(crate) async fn open_for_one(
         &self,
-        origin: &Origin,
+        destination: Destination<'_>,
         route: &Route,
         deadline: Instant,
     ) -> Result<Session, Fault> {
@@ -160,18 +166,21 @@ impl Upstream {
             preference: Preference::Http1,
             window: Window::SMALL,
         };
-        self.open(origin, terms, route, deadline).await
+        self.open(destination, terms, route, deadline).await
     }
 
-    /// A new TCP connection to `origin` for a tunnel, and what counts it.
+    /// A new TCP connection to `destination` for a tunnel, and what counts it.
     ///
     /// # Errors
     ///
     /// Returns what failed: the name, the address or the connection.
-    pub(crate) async fn dial(&self, origin: &Origin) -> Result<(TcpStream, OpenConnection), Fault> {
+    pub(crate) async fn dial(
+        &self,
+        destination: Destination<'_>,
+    ) -> Result<(TcpStream, OpenConnection), Fault> {
         let deadline = self.connect_deadline();
-        let route = self.route(origin, deadline).await?;
-        let tcp = self.door.dial(origin, &route, deadline).await?;
+        let route = self.route(destination, deadline).await?;
+        let tcp = self.door.dial(destination.origin, &route, deadline).await?;
         Ok((tcp, self.metrics.upstream_connection(false)))
     }
 
@@ -180,26 +189,27 @@ impl Upstream {
         Instant::now() + self.options.connect_timeout
     }
 
-    /// The route to `origin`, if it is found before the deadline.
+    /// The route to `destination`, if it is found before the deadline.
     ///
     /// # Errors
     ///
     /// As [`Egress::route`].
     pub(crate) async fn route(
         &self,
-        origin: &Origin,
+        destination: Destination<'_>,
         deadline: Instant,
     ) -> Result<Route, EgressError> {
-        self.door.route(origin, deadline).await
+        self.door.route(destination, deadline).await
     }
 
     async fn open(
         &self,
-        origin: &Origin,
+        destination: Destination<'_>,
         terms: Terms,
         route: &Route,
         deadline: Instant,
     ) -> Result<Session, Fault> {
+        let origin = destination.origin;
         let opened = self.door.open(origin, terms, route, deadline);
         let (connection, speaks) = match opened.await? {
             Opened::Http1(stream) => (Connection::Http1(stream), Speaks::Http1),
@@ -209,7 +219,7 @@ impl Upstream {
                 (Connection::Http2(Box::new(stream)), Speaks::Http2)
             }
         };
-        Ok(self.session(connection, self.pool.key(origin, speaks), false))
+        Ok(self.session(connection, self.pool.key(destination, speaks), false))
     }
 
     /// Counts what had to be mended of a response.

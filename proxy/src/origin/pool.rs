@@ -11,13 +11,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::destination::Destination;
+use super::http2::{Http2Connection, Http2Stream};
+use crate::http::transport::Stream;
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
-use wayleave_policy::Origin;
-
-use super::http2::{Http2Connection, Http2Stream};
-use crate::http::transport::Stream;
 
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
@@ -44,7 +43,7 @@ pub(super) enum Speaks {
     Http2,
 }
 
-/// An origin, and what is spoken with it.
+/// An origin, from where it is reached, and what is spoken with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey(u64);
 
@@ -91,9 +90,10 @@ impl Pool {
         pool
     }
 
-    /// What connections to `origin` are kept by.
-    pub(super) fn key(&self, origin: &Origin, speaks: Speaks) -> PoolKey {
-        PoolKey(self.hasher.hash_one((origin, speaks)))
+    /// What connections to `destination` are kept by.
+    pub(super) fn key(&self, destination: Destination<'_>, speaks: Speaks) -> PoolKey {
+        let Destination { origin, source } = destination;
+        PoolKey(self.hasher.hash_one((origin, source, speaks)))
     }
 
     /// Keeps a connection for whoever asks for `key` next; the one longest unused makes room.

@@ -1,6 +1,7 @@
 //! Fetches robots.txt and follows redirects, within one deadline.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct FetchAs {
     pub user_agent: Option<Arc<str>>,
     /// With a signature, if with one.
     pub(crate) signed_by: Option<SignedBy>,
+    /// From this address, if not from everybody's.
+    pub source: Option<IpAddr>,
 }
 
 /// Fetches robots.txt files: over HTTP, or in tests from a script.

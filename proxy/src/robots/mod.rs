@@ -144,6 +144,8 @@ pub struct Behalf<'a> {
     pub user_agent: Option<&'a Arc<str>>,
     /// And signed by this.
     pub(crate) signed_by: Option<&'a SignedBy>,
+    /// And sent from this address.
+    pub source: Option<IpAddr>,
 }
 
 impl Behalf<'_> {
@@ -156,6 +158,7 @@ impl Behalf<'_> {
             fetch_as: FetchAs {
                 user_agent: self.user_agent.cloned(),
                 signed_by: self.signed_by.cloned(),
+                source: self.source,
             },
         }
     }

@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use wayleave_policy::Target;
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
-use wayleave_policy::{Origin, Target};
 
 use super::fetch::{FetchAs, HttpFetch};
 use super::fields;
@@ -16,7 +16,7 @@ use crate::http::proxy_status::ErrorType;
 use crate::origin::egress::EgressError;
 use crate::origin::error::Fault;
 use crate::origin::{
-    self, Connection, Lease, OriginHead, OriginReader, OriginWriter, Session, Upstream,
+    self, Connection, Destination, Lease, OriginHead, OriginReader, OriginWriter, Session, Upstream,
 };
 use crate::signing::{FIELDS, Message, Signed, SignedBy};
 
@@ -50,7 +50,11 @@ impl HttpFetch {
         fetch_as: Option<&FetchAs>,
         chosen: ChosenBy,
     ) -> Result<Exchange, FetchError> {
-        let (session, is_public) = self.connect(target.origin(), chosen).await?;
+        let destination = Destination {
+            origin: target.origin(),
+            source: fetch_as.and_then(|by| by.source),
+        };
+        let (session, is_public) = self.connect(destination, chosen).await?;
         let asked = Asked {
             target,
             validators,
@@ -108,22 +112,30 @@ impl HttpFetch {
         exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
     }
 
-    /// A new connection to `origin`, and whether it may be with a public address. What is left of an earlier answer on a kept
+    /// A new connection to `destination`, and whether it may be with a public address. What is left of an earlier answer on a kept
     /// one could be read as the origin's robots.txt.
     async fn connect(
         &self,
-        origin: &Origin,
+        mut destination: Destination<'_>,
         chosen: ChosenBy,
     ) -> Result<(Session, bool), FetchError> {
         let deadline = self.upstream.connect_deadline();
-        let route = self.upstream.route(origin, deadline).await;
+        let mut route = self.upstream.route(destination, deadline).await;
+        if let Err(EgressError::OtherFamily { .. }) = route {
+            // What the crawler cannot reach is there for others: it fails with its own request, not the origin.
+            destination.source = None;
+            route = self.upstream.route(destination, deadline).await;
+        }
         let mut route = route.map_err(|error| egress_failure(&error, chosen))?;
         if chosen == ChosenBy::Public {
             let detail = "a public origin's redirect leads to an internal address";
             let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
             route = route.public_only().ok_or_else(internal)?;
         }
-        let session = self.upstream.open_for_one(origin, &route, deadline).await;
+        let session = self
+            .upstream
+            .open_for_one(destination, &route, deadline)
+            .await;
         Ok((session.map_err(connect_failure)?, route.is_public()))
     }
 }
@@ -208,6 +220,7 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
         // Where a redirect leads nowhere, the origin itself is there.
         error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
         EgressError::Dns { .. } => FetchErrorKind::Dns,
+        EgressError::OtherFamily { .. } => FetchErrorKind::Connect,
     };
     failure(kind, error)
 }

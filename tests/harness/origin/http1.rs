@@ -84,6 +84,7 @@ async fn read_head<T: Transport>(
     Ok(Some(connection.shared.received(Request {
         at: std::time::Instant::now(),
         connection: connection.number,
+        peer: connection.peer,
         scheme: connection.scheme,
         sni: connection.sni.clone(),
         version: if parsed.version == Some(0) {

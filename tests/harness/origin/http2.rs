@@ -32,6 +32,7 @@ async fn answer_http2(
     let request = connection.shared.received(Request {
         at: std::time::Instant::now(),
         connection: connection.number,
+        peer: connection.peer,
         scheme: connection.scheme,
         sni: connection.sni.clone(),
         version: "HTTP/2",

@@ -7,7 +7,7 @@ pub mod reply;
 mod wire;
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
@@ -25,6 +25,8 @@ pub struct Request {
     /// When its head had arrived.
     pub at: Instant,
     pub connection: usize,
+    /// The client's address.
+    pub peer: IpAddr,
     /// `http` or `https`: which of the two ports it came in by.
     pub scheme: &'static str,
     /// The name of the TLS ClientHello.

@@ -1,6 +1,7 @@
 //! An origin's connection: TLS, good or bad, and the choice of HTTP version.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -33,6 +34,7 @@ impl Transport for TlsStream<TcpStream> {
 #[derive(Clone)]
 pub struct Connection {
     pub number: usize,
+    pub peer: IpAddr,
     pub scheme: &'static str,
     pub sni: Option<String>,
     pub shared: Arc<Shared>,
@@ -51,8 +53,12 @@ impl Connection {
 
 /// Serves one connection to its end. What goes wrong is the client's to notice: a test asserts on what arrived.
 pub async fn serve(stream: TcpStream, scheme: &'static str, number: usize, shared: Arc<Shared>) {
+    let Ok(peer) = stream.peer_addr().map(|peer| peer.ip()) else {
+        return;
+    };
     let mut connection = Connection {
         number,
+        peer,
         scheme,
         sni: None,
         shared,

@@ -1,6 +1,6 @@
 //! Values as the file says them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ show_as_text!(
     HostPattern,
     ProductToken,
     Purpose,
-    Source
+    Source,
+    IpAddr
 );
 
 impl Show for &str {

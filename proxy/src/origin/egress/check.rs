@@ -1,11 +1,12 @@
 //! Which addresses may be dialled. What passes is of a type of its own, which nothing else makes.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
 use super::error::EgressError;
 use super::internal;
+use super::source::is_of_this_machine;
 
 /// An address that may be dialled: only [`AddressCheck`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,6 @@ impl AddressCheck {
     }
 }
 
-/// Whether `ip` belongs to this machine: only then can a socket be bound to it.
 fn is_local(ip: IpAddr) -> bool {
-    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+    ip.is_loopback() || is_of_this_machine(ip)
 }

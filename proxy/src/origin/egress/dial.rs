@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::Route;
 use super::check::CheckedAddress;
@@ -24,11 +25,27 @@ impl Route {
     /// The error of the address that failed last, if all did.
     pub async fn dial(&self) -> io::Result<TcpStream> {
         let addresses = self.addresses.iter().copied();
-        let connect = |address: CheckedAddress| TcpStream::connect(address.socket_address());
+        let connect = |address: CheckedAddress| {
+            let address = address.socket_address();
+            connect(address, self.sources.of_family(address))
+        };
         let stream = race(addresses, connect).await?;
         transport::tune(&stream, UNREAD)?;
         Ok(stream)
     }
+}
+
+async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let Some(source) = source else {
+        return TcpStream::connect(address).await;
+    };
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    let bound = socket.bind(SocketAddr::new(source, 0));
+    bound.map_err(|error| io::Error::new(error.kind(), format!("from {source}: {error}")))?;
+    socket.connect(address).await
 }
 
 async fn race<A, S, F>(
@@ -132,7 +149,11 @@ mod tests {
             ..Options::default()
         });
         let port = listener.local_addr().unwrap().port();
-        let route = egress.unwrap().route("127.0.0.1", port).await.unwrap();
+        let route = egress
+            .unwrap()
+            .route("127.0.0.1", port, None)
+            .await
+            .unwrap();
         let timeout = socket2::SockRef::from(&route.dial().await.unwrap()).tcp_user_timeout();
         assert_eq!(timeout.unwrap(), Some(UNREAD));
     }

@@ -25,6 +25,11 @@ pub enum EgressError {
     },
     /// DNS did not answer in time.
     DnsTimeout,
+    /// The host has no address of the family that it is to be dialled from.
+    OtherFamily {
+        /// Where it was to be dialled from.
+        source: IpAddr,
+    },
 }
 
 impl EgressError {
@@ -34,6 +39,7 @@ impl EgressError {
             Self::Prohibited { .. } => "destination_ip_prohibited",
             Self::Dns { .. } => "dns_error",
             Self::DnsTimeout => "dns_timeout",
+            Self::OtherFamily { .. } => "destination_ip_unroutable",
         }
     }
 
@@ -49,6 +55,13 @@ impl fmt::Display for EgressError {
             Self::Prohibited { address, why } => write!(f, "{address} may not be dialled: {why}"),
             Self::Dns { rcode } => write!(f, "dns: {rcode}"),
             Self::DnsTimeout => f.write_str("dns did not answer in time"),
+            Self::OtherFamily { source } => {
+                let family = if source.is_ipv4() { "IPv4" } else { "IPv6" };
+                write!(
+                    f,
+                    "the source address is {source}, and the host has no {family} address"
+                )
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod dns;
 mod error;
 mod internal;
 mod overrides;
+mod source;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,8 @@ use dns::Dns;
 pub use error::EgressError;
 use overrides::Overrides;
 pub use overrides::{InvalidOverride, Override};
+use source::Sources;
+pub(crate) use source::is_of_this_machine;
 
 /// What egress needs to know; part of `[upstream]` and `[dns]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct Options {
     /// Where this proxy itself listens; never dialled, whatever `allow_private` says. A wildcard address means every
     /// local address with that port.
     pub own_listeners: Vec<SocketAddr>,
+    /// Addresses of this machine that connections are sent from. Empty: the system chooses.
+    pub sources: Vec<IpAddr>,
 }
 
 /// Finds the routes to hosts.
@@ -43,6 +48,7 @@ pub struct Egress {
     check: AddressCheck,
     overrides: Overrides,
     dns: Dns,
+    sources: Sources,
 }
 
 /// The way to a host: what is dialled, and nothing else is. Only [`Egress::route`] makes one.
@@ -50,6 +56,8 @@ pub struct Egress {
 pub struct Route {
     /// In the order to try them (RFC 8305 section 4); never empty.
     addresses: Vec<CheckedAddress>,
+    /// Where it is dialled from.
+    sources: Sources,
 }
 
 impl Egress {
@@ -66,17 +74,24 @@ impl Egress {
             },
             overrides: Overrides::new(options.overrides),
             dns: Dns::new(&options.servers)?,
+            sources: Sources::new(options.sources),
         })
     }
 
     /// The route to `host` and `port`, by those of its addresses that may be dialled. `host` is spelt as `Origin::host`
-    /// gives it: a lower-case name, or an address, IPv6 in brackets.
+    /// gives it: a lower-case name, or an address, IPv6 in brackets. It is dialled from `source`, or else from one of the addresses
+    /// for everybody.
     ///
     /// # Errors
     ///
-    /// If DNS does not know the host, or if none of its addresses may be dialled. While some may, the others are left
-    /// out silently.
-    pub async fn route(&self, host: &str, port: u16) -> Result<Route, EgressError> {
+    /// If DNS does not know the host, or if none of its addresses may be dialled, or none is of a family that it can be dialled
+    /// from. While some may, the others are left out silently.
+    pub async fn route(
+        &self,
+        host: &str,
+        port: u16,
+        source: Option<IpAddr>,
+    ) -> Result<Route, EgressError> {
         let found = self.find(host, port).await?;
         let mut permitted = Vec::with_capacity(found.len());
         let mut prohibited = None;
@@ -89,9 +104,11 @@ impl Egress {
         }
         match prohibited {
             Some(error) if permitted.is_empty() => Err(error),
-            _ => Ok(Route {
-                addresses: interleave(permitted),
-            }),
+            _ => {
+                let sources = self.sources.toward(host, source);
+                let addresses = interleave(sources.reachable(permitted)?);
+                Ok(Route { addresses, sources })
+            }
         }
     }
 

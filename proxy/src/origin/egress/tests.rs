@@ -8,7 +8,7 @@ use super::*;
 impl Egress {
     /// What the route dials.
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
-        let Route { addresses } = self.route(host, port).await?;
+        let Route { addresses, .. } = self.route(host, port, None).await?;
         Ok(addresses
             .into_iter()
             .map(CheckedAddress::socket_address)

@@ -73,6 +73,7 @@ fn addresses(server: SocketAddr) -> egress::Options {
             Override::parse("metadata.test", "169.254.169.254").unwrap(),
         ],
         own_listeners: Vec::new(),
+        sources: Vec::new(),
     }
 }
 
@@ -702,7 +703,9 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let outcome = fetcher.fetch(request, None).await.outcome;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();
-    upstream.reuse(&origin, Preference::OnlyHttp1).is_some()
+    upstream
+        .reuse((&origin).into(), Preference::OnlyHttp1)
+        .is_some()
 }
 
 #[tokio::test]

@@ -1,0 +1,96 @@
+//! Which of this machine's addresses connections are sent from.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use super::check::CheckedAddress;
+use super::error::EgressError;
+
+/// Addresses to send from; none: the system chooses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sources(Vec<IpAddr>);
+
+impl Sources {
+    pub(super) fn new(addresses: Vec<IpAddr>) -> Self {
+        Self(addresses)
+    }
+
+    /// Those for `host`, at most one of each family: `own` alone, if there is one. Among several for everybody a host always gets the
+    /// same: to its eyes, and to its limits, requests and robots.txt come from one client.
+    pub(super) fn toward(&self, host: &str, own: Option<IpAddr>) -> Self {
+        if let Some(own) = own {
+            return Self(vec![own]);
+        }
+        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = self.0.iter().partition(|ip| ip.is_ipv4());
+        let mut hasher = DefaultHasher::new();
+        host.hash(&mut hasher);
+        let number = hasher.finish();
+        let one_of = |all: &[IpAddr]| {
+            let count = u64::try_from(all.len()).ok().filter(|&count| count > 0)?;
+            all.get(usize::try_from(number % count).ok()?).copied()
+        };
+        Self([one_of(&v4), one_of(&v6)].into_iter().flatten().collect())
+    }
+
+    /// Those of `addresses` that can be dialled from here.
+    ///
+    /// # Errors
+    ///
+    /// If there were some and none is left.
+    pub(super) fn reachable(
+        &self,
+        mut addresses: Vec<CheckedAddress>,
+    ) -> Result<Vec<CheckedAddress>, EgressError> {
+        let Some(&first) = self.0.first() else {
+            return Ok(addresses);
+        };
+        addresses.retain(|address| self.of_family(address.socket_address()).is_some());
+        match addresses.is_empty() {
+            true => Err(EgressError::OtherFamily { source: first }),
+            false => Ok(addresses),
+        }
+    }
+
+    /// The one to dial `address` from.
+    pub(super) fn of_family(&self, address: SocketAddr) -> Option<IpAddr> {
+        let mut own = self.0.iter();
+        own.find(|ip| ip.is_ipv4() == address.is_ipv4()).copied()
+    }
+}
+
+/// Whether `ip` belongs to this machine: only then can a socket be bound to it.
+pub(crate) fn is_of_this_machine(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_host_always_gets_the_same_and_hosts_get_all_of_them() {
+        let all = ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(ip);
+        let sources = Sources::new(all.to_vec());
+        let mut seen = Vec::new();
+        for number in 0..100 {
+            let host = format!("host{number}.test");
+            let chosen = sources.toward(&host, None);
+            assert_eq!(chosen, sources.toward(&host, None), "{host}");
+            assert_eq!(chosen.0.len(), 2, "one of each family");
+            seen.extend(chosen.0);
+        }
+        assert!(all.iter().all(|one| seen.contains(one)));
+    }
+
+    #[test]
+    fn a_crawlers_own_stands_alone() {
+        let sources = Sources::new(vec![ip("192.0.2.1")]);
+        let own = sources.toward("shop.test", Some(ip("2001:db8::1")));
+        assert_eq!(own.0, [ip("2001:db8::1")]);
+        assert_eq!(own.of_family("192.0.2.9:80".parse().unwrap()), None);
+    }
+}

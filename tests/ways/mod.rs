@@ -1,0 +1,3 @@
+//! The ways out of the proxy: from which address, and by whom.
+
+mod source;
