@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::error::EgressError;
 use super::internal;
-use super::source::is_of_this_machine;
+use super::local::is_of_this_machine;
 
 /// An address that may be dialled: only [`AddressCheck`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod dial;
 mod dns;
 mod error;
 mod internal;
+mod local;
 mod overrides;
 mod source;
 #[cfg(test)]
@@ -21,10 +22,10 @@ use ipnet::IpNet;
 use check::{AddressCheck, CheckedAddress};
 use dns::Dns;
 pub use error::EgressError;
+pub(crate) use local::is_of_this_machine;
 use overrides::Overrides;
 pub use overrides::{InvalidOverride, Override};
 use source::Sources;
-pub(crate) use source::is_of_this_machine;
 
 /// What egress needs to know; part of `[upstream]` and `[dns]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Which of this machine's addresses connections are sent from.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use super::check::CheckedAddress;
 use super::error::EgressError;
@@ -56,11 +56,6 @@ impl Sources {
         let mut own = self.0.iter();
         own.find(|ip| ip.is_ipv4() == address.is_ipv4()).copied()
     }
-}
-
-/// Whether `ip` belongs to this machine: only then can a socket be bound to it.
-pub(crate) fn is_of_this_machine(ip: IpAddr) -> bool {
-    UdpSocket::bind((ip, 0)).is_ok()
 }
 
 #[cfg(test)]
