@@ -77,19 +77,13 @@ impl Exchanges {
                 .as_ref()
                 .map_or(Ok(Vec::new()), |label| label.judge(head))
         };
-        let key = sending.crawler.and_then(|it| it.signing_key.as_deref());
-        let signing = key.map(|key| Signing {
-            signer: &sending.settings.signer,
-            key,
-            metrics: &self.metrics,
-        });
         let onward = Onward {
             upstream: &sending.settings.upstream,
             name: &sending.settings.options.name,
             received: sending.received,
             resolved: &permit.resolved,
             source: sending.crawler.and_then(|it| it.source_address),
-            signing,
+            signing: self.signing(sending),
         };
         let relaying = forward::forward(onward, client, &heard);
         let revoked = async {
@@ -117,6 +111,16 @@ impl Exchanges {
             said: judged.into_inner(),
             after,
         }
+    }
+
+    /// Who signs for the crawler, if it has a key.
+    fn signing<'a>(&'a self, sending: Sending<'a>) -> Option<Signing<'a>> {
+        let key = sending.crawler?.signing_key.as_deref()?;
+        Some(Signing {
+            signer: &sending.settings.signer,
+            key,
+            metrics: &self.metrics,
+        })
     }
 
     /// Waits until a connection that outlasts its exchange would no longer be opened as it is.
