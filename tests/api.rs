@@ -66,6 +66,8 @@ fn every_endpoint_is_described() {
         "/v1/decisions/stream",
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/robots",
+        "/v1/evidence",
+        "/v1/evidence/bodies/{sha256}",
         "/v1/fleet",
         "/v1/reload",
         "/v1/robots",

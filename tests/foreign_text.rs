@@ -1,7 +1,7 @@
 //! Text by strangers wherever it is shown: nothing that a terminal, a log's reader or a browser would obey is in it raw.
 
 use crate::harness::wayleave::command;
-use crate::harness::{Ask, Origin, Wayleave, eventually};
+use crate::harness::{Ask, Origin, Wayleave, decisions, eventually};
 
 /// Clears the screen where C1 controls count (U+009B), ends a line (U+2028, U+0085), reorders (U+202E, U+2067), hides
 /// (U+200B), and clears the screen anywhere (ESC).
@@ -81,7 +81,7 @@ fn no_log_holds_what_a_terminal_obeys() {
         let written = written.expect("a decision log");
         assert_harmless("the decision log", &written);
         let line: serde_json::Value =
-            serde_json::from_str(written.lines().next().expect("a line")).expect("JSON");
+            serde_json::from_str(decisions(&written).next().expect("a line")).expect("JSON");
         assert_eq!(line["rule"], RULE, "it means what the origin said");
     }
 }

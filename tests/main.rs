@@ -25,6 +25,7 @@ mod crawl;
 mod crowds;
 mod dashboards;
 mod decisions;
+mod evidence;
 mod faults;
 mod fleet;
 mod foreign_text;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Response, Wayleave, Wire, eventually};
+use crate::harness::{Ask, Origin, Response, Wayleave, Wire, decisions, eventually};
 
 /// Three origins without a robots.txt.
 fn sites() -> Origin {
@@ -366,7 +366,7 @@ fn the_log_follows_the_file() {
     let (proxy, base) = start(&origin);
     let lines = |file: &str| {
         let file = proxy.dir.path().join("state").join(file);
-        std::fs::read_to_string(file).map_or(0, |text| text.lines().count())
+        std::fs::read_to_string(file).map_or(0, |text| decisions(&text).count())
     };
     proxy.get("http://one.test/");
     eventually("a line", || lines("decisions.jsonl") == 1);
@@ -449,10 +449,10 @@ fn a_thousand_reloads_lose_no_request_and_mix_no_configurations() {
         std::fs::read_to_string(file).unwrap_or_default()
     };
     eventually("every exchange is logged", || {
-        lines().lines().count() == asked
+        decisions(&lines()).count() == asked
     });
     let mut configurations = std::collections::HashMap::new();
-    for line in lines().lines() {
+    for line in decisions(&lines()) {
         let decision: Value = serde_json::from_str(line).expect("JSON");
         let configuration = decision["configuration"].as_u64().expect("a number");
         let crawler = decision["crawler"].as_str().expect("a name").to_owned();

@@ -141,7 +141,10 @@ fn people_and_spreadsheets_can_read_it() {
 fn rotated_files_count_and_what_cannot_be_read_is_named() {
     let dir = run();
     let state = dir.path().join("state");
-    let whole = std::fs::read(state.join("decisions.jsonl")).expect("a log");
+    let whole = std::fs::read_to_string(state.join("decisions.jsonl")).expect("a log");
+    // The last line tells that the process stopped.
+    let decided = whole.rfind("{\"event\":\"stop\"").expect("it was told to");
+    let whole = &whole.as_bytes()[..decided];
     let rotated = state.join("decisions.20261121T083000.123Z.jsonl");
     std::fs::rename(state.join("decisions.jsonl"), &rotated).expect("it can be renamed");
     let cut = [b"\xFF garbage\n", &whole[..whole.len() - 10]].concat();
@@ -156,10 +159,10 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
         .expect("an array")
         .iter();
     let places: Vec<_> = lines.map(|it| it["line"].clone()).collect();
-    assert_eq!(places, [1, 12]);
+    assert_eq!(places, [1, 14]);
     let table = report(&dir, &[]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(table.contains("decisions.jsonl:12: has no end"), "{table}");
+    assert!(table.contains("decisions.jsonl:14: has no end"), "{table}");
     std::fs::remove_dir_all(&state).expect("it can be removed");
     let none = report(&dir, &[]);
     assert_eq!(none.status.code(), Some(2), "{none:?}");

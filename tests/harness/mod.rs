@@ -38,6 +38,11 @@ pub fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| Runtime::new().expect("a runtime can be started"))
 }
 
+/// The lines of a decision log that are decisions, and not events of the log itself.
+pub fn decisions(log: &str) -> impl Iterator<Item = &str> {
+    log.lines().filter(|line| !line.starts_with("{\"event\":"))
+}
+
 /// Waits until `condition` holds; fails the test, naming `what`, if it never does.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {

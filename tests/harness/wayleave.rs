@@ -333,7 +333,7 @@ impl Wayleave {
             .sum()
     }
 
-    /// Sends `signal` (`TERM`, `INT`, `HUP`) to the process.
+    /// Sends `signal` (`TERM`, `INT`, `HUP`, `KILL`) to the process.
     pub fn signal(&self, signal: &str) {
         let sent = Command::new("sh")
             .args(["-c", &format!("kill -{signal} {}", self.pid())])
@@ -362,6 +362,18 @@ impl Wayleave {
         self.signal("TERM");
         let status = self.wait();
         assert_eq!(status.code(), Some(0), "SIGTERM ends it well");
+        self.leave()
+    }
+
+    /// The same by SIGKILL.
+    #[track_caller]
+    pub fn kill(mut self) -> (TempDir, Settings) {
+        self.signal("KILL");
+        self.wait();
+        self.leave()
+    }
+
+    fn leave(&mut self) -> (TempDir, Settings) {
         let empty = tempfile::tempdir().expect("a temporary directory can be made");
         (
             std::mem::replace(&mut self.dir, empty),

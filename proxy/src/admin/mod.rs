@@ -10,6 +10,7 @@ mod clients;
 mod decision_basis;
 mod decisions;
 mod entry_count;
+mod evidence;
 mod fleet;
 mod guard;
 mod health;
@@ -83,6 +84,8 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(decisions::show))
         .routes(routes!(decision_basis::grounds))
         .routes(routes!(decisions::top))
+        .routes(routes!(evidence::signing))
+        .routes(routes!(evidence::body))
         .routes(routes!(robots::list))
         .routes(routes!(robots::show, robots::forget))
         .routes(routes!(robots::refresh))

@@ -9,6 +9,7 @@ mod check;
 mod config;
 mod decision;
 mod env;
+mod evidence;
 mod expired;
 mod fetched;
 mod fleet;
@@ -61,6 +62,9 @@ enum Command {
     Decision(decision::Arguments),
     /// Summarise from the decision log what was refused, and what enforcement would refuse
     Report(report::Arguments),
+    /// Export decisions with all they rest on, check such an export, or ask it
+    #[command(subcommand)]
+    Evidence(evidence::Command),
     /// List, show, refresh or forget the robots.txt files of a running proxy
     #[command(subcommand)]
     Robots(robots::Command),
@@ -91,6 +95,7 @@ pub fn run() -> ExitCode {
         Command::Keys(command) => keys::run(&command, config),
         Command::Decision(arguments) => decision::run(&arguments, config),
         Command::Report(arguments) => report::run(&arguments, config),
+        Command::Evidence(command) => evidence::run(&command, config),
         Command::Robots(command) => robots::run(&command, config),
         Command::Fleet(command) => fleet::run(&command, config),
         Command::Env(arguments) => env::run(&arguments, config),

@@ -1,6 +1,6 @@
 //! `[log]`: how events and decisions are written.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 use super::file::{
     Section, at_least, checked, duration, or_empty, path_in, positive_duration, size,
 };
+use crate::decide::settings::OnFailure;
 use crate::observe::decisions::JournalOptions;
 use crate::observe::logging::Format;
 
@@ -18,13 +19,20 @@ pub(crate) struct Log {
     pub(crate) format: Format,
     /// The decision log; none: decisions are only events.
     pub(crate) decisions: Option<JournalOptions>,
+    /// What becomes of requests while decisions cannot be recorded.
+    pub(crate) on_failure: OnFailure,
 }
 
-/// Paths are relative to `state_dir`.
-pub(super) fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
+/// Paths are relative to `state_dir`. `key`: what the decision log is signed with.
+pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> Log {
     let day = Duration::from_hours(24);
     let formats = [("text", Format::Text), ("json", Format::Json)];
     let format = section.word("format", Format::Text, &formats);
+    let ways = [
+        ("forward", OnFailure::Forward),
+        ("refuse", OnFailure::Refuse),
+    ];
+    let on_failure = section.word("on_failure", OnFailure::Forward, &ways);
     let path = Some(state_dir.join("decisions.jsonl"));
     let path = section.key("decisions", path, or_empty(path_in(state_dir)));
     let max_size = checked(size, at_least(ByteSize::kib(64)));
@@ -33,11 +41,13 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path) -> Log {
     let keep = section.key("decisions_keep", 30 * day, duration);
     Log {
         format,
+        on_failure,
         decisions: path.map(|path| JournalOptions {
             path,
             max_size_bytes: max_size.as_u64(),
             max_age,
             keep,
+            key,
         }),
     }
 }

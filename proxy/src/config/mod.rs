@@ -6,12 +6,13 @@
 //! reload cannot change. Nothing after start-up meets an unchecked value.
 //!
 //! ```text
-//! proxy admin state store https upstream robots crawlers signing rules preferences politeness log traces
+//! proxy admin state store https upstream robots crawlers signing rules preferences politeness evidence log traces
 //!                      file        tables, values, mistakes
 //! ```
 
 mod admin;
 mod crawlers;
+mod evidence;
 mod file;
 mod https;
 mod log;
@@ -121,7 +122,10 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
         rules: rules::rules(root, &crawlers.crawlers),
         preferences: root.section("preferences", preferences::preferences),
         politeness: root.section("politeness", politeness::politeness),
-        log: root.section("log", |section| log::log(section, state_dir)),
+        log: {
+            let key = root.section("evidence", |section| evidence::key(section, state_dir));
+            root.section("log", |section| log::log(section, state_dir, key))
+        },
         traces: root.section(fixed("traces"), traces::traces),
         store: StoreOptions {
             max_size: state.max_size,

@@ -8,6 +8,7 @@ use wayleave_policy::{Dialect, HostPattern, ProductToken};
 
 use super::{Config, DEFAULT_FILE, Mistake};
 use crate::decide::https_mode;
+use crate::decide::settings::OnFailure;
 use crate::identity::{Account, Crawler, Mode};
 use crate::observe::decisions::JournalOptions;
 use crate::observe::logging::Format;
@@ -141,6 +142,8 @@ log.decisions = "audit/d.jsonl"
 log.decisions_max_size = "1MiB"
 log.decisions_max_age = "1h"
 log.decisions_keep = "7d"
+log.on_failure = "refuse"
+evidence.key = "audit/e.key"
 traces.otlp_endpoint = "https://collector.example:4318/otlp"
 traces.sample_ratio = 0.25
 [[crawler]]
@@ -277,7 +280,9 @@ fn robots_and_log_are_read() {
         max_size_bytes: 1 << 20,
         max_age: Duration::from_hours(1),
         keep: Duration::from_hours(7 * 24),
+        key: "/var/lib/wayleave/audit/e.key".into(),
     };
+    assert_eq!(config.log.on_failure, OnFailure::Refuse);
     assert_eq!(config.log.decisions, Some(decisions));
 }
 

@@ -87,6 +87,21 @@ impl Refusal {
         Self::new(status, error.phrase(), error, error.as_str(), details)
     }
 
+    /// A request that may go on, but of which nothing would be recorded.
+    pub(crate) fn unrecorded() -> Self {
+        let details = "the decision log cannot be written, and log.on_failure is \"refuse\"";
+        Self {
+            retry_after: Some(Duration::from_secs(1)),
+            ..Self::new(
+                503,
+                "Decision log unavailable",
+                ErrorType::HttpRequestDenied,
+                "unrecorded",
+                details,
+            )
+        }
+    }
+
     pub(crate) fn new(
         status: u16,
         phrase: &'static str,

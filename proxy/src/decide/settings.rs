@@ -50,6 +50,15 @@ pub(crate) struct Preferences {
     pub(crate) withholds: bool,
 }
 
+/// What becomes of requests while decisions cannot be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    /// They go on; how many are not recorded is counted, and the log says so when it can.
+    Forward,
+    /// They are refused.
+    Refuse,
+}
+
 /// What one exchange goes by from its beginning to its end.
 pub(crate) struct Settings {
     /// Which configuration this is, counted from 1 at the start.
@@ -62,6 +71,7 @@ pub(crate) struct Settings {
     pub(crate) politeness: politeness::Options,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) signer: Arc<Signer>,
+    pub(crate) on_failure: OnFailure,
 }
 
 impl Settings {

@@ -10,7 +10,7 @@ use crate::decide::permit::{Decided, Permit};
 use crate::decide::refusal::Refusal;
 use crate::decide::request::{Connection, Request};
 use crate::decide::resolve::{Asking, Scope};
-use crate::decide::settings::Settings;
+use crate::decide::settings::{OnFailure, Settings};
 use crate::http::client::Client;
 use crate::http::received::{HalfClosed, Received};
 use crate::identity::Proof;
@@ -133,6 +133,9 @@ impl Exchanges {
             self.metrics.decision(facts.decided_in);
         }
         let next = match verdict {
+            Ok(_) if settings.on_failure == OnFailure::Refuse && self.decisions.are_lost() => {
+                Next::Refuse(Refusal::unrecorded())
+            }
             Ok(permit) => Next::Send(permit, None),
             Err(refusal) => Next::Refuse(refusal),
         };

@@ -1,5 +1,6 @@
 //! What operators see: decisions, metrics, traces, the log, traffic as the page draws it.
 
+pub(crate) mod chain;
 pub(crate) mod decisions;
 pub(crate) mod digest;
 pub(crate) mod harmless;

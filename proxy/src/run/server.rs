@@ -81,9 +81,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     };
     let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
     let own = own_addresses(&listeners, &admin_listener)?;
-    let journal = wiring::journal(&config.log)?;
-    let decisions = Decisions::start(journal, log.clone(), Arc::clone(&metrics))?;
-    let decisions = Arc::new(decisions);
+    let decisions = Arc::new(record(config, &log, &metrics)?);
     let fleet = wiring::fleet(&config.fleet, clock, &metrics).await?;
     let robots = (store, clock, fleet);
     let (exchanges, fetch, mut refresh) = build(config, &metrics, &decisions, &own, robots)?;
@@ -129,6 +127,17 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     drain(&tasks, decider.settings().options.shutdown_grace, &mut stop).await;
     close(&exchanges).await;
     ended
+}
+
+/// Starts to write decisions, and keeps the configuration that they are made by.
+fn record(
+    config: &Config,
+    log: &logging::Log,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Decisions> {
+    let journal = wiring::journal(&config.log)?;
+    let configuration = wiring::keep_configuration(config, config, 1)?;
+    Decisions::start(journal, configuration, log.clone(), Arc::clone(metrics))
 }
 
 fn take_operators(
@@ -203,8 +212,9 @@ async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
 
 /// Keeps what was learned and decided, now that nothing more will be.
 async fn close(exchanges: &Exchanges) {
-    exchanges.decider.robots.close().await;
+    // Before the store: who has that begins to write decisions.
     exchanges.decisions.close();
+    exchanges.decider.robots.close().await;
     if let Some(traces) = &exchanges.traces {
         traces.stop().await;
     }

@@ -15,7 +15,8 @@ use crate::decide::settings::Settings;
 use crate::fleet::redis::{self, Address, Redis};
 use crate::fleet::{self, Fleet};
 use crate::identity::Crawlers;
-use crate::observe::decisions::Journal;
+use crate::observe::chain::event::program;
+use crate::observe::decisions::{Configuration, Journal};
 use crate::observe::digest::Digest;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
@@ -23,6 +24,7 @@ use crate::origin::Upstream;
 use crate::origin::egress::{self, Egress};
 use crate::robots::{self, HttpFetch};
 use crate::rules::Rules;
+use crate::run::kept;
 use crate::signing::Signer;
 use crate::tls;
 
@@ -215,6 +217,25 @@ pub(crate) fn journal(log: &config::Log) -> anyhow::Result<Option<Journal>> {
     options.map(Journal::open).transpose()
 }
 
+/// Keeps what a process that `started_with` one configuration goes by from now on, without its secrets, and says by which
+/// digest the decision log names it.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be written.
+pub(crate) fn keep_configuration(
+    config: &Config,
+    started_with: &Config,
+    number: u64,
+) -> anyhow::Result<Configuration> {
+    let text = config.in_use(started_with);
+    Ok(Configuration {
+        program: program(),
+        configuration: number,
+        config_sha256: kept::keep(&started_with.state.dir, text.as_bytes())?,
+    })
+}
+
 /// What requests go by from now on, instead of what they went by `before`. Says which rules have expired.
 pub(crate) fn settings(
     config: &Config,
@@ -242,5 +263,6 @@ pub(crate) fn settings(
             config.signing.options.clone(),
             config.signing.keys.clone(),
         )),
+        on_failure: config.log.on_failure,
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn seconds(at: SystemTime) -> BareItem {
 /// Signs these components, in their order.
 pub(super) fn sign(key: &Key, components: Vec<Component>, parameters: Parameters) -> Signature {
     let (input, base) = base(components, parameters);
-    let value = format!(":{}:", BASE64_STANDARD.encode(key.sign(&base)));
+    let value = format!(":{}:", BASE64_STANDARD.encode(key.sign(base.as_bytes())));
     Signature { input, value }
 }
 

@@ -15,6 +15,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// What stands before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410 section 7). ring writes the version that holds the
 /// public key, too, which OpenSSL before 3 does not read.
@@ -30,7 +31,7 @@ pub(crate) struct Key {
 }
 
 /// The public half as JSON (RFC 8037 section 2), in the order of the draft's examples.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Jwk {
     kty: &'static str,
     crv: &'static str,
@@ -70,6 +71,18 @@ impl Key {
             thumbprint,
             path: path.to_owned(),
         })
+    }
+
+    /// Reads the key in a file, or makes one if there is no such file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`] and [`Self::create`].
+    pub(crate) fn read_or_create(path: &Path) -> anyhow::Result<Self> {
+        match path.try_exists() {
+            Ok(false) => Self::create(path),
+            _ => Self::read(path),
+        }
     }
 
     /// Makes a key in a file that is not there yet, with its folder.
@@ -123,13 +136,19 @@ impl Key {
             kty: "OKP",
             crv: "Ed25519",
             kid: self.thumbprint.clone(),
-            x: BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key()),
+            x: self.public(),
             purpose: "sig",
         }
     }
 
-    pub(super) fn sign(&self, base: &str) -> Vec<u8> {
-        self.pair.sign(base.as_bytes()).as_ref().to_vec()
+    /// The public half as text (RFC 8037 section 2, `x`).
+    pub(crate) fn public(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
+    }
+
+    /// The signature over some bytes.
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        self.pair.sign(bytes).as_ref().to_vec()
     }
 }
 

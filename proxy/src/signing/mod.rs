@@ -24,7 +24,7 @@ mod signer;
 
 pub(crate) use self::asked::Asked;
 pub(crate) use self::carried::without_foreign;
-pub(crate) use self::key::Key;
+pub(crate) use self::key::{Jwk, Key};
 pub(crate) use self::options::{FIELDS, Form, Mode, Options};
 pub(crate) use self::request::{Message, Signed};
 pub(crate) use self::signer::{SignedBy, Signer};

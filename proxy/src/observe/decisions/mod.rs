@@ -6,7 +6,7 @@
 //!       ├─ top        which hosts, crawlers or rules they are about
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
-//!       │    └─ journal   the log's open file: rotated by size and age
+//!       │    └─ journal   the log, a chain of lines: rotated by size and age
 //!       ├─ report     what the log says of a span of time
 //!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
@@ -28,14 +28,14 @@ mod use_preference;
 mod writer;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
 use self::decision::Recorded;
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
-pub(crate) use self::journal::{Journal, JournalOptions};
+pub(crate) use self::journal::resume::kept_head;
+pub(crate) use self::journal::{Journal, JournalOptions, LogFile};
 use self::live::Live;
 pub(crate) use self::live::{Seen, Watch};
 use self::recent::Recent;
@@ -43,6 +43,7 @@ pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
 pub(crate) use self::use_preference::UsePreference;
 use self::writer::Writer;
+pub(crate) use crate::observe::chain::event::Configuration;
 use crate::observe::logging::Log;
 use crate::observe::metrics::Metrics;
 
@@ -51,8 +52,8 @@ pub(crate) struct Decisions {
     recent: Recent,
     live: Live,
     writer: Writer,
-    /// Where the log's files are, if there is one.
-    log: ArcSwapOption<PathBuf>,
+    /// The log, if there is one.
+    log: ArcSwapOption<LogFile>,
 }
 
 /// Which decisions somebody wants to see.
@@ -107,21 +108,32 @@ impl Decisions {
     /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
         journal: Option<Journal>,
+        configuration: Configuration,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             recent: Recent::new(),
             live: Live::new(),
-            log: ArcSwapOption::new(path(journal.as_ref())),
-            writer: Writer::start(journal, log, metrics)?,
+            log: ArcSwapOption::new(log_file(journal.as_ref())),
+            writer: Writer::start(journal, configuration, log, metrics)?,
         })
     }
 
-    /// Writes lines to `journal` from now on, or none.
-    pub(crate) fn replace_journal(&self, journal: Option<Journal>) {
-        self.log.store(path(journal.as_ref()));
-        self.writer.replace(journal);
+    /// Writes lines to `journal` from now on, or none. Before decisions are made by `configuration`.
+    pub(crate) fn replace_journal(&self, journal: Option<Journal>, configuration: Configuration) {
+        self.log.store(log_file(journal.as_ref()));
+        self.writer.replace(journal, configuration);
+    }
+
+    /// The decision log, if there is one.
+    pub(crate) fn log_file(&self) -> Option<Arc<LogFile>> {
+        self.log.load_full()
+    }
+
+    /// Whether decisions cannot be recorded just now.
+    pub(crate) fn are_lost(&self) -> bool {
+        self.writer.is_failing()
     }
 
     /// Keeps one decision.
@@ -137,7 +149,7 @@ impl Decisions {
             return Some(recent);
         }
         let log = self.log.load_full()?;
-        let searching = tokio::task::spawn_blocking(move || files::search(&log, id));
+        let searching = tokio::task::spawn_blocking(move || files::search(&log.path, id));
         searching.await.ok().flatten().map(Arc::new)
     }
 
@@ -169,8 +181,8 @@ impl Decisions {
     }
 }
 
-fn path(journal: Option<&Journal>) -> Option<Arc<PathBuf>> {
-    journal.map(|journal| Arc::new(journal.path().to_owned()))
+fn log_file(journal: Option<&Journal>) -> Option<Arc<LogFile>> {
+    journal.map(|journal| Arc::new(journal.log_file()))
 }
 
 impl fmt::Debug for Decisions {

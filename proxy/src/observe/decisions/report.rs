@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::decision::host;
 use super::files::{Line, dir_of, files, find_line, rotated_files};
 use crate::clock::rfc3339;
+use crate::observe::chain::event;
 
 /// Lines that cannot be read are named up to this number, and counted beyond.
 const NAMED: usize = 20;
@@ -53,6 +54,7 @@ pub(crate) struct Report {
 #[derive(Debug, Serialize)]
 pub(crate) struct ReadFile {
     pub(crate) path: PathBuf,
+    /// Lines that are, or should be, decisions.
     pub(crate) lines: u64,
 }
 
@@ -185,14 +187,18 @@ impl Report {
             self.older_files += 1;
             return;
         }
-        let mut lines = 0;
+        let (mut lines, mut number) = (0, 0);
         let read = file.and_then(|file| {
             find_line(file, |line| {
+                number += 1;
+                if line.is_ok_and(|line| line.starts_with(event::START)) {
+                    return None::<()>;
+                }
                 lines += 1;
                 if let Err(error) = self.read_line(line, rows) {
-                    self.note_unreadable(&name, lines, error);
+                    self.note_unreadable(&name, number, error);
                 }
-                None::<()>
+                None
             })
         });
         match read {

@@ -1,7 +1,8 @@
 //! The thread that writes decisions: an event each for the log, and a line each for the decision log.
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
@@ -12,6 +13,8 @@ use anyhow::Context;
 use super::decision::Recorded;
 use super::event;
 use super::journal::{Journal, Lost};
+use crate::observe::chain::event::{Configuration, What};
+use crate::observe::digest::Digest;
 use crate::observe::logging::Log;
 use crate::observe::metrics::Metrics;
 
@@ -24,13 +27,23 @@ const WAITING_BYTES: usize = WAITING * 1024;
 /// decision would cost an exchange more than everything else here.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What the thread is to write to next: another journal, or none.
-type NextJournal = Arc<Mutex<Option<Option<Journal>>>>;
+/// What the thread is to go by next.
+struct Next {
+    /// Another journal, or none.
+    journal: Option<Journal>,
+    configuration: Configuration,
+}
+
+type NextJournal = Arc<Mutex<VecDeque<Next>>>;
 
 /// The door to the thread.
 pub(super) struct Writer {
     waiting: SyncSender<Box<Recorded>>,
     waiting_bytes: Arc<AtomicUsize>,
+    /// Decisions that there was no room for, and that the log does not know of yet.
+    left_out: Arc<AtomicU64>,
+    /// Whether decisions are being lost.
+    is_failing: Arc<AtomicBool>,
     next_journal: NextJournal,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
@@ -42,10 +55,12 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         journal: Option<Journal>,
+        configuration: Configuration,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         let next_journal = NextJournal::default();
+        let (left_out, is_failing) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (waiting, received) = sync_channel(WAITING);
         let closing = Arc::new(AtomicBool::new(false));
         let is_idle = Arc::new(AtomicBool::new(false));
@@ -53,21 +68,25 @@ impl Writer {
         let desk = Desk {
             received,
             waiting_bytes: Arc::clone(&waiting_bytes),
+            left_out: Arc::clone(&left_out),
             journal,
+            configurations: HashMap::new(),
             next_journal: Arc::clone(&next_journal),
             log,
             closing: Arc::clone(&closing),
             is_idle: Arc::clone(&is_idle),
             metrics: Arc::clone(&metrics),
-            is_failing: false,
+            is_failing: Arc::clone(&is_failing),
         };
         let working = thread::Builder::new()
             .name("decisions".to_owned())
-            .spawn(move || desk.work())
+            .spawn(move || desk.work(configuration))
             .context("starting the thread that writes decisions")?;
         Ok(Self {
             waiting,
             waiting_bytes,
+            left_out,
+            is_failing,
             next_journal,
             closing,
             is_idle,
@@ -83,6 +102,8 @@ impl Writer {
         let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > WAITING_BYTES || self.waiting.try_send(recorded).is_err() {
             self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.is_failing.store(true, Ordering::Relaxed);
             self.metrics.decisions_dropped(1);
         }
         if self.is_idle.load(Ordering::SeqCst) && self.is_idle.swap(false, Ordering::SeqCst) {
@@ -90,9 +111,17 @@ impl Writer {
         }
     }
 
-    /// Writes lines to `journal` from now on.
-    pub(super) fn replace(&self, journal: Option<Journal>) {
-        *lock(&self.next_journal) = Some(journal);
+    /// Whether decisions are being lost.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Writes lines to `journal` from now on; further decisions may be made by `configuration`.
+    pub(super) fn replace(&self, journal: Option<Journal>, configuration: Configuration) {
+        lock(&self.next_journal).push_back(Next {
+            journal,
+            configuration,
+        });
         self.thread.unpark();
     }
 
@@ -125,26 +154,30 @@ impl fmt::Debug for Writer {
 struct Desk {
     received: Receiver<Box<Recorded>>,
     waiting_bytes: Arc<AtomicUsize>,
+    left_out: Arc<AtomicU64>,
     journal: Option<Journal>,
+    /// By their number.
+    configurations: HashMap<u64, Digest>,
     next_journal: NextJournal,
     log: Log,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
-    is_failing: bool,
+    is_failing: Arc<AtomicBool>,
 }
 
 impl Desk {
-    fn work(mut self) {
+    fn work(mut self, configuration: Configuration) {
+        self.know(&configuration);
+        self.note(What::Start(configuration));
         let mut first = None;
         loop {
             // Read before the channel: what was sent before closing is written.
             let is_last = self.closing.load(Ordering::SeqCst);
-            if let Some(journal) = lock(&self.next_journal).take() {
-                self.journal = journal;
-            }
+            self.follow();
             let had_work = self.write_all(first.take());
             if is_last {
+                self.note(What::Stop {});
                 return;
             }
             if had_work {
@@ -158,6 +191,44 @@ impl Desk {
                 thread::park();
             }
             self.is_idle.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Goes by what it is to go by now.
+    fn follow(&mut self) {
+        loop {
+            let next = lock(&self.next_journal).pop_front();
+            match next {
+                Some(next) => self.go_on(next),
+                None => return,
+            }
+        }
+    }
+
+    /// Goes on with another journal and configuration.
+    fn go_on(&mut self, next: Next) {
+        self.know(&next.configuration);
+        let before = std::mem::replace(&mut self.journal, next.journal);
+        if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
+            journal.follow(&mut before);
+        }
+        self.note(What::Reload(next.configuration));
+    }
+
+    fn know(&mut self, configuration: &Configuration) {
+        let Configuration {
+            configuration,
+            config_sha256,
+            ..
+        } = *configuration;
+        self.configurations.insert(configuration, config_sha256);
+    }
+
+    /// Writes an event to the decision log.
+    fn note(&mut self, what: What) {
+        if let Some(journal) = &mut self.journal {
+            journal.note(what);
+            self.flush();
         }
     }
 
@@ -175,8 +246,14 @@ impl Desk {
         while let Some(recorded) = next {
             had_work = true;
             event::announce(&self.log, &recorded.decision);
+            let number = recorded.decision.configuration;
+            if !self.configurations.contains_key(&number) {
+                self.flush();
+                self.follow();
+            }
             if let Some(journal) = &mut self.journal {
-                journal.push(&recorded.line);
+                let config_sha256 = self.configurations.get(&number).copied();
+                journal.push(&recorded.line, config_sha256);
                 if journal.is_full() {
                     self.flush();
                 }
@@ -191,21 +268,23 @@ impl Desk {
         let Some(journal) = &mut self.journal else {
             return;
         };
+        journal.note_lost(self.left_out.swap(0, Ordering::Relaxed));
+        let was_failing = self.is_failing.load(Ordering::Relaxed);
         match journal.flush() {
-            Ok(true) if self.is_failing => {
+            Ok(true) if was_failing => {
                 tracing::info!("the decision log is writable again");
-                self.is_failing = false;
+                self.is_failing.store(false, Ordering::Relaxed);
             }
             Ok(_) => {}
             Err(Lost { lines, error }) => {
                 self.metrics.decisions_dropped(lines);
-                if !self.is_failing {
+                if !was_failing {
                     tracing::error!(
                         error = format!("{error:#}"),
                         "the decision log cannot be written"
                     );
                 }
-                self.is_failing = true;
+                self.is_failing.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -224,6 +303,8 @@ mod tests {
         let writer = Writer {
             waiting,
             waiting_bytes: Arc::default(),
+            left_out: Arc::default(),
+            is_failing: Arc::default(),
             next_journal: NextJournal::default(),
             closing: Arc::default(),
             is_idle: Arc::default(),

@@ -31,6 +31,7 @@ pub(super) const OF_CRAWLERS: &Reasons = &[
     ("crawl-delay", &[OBSERVED, REFUSED]),
     ("origin-rests", &[OBSERVED, REFUSED]),
     ("concurrency", &[OBSERVED, REFUSED]),
+    ("unrecorded", &[REFUSED]),
     ("https-refused", &[OBSERVED, REFUSED]),
     ("unidentified", &[OBSERVED, REFUSED]),
     ("foreign-token", &[OBSERVED, REFUSED]),

@@ -27,7 +27,7 @@ use crate::admin::{Answer, Asked, Attempt, Reload, Reloaded, Status};
 use crate::clock::calendar;
 use crate::config::{Config, Mistake};
 use crate::exchange::Exchanges;
-use crate::observe::decisions::Journal;
+use crate::observe::decisions::{Configuration, Journal};
 use crate::observe::logging::Log;
 use crate::robots::HttpFetch;
 use crate::run::wiring::{self, Ways};
@@ -107,6 +107,7 @@ struct Prepared {
     /// `None`: the ways to origins stay as they are.
     ways: Option<Ways>,
     journal: Option<Journal>,
+    configuration: Configuration,
 }
 
 /// Starts to read `file` again when it changes or somebody wishes; `config` is what it said at the start. Without a file
@@ -270,6 +271,7 @@ impl Reader {
         let metrics = Arc::clone(&self.parts.exchanges.metrics);
         let own = self.parts.own_listeners.clone();
         let traces = self.parts.exchanges.traces.clone();
+        let number = self.parts.exchanges.decider.settings().configuration + 1;
         let preparing = tokio::task::spawn_blocking(move || {
             let config = Config::again(&file, read, &started_with);
             let config = config.map_err(|mistakes| in_words(&mistakes))?;
@@ -283,6 +285,8 @@ impl Reader {
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
                 journal: wiring::journal(&config.log).map_err(fault)?,
+                configuration: wiring::keep_configuration(&config, &started_with, number)
+                    .map_err(fault)?,
                 needs_restart: config.needs_restart(&started_with),
                 config,
             })
@@ -308,7 +312,8 @@ impl Reader {
             decider.robots.reconfigure(&options).await;
         }
         // A file that was moved away is written anew, as by others who are told to read their configuration again.
-        exchanges.decisions.replace_journal(prepared.journal);
+        let decisions = &exchanges.decisions;
+        decisions.replace_journal(prepared.journal, prepared.configuration);
         self.parts.log.set_format(config.log.format);
         for crawler in &config.crawlers.crawlers {
             exchanges.metrics.know_crawler(&crawler.name);

@@ -1,0 +1,165 @@
+//! The Merkle tree of RFC 9162, section 2.1.1, over the lines of a file: its root can be computed from some of the lines and the
+//! digests of the others, so that a part of a log can be shown without the rest.
+
+use ring::digest::{Context, SHA256};
+use serde::{Deserialize, Serialize};
+
+use crate::observe::digest::Digest;
+
+/// The digest of a leaf, and of what two subtrees come to, begin differently (RFC 9162, section 2.1.1).
+const LEAF: u8 = 0;
+const NODE: u8 = 1;
+
+/// A tree that grows at its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    lines: u64,
+    /// The roots of the complete subtrees, the largest first: one for each bit of `lines` that is set.
+    peaks: Vec<Digest>,
+}
+
+/// Stands for lines that are not shown: a complete subtree of 2^`level` lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Subtree {
+    pub(crate) level: u32,
+    pub(crate) sha256: Digest,
+}
+
+impl Tree {
+    /// A tree whose complete subtrees are known; none if there cannot be so many.
+    pub(crate) fn of(lines: u64, peaks: Vec<Digest>) -> Option<Self> {
+        (peaks.len() == lines.count_ones() as usize).then_some(Self { lines, peaks })
+    }
+
+    /// How many lines there are.
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    pub(crate) fn peaks(&self) -> &[Digest] {
+        &self.peaks
+    }
+
+    /// Adds a line, without its end.
+    pub(crate) fn push(&mut self, line: &[u8]) {
+        self.add(Subtree::leaf(line));
+    }
+
+    /// Adds a subtree; whether it can stand here.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for parts of a log"))]
+    pub(crate) fn push_subtree(&mut self, subtree: Subtree) -> bool {
+        let is_aligned = subtree.level < 48 && self.lines.trailing_zeros() >= subtree.level;
+        if is_aligned {
+            self.add(subtree);
+        }
+        is_aligned
+    }
+
+    fn add(&mut self, added: Subtree) {
+        let mut subtree = added;
+        let mut full = self.lines >> added.level;
+        while full & 1 == 1 {
+            let left = self
+                .peaks
+                .pop()
+                .expect("there is one for each bit that is set");
+            subtree = subtree.behind(left);
+            full >>= 1;
+        }
+        self.peaks.push(subtree.sha256);
+        self.lines += 1 << added.level;
+    }
+
+    /// The digest of all lines.
+    pub(crate) fn root(&self) -> Digest {
+        let mut peaks = self.peaks.iter().rev().copied();
+        let Some(last) = peaks.next() else {
+            return Digest::of(b"");
+        };
+        peaks.fold(last, |right, left| node(left, right))
+    }
+}
+
+impl Subtree {
+    /// A line, without its end.
+    pub(crate) fn leaf(line: &[u8]) -> Self {
+        Self {
+            level: 0,
+            sha256: digest(&[&[LEAF], line]),
+        }
+    }
+
+    /// What it comes to with one as large on its left.
+    pub(crate) fn behind(self, left: Digest) -> Self {
+        Self {
+            level: self.level + 1,
+            sha256: node(left, self.sha256),
+        }
+    }
+}
+
+fn node(left: Digest, right: Digest) -> Digest {
+    digest(&[&[NODE], &left.0, &right.0])
+}
+
+fn digest(parts: &[&[u8]]) -> Digest {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut array = [0; 32];
+    array.copy_from_slice(context.finish().as_ref());
+    Digest(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As RFC 9162 defines it, from the top.
+    fn by_definition(lines: &[Vec<u8>]) -> Digest {
+        match lines {
+            [] => Digest::of(b""),
+            [line] => Subtree::leaf(line).sha256,
+            _ => {
+                let left = lines.len().next_power_of_two() / 2;
+                let (left, right) = lines.split_at(left);
+                node(by_definition(left), by_definition(right))
+            }
+        }
+    }
+
+    fn lines(count: usize) -> Vec<Vec<u8>> {
+        (0..count).map(|n| n.to_string().into_bytes()).collect()
+    }
+
+    #[test]
+    fn the_root_is_that_of_rfc_9162() {
+        for count in 0..70 {
+            let lines = lines(count);
+            let mut tree = Tree::default();
+            for line in &lines {
+                tree.push(line);
+            }
+            assert_eq!(tree.root(), by_definition(&lines), "{count}");
+            let again = Tree::of(tree.lines(), tree.peaks().to_vec());
+            assert_eq!(again, Some(tree));
+        }
+    }
+
+    #[test]
+    fn a_subtree_stands_for_its_lines_where_it_is_whole() {
+        let lines = lines(7);
+        let leaf = |line: usize| Subtree::leaf(&lines[line]);
+        let pair = leaf(3).behind(leaf(2).sha256);
+        let mut tree = Tree::default();
+        tree.push(&lines[0]);
+        assert!(!tree.push_subtree(pair), "it would begin at an odd line");
+        tree.push(&lines[1]);
+        assert!(tree.push_subtree(pair));
+        for line in &lines[4..] {
+            tree.push(line);
+        }
+        assert_eq!(tree.root(), by_definition(&lines));
+    }
+}

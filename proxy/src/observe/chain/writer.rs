@@ -1,0 +1,134 @@
+//! Makes the lines of a chain, and heads over them.
+
+use std::time::SystemTime;
+
+use super::event::{Event, What, program};
+use super::head::{Head, signed};
+use super::link::{NONE, linked};
+use super::tree::Tree;
+use crate::observe::digest::Digest;
+use crate::signing::Key;
+
+/// A file of the chain up to its last line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// The file's number.
+    pub(crate) file: u64,
+    /// The digest of the last line, which may be in the file before.
+    pub(crate) last: Digest,
+    pub(crate) tree: Tree,
+}
+
+impl Chain {
+    /// Before the first line of all.
+    pub(crate) fn new() -> Self {
+        Self {
+            file: 1,
+            last: NONE,
+            tree: Tree::default(),
+        }
+    }
+
+    /// Before the first line of the next file.
+    pub(crate) fn next_file(&self) -> Self {
+        Self {
+            file: self.file + 1,
+            last: self.last,
+            tree: Tree::default(),
+        }
+    }
+
+    /// The line that begins a file.
+    pub(crate) fn first_line(&self, at: SystemTime) -> Event {
+        let (file, program) = (self.file, program());
+        Event::new(What::File { file, program }, at)
+    }
+
+    /// An object as the next line, without its end.
+    pub(crate) fn add(&mut self, object: &[u8]) -> Vec<u8> {
+        let line = linked(object, self.last);
+        self.take(&line);
+        line
+    }
+
+    /// Takes a line that is there, whatever is in it, as the next.
+    pub(crate) fn take(&mut self, line: &[u8]) {
+        self.tree.push(line);
+        self.last = Digest::of(line);
+    }
+
+    /// The line that ends the file, without its end.
+    pub(crate) fn end(&self, key: &Key, at: SystemTime) -> Vec<u8> {
+        let next = Some(self.file + 1);
+        self.head(
+            key,
+            at,
+            Head {
+                next,
+                ..self.empty_head(key)
+            },
+        )
+    }
+
+    /// What is kept beside a file that goes on: a line as if it ended with these `bytes`.
+    pub(crate) fn so_far(&self, key: &Key, at: SystemTime, bytes: u64) -> Vec<u8> {
+        let (bytes, peaks) = (Some(bytes), self.tree.peaks().to_vec());
+        let head = Head {
+            bytes,
+            peaks,
+            ..self.empty_head(key)
+        };
+        self.head(key, at, head)
+    }
+
+    fn empty_head(&self, key: &Key) -> Head {
+        Head {
+            file: self.file,
+            lines: self.tree.lines(),
+            root_sha256: self.tree.root(),
+            next: None,
+            bytes: None,
+            peaks: Vec::new(),
+            key: key.public(),
+        }
+    }
+
+    fn head(&self, key: &Key, at: SystemTime, head: Head) -> Vec<u8> {
+        let object = Event::new(What::Head(head), at).object();
+        signed(&linked(&object, self.last), key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::head::is_signed_by;
+    use super::super::link::previous;
+    use super::*;
+
+    #[test]
+    fn a_head_says_what_the_lines_come_to_and_who_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = Key::create(&dir.path().join("evidence.key")).unwrap();
+        let mut chain = Chain::new();
+        let first = chain.add(br#"{"a":1}"#);
+        let second = chain.add(br#"{"a":2}"#);
+        assert_eq!(previous(&first), Some(NONE));
+        assert_eq!(previous(&second), Some(Digest::of(&first)));
+        let so_far = chain.so_far(&key, SystemTime::UNIX_EPOCH, 7);
+        let end = chain.end(&key, SystemTime::UNIX_EPOCH);
+        for line in [&so_far, &end] {
+            assert_eq!(previous(line), Some(Digest::of(&second)));
+            assert!(is_signed_by(line, &key.public()));
+            let changed = String::from_utf8(line.clone()).unwrap();
+            let changed = changed.replace("\"lines\":2", "\"lines\":3");
+            assert!(!is_signed_by(changed.as_bytes(), &key.public()));
+        }
+        let other = Key::create(&dir.path().join("other.key")).unwrap();
+        assert!(!is_signed_by(&end, &other.public()));
+        let head = Event::read(&so_far).unwrap();
+        let What::Head(head) = head.what else {
+            panic!("{head:?}");
+        };
+        assert_eq!(head.tree(), Some(chain.tree));
+    }
+}

@@ -1,0 +1,98 @@
+//! What is written at once: lines linked to those before, and first what happened to the log itself.
+
+use std::time::{Duration, SystemTime};
+
+use crate::clock::calendar;
+use crate::observe::chain::Chain;
+use crate::observe::chain::event::{Event, START, What};
+
+/// A clock that is set back by less is corrected, as all clocks are.
+const SET_BACK: Duration = Duration::from_secs(2);
+
+/// What happened to the log since the last line.
+#[derive(Clone, Copy)]
+pub(super) struct News<'a> {
+    pub(super) events: &'a [What],
+    /// Decisions that were lost.
+    pub(super) lost: u64,
+    /// The latest time that was written.
+    pub(super) latest: SystemTime,
+}
+
+/// Lines to be written.
+pub(super) struct Batch {
+    pub(super) bytes: Vec<u8>,
+    /// When it was made.
+    pub(super) at: SystemTime,
+    /// How many bytes tell what happened to the log.
+    pub(super) news_bytes: usize,
+    /// The chain with all of them.
+    chain: Chain,
+}
+
+impl Batch {
+    /// The `objects`, each with the end of its line, as lines that follow `chain`.
+    pub(super) fn new(chain: &Chain, news: News<'_>, objects: &[u8]) -> Self {
+        let mut batch = Self {
+            bytes: Vec::with_capacity(objects.len() + objects.len() / 4 + 1024),
+            at: calendar(),
+            news_bytes: 0,
+            chain: chain.clone(),
+        };
+        if chain.tree.lines() == 0 {
+            let first = chain.first_line(batch.at);
+            batch.add(&first.object());
+        }
+        let from = news.latest;
+        if batch.at + SET_BACK < from {
+            batch.tell(What::ClockSetBack { from });
+        }
+        for event in news.events {
+            batch.tell(event.clone());
+        }
+        if news.lost > 0 {
+            let decisions = news.lost;
+            batch.tell(What::Lost { decisions });
+        }
+        batch.news_bytes = batch.bytes.len();
+        for object in lines(objects) {
+            batch.add(object);
+        }
+        batch
+    }
+
+    fn tell(&mut self, what: What) {
+        self.add(&Event::new(what, self.at).object());
+    }
+
+    fn add(&mut self, object: &[u8]) {
+        self.bytes.extend_from_slice(&self.chain.add(object));
+        self.bytes.push(b'\n');
+    }
+
+    /// The chain if only so many bytes, which are whole lines, are in the file after what was there `before`.
+    pub(super) fn chain_until(&self, whole: usize, before: &Chain) -> Chain {
+        if whole == self.bytes.len() {
+            return self.chain.clone();
+        }
+        let mut chain = before.clone();
+        for line in lines(&self.bytes[..whole]) {
+            chain.take(line);
+        }
+        chain
+    }
+}
+
+/// How many of these lines are decisions.
+pub(super) fn decisions(bytes: &[u8]) -> u64 {
+    let decisions = lines(bytes).filter(|line| !line.starts_with(START));
+    decisions.count() as u64
+}
+
+/// Whole lines, without their ends.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let is_empty = bytes.is_empty();
+    let lines = bytes.split(|byte| *byte == b'\n');
+    lines.take(if is_empty { 0 } else { usize::MAX })
+}

@@ -1,0 +1,278 @@
+//! The decision log: JSON lines in a file that is rotated by size and age, each linked to the one before.
+//!
+//! ```text
+//!  batch      what is written at once
+//!  resume     how the chain goes on that a process or a failure left
+//!  open_file  the file that is written to
+//! ```
+
+mod batch;
+mod open_file;
+pub(crate) mod resume;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::{self, Write};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use self::batch::{Batch, News};
+use self::open_file::Open;
+use self::resume::{Known, Resumed};
+use super::files::{rotated_files, vacant};
+use crate::clock::calendar;
+use crate::observe::chain::event::{Event, What};
+use crate::observe::digest::Digest;
+use crate::signing::{Jwk, Key};
+
+/// Lines are written together once they are this long.
+const FULL_BYTES: usize = 256 * 1024;
+/// When a file that could not be rotated away is tried again.
+const ROTATE_AGAIN: Duration = Duration::from_mins(1);
+
+/// Where decisions are written, and for how long; part of `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JournalOptions {
+    /// The file that is written to. Those rotated away are beside it, the time in their names.
+    pub(crate) path: PathBuf,
+    /// A file this large is rotated away.
+    pub(crate) max_size_bytes: u64,
+    /// A file this old is rotated away.
+    pub(crate) max_age: Duration,
+    /// Files that were rotated away longer ago are deleted.
+    pub(crate) keep: Duration,
+    /// The key that heads are signed with; made if it is not there.
+    pub(crate) key: PathBuf,
+}
+
+/// The log's open file, and lines that wait to be written to it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    options: JournalOptions,
+    key: Key,
+    /// Rotating failed: it is not tried again before.
+    rotate_after: Option<Instant>,
+    /// Objects, each with the end of its line, but not linked yet.
+    waiting: Vec<u8>,
+    /// `None` after a failure: it is opened anew.
+    open: Option<Open>,
+    /// What is in the file as far as this process knows.
+    known: Option<Known>,
+    /// Happened to the log itself, and is not written yet.
+    events: Vec<What>,
+    /// Decisions that are missing in the log, which does not say so yet.
+    lost: u64,
+}
+
+/// Where the log's files are, and who signs them.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    pub(crate) path: PathBuf,
+    /// The public half of the key.
+    pub(crate) key: Jwk,
+}
+
+/// Lines that could not be written, and why.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) lines: u64,
+    pub(super) error: anyhow::Error,
+}
+
+impl Journal {
+    /// Opens the log's file, to go on with what is in it, and its key.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if one of them cannot be opened or made.
+    pub(crate) fn open(options: JournalOptions) -> anyhow::Result<Self> {
+        let open = Open::new(&options.path)
+            .with_context(|| format!("opening the decision log {}", options.path.display()))?;
+        Ok(Self {
+            key: Key::read_or_create(&options.key).context("evidence.key")?,
+            options,
+            rotate_after: None,
+            waiting: Vec::with_capacity(FULL_BYTES),
+            open: Some(open),
+            known: None,
+            events: Vec::new(),
+            lost: 0,
+        })
+    }
+
+    /// The file that is written to, and who signs it.
+    pub(super) fn log_file(&self) -> LogFile {
+        LogFile {
+            path: self.options.path.clone(),
+            key: self.key.jwk(),
+        }
+    }
+
+    /// Goes on where `before` ended, if that wrote to the same file; what it knows need not be read again then.
+    pub(super) fn follow(&mut self, before: &mut Self) {
+        if before.options.path == self.options.path {
+            self.known = before.known.take();
+            self.lost = before.lost;
+            self.events.splice(0..0, mem::take(&mut before.events));
+        }
+    }
+
+    /// Adds a decision's line to those that wait, with the configuration that it was made by.
+    pub(super) fn push(&mut self, line: &[u8], config_sha256: Option<Digest>) {
+        let open = line.strip_suffix(b"}\n").unwrap_or(line);
+        self.waiting.extend_from_slice(open);
+        if let Some(digest) = config_sha256 {
+            write!(self.waiting, ",\"config_sha256\":\"{digest}\"").expect("memory takes it");
+        }
+        self.waiting.extend_from_slice(b"}\n");
+    }
+
+    /// Adds an event to what waits.
+    pub(super) fn note(&mut self, what: What) {
+        let event = Event::new(what, calendar());
+        self.waiting.extend_from_slice(&event.object());
+        self.waiting.push(b'\n');
+    }
+
+    /// So many decisions were lost before they came here.
+    pub(super) fn note_lost(&mut self, decisions: u64) {
+        self.lost += decisions;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() >= FULL_BYTES
+    }
+
+    /// Writes the lines that wait, to a new file if it is time for one. Whether there were any.
+    ///
+    /// # Errors
+    ///
+    /// Returns those that could not be written, which are lost.
+    pub(super) fn flush(&mut self) -> Result<bool, Lost> {
+        if self.waiting.is_empty() {
+            return Ok(false);
+        }
+        self.rotate();
+        let written = self.write();
+        let lost = written.map_err(|(lines, error)| Lost {
+            lines,
+            error: anyhow::Error::new(error).context(self.options.path.display().to_string()),
+        });
+        self.waiting.clear();
+        if let Err(lost) = &lost {
+            self.lost += lost.lines;
+            self.open = None;
+        }
+        lost.map(|()| true)
+    }
+
+    /// Puts a file that is full or old aside. One that cannot be is gone on with: better too large than incomplete.
+    fn rotate(&mut self) {
+        let (max_size_bytes, max_age) = (self.options.max_size_bytes, self.options.max_age);
+        let is_due = |open: &Open| open.is_due(max_size_bytes, max_age);
+        let may = self.rotate_after.is_none_or(|at| at <= Instant::now());
+        if !may || !self.open.as_ref().is_some_and(is_due) {
+            return;
+        }
+        let path = &self.options.path;
+        match fs::rename(path, vacant(path)) {
+            Ok(()) => {
+                // It gets its head when the next is begun.
+                self.open = None;
+                self.rotate_after = None;
+            }
+            Err(error) => {
+                tracing::warn!(%error, file = %path.display(), "the decision log cannot be rotated and keeps growing");
+                self.rotate_after = Some(Instant::now() + ROTATE_AGAIN);
+            }
+        }
+    }
+
+    /// Writes the lines that wait.
+    ///
+    /// # Errors
+    ///
+    /// Returns how many decisions are not in the file, and why.
+    fn write(&mut self) -> Result<(), (u64, io::Error)> {
+        let taken = self.take_open();
+        let mut open = taken.map_err(|error| (batch::decisions(&self.waiting), error))?;
+        let known = self.known.get_or_insert_with(Known::new);
+        let news = News {
+            events: &self.events,
+            lost: self.lost,
+            latest: known.latest,
+        };
+        let batch = Batch::new(&known.chain, news, &self.waiting);
+        let written = open.file.write_all(&batch.bytes);
+        // A full disk takes a part.
+        let whole = match &written {
+            Ok(()) => batch.bytes.len(),
+            Err(_) => open.keep_whole_lines(&batch.bytes),
+        };
+        *known = Known {
+            chain: batch.chain_until(whole, &known.chain),
+            bytes: open.grow(whole),
+            latest: batch.at,
+        };
+        if whole >= batch.news_bytes {
+            self.events.clear();
+            self.lost = 0;
+        }
+        if open.is_regular {
+            resume::keep_head(&self.options.path, known, &self.key);
+        }
+        self.open = Some(open);
+        written.map_err(|error| (batch::decisions(&batch.bytes[whole..]), error))
+    }
+
+    /// The file to write to, with what is in it known.
+    fn take_open(&mut self) -> io::Result<Open> {
+        let known = self.known.as_ref();
+        self.open
+            .take_if(|open| !open.look(known.map(|known| known.bytes)));
+        let path = &self.options.path;
+        if let Some(open) = self.open.take_if(|open| open.is_begun) {
+            return Ok(open);
+        }
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => Open::new(path)?,
+        };
+        if open.is_regular {
+            let Resumed { known, events } = resume::resume(path, self.known.clone(), &self.key)?;
+            // What was there before the chain was put aside.
+            open = Open::new(path)?;
+            self.known = Some(known);
+            self.events.splice(0..0, events);
+            self.tidy();
+        }
+        open.is_begun = true;
+        Ok(open)
+    }
+
+    /// Deletes what was rotated away too long ago.
+    fn tidy(&mut self) {
+        let now = calendar();
+        for old in rotated_files(&self.options.path).unwrap_or_default() {
+            let written_at = fs::metadata(&old).and_then(|metadata| metadata.modified());
+            let age = written_at.ok().and_then(|at| now.duration_since(at).ok());
+            if age.is_some_and(|age| age > self.options.keep) {
+                self.delete(&old);
+            }
+        }
+    }
+
+    fn delete(&mut self, old: &Path) {
+        let file = resume::number(old);
+        match fs::remove_file(old) {
+            Ok(()) => self.events.extend(file.map(|file| What::Deleted { file })),
+            Err(error) => {
+                tracing::warn!(%error, file = %old.display(), "an old decision log could not be deleted");
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! What is written stays whole and linked, whatever happens to files and processes.
+
+use std::fs::OpenOptions;
+
+use super::super::decision::{Decision, DecisionId, Recorded};
+use super::super::files::{files, search};
+use super::super::tests::decision;
+use super::*;
+use crate::observe::chain::event::START;
+use crate::observe::chain::head::is_signed_by;
+use crate::observe::chain::link::{NONE, previous};
+use crate::observe::chain::{Chain, Tree};
+
+fn options(dir: &Path) -> JournalOptions {
+    JournalOptions {
+        path: dir.join("log/decisions.jsonl"),
+        max_size_bytes: 1000,
+        max_age: Duration::from_secs(86_400),
+        keep: Duration::from_secs(86_400),
+        key: dir.join("evidence.key"),
+    }
+}
+
+fn names(path: &Path) -> Vec<PathBuf> {
+    files(path).into_iter().map(|(name, _)| name).collect()
+}
+
+/// How many decisions are in a file.
+fn lines(path: &Path) -> usize {
+    let text = fs::read_to_string(path).unwrap();
+    let decisions = text.lines().filter(|line| line.starts_with("{\"id\""));
+    decisions.count()
+}
+
+fn push(journal: &mut Journal, decision: Decision) {
+    journal.push(&Recorded::new(decision).line, Some(Digest::of(b"")));
+}
+
+#[test]
+fn a_full_file_is_rotated_and_none_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    for _ in 0..10 {
+        push(&mut journal, decision());
+        journal.flush().unwrap();
+    }
+    let files = names(&journal.options.path);
+    assert!(files.len() > 2, "{files:?}");
+    assert_eq!(files.iter().map(|file| lines(file)).sum::<usize>(), 10);
+}
+
+#[test]
+fn an_old_file_is_rotated_and_the_oldest_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = JournalOptions {
+        max_age: Duration::ZERO,
+        keep: Duration::ZERO,
+        ..options(dir.path())
+    };
+    let mut journal = Journal::open(options).unwrap();
+    for _ in 0..3 {
+        push(&mut journal, decision());
+        journal.flush().unwrap();
+    }
+    assert_eq!(names(&journal.options.path), [journal.options.path.clone()]);
+    assert_eq!(lines(&journal.options.path), 1);
+}
+
+#[test]
+fn a_decision_is_found_in_whichever_file_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let written: Vec<_> = (0..10).map(|_| decision()).collect();
+    for decision in &written {
+        push(&mut journal, decision.clone());
+        journal.flush().unwrap();
+    }
+    for decision in written {
+        let found = search(&journal.options.path, decision.id).expect("it was written");
+        assert_eq!(found.id, decision.id);
+    }
+    assert!(search(&journal.options.path, DecisionId::new()).is_none());
+}
+
+#[test]
+fn one_that_replaces_another_goes_on_behind_its_last_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut before = Journal::open(options(dir.path())).unwrap();
+    before.options.max_size_bytes = 1 << 20;
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    write_one(&mut before);
+    journal.follow(&mut before);
+    write_one(&mut journal);
+    assert_eq!(checked(&journal.options.path), []);
+    assert_eq!(lines(&journal.options.path), 2);
+}
+
+#[test]
+fn a_line_that_was_cut_off_spoils_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = options(dir.path());
+    fs::create_dir_all(options.path.parent().unwrap()).unwrap();
+    fs::write(&options.path, "{\"id\":\"0193").unwrap();
+    let mut journal = Journal::open(options).unwrap();
+    let written = decision();
+    push(&mut journal, written.clone());
+    journal.flush().unwrap();
+    assert_eq!(lines(&journal.options.path), 1);
+    assert!(search(&journal.options.path, written.id).is_some());
+}
+
+#[test]
+fn a_file_that_somebody_deleted_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    fs::remove_file(&journal.options.path).unwrap();
+    push(&mut journal, decision());
+    journal.flush().unwrap();
+    assert_eq!(lines(&journal.options.path), 1);
+}
+
+#[test]
+fn a_file_that_somebody_emptied_is_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    for _ in 0..2 {
+        push(&mut journal, decision());
+        journal.flush().unwrap();
+        let log = OpenOptions::new().write(true).open(&journal.options.path);
+        log.unwrap().set_len(0).unwrap();
+    }
+    push(&mut journal, decision());
+    journal.flush().unwrap();
+    assert_eq!(lines(&journal.options.path), 1);
+    let open = journal.open.as_mut().unwrap();
+    let bytes = open.file.metadata().unwrap().len();
+    open.keep_whole_lines(b"");
+    assert_eq!(open.file.metadata().unwrap().len(), bytes);
+}
+
+#[test]
+fn a_file_that_cannot_be_rotated_grows_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    let elsewhere = dir.path().join("elsewhere");
+    push(&mut journal, decision());
+    journal.flush().unwrap();
+    // The file is written to all the same, but there is no such name to rename.
+    let path = mem::replace(&mut journal.options.path, elsewhere);
+    journal.options.max_size_bytes = 1;
+    for _ in 0..3 {
+        push(&mut journal, decision());
+        journal.flush().unwrap();
+    }
+    assert_eq!(lines(&path), 4);
+}
+
+#[test]
+fn an_earlier_runs_file_is_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let mut journal = Journal::open(options(dir.path())).unwrap();
+        push(&mut journal, decision());
+        journal.flush().unwrap();
+    }
+    assert_eq!(lines(&options(dir.path()).path), 2);
+}
+
+/// What the events of a whole log tell, in order, once all its links and heads have been found right.
+fn checked(path: &Path) -> Vec<What> {
+    let mut chain = Chain::new();
+    let mut told = Vec::new();
+    let mut is_first = true;
+    for (_, file) in files(path) {
+        let mut text = Vec::new();
+        io::Read::read_to_end(&mut file.unwrap(), &mut text).unwrap();
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        for line in lines.map(|line| line.strip_suffix(b"\n").unwrap()) {
+            let shown = String::from_utf8_lossy(line);
+            let event = Event::read(line).map(|event| event.what);
+            let before = previous(line);
+            assert!(!is_first || before == Some(NONE), "{shown}");
+            is_first = false;
+            if let Some(What::File { file, .. }) = &event {
+                assert_eq!(*file, chain.file, "{shown}");
+            }
+            // A torn line is named by the next.
+            if before.is_some() {
+                assert_eq!(before, Some(chain.last), "{shown}");
+            }
+            if let Some(What::Head(head)) = &event {
+                assert!(is_signed_by(line, &head.key), "{shown}");
+                assert_eq!(head.root_sha256, chain.tree.root(), "{shown}");
+                assert_eq!(head.next, Some(chain.file + 1), "{shown}");
+            }
+            chain.take(line);
+            match event {
+                Some(What::Head(_)) => chain = chain.next_file(),
+                event => told.extend(event),
+            }
+        }
+    }
+    let head = resume::kept_head(path).unwrap();
+    assert_eq!(previous(&head), Some(chain.last));
+    let Some(What::Head(kept)) = Event::read(&head).map(|event| event.what) else {
+        panic!("{}", String::from_utf8_lossy(&head));
+    };
+    assert_eq!(
+        kept.tree().as_ref().map(Tree::root),
+        Some(chain.tree.root())
+    );
+    told.retain(|what| !matches!(what, What::File { .. }));
+    told
+}
+
+fn write_one(journal: &mut Journal) {
+    push(journal, decision());
+    journal.flush().unwrap();
+}
+
+/// A log with some rotated files, and none to be written to any more.
+fn written(dir: &Path) -> PathBuf {
+    let mut journal = Journal::open(options(dir)).unwrap();
+    for _ in 0..5 {
+        write_one(&mut journal);
+    }
+    assert!(names(&journal.options.path).len() > 1);
+    journal.options.path
+}
+
+#[test]
+fn processes_and_files_go_on_with_one_chain() {
+    let dir = tempfile::tempdir().unwrap();
+    written(dir.path());
+    let path = written(dir.path());
+    assert_eq!(checked(&path), []);
+    let all: usize = names(&path).iter().map(|file| lines(file)).sum();
+    assert_eq!(all, 10);
+}
+
+#[test]
+fn a_line_that_was_torn_is_sealed_by_its_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let mut log = OpenOptions::new().append(true).open(&path).unwrap();
+    log.write_all(b"{\"id\":\"0193").unwrap();
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    let torn = What::Recovered {
+        unsigned_lines: 1,
+        torn_sha256: Some(Digest::of(b"{\"id\":\"0193")),
+    };
+    assert_eq!(checked(&path), [torn]);
+}
+
+#[test]
+fn lines_that_nobody_signed_are_said_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let head = fs::read(resume::head_path(&path)).unwrap();
+    let mut before = Journal::open(options(dir.path())).unwrap();
+    before.options.max_size_bytes = 1 << 20;
+    write_one(&mut before);
+    write_one(&mut before);
+    // As if the process had ended before.
+    fs::write(resume::head_path(&path), head).unwrap();
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    let told = checked(&path);
+    let is_recovered = |what: &What| {
+        matches!(
+            what,
+            What::Recovered {
+                torn_sha256: None,
+                ..
+            }
+        )
+    };
+    assert!(told.iter().all(is_recovered) && told.len() == 1, "{told:?}");
+}
+
+#[test]
+fn a_rotation_that_was_interrupted_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    fs::rename(&path, vacant(&path)).unwrap();
+    let path = written(dir.path());
+    assert_eq!(checked(&path), []);
+}
+
+#[test]
+fn what_was_signed_and_is_not_there_is_told() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 4] = [
+        ("cut", |path| {
+            let log = OpenOptions::new().write(true).open(path).unwrap();
+            log.set_len(log.metadata().unwrap().len() - 10).unwrap();
+        }),
+        ("changed", |path| {
+            let text = fs::read_to_string(path).unwrap();
+            let at = text.rfind("\"took_us\":2").unwrap();
+            let mut text = text.into_bytes();
+            text[at + 10] = b'3';
+            fs::write(path, text).unwrap();
+        }),
+        ("deleted", |path| fs::remove_file(path).unwrap()),
+        ("deleted with its head", |path| {
+            fs::remove_file(path).unwrap();
+            fs::remove_file(resume::head_path(path)).unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        let dir = tempfile::tempdir().unwrap();
+        let path = written(dir.path());
+        change(&path);
+        write_one(&mut Journal::open(options(dir.path())).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("{\"event\":\"altered\""), "{name}: {text}");
+    }
+}
+
+#[test]
+fn lost_lines_are_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    journal.note_lost(3);
+    write_one(&mut journal);
+    let path = journal.options.path;
+    assert_eq!(checked(&path), [What::Lost { decisions: 3 }]);
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_told_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    journal.options.max_size_bytes = 1 << 20;
+    write_one(&mut journal);
+    let later = calendar() + Duration::from_secs(3600);
+    journal.known.as_mut().unwrap().latest = later;
+    write_one(&mut journal);
+    write_one(&mut journal);
+    let told = checked(&journal.options.path);
+    let [What::ClockSetBack { from }] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(
+        from.duration_since(later).unwrap_or_default(),
+        Duration::ZERO
+    );
+}
+
+#[test]
+fn a_log_from_before_there_was_a_chain_is_put_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = options(dir.path()).path;
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let old = decision();
+    fs::write(&path, Recorded::new(old.clone()).line).unwrap();
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    assert!(fs::read(&path).unwrap().starts_with(START));
+    assert!(search(&path, old.id).is_some());
+}

@@ -1,0 +1,45 @@
+//! The configurations that were in use, by their SHA-256, so that each decision can be made again by its own.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::observe::digest::Digest;
+
+/// The folder below the state directory.
+const DIR: &str = "configurations";
+
+/// Where the configuration with this digest is kept.
+pub(crate) fn path(state_dir: &Path, digest: Digest) -> PathBuf {
+    state_dir.join(DIR).join(format!("{digest}.toml"))
+}
+
+/// Keeps a configuration, unless it is kept already; its digest.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be written.
+pub(crate) fn keep(state_dir: &Path, text: &[u8]) -> anyhow::Result<Digest> {
+    let digest = Digest::of(text);
+    let path = path(state_dir, digest);
+    // One that was cut off or changed is written anew.
+    if fs::read(&path).is_ok_and(|kept| kept == text) {
+        return Ok(digest);
+    }
+    let write = || {
+        let dir = path.parent().unwrap_or(state_dir);
+        DirBuilder::new().recursive(true).mode(0o750).create(dir)?;
+        let part = path.with_extension("part");
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o640);
+        let mut file = options.open(&part)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&part, &path)
+    };
+    write().with_context(|| format!("keeping the configuration in {}", path.display()))?;
+    Ok(digest)
+}
