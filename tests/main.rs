@@ -16,6 +16,7 @@ mod admin;
 mod api;
 mod audit;
 mod bodies;
+mod causes;
 mod check;
 mod cli;
 mod clients;

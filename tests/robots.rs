@@ -657,7 +657,7 @@ fn operators_refresh_forget_and_look_back() {
 }
 
 /// Runs `wayleave robots` against a running proxy: exit code and standard output.
-fn robots_command(proxy: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
+pub fn robots_command(proxy: &Wayleave, arguments: &[&str]) -> (Option<i32>, String) {
     let file = proxy.dir.path().join("asking.toml");
     let admin = format!("{:?}", proxy.admin.to_string());
     let asking = proxy.settings.clone().set("admin.listen", &admin);

@@ -288,6 +288,22 @@ impl FetchOutcome {
         }
     }
 
+    /// Why it brought no answer that counts, in words: such as `HTTP 500`, and where it was redirected to.
+    #[must_use]
+    pub fn cause(&self) -> Option<String> {
+        let cause = match &self.ending {
+            Ending::Failed(error) => error.detail.clone(),
+            Ending::Response(response) if self.result() == FetchResult::Unreachable => {
+                format!("HTTP {}", response.status)
+            }
+            _ => return None,
+        };
+        Some(match self.redirects.is_empty() {
+            true => cause,
+            false => format!("{cause} (redirected to {})", self.uri),
+        })
+    }
+
     /// Why there was no usable response, if there was none.
     #[must_use]
     pub fn error(&self) -> Option<&FetchError> {

@@ -43,6 +43,8 @@ struct Failure {
     count: u32,
     status: Option<u16>,
     kind: Option<FetchErrorKind>,
+    /// In words.
+    cause: Box<str>,
 }
 
 impl Answer {
@@ -109,6 +111,7 @@ impl Failure {
             count: failing.count,
             status: outcome.status(),
             kind: outcome.error().map(|error| error.kind),
+            cause: outcome.cause().unwrap_or_default().into(),
         }
     }
 
@@ -340,7 +343,7 @@ impl Snapshot {
         let failure = self
             .failure
             .as_ref()
-            .map_or(0, |failure| size_of_val(&**failure));
+            .map_or(0, |failure| size_of_val(&**failure) + failure.cause.len());
         rules + digest + failure
     }
 
@@ -394,6 +397,12 @@ impl Snapshot {
     #[must_use]
     pub fn error_kind(&self) -> Option<FetchErrorKind> {
         self.failure.as_ref()?.kind
+    }
+
+    /// Why the last attempt failed, in words, if it did.
+    #[must_use]
+    pub fn cause(&self) -> Option<&str> {
+        self.failure.as_ref().map(|failure| &*failure.cause)
     }
 
     /// The status that made the last attempt a failure, if there was a response.

@@ -38,7 +38,9 @@ pub(super) struct Summary {
     /// When the next attempt is due.
     #[schema(format = DateTime)]
     retry_at: Option<String>,
-    /// Why the last attempt failed.
+    /// Why the last attempt failed, in words, such as `HTTP 500`.
+    cause: Option<String>,
+    /// The same as a word of a closed set, if there was no response.
     error: Option<&'static str>,
     /// The status that the last attempt failed with.
     error_status: Option<u16>,
@@ -54,6 +56,7 @@ impl Summary {
             unreachable_since: snapshot.unreachable_since().map(instant),
             failures: Some(snapshot.failures()),
             retry_at: snapshot.retry_at().map(instant),
+            cause: snapshot.cause().map(str::to_owned),
             error: snapshot.error_kind().map(FetchErrorKind::as_str),
             error_status: snapshot.error_status(),
             ..Self::on_disk(origin)
@@ -70,6 +73,7 @@ impl Summary {
             unreachable_since: None,
             failures: None,
             retry_at: None,
+            cause: None,
             error: None,
             error_status: None,
         }

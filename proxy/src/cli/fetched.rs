@@ -44,9 +44,9 @@ pub(super) fn fetch<'a>(
 
 /// Why an answer cannot be used.
 pub(super) fn why_not(facts: &Facts) -> String {
-    match (facts.outcome.error(), facts.outcome.status()) {
-        (Some(error), _) => format!("{}: {}", error.kind, error.detail),
-        (None, Some(status)) => format!("status {status}"),
+    match (facts.outcome.cause(), facts.outcome.status()) {
+        (Some(cause), _) => cause,
+        (None, Some(status)) => format!("HTTP {status}"),
         (None, None) => "no answer".to_owned(),
     }
 }

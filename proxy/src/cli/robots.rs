@@ -109,14 +109,20 @@ fn list(arguments: &List, admin: SocketAddr) -> Result<String, String> {
     Ok(harmless_lines(&robots.map(line).collect::<String>()))
 }
 
-/// One origin: its state, since when or until when, and its name.
+/// One origin: its state, since when or until when, its name, and why it cannot be reached.
 fn line(robots: &Value) -> String {
     let text = |name: &str| robots[name].as_str().unwrap_or("-").to_owned();
     let since = match &robots["fetched_at"] {
         Value::Null => text("unreachable_since"),
         _ => text("fetched_at"),
     };
-    format!("{:<11} {since:<24} {}\n", text("state"), text("origin"))
+    let cause = robots["cause"].as_str();
+    let why = cause.map(|cause| format!("  {cause}")).unwrap_or_default();
+    format!(
+        "{:<11} {since:<24} {}{why}\n",
+        text("state"),
+        text("origin")
+    )
 }
 
 fn show(arguments: &Show, admin: SocketAddr) -> Result<String, String> {
@@ -172,7 +178,7 @@ fn describe(robots: &Value) -> String {
     ] {
         tell(name, &robots[name]);
     }
-    let (answer, failure) = (&robots["answer"], &robots["last_failure"]);
+    let answer = &robots["answer"];
     for redirect in answer["redirects"].as_array().into_iter().flatten() {
         tell("redirect", &redirect["uri"]);
     }
@@ -187,8 +193,7 @@ fn describe(robots: &Value) -> String {
             &"an HTML page; read as robots.txt all the same".into(),
         );
     }
-    tell("failure", &failure["error"]["detail"]);
-    tell("failure status", &failure["status"]);
+    tell("failure", &robots["cause"]);
     for said in robots["history"].as_array().into_iter().flatten() {
         tell("first seen", &said["first_seen_at"]);
     }

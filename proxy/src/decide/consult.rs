@@ -210,14 +210,13 @@ fn unreached(target: &Target, Known { snapshot, at }: &Known) -> Refusal {
         }
         Some(FetchErrorKind::NoSuchName) => {
             let error = ErrorType::DnsError;
-            let details = format!("there is no host {}", target.origin().host());
+            let details = format!("no such host: {}", target.origin().host());
             return Refusal::new(502, error.phrase(), error, error.as_str(), details);
         }
-        Some(kind) => format!("the last attempt failed: {kind}"),
-        None => "the origin answered with an error".to_owned(),
+        _ => snapshot.cause().unwrap_or("not fetched yet"),
     };
     let retry_after = snapshot.retry_after(*at).unwrap_or(Duration::from_secs(1));
-    unreachable(target, &details, retry_after)
+    unreachable(target, details, retry_after)
 }
 
 fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {

@@ -154,6 +154,5 @@ fn prohibited(detail: String) -> FetchError {
 
 fn failure(error: &FetchError) -> Refusal {
     let kind = ErrorType::DestinationUnavailable;
-    let details = format!("{}: {}", error.kind, error.detail);
-    Refusal::new(502, kind.phrase(), kind, REASON, details)
+    Refusal::new(502, kind.phrase(), kind, REASON, error.detail.clone())
 }

@@ -14,8 +14,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wayleave_policy::{Origin, Scheme};
 
+use super::cause;
 use super::destination::Destination;
-use super::egress::{Egress, EgressError, Route};
+use super::egress::{DialError, Egress, EgressError, Route};
 use super::error::Fault;
 use super::http2::{Http2Connection, Window};
 use crate::http::proxy_status::ErrorType;
@@ -110,7 +111,7 @@ impl Door {
     ) -> Result<TcpStream, Fault> {
         let dialled = timeout_at(deadline, route.dial()).await;
         let dialled = dialled.map_err(|_| too_late(origin))?;
-        dialled.map_err(|error| connect_fault(origin, &error))
+        dialled.map_err(|failed| connect_fault(&failed))
     }
 
     /// A connection to `origin` by `route` that speaks HTTP.
@@ -140,7 +141,7 @@ impl Door {
             offer = Offer::Http2;
             agreed = self.agree(origin, offer, route, deadline).await;
         }
-        let tls = agreed.map_err(|failure| failure.fault(origin))?;
+        let tls = agreed.map_err(Failure::fault)?;
         let protocol = tls.get_ref().1.alpn_protocol();
         if offer == Offer::Http1 {
             return Ok(Opened::Http1(to_origin(tls)));
@@ -156,10 +157,9 @@ impl Door {
             Http2Connection::open(to_origin(tls), terms.window),
         )
         .await;
-        let opened = opening.map_err(|_| too_late(origin))?.map_err(|error| {
-            let details = format!("HTTP/2 with {origin}: {error}");
-            Fault::new(ErrorType::HttpProtocolError, details)
-        });
+        let opened = opening
+            .map_err(|_| too_late(origin))?
+            .map_err(|error| Fault::new(ErrorType::HttpProtocolError, cause::http2(&error)));
         Ok(Opened::Http2(opened?))
     }
 
@@ -203,9 +203,9 @@ enum Failure {
 }
 
 impl Failure {
-    fn fault(self, origin: &Origin) -> Fault {
+    fn fault(self) -> Fault {
         match self {
-            Self::OfTls(error) => tls_fault(origin, &error),
+            Self::OfTls(error) => tls_fault(&error),
             Self::Other(fault) => fault,
         }
     }
@@ -226,11 +226,11 @@ fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
 }
 
 fn too_late(origin: &Origin) -> Fault {
-    let details = format!("no connection to {origin} within the connect timeout");
+    let details = format!("no connection to {origin} within upstream.connect_timeout");
     Fault::new(ErrorType::ConnectionTimeout, details)
 }
 
-fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
+fn connect_fault(DialError { address, error }: &DialError) -> Fault {
     let kind = match error.kind() {
         io::ErrorKind::ConnectionRefused => ErrorType::ConnectionRefused,
         io::ErrorKind::TimedOut => ErrorType::ConnectionTimeout,
@@ -239,10 +239,10 @@ fn connect_fault(origin: &Origin, error: &io::Error) -> Fault {
         | io::ErrorKind::AddrNotAvailable => ErrorType::DestinationIpUnroutable,
         _ => ErrorType::ConnectionTerminated,
     };
-    Fault::new(kind, format!("connecting to {origin}: {error}"))
+    Fault::new(kind, cause::unconnected(*address, error))
 }
 
-fn tls_fault(origin: &Origin, error: &io::Error) -> Fault {
+fn tls_fault(error: &io::Error) -> Fault {
     let kind = match tls::cause(error) {
         Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
             ErrorType::TlsCertificateError
@@ -251,5 +251,5 @@ fn tls_fault(origin: &Origin, error: &io::Error) -> Fault {
         Some(_) => ErrorType::TlsProtocolError,
         None => ErrorType::ConnectionTerminated,
     };
-    Fault::new(kind, format!("TLS with {origin}: {error}"))
+    Fault::new(kind, cause::handshake(error))
 }

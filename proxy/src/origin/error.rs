@@ -4,7 +4,11 @@ use pingora_error::{Error, ErrorType as PingoraError, RetryType};
 
 use crate::http::http1::BodyError;
 use crate::http::proxy_status::ErrorType;
+use crate::origin::cause;
 use crate::origin::egress::EgressError;
+
+/// Why a request, or its body, could not be sent in time.
+pub(super) const STOPPED_READING: &str = "the origin stopped reading the request";
 
 /// A failure on the way to an origin, in RFC 9209's terms.
 #[derive(Clone, Debug)]
@@ -64,13 +68,13 @@ impl From<BodyError> for Fault {
             }
             BodyError::Io(error) => Self::new(
                 ErrorType::HttpResponseIncomplete,
-                format!("the response's body: {error}"),
+                format!("the response's body: {}", cause::broken(&error)),
             ),
         }
     }
 }
 
-/// What broke an HTTP/2 stream.
+/// What broke the sending of an HTTP/2 body.
 impl From<Box<Error>> for Fault {
     fn from(error: Box<Error>) -> Self {
         let kind = match error.etype() {
@@ -82,25 +86,16 @@ impl From<Box<Error>> for Fault {
             _ => ErrorType::HttpProtocolError,
         };
         let stale = error.retry == RetryType::ReusedOnly || kind == ErrorType::ConnectionTerminated;
+        let http2 = error.cause.as_ref().and_then(|cause| cause.downcast_ref());
+        let details = match (http2, kind) {
+            (Some(http2), _) => cause::http2(http2),
+            (None, ErrorType::ConnectionWriteTimeout) => STOPPED_READING.to_owned(),
+            (None, _) => "the HTTP/2 stream failed".to_owned(),
+        };
         Self {
             error: kind,
-            details: describe(&error),
+            details,
             stale_connection: stale,
         }
     }
-}
-
-/// pingora's own words, on one line: the kind, what it was doing, and what caused it.
-pub(crate) fn describe(error: &Error) -> String {
-    let mut text = error.etype().as_str().to_owned();
-    if let Some(context) = &error.context {
-        text.push_str(": ");
-        text.push_str(context.as_str());
-    }
-    if let Some(cause) = &error.cause {
-        let cause = cause.to_string();
-        text.push_str(": ");
-        text.push_str(cause.trim());
-    }
-    text.replace(char::is_control, " ")
 }

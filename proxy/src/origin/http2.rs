@@ -20,6 +20,7 @@ use crate::http::http1::oddities::{Oddities, Oddity};
 use crate::http::http1::{MAX_FIELDS, MAX_HEAD_BYTES, agreed_length};
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::Stream;
+use crate::origin::cause;
 use crate::origin::error::Fault;
 
 /// Streams that one connection carries at a time.
@@ -261,7 +262,7 @@ pub(super) fn fault(error: &h2::Error) -> Fault {
     if error.is_library() && is_about_size(error) {
         return too_large();
     }
-    let details = format!("HTTP/2: {error}");
+    let details = cause::http2(error);
     let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM)
         || error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
     if error.is_io() {

@@ -4,6 +4,7 @@
 //! and `session` speak HTTP on them. A connection belongs to an origin, not to an address: whoever asks for the same origin
 //! again needs no DNS.
 
+mod cause;
 mod connect;
 mod destination;
 pub mod egress;

@@ -16,7 +16,8 @@ use crate::http::http1::oddities::Oddities;
 use crate::http::http1::{BodyReader, BodyWriter, Framing, HeadError, ResponseHead, Trailers};
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::Stream;
-use crate::origin::error::Fault;
+use crate::origin::cause;
+use crate::origin::error::{Fault, STOPPED_READING};
 
 /// Interim responses before the final one; each makes the patience with the origin begin anew.
 pub(crate) const MAX_INTERIM: usize = 100;
@@ -269,7 +270,7 @@ async fn in_time(
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(Fault::stale(
             ErrorType::ConnectionTerminated,
-            format!("sending: {error}"),
+            format!("sending the request: {}", cause::broken(&error)),
         )),
         Err(_) => Err(takes_nothing()),
     }
@@ -282,8 +283,10 @@ pub(crate) fn only_interim() -> Fault {
 }
 
 fn takes_nothing() -> Fault {
-    let details = "the origin stopped reading the request";
-    Fault::new(ErrorType::ConnectionWriteTimeout, details.to_owned())
+    Fault::new(
+        ErrorType::ConnectionWriteTimeout,
+        STOPPED_READING.to_owned(),
+    )
 }
 
 fn head_fault(error: HeadError) -> Fault {
@@ -294,7 +297,7 @@ fn head_fault(error: HeadError) -> Fault {
         }
         HeadError::Broken(error) => (
             ErrorType::HttpResponseIncomplete,
-            format!("the response's head: {error}"),
+            format!("the response's head: {}", cause::broken(&error)),
         ),
         HeadError::Malformed(details) => (
             ErrorType::HttpProtocolError,
@@ -306,7 +309,7 @@ fn head_fault(error: HeadError) -> Fault {
         ),
         HeadError::Version => (
             ErrorType::HttpProtocolError,
-            "the response is not HTTP/1".to_owned(),
+            "the response is not HTTP".to_owned(),
         ),
     };
     Fault::new(kind, details)

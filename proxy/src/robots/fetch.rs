@@ -225,7 +225,10 @@ impl Fetch for HttpFetch {
             Ok(ending) => ending.unwrap_or_else(Ending::Failed),
             Err(_) => Ending::Failed(FetchError {
                 kind: FetchErrorKind::Timeout,
-                detail: format!("not done within {:?}", self.options.timeout),
+                detail: format!(
+                    "not complete within {}",
+                    humantime::format_duration(self.options.timeout)
+                ),
             }),
         };
         let outcome = FetchOutcome {

@@ -533,7 +533,7 @@ fn report(metrics: &Metrics, origin: &Origin, outcome: &FetchOutcome, took: Dura
         %origin,
         result,
         status = outcome.status(),
-        error = outcome.error().map(|error| error.detail.as_str()),
+        error = outcome.cause(),
         ?took,
         "fetched robots.txt"
     );

@@ -219,7 +219,7 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
         EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
         // Where a redirect leads nowhere, the origin itself is there.
         error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
-        EgressError::Dns { .. } => FetchErrorKind::Dns,
+        EgressError::Dns { .. } | EgressError::DnsFailed { .. } => FetchErrorKind::Dns,
         EgressError::OtherFamily { .. } => FetchErrorKind::Connect,
     };
     failure(kind, error)

@@ -50,7 +50,7 @@ export function origins(parameters) {
     h("td", {}, badge(known.state)),
     h("td", {}, time(known.fetched_at)),
     h("td", {}, time(known.fresh_until)),
-    h("td", {}, known.failures ? `${known.error ?? known.error_status ?? ""} (${known.failures}×)` : "–"),
+    h("td", {}, known.failures ? `${known.cause} (${known.failures}×)` : "–"),
     h("td", { class: "do" },
       h("button", { type: "button", "aria-label": `Refresh ${known.origin}`, click: async ({ target }) => {
         const fresh = await refresh(known.origin, target);

@@ -31,7 +31,6 @@ export function listing(body, { line = null, group = [], verdict = "" } = {}) {
 /** What is known of an origin's fetches. */
 export function fetchFacts(known) {
   const answer = known.answer;
-  const failure = known.last_failure;
   const redirects = (answer?.redirects ?? []).map((hop) => h("div", {}, `${hop.status} ${hop.uri}`));
   return facts([
     ["State", known.is_fetching ? `${known.state}, being fetched` : known.state],
@@ -47,7 +46,7 @@ export function fetchFacts(known) {
     ["ETag", answer?.fields?.etag],
     ["Unreachable since", known.unreachable_since && time(known.unreachable_since, true)],
     ["Failures", known.failures || null],
-    ["Last failure", failure && (failure.error ? `${failure.error.kind}: ${failure.error.detail}` : `status ${failure.status}`)],
+    ["Last failure", known.cause],
     ["Next attempt", known.retry_at && time(known.retry_at, true)],
   ]);
 }

@@ -16,6 +16,22 @@ use crate::http::transport::{self, UNREAD};
 /// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
+/// Why no address accepted a connection.
+#[derive(Debug)]
+pub struct DialError {
+    /// The address that failed last, if there was one.
+    pub address: Option<SocketAddr>,
+    /// How it failed.
+    pub error: io::Error,
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        let address = None;
+        Self { address, error }
+    }
+}
+
 impl Route {
     /// Opens a connection to one of its addresses. The next address is tried when one fails, or beside it when it
     /// hesitates. Has no deadline of its own.
@@ -23,11 +39,15 @@ impl Route {
     /// # Errors
     ///
     /// The error of the address that failed last, if all did.
-    pub async fn dial(&self) -> io::Result<TcpStream> {
+    pub async fn dial(&self) -> Result<TcpStream, DialError> {
         let addresses = self.addresses.iter().copied();
-        let connect = |address: CheckedAddress| {
+        let connect = |address: CheckedAddress| async move {
             let address = address.socket_address();
-            connect(address, self.sources.of_family(address))
+            let connected = connect(address, self.sources.of_family(address)).await;
+            connected.map_err(|error| DialError {
+                address: Some(address),
+                error,
+            })
         };
         let stream = race(addresses, connect).await?;
         transport::tune(&stream, UNREAD)?;
@@ -48,15 +68,16 @@ async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpS
     socket.connect(address).await
 }
 
-async fn race<A, S, F>(
+async fn race<A, S, E, F>(
     mut addresses: impl Iterator<Item = A>,
     connect: impl Fn(A) -> F,
-) -> io::Result<S>
+) -> Result<S, E>
 where
-    F: Future<Output = io::Result<S>>,
+    E: From<io::Error>,
+    F: Future<Output = Result<S, E>>,
 {
     let mut attempts = FuturesUnordered::new();
-    let mut last_error = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    let mut last_error = E::from(io::ErrorKind::AddrNotAvailable.into());
     loop {
         match addresses.next() {
             Some(address) => attempts.push(connect(address)),
@@ -87,7 +108,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silent_address_costs_a_quarter_of_a_second() {
         let started = tokio::time::Instant::now();
-        let reached = race(addresses(), |address| async move {
+        let reached: io::Result<_> = race(addresses(), |address| async move {
             if address == 1 {
                 std::future::pending::<()>().await;
             }
@@ -130,7 +151,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_first_address_still_counts() {
-        let reached = race(addresses(), |address| async move {
+        let reached: io::Result<_> = race(addresses(), |address| async move {
             if address != 1 {
                 std::future::pending::<()>().await;
             }

@@ -14,7 +14,7 @@ use hickory_resolver::proto::rr::Name;
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use quick_cache::sync::Cache;
 
-use super::error::{EgressError, NOT_A_NAME, NXDOMAIN};
+use super::error::{EgressError, NO_ADDRESSES, NOT_A_NAME, NXDOMAIN};
 
 /// How long one question to one DNS server may take; asked up to three times.
 const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -94,7 +94,7 @@ impl Dns {
             until: lookup.valid_until(),
         });
         if known.addresses.is_empty() {
-            let rcode = "NOERROR".to_owned();
+            let rcode = NO_ADDRESSES.to_owned();
             return Err(EgressError::Dns { rcode });
         }
         self.known.insert(name, Arc::clone(&known));
@@ -146,14 +146,25 @@ fn dns_failure(error: &NetError) -> EgressError {
         NetError::Timeout => return EgressError::DnsTimeout,
         NetError::Dns(DnsError::NoRecordsFound(none)) => rcode_name(none.response_code),
         NetError::Dns(DnsError::ResponseCode(code)) => rcode_name(*code),
-        other => other.to_string(),
+        NetError::NoConnections | NetError::Io(_) => {
+            let why = "no DNS server can be reached";
+            return EgressError::DnsFailed { why };
+        }
+        NetError::Busy => {
+            let why = "too many questions are under way";
+            return EgressError::DnsFailed { why };
+        }
+        _ => {
+            let why = "the answer cannot be used";
+            return EgressError::DnsFailed { why };
+        }
     };
     EgressError::Dns { rcode }
 }
 
 fn rcode_name(code: ResponseCode) -> String {
     match code {
-        ResponseCode::NoError => "NOERROR".to_owned(),
+        ResponseCode::NoError => NO_ADDRESSES.to_owned(),
         ResponseCode::FormErr => "FORMERR".to_owned(),
         ResponseCode::ServFail => "SERVFAIL".to_owned(),
         ResponseCode::NXDomain => NXDOMAIN.to_owned(),

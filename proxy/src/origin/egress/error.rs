@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 pub(super) const NXDOMAIN: &str = "NXDOMAIN";
+pub(super) const NO_ADDRESSES: &str = "NOERROR";
 pub(super) const NOT_A_NAME: &str = "not a name that DNS can hold";
 
 /// Why there is no address to dial for a host.
@@ -17,11 +18,15 @@ pub enum EgressError {
         /// What kind of address it is, in a word or two.
         why: &'static str,
     },
-    /// DNS answered that there is no address, or could not answer.
+    /// DNS answered that there is no address.
     Dns {
-        /// The response code as DNS names it (`NXDOMAIN`, `SERVFAIL`, …; `NOERROR` if the name has no addresses), or
-        /// what kept us from an answer.
+        /// The response code as DNS names it (`NXDOMAIN`, `SERVFAIL`, …; `NOERROR` if the name has no addresses).
         rcode: String,
+    },
+    /// DNS could not be asked, or its answer not be read.
+    DnsFailed {
+        /// What kept us from an answer.
+        why: &'static str,
     },
     /// DNS did not answer in time.
     DnsTimeout,
@@ -37,7 +42,7 @@ impl EgressError {
     pub fn proxy_status(&self) -> &'static str {
         match self {
             Self::Prohibited { .. } => "destination_ip_prohibited",
-            Self::Dns { .. } => "dns_error",
+            Self::Dns { .. } | Self::DnsFailed { .. } => "dns_error",
             Self::DnsTimeout => "dns_timeout",
             Self::OtherFamily { .. } => "destination_ip_unroutable",
         }
@@ -53,8 +58,14 @@ impl fmt::Display for EgressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Prohibited { address, why } => write!(f, "{address} may not be dialled: {why}"),
-            Self::Dns { rcode } => write!(f, "dns: {rcode}"),
-            Self::DnsTimeout => f.write_str("dns did not answer in time"),
+            Self::Dns { rcode } if rcode == NXDOMAIN => f.write_str("no such host"),
+            Self::Dns { rcode } if rcode == NO_ADDRESSES => {
+                f.write_str("the host has no addresses")
+            }
+            Self::Dns { rcode } if rcode == NOT_A_NAME => write!(f, "the host is {NOT_A_NAME}"),
+            Self::Dns { rcode } => write!(f, "the DNS servers answered {rcode}"),
+            Self::DnsFailed { why } => write!(f, "asking DNS: {why}"),
+            Self::DnsTimeout => f.write_str("the DNS servers did not answer in time"),
             Self::OtherFamily { source } => {
                 let family = if source.is_ipv4() { "IPv4" } else { "IPv6" };
                 write!(

@@ -20,6 +20,7 @@ use hickory_resolver::net::NetError;
 use ipnet::IpNet;
 
 use check::{AddressCheck, CheckedAddress};
+pub use dial::DialError;
 use dns::Dns;
 pub use error::EgressError;
 pub(crate) use local::is_of_this_machine;
