@@ -11,26 +11,11 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::Route;
 use super::check::CheckedAddress;
+use super::error::DialError;
 use crate::http::transport::{self, UNREAD};
 
 /// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-
-/// Why no address accepted a connection.
-#[derive(Debug)]
-pub struct DialError {
-    /// The address that failed last, if there was one.
-    pub address: Option<SocketAddr>,
-    /// How it failed.
-    pub error: io::Error,
-}
-
-impl From<io::Error> for DialError {
-    fn from(error: io::Error) -> Self {
-        let address = None;
-        Self { address, error }
-    }
-}
 
 impl Route {
     /// Opens a connection to one of its addresses. The next address is tried when one fails, or beside it when it

@@ -1,7 +1,8 @@
 //! Why there is no address to dial.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 pub(super) const NXDOMAIN: &str = "NXDOMAIN";
 pub(super) const NO_ADDRESSES: &str = "NOERROR";
@@ -78,3 +79,19 @@ impl fmt::Display for EgressError {
 }
 
 impl std::error::Error for EgressError {}
+
+/// Why no address accepted a connection.
+#[derive(Debug)]
+pub struct DialError {
+    /// The address that failed last, if there was one.
+    pub address: Option<SocketAddr>,
+    /// How it failed.
+    pub error: io::Error,
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        let address = None;
+        Self { address, error }
+    }
+}

@@ -20,9 +20,8 @@ use hickory_resolver::net::NetError;
 use ipnet::IpNet;
 
 use check::{AddressCheck, CheckedAddress};
-pub use dial::DialError;
 use dns::Dns;
-pub use error::EgressError;
+pub use error::{DialError, EgressError};
 pub(crate) use local::is_of_this_machine;
 use overrides::Overrides;
 pub use overrides::{InvalidOverride, Override};
