@@ -63,6 +63,7 @@ mod signing;
 mod soak;
 mod spellings;
 mod systemd;
+mod tls_listener;
 mod traces;
 mod tunnel;
 mod turns;

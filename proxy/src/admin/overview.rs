@@ -39,6 +39,8 @@ struct Status {
     version: &'static str,
     /// Where clients on this machine reach the proxy.
     proxy: String,
+    /// Where it listens for clients: `http://` and `https://` with addresses.
+    listeners: Vec<String>,
     #[schema(format = DateTime)]
     started_at: String,
     is_stopping: bool,
@@ -70,6 +72,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         proxy: admin.proxy.to_string(),
+        listeners: admin.listeners.to_vec(),
         started_at: instant(admin.started_at),
         is_stopping: admin.stopping.is_cancelled(),
         client_connections: admin.metrics.open_client_connections(),

@@ -1,6 +1,5 @@
 //! What the admin listener's handlers share.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::entry_count::Counted;
 use super::reloading::Reload;
+use crate::connection::listeners::Listen;
 use crate::decide::Decider;
 use crate::observe::decisions::Decisions;
 use crate::observe::metrics::Metrics;
@@ -27,7 +27,9 @@ pub(crate) struct Admin {
     /// The interception CA's certificate.
     pub(crate) certificate_pem: Arc<str>,
     /// Where clients on this machine reach the proxy.
-    pub(crate) proxy: SocketAddr,
+    pub(crate) proxy: Listen,
+    /// Every listener for clients, as a URL.
+    pub(crate) listeners: Arc<[String]>,
     /// Cancelled when the process was told to stop.
     pub(crate) stopping: CancellationToken,
 }

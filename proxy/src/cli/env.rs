@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,6 +14,7 @@ use clap::{Args, ValueEnum};
 use super::source::load_config;
 use super::terminal::{absolute, complain, print, unusable};
 use crate::config::Config;
+use crate::connection::listeners::Listen;
 use crate::run::environment::{GENERAL, ProxyUrl, fill};
 
 #[derive(Debug, Args)]
@@ -101,25 +101,35 @@ fn unreadable(certificate: &Path, error: &io::Error) -> String {
     }
 }
 
-/// The first listener whose port is known, as a client on this machine dials it.
-fn address_to_dial(config: &Config) -> Option<SocketAddr> {
-    let listen = config
-        .proxy
-        .listen
-        .iter()
-        .find(|address| address.port() != 0)?;
-    let ip = match listen.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
+/// The first listener whose port is known, without TLS if there is one, as a client on this machine dials it.
+fn address_to_dial(config: &Config) -> Option<Listen> {
+    let known = || {
+        config
+            .proxy
+            .listen
+            .iter()
+            .filter(|listen| listen.address.port() != 0)
     };
-    Some(SocketAddr::new(ip, listen.port()))
+    let plain = known().find(|listen| !listen.is_tls);
+    plain
+        .or_else(|| known().next())
+        .map(|listen| listen.dialable())
 }
+
+/// For a proxy that is reached by TLS.
+const NO_TLS: &str = "# This client does not speak TLS to proxies: give it an http:// listener.\n";
+const ROOTS: &str = "# The CA file must hold the CA of proxy.certificate too.\n";
 
 /// The lines for `client` (or for most, without one), one proxy and one CA certificate.
 fn lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &str) -> String {
     let template = client.map_or(GENERAL, Client::template);
-    fill(template, proxy, certificate)
+    let lines = fill(template, proxy, certificate);
+    let note = match client {
+        _ if !proxy.is_tls() => return lines,
+        Some(Client::Java | Client::Scrapy | Client::Wget) => NO_TLS,
+        _ => ROOTS,
+    };
+    note.to_owned() + &lines
 }
 
 #[cfg(test)]
@@ -184,6 +194,17 @@ mod tests {
             shown,
             "wget\n--ca-certificate=/var/lib/it's here/ca.crt\n-q\nURL\n"
         );
+    }
+
+    #[test]
+    fn tls_to_the_proxy_is_said_to_be_possible_or_not() {
+        use super::{NO_TLS, ProxyUrl, ROOTS};
+        let proxy: ProxyUrl = "https://proxy.example:3130".parse().unwrap();
+        let lines = |client| lines(client, &proxy, "/ca.crt");
+        assert!(lines(Some(Client::Wget)).starts_with(NO_TLS));
+        assert!(lines(Some(Client::Curl)).starts_with(ROOTS));
+        assert!(lines(None).contains("https_proxy=https://proxy.example:3130 "));
+        assert!(!example(None).contains(ROOTS));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::file::{Node, Parsed, Section, Show, address, or_empty, secret, tried};
 use super::proxy::{loopback, overlap};
 use crate::admin::Guard;
+use crate::connection::listeners::Listen;
 use crate::observe::digest::Digest;
 
 /// The listener for operators: metrics, health, API.
@@ -17,10 +18,10 @@ pub(crate) struct Admin {
 }
 
 /// `proxy` are the addresses that clients connect to.
-pub(super) fn admin(section: &mut Section<'_>, proxy: &[SocketAddr]) -> Admin {
+pub(super) fn admin(section: &mut Section<'_>, proxy: &[Listen]) -> Admin {
     let token_sha256 = section.key(secret("token_sha256"), None, or_empty(digest));
     let listen = section.key("listen", loopback(3129), address);
-    if let Some(proxy) = proxy.iter().find(|proxy| overlap(**proxy, listen)) {
+    if let Some(proxy) = proxy.iter().find(|proxy| overlap(proxy.address, listen)) {
         section.mistake(
             "listen",
             format!("{listen} is in proxy.listen already, as {proxy}"),

@@ -32,7 +32,7 @@ mod upstream;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use self::file::Mistake;
 use self::file::{Keys, Reader, Section, fixed};
@@ -103,7 +103,7 @@ impl<'a> Dirs<'a> {
 
 fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     let dir = dirs.file;
-    let proxy = root.section("proxy", proxy::proxy);
+    let proxy = root.section("proxy", |section| proxy::proxy(section, dir));
     let admin = root.section(fixed("admin"), |section| {
         admin::admin(section, &proxy.listen)
     });
@@ -225,6 +225,12 @@ impl Config {
         let (mut config, keys) = Reader::new(name, text).read(|root| config(root, dirs))?;
         config.keys = keys;
         Ok(config)
+    }
+
+    /// The files beside its own whose change is to be noticed: certificates are renewed by programs that know no reload.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let entrance = self.proxy.entrance.as_ref();
+        entrance.map_or_else(Vec::new, |entrance| entrance.files())
     }
 
     /// All of it for everyone to see: hashes of passwords and tokens are left out. What needs a restart is shown as the process

@@ -1,22 +1,28 @@
 //! `[proxy]`: the listeners for clients.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::crawlers;
 use super::file::{
-    MOST, Section, address, boolean, checked, count, duration, filled_list, fixed, list, network,
-    positive_duration, text,
+    MOST, Section, boolean, checked, count, duration, filled_list, fixed, list, network, or_empty,
+    path_in, positive_duration, text, tried,
 };
 use crate::connection::limits;
+use crate::connection::listeners::Listen;
 use crate::decide::settings;
 use crate::identity::Mode;
+use crate::tls::entrance::{self, Entrance, OwnCertificate};
 
 /// The listeners for clients, and what holds for their connections.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Proxy {
     /// Where clients connect; at least one, none twice. Port 0 lets the system choose.
-    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<Listen>,
+    /// How TLS to it is ended, if it can be.
+    pub(crate) entrance: Option<Arc<Entrance>>,
     /// Connections at one time.
     pub(crate) limits: limits::Options,
     /// What holds for each.
@@ -25,11 +31,18 @@ pub(crate) struct Proxy {
     pub(super) others: crawlers::Others,
 }
 
-pub(super) fn proxy(section: &mut Section<'_>) -> Proxy {
-    let listen = checked(filled_list(address), none_twice);
+/// Paths are relative to `dir`.
+pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
+    let plain = Listen {
+        address: loopback(3128),
+        is_tls: false,
+    };
+    let listen = checked(filled_list(|node| tried(node, str::parse)), none_twice);
+    let listen = section.key(fixed("listen"), vec![plain], listen);
     let second = Duration::from_secs(1);
     Proxy {
-        listen: section.key(fixed("listen"), vec![loopback(3128)], listen),
+        entrance: entrance(section, &listen, dir),
+        listen,
         options: settings::Options {
             header_timeout: section.key("header_timeout", 10 * second, positive_duration),
             idle_timeout: section.key("idle_timeout", 60 * second, positive_duration),
@@ -48,15 +61,41 @@ pub(super) fn proxy(section: &mut Section<'_>) -> Proxy {
     }
 }
 
+/// The certificate for `https://` listeners.
+fn entrance(section: &mut Section<'_>, listen: &[Listen], dir: &Path) -> Option<Arc<Entrance>> {
+    let certificate = section.key("certificate", None, or_empty(path_in(dir)));
+    let key = section.key("key", None, or_empty(path_in(dir)));
+    let Some((certificate, key)) = certificate.as_ref().zip(key.as_ref()) else {
+        let wanting = listen.iter().find(|listen| listen.is_tls);
+        if let Some(listen) = wanting.filter(|_| section.is_sound("listen")) {
+            let message = format!("{listen} needs proxy.certificate and proxy.key");
+            section.mistake("listen", message);
+        } else if certificate.is_some() {
+            section.mistake("certificate", "needs proxy.key beside it");
+        } else if key.is_some() {
+            section.mistake("key", "needs proxy.certificate beside it");
+        }
+        return None;
+    };
+    let read = OwnCertificate::read(certificate, key);
+    match read.and_then(|certificate| Entrance::new(entrance::Options { certificate })) {
+        Ok(entrance) => Some(Arc::new(entrance)),
+        Err(error) => {
+            section.mistake("certificate", format!("{error:#}"));
+            None
+        }
+    }
+}
+
 pub(super) fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-fn none_twice(addresses: &[SocketAddr]) -> Result<(), String> {
+fn none_twice(addresses: &[Listen]) -> Result<(), String> {
     for (index, address) in addresses.iter().enumerate() {
         let earlier = addresses[..index]
             .iter()
-            .find(|other| overlap(**other, *address));
+            .find(|other| overlap(other.address, address.address));
         if let Some(earlier) = earlier {
             return Err(format!(
                 "{earlier} and {address} overlap: listen on one of them"

@@ -1,4 +1,4 @@
-//! Takes client connections: plain HTTP/1, then perhaps a tunnel with HTTP/1 or HTTP/2 inside.
+//! Takes client connections: perhaps a PROXY header, perhaps TLS, then HTTP/1, then perhaps a tunnel with HTTP/1 or HTTP/2 inside.
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::entrance::Ended;
 use super::http1::After;
 use super::limits::{Full, Limits, Slot};
+use super::listeners::Bound;
 use super::proxy_protocol::Fault;
 use super::server::Server;
 use super::tunnel::Inside;
-use super::{http1, http2, listeners, proxy_protocol, tunnel};
+use super::{entrance, http1, http2, listeners, proxy_protocol, tunnel};
 use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::Connection;
 use crate::http::proxy_status::ErrorType;
@@ -27,49 +29,66 @@ pub(crate) struct Listener {
     pub(crate) limits: Limits,
 }
 
-/// A connection as far as it was read, and whose it is.
+/// A connection as it came, as far as it was read, and whose it is.
 struct Arrival {
+    tcp: Transport<TcpStream>,
+    ahead: BytesMut,
+    connection: Connection,
+}
+
+/// A connection on which HTTP begins.
+struct Opened {
     stream: Stream,
     ahead: BytesMut,
     connection: Connection,
 }
 
+/// What comes before HTTP.
+#[derive(Clone, Copy)]
+struct Opening {
+    /// A load balancer says whose connection it is.
+    is_named: bool,
+    is_tls: bool,
+}
+
 impl Listener {
-    /// Serves `listener`'s connections until the server stops; those open by then go on in its tasks.
-    pub(crate) async fn run(self: &Arc<Self>, listener: TcpListener) {
+    /// Serves the listener's connections until the server stops; those open by then go on in its tasks.
+    pub(crate) async fn run(self: &Arc<Self>, bound: Bound) {
         loop {
             tokio::select! {
-                (tcp, peer) = listeners::accept(&listener) => {
-                    self.admit(tcp, peer.ip().to_canonical());
+                (tcp, peer) = listeners::accept(&bound.listener) => {
+                    self.admit(tcp, peer.ip().to_canonical(), bound.at.is_tls);
                 }
                 () = self.server.stopping.cancelled() => return,
             }
         }
     }
 
-    fn admit(self: &Arc<Self>, tcp: TcpStream, peer: IpAddr) {
+    fn admit(self: &Arc<Self>, tcp: TcpStream, peer: IpAddr, is_tls: bool) {
         let (listener, server) = (Arc::clone(self), Arc::clone(&self.server));
         let open = server.exchanges.metrics.client_connection();
         let settings = server.settings();
-        let is_named_later = settings.options.is_load_balancer(peer);
+        let is_named = settings.options.is_load_balancer(peer);
         // A client that left already is found out when it is read from.
         let _ = transport::tune(&tcp, settings.options.idle_timeout.max(UNREAD));
         let arrival = Arrival::of(tcp, peer);
-        let slot = match is_named_later {
+        let slot = match is_named {
             true => self.limits.take_unnamed(),
             false => self.limits.take(peer),
         };
         match slot {
-            Ok(slot) if is_named_later => self.server.tasks.spawn(async move {
+            Ok(slot) if is_named || is_tls => self.server.tasks.spawn(async move {
+                let opening = Opening { is_named, is_tls };
                 // Once in a connection: in a box it takes no room in those that wait for requests.
-                if let Some((arrival, slot)) = Box::pin(listener.name(arrival, slot)).await {
-                    serve(&server, arrival).await;
+                if let Some((opened, slot)) = Box::pin(listener.open(arrival, slot, opening)).await
+                {
+                    serve(&server, opened).await;
                     drop(slot);
                 }
                 drop(open);
             }),
             Ok(slot) => self.server.tasks.spawn(async move {
-                serve(&server, arrival).await;
+                serve(&server, arrival.plain()).await;
                 drop((slot, open));
             }),
             Err(reached) => self.server.tasks.spawn(async move {
@@ -79,12 +98,49 @@ impl Listener {
         };
     }
 
+    /// Goes through what comes before HTTP; none if there will be no HTTP.
+    async fn open(&self, arrival: Arrival, slot: Slot, opening: Opening) -> Option<(Opened, Slot)> {
+        let (arrival, slot) = match opening.is_named {
+            true => self.name(arrival, slot).await?,
+            false => (arrival, slot),
+        };
+        let opened = match opening.is_tls {
+            true => self.end_tls(arrival).await?,
+            false => arrival.plain(),
+        };
+        Some((opened, slot))
+    }
+
+    async fn end_tls(&self, arrival: Arrival) -> Option<Opened> {
+        let Arrival {
+            tcp,
+            ahead,
+            connection,
+        } = arrival;
+        match entrance::end_tls(&self.server, tcp, ahead, connection.client).await {
+            Ok(stream) => Some(Opened {
+                stream,
+                ahead: BytesMut::new(),
+                connection,
+            }),
+            Err(Ended::Closed) => None,
+            Err(Ended::Plain(tcp)) => {
+                let exchanges = &self.server.exchanges;
+                let stream: Stream = Box::new(tcp);
+                exchanges
+                    .refuse_connection(stream, &connection, refusal::plain_text())
+                    .await;
+                None
+            }
+        }
+    }
+
     /// Learns from a load balancer whose connection this is; none if it is not to be served.
     async fn name(&self, mut arrival: Arrival, slot: Slot) -> Option<(Arrival, Slot)> {
         let settings = self.server.settings();
         let peer = arrival.connection.client;
         let patience = settings.options.header_timeout;
-        let reading = proxy_protocol::client(&mut arrival.stream, &mut arrival.ahead);
+        let reading = proxy_protocol::client(&mut arrival.tcp, &mut arrival.ahead);
         let what = match timeout(patience, reading).await {
             Ok(Ok(None)) => return self.count(arrival, slot, peer).await,
             Ok(Ok(Some(client))) => {
@@ -118,9 +174,9 @@ impl Listener {
     }
 
     async fn refuse(&self, arrival: Arrival, refusal: Refusal) {
-        let Arrival {
+        let Opened {
             stream, connection, ..
-        } = arrival;
+        } = arrival.plain();
         let exchanges = &self.server.exchanges;
         let refusing = exchanges.refuse_connection(stream, &connection, refusal);
         refusing.await;
@@ -131,7 +187,7 @@ impl Arrival {
     fn of(tcp: TcpStream, peer: IpAddr) -> Self {
         let descriptor = tcp.as_raw_fd();
         Self {
-            stream: Box::new(Transport::new(tcp, descriptor)),
+            tcp: Transport::new(tcp, descriptor),
             ahead: BytesMut::new(),
             connection: Connection {
                 client: peer,
@@ -141,14 +197,22 @@ impl Arrival {
             },
         }
     }
+
+    fn plain(self) -> Opened {
+        Opened {
+            stream: Box::new(self.tcp),
+            ahead: self.ahead,
+            connection: self.connection,
+        }
+    }
 }
 
-async fn serve(server: &Arc<Server>, arrival: Arrival) {
-    let Arrival {
+async fn serve(server: &Arc<Server>, opened: Opened) {
+    let Opened {
         stream,
         ahead,
         connection,
-    } = arrival;
+    } = opened;
     let After::Tunnel {
         stream,
         ahead,

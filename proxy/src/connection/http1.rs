@@ -17,6 +17,7 @@ use crate::http::client::Client;
 use crate::http::http1::{Framing, RequestHead};
 use crate::http::received::Received;
 use crate::http::transport::Stream;
+use crate::tls;
 
 /// How long a connection without a request outlives the stop. Closing it at once would reset it under a request that is
 /// on its way, and on a new connection no client expects that.
@@ -92,6 +93,9 @@ async fn head(
             Ok(Ok(read)) if read > 0 => {}
             _ => return Err(None),
         }
+    }
+    if ahead.first() == Some(&tls::HANDSHAKE) {
+        return Err(Some(refusal::unasked_tls()));
     }
     let mut reading = pin!(RequestHead::read(stream, ahead));
     // Mostly all of it is there: no clock needs to be read, nor a timer made.

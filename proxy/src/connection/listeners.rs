@@ -4,8 +4,10 @@
 //! A socket that systemd holds (systemd.socket(5)) outlives the process: while one wayleave ends and
 //! the next starts, connections wait in its queue instead of being refused.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -15,6 +17,82 @@ use tokio::time::Instant;
 
 /// How often an address that somebody has is tried for: what a client may wait once it is free.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
+
+/// Where clients connect, and whether by TLS. Displays as in `proxy.listen`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listen {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_tls: bool,
+}
+
+impl Listen {
+    /// What a client on this machine connects to: a wildcard address cannot be dialled.
+    pub(crate) fn dialable(self) -> Self {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        Self { address, ..self }
+    }
+
+    /// As a URL.
+    pub(crate) fn url(self) -> String {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_tls {
+            true => f.write_str(&self.url()),
+            false => self.address.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let tls = text.strip_prefix("https://");
+        let address = tls.unwrap_or(text).parse().map_err(|_| {
+            format!(
+                "{text:?} is not an IP address with a port, such as \"127.0.0.1:3128\", \"[::1]:3128\" or \
+                 \"https://0.0.0.0:3130\""
+            )
+        })?;
+        Ok(Self {
+            address,
+            is_tls: tls.is_some(),
+        })
+    }
+}
+
+/// A listening socket for clients.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) listener: TcpListener,
+    /// With the port that the system chose.
+    pub(crate) at: Listen,
+}
+
+impl Bound {
+    fn new(listener: TcpListener, is_tls: bool) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        Ok(Self {
+            listener,
+            at: Listen { address, is_tls },
+        })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.at.url()
+    }
+}
 
 /// The sockets this process was started with.
 #[derive(Debug)]
@@ -47,17 +125,19 @@ impl Inherited {
         self.sockets.is_empty()
     }
 
-    /// A listener on `address`: the inherited one for it, or a new one.
+    /// A listener on `listen`: the inherited one for its address, or a new one.
     ///
     /// # Errors
     ///
     /// Returns an error if the address cannot be bound.
-    pub(crate) async fn listen(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    pub(crate) async fn listen(&mut self, listen: Listen) -> anyhow::Result<Bound> {
+        let address = listen.address;
         let listener = match self.remove(address) {
             Some(socket) => serve_on(socket),
             None => TcpListener::bind(address).await,
         };
-        listener.with_context(|| format!("listening on {address}"))
+        let bound = listener.and_then(|listener| Bound::new(listener, listen.is_tls));
+        bound.with_context(|| format!("listening on {address}"))
     }
 
     /// The inherited listener for `address`, if there is one.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  accept ── listeners, limits             who is served
-//!     │  └─── proxy_protocol               whom a load balancer says it is
+//!     │  └─── proxy_protocol, entrance     whom a load balancer says it is; TLS to the proxy itself
 //!     │
 //!  http1 ── tunnel ── blind_tunnel         requests one after another, and what speaks inside a tunnel
 //!     │
@@ -13,6 +13,7 @@
 
 mod accept;
 mod blind_tunnel;
+mod entrance;
 mod http1;
 mod http2;
 pub(crate) mod limits;

@@ -1,25 +1,25 @@
 //! A tunnel, from its opening to the protocol inside: TLS that is intercepted or passed on uninspected, or plain HTTP.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use pingora_core::protocols::UniqueID;
 use rustls::ServerConfig;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
 use super::blind_tunnel;
+use super::entrance::Secured;
 use super::server::Server;
 use crate::decide::request::{Connection, Tunnel};
 use crate::decide::resolve;
 use crate::exchange::connect::TunnelPermit;
 use crate::http::transport::{Stream, Transport};
-use crate::tls::intercept;
-
-/// The first byte of a TLS handshake record (RFC 8446 section 5.1).
-const TLS_HANDSHAKE: u8 = 0x16;
+use crate::tls::{self, intercept};
 
 /// What speaks inside a tunnel.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) async fn enter(
             return None;
         }
     }
-    if ahead[0] == TLS_HANDSHAKE {
+    if ahead[0] == tls::HANDSHAKE {
         if let Some(blind) = blind {
             blind_tunnel::pass_tls(server, (stream, ahead), &origin, blind).await;
             return None;
@@ -89,43 +89,86 @@ async fn end_tls(
     origin: Origin,
 ) -> Option<Inside> {
     let config = certificate(server, &origin)?;
-    let Ok(stream) = stream.into_any().downcast::<Transport<TcpStream>>() else {
-        tracing::error!(%origin, "a tunnel was opened inside a tunnel");
-        return None;
-    };
-    let id = pingora_core::protocols::UniqueID::id(&*stream);
-    let stream = stream.ungathered().with_read_ahead(ahead.freeze());
-    let accepting = TlsAcceptor::from(config).accept(stream);
-    let tls = match timeout(server.settings().options.header_timeout, accepting)
+    let patience = server.settings().options.header_timeout;
+    let accepted = timeout(patience, accept(config, stream, ahead))
         .await
-        .ok()?
-    {
-        Ok(tls) => tls,
+        .ok()?;
+    let inside = match accepted {
+        Ok(inside) => inside,
         Err(error) => {
             explain_failed_handshake(server, outside.client, &origin, &error);
             return None;
         }
     };
-    let session = tls.get_ref().1;
-    let speaks_http2 = session.alpn_protocol() == Some(b"h2");
-    let foreign_server_name = session
-        .server_name()
-        .filter(|name| !resolve::is_host_of(name, &origin))
-        .map(str::to_owned);
+    let server_name = inside.server_name;
+    let foreign_server_name = server_name.filter(|name| !resolve::is_host_of(name, &origin));
     let tunnel = Tunnel {
         origin,
         foreign_server_name,
     };
-    let connection = Connection {
-        tunnel: Some(tunnel),
-        ..outside.clone()
-    };
-    let stream: Stream = Box::new(Transport::new(tls, id));
     Some(Inside {
-        stream,
+        stream: inside.stream,
         ahead: BytesMut::new(),
-        connection,
-        speaks_http2,
+        connection: Connection {
+            tunnel: Some(tunnel),
+            ..outside.clone()
+        },
+        speaks_http2: inside.speaks_http2,
+    })
+}
+
+/// What TLS that was ended led to.
+struct Accepted {
+    stream: Stream,
+    speaks_http2: bool,
+    server_name: Option<String>,
+}
+
+/// Ends TLS inside a tunnel, on the connection itself or inside TLS to the proxy.
+async fn accept(
+    config: Arc<ServerConfig>,
+    stream: Stream,
+    ahead: BytesMut,
+) -> io::Result<Accepted> {
+    match on(stream) {
+        Ok(On::Tcp(tcp)) => accept_on(config, *tcp, ahead).await,
+        Ok(On::Tls(tls)) => accept_on(config, *tls, ahead).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// What a tunnel was opened on.
+enum On {
+    Tcp(Box<Transport<TcpStream>>),
+    Tls(Box<Secured>),
+}
+
+fn on(stream: Stream) -> io::Result<On> {
+    match stream.into_any().downcast() {
+        Ok(tcp) => Ok(On::Tcp(tcp)),
+        Err(other) => match other.downcast() {
+            Ok(tls) => Ok(On::Tls(tls)),
+            Err(_) => Err(io::Error::other("a tunnel was opened inside a tunnel")),
+        },
+    }
+}
+
+async fn accept_on<S>(
+    config: Arc<ServerConfig>,
+    stream: Transport<S>,
+    ahead: BytesMut,
+) -> io::Result<Accepted>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
+{
+    let id = stream.id();
+    let stream = stream.ungathered().with_read_ahead(ahead.freeze());
+    let tls = TlsAcceptor::from(config).accept(stream).await?;
+    let session = tls.get_ref().1;
+    Ok(Accepted {
+        speaks_http2: session.alpn_protocol() == Some(b"h2"),
+        server_name: session.server_name().map(str::to_owned),
+        stream: Box::new(Transport::new(tls, id)),
     })
 }
 
@@ -151,7 +194,7 @@ fn explain_failed_handshake(
     server: &Server,
     client: std::net::IpAddr,
     origin: &Origin,
-    error: &std::io::Error,
+    error: &io::Error,
 ) {
     if intercept::is_distrust(error) {
         server.exchanges.metrics.leaf_certificate("untrusted");

@@ -173,6 +173,19 @@ pub(crate) fn unnamed_client(what: &str) -> Refusal {
     closing(400, "Bad request", "proxy-protocol", details)
 }
 
+/// The refusal of a connection that should begin with TLS.
+pub(crate) fn plain_text() -> Refusal {
+    let details = "this listener speaks TLS: write https:// in the URL of the proxy";
+    closing(400, "Bad request", "tls-required", details)
+}
+
+/// The refusal of TLS where plain HTTP is spoken.
+pub(crate) fn unasked_tls() -> Refusal {
+    Refusal::malformed(
+        "this is TLS, and this listener speaks plain HTTP: write http:// in the URL of the proxy, or use an https:// listener",
+    )
+}
+
 /// The refusal of a request whose body stops to come.
 pub(crate) fn body_too_slow() -> Refusal {
     closing(

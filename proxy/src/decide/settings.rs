@@ -16,6 +16,7 @@ use crate::origin::Upstream;
 use crate::politeness;
 use crate::rules::Rules;
 use crate::signing::Signer;
+use crate::tls::entrance::Entrance;
 
 /// Part of `[proxy]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) signer: Arc<Signer>,
     pub(crate) on_failure: OnFailure,
+    /// For `https://` listeners.
+    pub(crate) entrance: Option<Arc<Entrance>>,
 }
 
 impl Settings {

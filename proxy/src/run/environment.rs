@@ -1,9 +1,10 @@
 //! The variables that make a client use the proxy and trust its CA: what `wayleave env` prints, and the proxy at its start.
 
-use std::net::SocketAddr;
 use std::str::FromStr;
 
 use url::Url;
+
+use crate::connection::listeners::Listen;
 
 /// What suits most clients, as lines for a POSIX shell.
 pub(crate) const GENERAL: &str = include_str!("../cli/clients/general.sh");
@@ -20,12 +21,19 @@ pub(crate) struct ProxyUrl {
     port: u16,
 }
 
-impl From<SocketAddr> for ProxyUrl {
-    fn from(address: SocketAddr) -> Self {
+impl ProxyUrl {
+    /// Whether clients speak TLS to the proxy itself.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.url.starts_with("https://")
+    }
+}
+
+impl From<Listen> for ProxyUrl {
+    fn from(listen: Listen) -> Self {
         Self {
-            url: format!("http://{address}"),
-            host: address.ip().to_string(),
-            port: address.port(),
+            url: listen.url(),
+            host: listen.address.ip().to_string(),
+            port: listen.address.port(),
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::connection::listeners::{Inherited, listen_when_free};
+use crate::connection::listeners::{Bound, Inherited, Listen, listen_when_free};
 use crate::connection::{Limits, Listener, Server};
 use crate::decide::Decider;
 use crate::exchange::Exchanges;
@@ -87,7 +87,6 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     let (exchanges, fetch, mut refresh) = build(config, &metrics, &decisions, &own, robots)?;
 
     let exchanges = Arc::new(exchanges);
-    let decider = Arc::clone(&exchanges.decider);
     fetch.load().follow_by(exchanges.gate());
     let server = server(&exchanges, &authority)?;
     let (tasks, stopping) = (server.tasks.clone(), server.stopping.clone());
@@ -104,12 +103,13 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         traffic: watch_over(&decisions, &metrics, clock, operators),
         metrics,
         reload,
-        decider: Arc::clone(&decider),
+        decider: Arc::clone(&exchanges.decider),
         decisions,
         started_at: clock.now(),
         counted: Default::default(),
         certificate_pem: authority.certificate_pem().into(),
-        proxy: dialable(listeners[0].local_addr()?),
+        proxy: nearest(&listeners),
+        listeners: listeners.iter().map(Bound::url).collect(),
         stopping: stopping.clone(),
     };
     let mut admin = take_operators(config, admin_listener, admin, operators)?;
@@ -124,7 +124,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     taking.wait().await;
-    drain(&tasks, decider.settings().options.shutdown_grace, &mut stop).await;
+    drain(&tasks, &exchanges.decider, &mut stop).await;
     close(&exchanges).await;
     ended
 }
@@ -168,7 +168,7 @@ fn server(
 }
 
 /// Serves clients until the server stops. Returns those who take connections, for the proxy to wait for.
-fn take_clients(config: &Config, listeners: Vec<TcpListener>, server: Server) -> TaskTracker {
+fn take_clients(config: &Config, listeners: Vec<Bound>, server: Server) -> TaskTracker {
     let listener = Arc::new(Listener {
         server: Arc::new(server),
         limits: Limits::new(config.proxy.limits),
@@ -197,8 +197,9 @@ fn watch_over(
     traffic
 }
 
-/// Lets exchanges under way end, but no longer than `grace` and not after a second signal.
-async fn drain(tasks: &TaskTracker, grace: Duration, stop: &mut Stop) {
+/// Lets exchanges under way end, but no longer than the grace period and not after a second signal.
+async fn drain(tasks: &TaskTracker, decider: &Decider, stop: &mut Stop) {
+    let grace = decider.settings().options.shutdown_grace;
     tasks.close();
     let under_way = tasks.len();
     tracing::info!(under_way, ?grace, "stopping");
@@ -254,37 +255,36 @@ fn build(
 ///
 /// Who inherits a listener may be there to replace a process that still ends its exchanges, and has the store and the
 /// operators' address until then; clients wait in the listener's queue meanwhile.
-async fn listen(
-    config: &Config,
-) -> anyhow::Result<(Vec<TcpListener>, Option<TcpListener>, Duration)> {
+async fn listen(config: &Config) -> anyhow::Result<(Vec<Bound>, Option<TcpListener>, Duration)> {
     let mut inherited = Inherited::take()?;
     let patience = match inherited.is_empty() {
         true => Duration::ZERO,
         false => config.proxy.options.shutdown_grace + TAKEOVER_MARGIN,
     };
     let mut clients = Vec::with_capacity(config.proxy.listen.len());
-    for address in &config.proxy.listen {
-        clients.push(inherited.listen(*address).await?);
+    for listen in &config.proxy.listen {
+        clients.push(inherited.listen(*listen).await?);
     }
     let operators = inherited.inherit(config.admin.listen)?;
     inherited.all_used()?;
     Ok((clients, operators, patience))
 }
 
-fn own_addresses(
-    listeners: &[TcpListener],
-    admin: &TcpListener,
-) -> std::io::Result<Vec<SocketAddr>> {
-    listeners
-        .iter()
-        .chain([admin])
-        .map(TcpListener::local_addr)
-        .collect()
+fn own_addresses(listeners: &[Bound], admin: &TcpListener) -> std::io::Result<Vec<SocketAddr>> {
+    let mut own: Vec<_> = listeners.iter().map(|bound| bound.at.address).collect();
+    own.push(admin.local_addr()?);
+    Ok(own)
+}
+
+/// Where clients on this machine reach the proxy, without TLS if they can.
+fn nearest(listeners: &[Bound]) -> Listen {
+    let plain = listeners.iter().find(|bound| !bound.at.is_tls);
+    plain.unwrap_or(&listeners[0]).at.dialable()
 }
 
 /// Says on standard output where everything is, and the lines that a user pastes next.
 fn announce(
-    listeners: &[TcpListener],
+    listeners: &[Bound],
     admin: &TcpListener,
     state_dir: &Path,
     authority: &CertificateAuthority,
@@ -293,7 +293,7 @@ fn announce(
     let certificate = certificate.display().to_string();
     let mut text = format!("wayleave {}\n", env!("CARGO_PKG_VERSION"));
     for listener in listeners {
-        writeln!(text, "  proxy    http://{}", listener.local_addr()?)?;
+        writeln!(text, "  proxy    {}", listener.url())?;
     }
     writeln!(text, "  admin    http://{}", admin.local_addr()?)?;
     writeln!(
@@ -303,7 +303,7 @@ fn announce(
     )?;
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
-    let proxy = dialable(listeners[0].local_addr()?);
+    let proxy = nearest(listeners);
     writeln!(text, "\nPaste into the shell of a crawler:")?;
     let lines = fill(GENERAL, &proxy.into(), &certificate);
     for line in lines.lines().filter(|line| !line.starts_with('#')) {
@@ -316,17 +316,6 @@ fn announce(
         .write_all(text.as_bytes())
         .and_then(|()| output.flush());
     Ok(())
-}
-
-/// The address for clients on this machine: a wildcard address cannot be dialled.
-fn dialable(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    address
 }
 
 fn notify(states: &[sd_notify::NotifyState<'_>]) {

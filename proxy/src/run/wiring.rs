@@ -247,7 +247,13 @@ pub(crate) fn settings(
     for expired in rules.count(now).1 {
         tracing::warn!(rule = %expired, "this rule has expired and has no effect");
     }
+    // With its sessions, unless something changed.
+    let entrance = config.proxy.entrance.as_ref().map(|entrance| {
+        let kept = before.and_then(|before| before.entrance.as_ref());
+        Arc::clone(kept.filter(|kept| *kept == entrance).unwrap_or(entrance))
+    });
     Settings {
+        entrance,
         configuration: before.map_or(1, |before| before.configuration + 1),
         options: config.proxy.options.clone(),
         https: config.https.way.clone(),

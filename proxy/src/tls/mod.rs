@@ -1,5 +1,6 @@
 //! TLS settings towards clients and origins.
 
+pub(crate) mod entrance;
 pub(crate) mod intercept;
 
 use std::io;
@@ -8,6 +9,9 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{AlertDescription, CipherSuite, ClientConfig};
 use tokio_rustls::TlsConnector;
+
+/// The first byte of a TLS handshake record (RFC 8446 section 5.1).
+pub(crate) const HANDSHAKE: u8 = 0x16;
 
 /// ring, with AES-128 before AES-256, which no attacker makes a difference between: it is what TLS 1.3 demands of
 /// everyone, most large origins choose it, and its SHA-256 costs processors with SHA instructions a fifth of SHA-384.

@@ -88,7 +88,7 @@ function fill(tiles, points, all, status) {
     tile("Requests per second", rate(now), "over the last 10 s"),
     tile("Refused", share(refused, requests), `${count(refused)} of ${count(requests)} in ${kept.minutes} min`),
     tile("Failed", count(total(points, (one) => one.outcome === "failed")), `origin or network, in ${kept.minutes} min`),
-    tile("Clients connected", status ? count(status.client_connections) : "–", status ? `at ${status.proxy}` : ""),
+    tile("Clients connected", status ? count(status.client_connections) : "–", status ? `at ${status.listeners.join(", ")}` : ""),
     tile("Robots.txt known", robots ? count(robots.fresh + robots.stale + robots.unavailable + robots.unreachable) : "–",
       robots ? `${count(robots.stale)} stale, ${count(robots.unreachable)} unreachable, ${bytes(robots.bytes)}` : "")));
 }

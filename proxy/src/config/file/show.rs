@@ -12,6 +12,8 @@ use url::Url;
 use wayleave_policy::preferences::{Purpose, Source};
 use wayleave_policy::{HostPattern, ProductToken};
 
+use crate::connection::listeners::Listen;
+
 /// What can be the value of a key; reading what is shown gives the same value.
 pub(crate) trait Show {
     fn show(&self) -> Value;
@@ -31,6 +33,7 @@ macro_rules! show_as_text {
 show_as_text!(
     String,
     SocketAddr,
+    Listen,
     IpNet,
     Url,
     Datetime,

@@ -26,7 +26,7 @@ use self::organisation::Organisation;
 pub(crate) use self::reasons::ASSERTED;
 use self::reasons::Reasons;
 use self::registered::{
-    REQUEST_SECONDS, counter, counters, gauge, gauges, histogram, histograms, registered,
+    REQUEST_SECONDS, by_result, counter, counters, gauge, gauges, histogram, histograms, registered,
 };
 pub use self::robots::Lookup;
 use self::robots::RobotsMetrics;
@@ -53,6 +53,7 @@ pub struct Metrics {
     origin_oddities: IntCounterVec,
     preferences: IntCounterVec,
     leaf_certificates: IntCounterVec,
+    client_handshakes: IntCounterVec,
     organisation: Organisation,
     panics: IntCounter,
     spans: IntCounterVec,
@@ -115,16 +116,12 @@ impl Metrics {
                 &["kind"],
             )?,
             preferences: preferences::register(&registry)?,
-            leaf_certificates: counters(
-                &registry,
-                "leaf_certificates_total",
-                LEAF_CERTIFICATES,
-                &["result"],
-            )?,
+            leaf_certificates: by_result(&registry, "leaf_certificates_total", LEAF_CERTIFICATES)?,
+            client_handshakes: by_result(&registry, "client_handshakes_total", CLIENT_HANDSHAKES)?,
             organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
-            spans: counters(&registry, "spans_total", SPANS, &["result"])?,
-            signatures: counters(&registry, "signatures_total", SIGNATURES, &["result"])?,
+            spans: by_result(&registry, "spans_total", SPANS)?,
+            signatures: by_result(&registry, "signatures_total", SIGNATURES)?,
             registry,
         };
         metrics.register_process()?;
@@ -150,6 +147,9 @@ impl Metrics {
     fn start_at_zero(&self) {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
+        }
+        for result in ["completed", "failed", "untrusted", "timeout", "plain"] {
+            self.client_handshakes.with_label_values(&[result]);
         }
         for oddity in Oddity::ALL {
             self.origin_oddities.with_label_values(&[oddity.as_str()]);
@@ -299,6 +299,12 @@ impl Metrics {
         self.leaf_certificates.with_label_values(&[result]).inc();
     }
 
+    /// Counts a TLS handshake with the proxy itself: `completed`, `failed`, `untrusted` by the client, `timeout`, or `plain` if none
+    /// was begun.
+    pub(crate) fn client_handshake(&self, result: &str) {
+        self.client_handshakes.with_label_values(&[result]).inc();
+    }
+
     /// Sets how many of the organisation's rules count, and how many have expired.
     pub(crate) fn rules(&self, active: usize, expired: usize) {
         for (state, count) in [("active", active), ("expired", expired)] {
@@ -410,6 +416,7 @@ const CLIENT_CONNECTIONS_LIMIT: &str =
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins that are serving a request, by whether they were reused.";
 const ORIGIN_ODDITIES: &str = "Responses of origins that had to be repaired, by what was wrong.";
+const CLIENT_HANDSHAKES: &str = "TLS handshakes of clients with the proxy itself";
 const LEAF_CERTIFICATES: &str =
     "Leaf certificates that intercepted connections asked for, by result.";
 const SPANS: &str = "Spans of traces, by whether they reached the collector.";

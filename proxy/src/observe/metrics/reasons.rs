@@ -70,6 +70,7 @@ pub(super) const OF_NOBODY: &Reasons = &[
     ("unsupported-version", &[REFUSED]),
     ("connection_limit_reached", &[REFUSED]),
     ("proxy-protocol", &[REFUSED]),
+    ("tls-required", &[REFUSED]),
 ];
 
 /// Whether this reason is one for this outcome.

@@ -69,6 +69,15 @@ pub(super) fn counters(
     )
 }
 
+/// Counters that tell apart only how something ended.
+pub(super) fn by_result(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+) -> anyhow::Result<IntCounterVec> {
+    counters(registry, name, help, &["result"])
+}
+
 pub(super) fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
     registered(
         registry,

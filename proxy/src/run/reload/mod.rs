@@ -5,6 +5,8 @@
 //! (where it listens, how many connections it takes, where its state and its CA are) stays as it is; a change of that is
 //! answered with the names of the keys that need a restart, and everything else in the file takes effect.
 //!
+//! The files of certificates that it names are watched, too: a change of them is one of the configuration.
+//!
 //! A changed file is loaded only if it looks complete: nobody is still writing it, it is not empty, and it
 //! has not lost all of its rules or crawlers. An operator who asks, by signal or by request, is believed.
 
@@ -28,6 +30,7 @@ use crate::clock::calendar;
 use crate::config::{Config, Mistake};
 use crate::exchange::Exchanges;
 use crate::observe::decisions::{Configuration, Journal};
+use crate::observe::digest::Digest;
 use crate::observe::logging::Log;
 use crate::robots::HttpFetch;
 use crate::run::wiring::{self, Ways};
@@ -98,6 +101,7 @@ struct Reader {
     status: Arc<ArcSwap<Status>>,
     /// Dropping it ends the watching.
     watch: Option<Watch>,
+    others: Others,
 }
 
 /// What can fail of a reload, done.
@@ -131,12 +135,8 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
         tokio::spawn(refuse_all(wishes));
         return (reload, signals);
     };
-    let changes = signals.0.clone();
-    let watch = Watch::start(file, move |seen| {
-        // With many wishes waiting, the file will be read anyway.
-        let _ = changes.try_send(Wish::Seen(seen));
-    });
-    let watch = watch.inspect_err(unnoticed);
+    let watch = watch(file, &signals);
+    let others = Others::of(config, signals.clone());
     let reader = Reader {
         file: file.to_owned(),
         text: std::fs::read(file).ok(),
@@ -145,17 +145,77 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
         parts,
         wishes,
         status,
-        watch: watch.ok(),
+        watch,
+        others,
     };
     tokio::spawn(reader.run());
     (reload, signals)
+}
+
+fn watch(file: &Path, signals: &Signals) -> Option<Watch> {
+    let changes = signals.0.clone();
+    let watch = Watch::start(file, move |seen| {
+        // With many wishes waiting, the file will be read anyway.
+        let _ = changes.try_send(Wish::Seen(seen));
+    });
+    watch.inspect_err(unnoticed).ok()
+}
+
+/// The files that the configuration names and that change by themselves.
+struct Others {
+    files: Vec<PathBuf>,
+    /// What was in each when it was looked at last.
+    seen: Vec<Option<Digest>>,
+    watches: Vec<Watch>,
+    signals: Signals,
+}
+
+impl Others {
+    fn of(config: &Config, signals: Signals) -> Self {
+        let files = config.files();
+        Self {
+            seen: look(&files),
+            watches: files
+                .iter()
+                .filter_map(|file| watch(file, &signals))
+                .collect(),
+            files,
+            signals,
+        }
+    }
+
+    /// The same for what `config` names now.
+    fn follow(&mut self, config: &Config) {
+        if config.files() != self.files {
+            *self = Self::of(config, self.signals.clone());
+        }
+    }
+
+    /// Whether something else is in them than when they were looked at before.
+    fn changed(&mut self) -> bool {
+        for watch in &mut self.watches {
+            if let Err(error) = watch.follow_links() {
+                unnoticed(&error.into());
+            }
+        }
+        let seen = look(&self.files);
+        let differs = seen != self.seen;
+        self.seen = seen;
+        differs
+    }
+}
+
+fn look(files: &[PathBuf]) -> Vec<Option<Digest>> {
+    let read = files.iter().map(|file| std::fs::read(file).ok());
+    read.map(|read| read.map(|bytes| Digest::of(&bytes)))
+        .collect()
 }
 
 fn unnoticed(error: &anyhow::Error) {
     let error = format!("{error:#}");
     tracing::warn!(
         error,
-        "changes to the configuration file go unnoticed: send SIGHUP"
+        "changes to a file of the configuration go unnoticed: send SIGHUP"
     );
 }
 
@@ -210,7 +270,8 @@ impl Reader {
                 () = settled => {
                     settled_at = None;
                     self.follow_links();
-                    if tokio::fs::read(&self.file).await.ok() != self.text {
+                    let have_others = self.others.changed();
+                    if have_others || tokio::fs::read(&self.file).await.ok() != self.text {
                         // The mistakes are in the log.
                         let _ = self.reload(Cause::Change).await;
                     }
@@ -330,6 +391,7 @@ impl Reader {
             status.toml = config.in_use(&self.started_with);
         });
         tracing::info!(cause, configuration, "the configuration was reloaded");
+        self.others.follow(&config);
         self.running = config;
         if !prepared.needs_restart.is_empty() {
             let keys = prepared.needs_restart.join(", ");

@@ -1,0 +1,75 @@
+//! TLS to the proxy itself: from a connection to a stream on which HTTP begins.
+
+use std::io;
+use std::net::IpAddr;
+
+use bytes::BytesMut;
+use pingora_core::protocols::UniqueID;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+
+use super::server::Server;
+use crate::http::transport::{Stream, Transport};
+use crate::tls::{self, intercept};
+
+/// A connection inside TLS to the proxy.
+pub(super) type Secured = Transport<TlsStream<Transport<TcpStream>>>;
+
+/// Why there is no TLS.
+pub(super) enum Ended {
+    /// Nobody is there, or nobody who could be answered.
+    Closed,
+    /// It was not begun: the client speaks something else.
+    Plain(Transport<TcpStream>),
+}
+
+/// Ends the TLS that `tcp` begins with, of which `ahead` was read already.
+pub(super) async fn end_tls(
+    server: &Server,
+    mut tcp: Transport<TcpStream>,
+    mut ahead: BytesMut,
+    client: IpAddr,
+) -> Result<Stream, Ended> {
+    let settings = server.settings();
+    let Some(entrance) = &settings.entrance else {
+        tracing::error!("an https:// listener is open, and proxy.certificate is gone");
+        return Err(Ended::Closed);
+    };
+    let patience = settings.options.header_timeout;
+    let opening = async {
+        if ahead.is_empty() && tcp.read_buf(&mut ahead).await.unwrap_or(0) == 0 {
+            return Err(Ended::Closed);
+        }
+        if ahead[0] != tls::HANDSHAKE {
+            return Err(Ended::Plain(tcp));
+        }
+        let id = tcp.id();
+        let tcp = tcp.ungathered().with_read_ahead(ahead.freeze());
+        let accepted = entrance.acceptor().accept(tcp).await;
+        Ok(accepted.map(|tls| Transport::new(tls, id)))
+    };
+    let (result, opened): (_, Result<Stream, Ended>) = match timeout(patience, opening).await {
+        Ok(Ok(Ok(secured))) => {
+            let secured: Secured = secured;
+            ("completed", Ok(Box::new(secured)))
+        }
+        Ok(Ok(Err(error))) => (explain(client, &error), Err(Ended::Closed)),
+        Ok(Err(ended @ Ended::Plain(_))) => ("plain", Err(ended)),
+        Ok(Err(Ended::Closed)) => return Err(Ended::Closed),
+        Err(_) => ("timeout", Err(Ended::Closed)),
+    };
+    server.exchanges.metrics.client_handshake(result);
+    opened
+}
+
+/// Says why a handshake failed, and how that is counted.
+fn explain(client: IpAddr, error: &io::Error) -> &'static str {
+    if intercept::is_distrust(error) {
+        tracing::warn!(%client, "the client does not trust proxy.certificate");
+        return "untrusted";
+    }
+    tracing::info!(%client, %error, "the TLS handshake with the proxy failed");
+    "failed"
+}
