@@ -150,13 +150,15 @@ pub enum FetchErrorKind {
     Body,
     /// A redirect without a usable `Location`.
     BadRedirect,
+    /// A proxy on the way failed, or answered what may not be the origin's word.
+    Proxy,
     /// A fault in this program.
     Internal,
 }
 
 impl FetchErrorKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Dns,
         Self::NoSuchName,
         Self::DnsTimeout,
@@ -169,6 +171,7 @@ impl FetchErrorKind {
         Self::Http,
         Self::Body,
         Self::BadRedirect,
+        Self::Proxy,
         Self::Internal,
     ];
 
@@ -188,6 +191,7 @@ impl FetchErrorKind {
             Self::Http => "http",
             Self::Body => "body",
             Self::BadRedirect => "bad-redirect",
+            Self::Proxy => "proxy",
             Self::Internal => "internal",
         }
     }

@@ -10,6 +10,7 @@ use super::source::load_config;
 use super::terminal::{complain, print};
 use crate::clock::Clock;
 use crate::config::{Config, DEFAULT_FILE};
+use crate::run::wiring::UNCHECKED;
 use crate::tls::intercept::exposed_key;
 
 #[derive(Debug, Clone, Copy, Subcommand)]
@@ -31,6 +32,9 @@ fn check(file: Option<&Path>) -> ExitCode {
     let loaded = load_config(file);
     if let Ok((config, _)) = &loaded {
         warn_of_expired(config);
+        if config.upstream.egress.parent.is_some() {
+            complain(&format!("wayleave: warning: {UNCHECKED}\n"));
+        }
         if let Some(exposed) = exposed_key(&config.https.ca_dir) {
             complain(&format!("wayleave: warning: {exposed}\n"));
         }

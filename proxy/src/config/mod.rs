@@ -112,7 +112,7 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     let state_dir = dirs.state.unwrap_or(&state.dir).to_owned();
     let state_dir = &*state_dir;
     let https = root.section("https", |section| https::https(section, state_dir));
-    let upstream = upstream::upstream(root, dir);
+    let upstream = upstream::upstream(root, dir, &proxy.listen);
     let robots = root.section("robots", robots::robots);
     let crawlers = crawlers::crawlers(root, proxy.others, robots.dialect, dir);
     let signing = root.section("signing", |section| {

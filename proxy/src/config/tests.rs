@@ -121,6 +121,8 @@ upstream.allow_private = ["10.0.0.0/8", "::1"]
 upstream.connect_timeout = "1s"
 upstream.response_timeout = "3s"
 upstream.idle_connections = 2
+upstream.proxy = "http://user:pass@proxy.corp:3128"
+upstream.proxy_bypass = ["*.corp.example", "10.0.0.0/8", "::1"]
 upstream.source_addresses = ["127.0.0.1", "127.0.0.9"]
 dns.servers = ["192.0.2.53", "127.0.0.1:5353"]
 dns.overrides = { "*.test:443" = "127.0.0.1:8443", "shop.example" = "::1" }

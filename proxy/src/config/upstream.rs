@@ -1,7 +1,8 @@
 //! `[upstream]` and `[dns]`: the way to origin servers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::RootCertStore;
@@ -9,10 +10,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::file::{
-    MOST, Node, Parsed, Section, Show, count, list, network, path_in, positive_duration, tried,
+    MOST, Node, Parsed, Section, Show, count, list, network, or_empty, path_in, positive_duration,
+    secret, tried,
 };
 use crate::origin;
-use crate::origin::egress::{self, Override};
+use crate::origin::egress::{self, Exempt, Override, Parent};
 
 /// Connections to origin servers.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,11 +28,17 @@ pub(crate) struct Upstream {
 }
 
 /// Paths are relative to `dir`.
-pub(super) fn upstream(root: &mut Section<'_>, dir: &Path) -> Upstream {
+pub(super) fn upstream(root: &mut Section<'_>, dir: &Path, listen: &[SocketAddr]) -> Upstream {
     let second = Duration::from_secs(1);
     let mut upstream = root.section("upstream", |section| Upstream {
         egress: egress::Options {
             allow_private: section.key("allow_private", Vec::new(), list(network)),
+            parent: parent(section, listen).map(Arc::new),
+            exempt: section.key(
+                "proxy_bypass",
+                Vec::new(),
+                list(|node| tried(node, str::parse)),
+            ),
             sources: section.key("source_addresses", Vec::new(), list(own_address)),
             ..egress::Options::default()
         },
@@ -38,6 +46,7 @@ pub(super) fn upstream(root: &mut Section<'_>, dir: &Path) -> Upstream {
         origin: origin::Options {
             connect_timeout: section.key("connect_timeout", 10 * second, positive_duration),
             response_timeout: section.key("response_timeout", 60 * second, positive_duration),
+            name: String::new(),
             idle_connections: section.key("idle_connections", 1024, count(1, MOST)),
         },
     });
@@ -46,6 +55,36 @@ pub(super) fn upstream(root: &mut Section<'_>, dir: &Path) -> Upstream {
         upstream.egress.overrides = overrides(section);
     });
     upstream
+}
+
+/// The proxy in front of this one, which is not this one.
+fn parent(section: &mut Section<'_>, listen: &[SocketAddr]) -> Option<Parent> {
+    let parsed = |node: &Node<'_>| tried(node, |text| text.parse::<Parent>());
+    let parent = section.key(secret("proxy"), None, or_empty(parsed))?;
+    let address = match &*parent.host {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        host => egress::literal(host),
+    };
+    let is_here = |own: &SocketAddr, address: IpAddr| {
+        let is_any = own.ip().is_unspecified() && egress::is_of_this_machine(address);
+        own.port() == parent.port && (own.ip() == address || is_any)
+    };
+    if address.is_some_and(|address| listen.iter().any(|own| is_here(own, address))) {
+        section.mistake("proxy", "is this proxy itself, which listens there");
+    }
+    Some(parent)
+}
+
+impl Show for Parent {
+    fn show(&self) -> toml::Value {
+        self.url().into()
+    }
+}
+
+impl Show for Exempt {
+    fn show(&self) -> toml::Value {
+        self.to_string().into()
+    }
 }
 
 /// Names that DNS is not asked about, each once.

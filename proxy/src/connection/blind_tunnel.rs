@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::BytesMut;
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wayleave_policy::Origin;
 
@@ -93,12 +92,12 @@ async fn server_name(stream: &mut Stream, ahead: &mut BytesMut) -> io::Result<Op
 async fn pass_both_ways(
     client: Stream,
     ahead: BytesMut,
-    origin: TcpStream,
+    origin: impl AsyncRead + AsyncWrite,
     patience: Duration,
 ) -> io::Result<()> {
     let moved = AtomicU64::new(0);
     let (mut from_client, mut to_client) = tokio::io::split(client);
-    let (mut from_origin, mut to_origin) = origin.into_split();
+    let (mut from_origin, mut to_origin) = tokio::io::split(origin);
     let up = async {
         to_origin.write_all(&ahead).await?;
         pass_on(&mut from_client, &mut to_origin, &moved, patience).await
@@ -136,7 +135,7 @@ async fn pass_on(
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::http::transport::Transport;

@@ -42,6 +42,8 @@ pub(crate) struct Refusal {
     /// The statement that the answer rests on.
     pub(crate) statement: Option<Box<Deciding>>,
     pub(crate) retry_after: Option<Duration>,
+    /// The parent proxy that failed, if one did.
+    pub(crate) next_hop: Option<Box<str>>,
     /// A URI for whoever blocks by law (RFC 7725).
     pub(crate) blocked_by: Option<Box<str>>,
     /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
@@ -118,6 +120,7 @@ impl Refusal {
             robots_url: None,
             statement: None,
             retry_after: None,
+            next_hop: None,
             blocked_by: None,
             is_policy: false,
             closes: false,
@@ -129,7 +132,10 @@ impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
         let error = fault.error;
         let status = error.recommended_status();
-        Self::new(status, error.phrase(), error, error.as_str(), fault.details)
+        Self {
+            next_hop: fault.next_hop,
+            ..Self::new(status, error.phrase(), error, error.as_str(), fault.details)
+        }
     }
 }
 

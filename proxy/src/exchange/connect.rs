@@ -1,6 +1,5 @@
 //! A `CONNECT`: whether a tunnel opens, and whether it is inspected.
 
-use tokio::net::TcpStream;
 use wayleave_policy::{Origin, Scheme};
 
 use super::Exchanges;
@@ -19,9 +18,8 @@ use crate::http::http1::Framing;
 use crate::http::received::Received;
 use crate::identity::Proof;
 use crate::observe::metrics::OpenConnection;
-use crate::origin::Destination;
-use crate::origin::egress::EgressError;
 use crate::origin::error::Fault;
+use crate::origin::{Destination, Link};
 use crate::politeness::Turn;
 
 /// A tunnel may open.
@@ -38,7 +36,7 @@ pub(crate) struct BlindTunnel<'a> {
     /// What to record once that is clear.
     exchange: Exchange,
     /// The way to the origin. `None`: the tunnel was requested for plain HTTP, which is inspected.
-    to_origin: Option<(TcpStream, OpenConnection)>,
+    to_origin: Option<(Link, OpenConnection)>,
     allowed: Allowed<'a>,
 }
 
@@ -73,7 +71,7 @@ impl<'a> BlindTunnel<'a> {
     }
 
     /// The connection to the origin, once it is recorded that the tunnel is used as it was allowed. `None`: TLS was not.
-    pub(crate) fn open(self) -> Option<(TcpStream, OpenTunnel<'a>)> {
+    pub(crate) fn open(self) -> Option<(Link, OpenTunnel<'a>)> {
         let (to_origin, open) = self.to_origin?;
         let configuration = self.exchange.known.configuration;
         self.allowed.exchanges.record_ended(self.exchange);
@@ -275,7 +273,7 @@ async fn admit(
     let upstream = &settings.upstream;
     let deadline = upstream.connect_deadline();
     match upstream.route(origin.into(), deadline).await {
-        Err(error @ EgressError::Prohibited { .. }) => Err(Fault::from(error).into()),
+        Err(error) if error.is_prohibited() => Err(Fault::from(error).into()),
         _ => Ok(proof),
     }
 }

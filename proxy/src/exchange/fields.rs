@@ -13,7 +13,8 @@ use crate::http::client::{Field, OnwardResponse};
 use crate::http::field_pairs::{Pair, first, is, listed_in_connection};
 use crate::http::http1::{Framing, has_content, write_fields};
 use crate::http::received::{Received, Version};
-use crate::origin::OriginHead;
+use crate::origin::egress::Parent;
+use crate::origin::{Form, OriginHead};
 use crate::signing::{self, Asked, FIELDS, Key, Message, Signed, Signer};
 
 /// A request as it goes on: the target's own path and authority, no field meant for the hop behind
@@ -80,14 +81,25 @@ impl<'a> OnwardRequest<'a> {
     }
 
     /// The head for HTTP/1.1.
-    pub(crate) fn http1(&self) -> BytesMut {
+    pub(crate) fn http1(&self, form: &Form) -> BytesMut {
         let authority = self.target.origin().authority();
         let mut head = BytesMut::with_capacity(512);
-        for part in [self.method, " ", self.path, " HTTP/1.1\r\n"] {
-            head.extend_from_slice(part.as_bytes());
+        head.extend_from_slice(self.method.as_bytes());
+        head.extend_from_slice(b" ");
+        if form.parent().is_some() {
+            head.extend_from_slice(self.target.origin().to_string().as_bytes());
         }
+        // The server as a whole is spelt by leaving the path out (RFC 9112 section 3.2.4).
+        if form.parent().is_none() || self.path != "*" {
+            head.extend_from_slice(self.path.as_bytes());
+        }
+        head.extend_from_slice(b" HTTP/1.1\r\n");
         write_fields(&mut head, [(&b"Host"[..], authority.as_bytes())]);
         write_fields(&mut head, self.sent_fields());
+        if let Some(authorization) = form.parent().and_then(Parent::authorization) {
+            let field = (&b"Proxy-Authorization"[..], authorization.as_bytes());
+            write_fields(&mut head, [field]);
+        }
         if self.framing == Framing::Chunked {
             head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
@@ -330,7 +342,7 @@ mod tests {
         let target = Target::parse("http://shop.test:8080/a?b").unwrap();
         let received = received(fields).await;
         let request = OnwardRequest::new(&received, &target, target.path().as_str(), "wayleave");
-        String::from_utf8(request.http1().to_vec()).unwrap()
+        String::from_utf8(request.http1(&Form::Origin).to_vec()).unwrap()
     }
 
     #[tokio::test]

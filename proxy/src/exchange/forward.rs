@@ -17,7 +17,8 @@ use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
 use crate::origin::{
-    self, Connection, Destination, OriginHead, OriginReader, OriginWriter, Preference, Upstream,
+    self, Connection, Destination, Form, OriginHead, OriginReader, OriginWriter, Preference,
+    Upstream,
 };
 
 /// What is told of a request that was sent, besides its outcome.
@@ -81,16 +82,22 @@ pub(super) async fn forward(
             Some(session) => session,
             None => upstream.connect(destination, preference).await?,
         };
-        let lease = session.lease;
+        let (lease, form) = (session.lease, session.form);
         let is_signed = signatures.sign(&mut request);
         let heard = |head: &OriginHead| {
+            if form.parent().is_some()
+                && let Some(fault) = origin::own_answer(head)
+            {
+                return Err(fault.into());
+            }
             if signatures.are_asked_for(head, &request, is_signed) {
                 return Err(RelayError::Withheld);
             }
             heard(head).map_err(RelayError::Refused)
         };
         let exchanged = async {
-            let (mut writer, mut reader) = start(upstream, session.connection, &request).await?;
+            let (mut writer, mut reader) =
+                start(upstream, session.connection, &request, &form).await?;
             let relaying = Relaying {
                 received,
                 name: onward.name,
@@ -120,6 +127,10 @@ pub(super) async fn forward(
             }) if lease.is_reused && fault.stale_connection && may_repeat(received) => {}
             // Its answer is left unread, and the connection with it.
             Err(RelayError::Withheld) => kept = upstream.reuse(destination, preference),
+            Err(RelayError::Origin { fault, answered }) => {
+                let fault = fault.by(lease.parent.as_deref());
+                return Err(RelayError::Origin { fault, answered });
+            }
             Err(broken) => return Err(broken),
         }
     }
@@ -129,12 +140,13 @@ async fn start(
     upstream: &Upstream,
     connection: Connection,
     request: &OnwardRequest<'_>,
+    form: &Form,
 ) -> Result<(OriginWriter, OriginReader), Fault> {
     match connection {
         Connection::Http1(stream) => {
             origin::start_http1(
                 stream,
-                &request.http1(),
+                &request.http1(form),
                 request.framing(),
                 upstream.patience(),
             )
@@ -164,10 +176,10 @@ fn preference(received: &Received, target: &Target, path: &str) -> Preference {
         let parsed = path.parse::<http::uri::PathAndQuery>();
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
     };
-    if target.origin().scheme() == Scheme::Http
-        || websocket::is_asked_for(received)
-        || !keeps_its_spelling()
-    {
+    if websocket::is_asked_for(received) {
+        return Preference::Upgrade;
+    }
+    if target.origin().scheme() == Scheme::Http || !keeps_its_spelling() {
         return Preference::OnlyHttp1;
     }
     match received.version() {

@@ -108,7 +108,12 @@ async fn read(body: &mut ClientBody) -> bool {
 }
 
 fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
-    let status = proxy_status::field_value(name, refusal.error, &refusal.details);
+    let status = proxy_status::field_value(
+        name,
+        refusal.error,
+        refusal.next_hop.as_deref(),
+        &refusal.details,
+    );
     let mut fields = vec![
         field("Date", httpdate::fmt_http_date(calendar())),
         field("Server", name),

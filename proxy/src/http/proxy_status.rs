@@ -23,6 +23,7 @@ pub(crate) enum ErrorType {
     HttpResponseTimeout,
     HttpProtocolError,
     ProxyLoopDetected,
+    ProxyConfigurationError,
 }
 
 impl ErrorType {
@@ -49,10 +50,11 @@ impl ErrorType {
             Self::HttpResponseTimeout => "http_response_timeout",
             Self::HttpProtocolError => "http_protocol_error",
             Self::ProxyLoopDetected => "proxy_loop_detected",
+            Self::ProxyConfigurationError => "proxy_configuration_error",
         }
     }
 
-    /// The status that RFC 9209 recommends for the type.
+    /// The status that RFC 9209 recommends for the type; 502 instead of 500, which says less.
     pub(crate) fn recommended_status(self) -> u16 {
         match self {
             Self::DnsTimeout
@@ -89,18 +91,35 @@ impl ErrorType {
             Self::HttpResponseTimeout => "Response timeout",
             Self::HttpProtocolError => "HTTP protocol error",
             Self::ProxyLoopDetected => "Proxy loop detected",
+            Self::ProxyConfigurationError => "Proxy configuration error",
         }
     }
 }
 
-/// The value of `Proxy-Status`: `name; error=TYPE; details="…"` (RFC 9209 section 2; the details
-/// are a structured string, RFC 8941 section 3.3.3, so what is not printable ASCII becomes `?`).
-pub(crate) fn field_value(name: &str, error: ErrorType, details: &str) -> String {
+/// The value of `Proxy-Status`: `name; error=TYPE; next-hop="…"; details="…"` (RFC 9209 section 2; the texts
+/// are structured strings, RFC 8941 section 3.3.3, so what is not printable ASCII becomes `?`).
+pub(crate) fn field_value(
+    name: &str,
+    error: ErrorType,
+    next_hop: Option<&str>,
+    details: &str,
+) -> String {
     let mut value = String::with_capacity(name.len() + details.len() + 64);
-    for part in [name, "; error=", error.as_str(), "; details=\""] {
+    for part in [name, "; error=", error.as_str()] {
         value.push_str(part);
     }
-    for character in details.chars() {
+    if let Some(next_hop) = next_hop {
+        push_parameter(&mut value, "next-hop", next_hop);
+    }
+    push_parameter(&mut value, "details", details);
+    value
+}
+
+fn push_parameter(value: &mut String, key: &str, text: &str) {
+    for part in ["; ", key, "=\""] {
+        value.push_str(part);
+    }
+    for character in text.chars() {
         match character {
             '"' | '\\' => {
                 value.push('\\');
@@ -111,7 +130,6 @@ pub(crate) fn field_value(name: &str, error: ErrorType, details: &str) -> String
         }
     }
     value.push('"');
-    value
 }
 
 #[cfg(test)]
@@ -123,11 +141,12 @@ mod tests {
         let value = field_value(
             "wayleave",
             ErrorType::HttpRequestDenied,
+            Some("proxy.corp:3128"),
             "say \"no\"\\\n\u{e9}",
         );
         assert_eq!(
             value,
-            r#"wayleave; error=http_request_denied; details="say \"no\"\\??""#
+            r#"wayleave; error=http_request_denied; next-hop="proxy.corp:3128"; details="say \"no\"\\??""#
         );
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -79,13 +78,12 @@ impl<S> Transport<S> {
     }
 }
 
-/// A stream to an origin: heads are flushed at once there, and a body's first bytes must not wait.
-pub(crate) fn to_origin<S>(inner: S) -> Stream
+/// A stream to an origin, under the `id` that its socket has: heads are flushed at once there, and a body's first bytes must not wait.
+pub(crate) fn to_origin<S>(inner: S, id: UniqueIDType) -> Stream
 where
-    S: AsyncRead + AsyncWrite + AsRawFd + Send + Sync + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
 {
-    let descriptor = inner.as_raw_fd();
-    Box::new(Transport::new(inner, descriptor).ungathered())
+    Box::new(Transport::new(inner, id).ungathered())
 }
 
 impl<S: AsyncWrite + Unpin> Transport<S> {

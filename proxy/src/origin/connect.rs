@@ -4,11 +4,12 @@
 //! and errors that say what failed: docs/design.md says why pingora's connectors are not used.
 
 use std::io;
+use std::sync::Arc;
 
+use pingora_core::protocols::UniqueID;
 use quick_cache::sync::Cache;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -16,9 +17,12 @@ use wayleave_policy::{Origin, Scheme};
 
 use super::cause;
 use super::destination::Destination;
-use super::egress::{DialError, Egress, EgressError, Route};
+use super::egress::{DialError, Egress, EgressError, Parent, Route, Speaks};
 use super::error::Fault;
+use super::form::{Form, Preference};
 use super::http2::{Http2Connection, Window};
+use super::link::{Link, over_tcp, over_tls};
+use super::parent;
 use crate::http::proxy_status::ErrorType;
 use crate::http::transport::{Stream, to_origin};
 use crate::tls;
@@ -33,6 +37,8 @@ pub(super) struct Door {
     offering_http2: TlsConnector,
     /// Origins that agree on no protocol whatever they are offered.
     without_alpn: Cache<Origin, ()>,
+    /// Our pseudonym, for parent proxies.
+    name: String,
 }
 
 /// A new connection, by what it speaks.
@@ -41,17 +47,6 @@ pub(super) enum Opened {
     /// Although HTTP/2 was offered.
     Http1InsteadOf2(Stream),
     Http2(Http2Connection),
-}
-
-/// The HTTP version that a request prefers on the way to its origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Preference {
-    /// HTTP/1.1 and nothing else: only there can the request be said.
-    OnlyHttp1,
-    /// HTTP/1.1, as the client speaks it, which needs no translation; HTTP/2 if the origin takes nothing else.
-    Http1,
-    /// HTTP/2 if the origin takes it.
-    Http2,
 }
 
 /// What a connection is for.
@@ -72,9 +67,10 @@ enum Offer {
 impl Door {
     /// Opens through `egress`, with origins' certificates checked as `tls` says. The protocols that `tls` offers are
     /// replaced.
-    pub(super) fn new(egress: Egress, tls: &ClientConfig) -> Self {
+    pub(super) fn new(egress: Egress, tls: &ClientConfig, name: String) -> Self {
         Self {
             egress,
+            name,
             offering_http1: tls::offering(tls, &[b"http/1.1"]),
             offering_http2: tls::offering(tls, &[b"h2", b"http/1.1"]),
             without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
@@ -98,20 +94,48 @@ impl Door {
             .unwrap_or(Err(EgressError::DnsTimeout))
     }
 
-    /// A TCP connection to `origin` by `route`.
+    /// The proxy that `origin` is reached through, if it is.
+    pub(super) fn parent_for(&self, origin: &Origin) -> Option<&Arc<Parent>> {
+        self.egress.parent_for(origin.host())
+    }
+
+    /// A connection to `origin` by `route`, through a tunnel if there is a parent proxy.
     ///
     /// # Errors
     ///
-    /// Returns why no address accepts one before the deadline.
+    /// Returns why no address accepts one before the deadline, or why the parent does not let us through.
     pub(super) async fn dial(
         &self,
         origin: &Origin,
         route: &Route,
         deadline: Instant,
-    ) -> Result<TcpStream, Fault> {
+    ) -> Result<Link, Fault> {
+        let link = self.reach(origin, route, deadline).await?;
+        let Some(parent) = route.parent() else {
+            return Ok(link);
+        };
+        let tunnelling = parent::tunnel(link, parent, origin, &self.name);
+        let tunnel = timeout_at(deadline, tunnelling).await;
+        tunnel.unwrap_or_else(|_| Err(too_late(origin)))
+    }
+
+    /// A connection to what `route` leads to first: `origin`, or the parent proxy.
+    async fn reach(
+        &self,
+        origin: &Origin,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<Link, Fault> {
         let dialled = timeout_at(deadline, route.dial()).await;
         let dialled = dialled.map_err(|_| too_late(origin))?;
-        dialled.map_err(|failed| connect_fault(&failed))
+        let tcp = dialled.map_err(|failed| connect_fault(&failed))?;
+        let Some(parent) = route.parent().filter(|it| it.speaks == Speaks::Https) else {
+            return Ok(over_tcp(tcp));
+        };
+        let name = server_name(&parent.host)?;
+        let agreed = timeout_at(deadline, self.offering_http1.connect(name, tcp)).await;
+        let agreed = agreed.map_err(|_| too_late(origin))?;
+        Ok(over_tls(agreed.map_err(|error| tls_fault(&error))?))
     }
 
     /// A connection to `origin` by `route` that speaks HTTP.
@@ -127,11 +151,15 @@ impl Door {
         deadline: Instant,
     ) -> Result<Opened, Fault> {
         if origin.scheme() == Scheme::Http {
-            let tcp = self.dial(origin, route, deadline).await?;
-            return Ok(Opened::Http1(to_origin(tcp)));
+            let form = Form::of(route.parent(), origin, terms.preference);
+            let link = match form {
+                Form::Absolute(_) => self.reach(origin, route, deadline).await?,
+                Form::Origin => self.dial(origin, route, deadline).await?,
+            };
+            return Ok(Opened::Http1(Box::new(link)));
         }
         let mut offer = match terms.preference {
-            Preference::OnlyHttp1 | Preference::Http1 => Offer::Http1,
+            Preference::OnlyHttp1 | Preference::Upgrade | Preference::Http1 => Offer::Http1,
             Preference::Http2 => Offer::Http2,
         };
         let mut agreed = self.agree(origin, offer, route, deadline).await;
@@ -142,19 +170,20 @@ impl Door {
             agreed = self.agree(origin, offer, route, deadline).await;
         }
         let tls = agreed.map_err(Failure::fault)?;
+        let id = tls.get_ref().0.id();
         let protocol = tls.get_ref().1.alpn_protocol();
         if offer == Offer::Http1 {
-            return Ok(Opened::Http1(to_origin(tls)));
+            return Ok(Opened::Http1(to_origin(tls, id)));
         }
         if protocol != Some(b"h2") {
             if protocol.is_none() {
                 self.without_alpn.insert(origin.clone(), ());
             }
-            return Ok(Opened::Http1InsteadOf2(to_origin(tls)));
+            return Ok(Opened::Http1InsteadOf2(to_origin(tls, id)));
         }
         let opening = timeout_at(
             deadline,
-            Http2Connection::open(to_origin(tls), terms.window),
+            Http2Connection::open(to_origin(tls, id), terms.window),
         )
         .await;
         let opened = opening
@@ -169,14 +198,14 @@ impl Door {
         offer: Offer,
         route: &Route,
         deadline: Instant,
-    ) -> Result<TlsStream<TcpStream>, Failure> {
-        let name = server_name(origin)?;
-        let tcp = self.dial(origin, route, deadline).await?;
+    ) -> Result<TlsStream<Link>, Failure> {
+        let name = server_name(origin.host())?;
+        let link = self.dial(origin, route, deadline).await?;
         let connector = match offer {
             Offer::Http1 => &self.offering_http1,
             Offer::Http2 => &self.offering_http2,
         };
-        let agreed = timeout_at(deadline, connector.connect(name, tcp)).await;
+        let agreed = timeout_at(deadline, connector.connect(name, link)).await;
         agreed
             .map_err(|_| too_late(origin))?
             .map_err(Failure::OfTls)
@@ -185,7 +214,7 @@ impl Door {
     /// Whether what came of offering HTTP/1.1 alone is what can be had. A server that speaks none of the protocols offered
     /// ought to refuse (RFC 7301 section 3.2); many go on as if nothing had been offered instead, and would answer in
     /// HTTP/2 or with an error.
-    fn settles(&self, origin: &Origin, agreed: &Result<TlsStream<TcpStream>, Failure>) -> bool {
+    fn settles(&self, origin: &Origin, agreed: &Result<TlsStream<Link>, Failure>) -> bool {
         match agreed {
             Ok(tls) => {
                 tls.get_ref().1.alpn_protocol().is_some() || self.without_alpn.get(origin).is_some()
@@ -217,8 +246,8 @@ impl From<Fault> for Failure {
     }
 }
 
-fn server_name(origin: &Origin) -> Result<ServerName<'static>, Fault> {
-    let host = origin.host().trim_start_matches('[').trim_end_matches(']');
+fn server_name(host: &str) -> Result<ServerName<'static>, Fault> {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
     ServerName::try_from(host.to_owned()).map_err(|_| {
         let details = format!("{host} cannot be a name in a certificate");
         Fault::new(ErrorType::TlsCertificateError, details)

@@ -5,7 +5,7 @@ use pingora_error::{Error, ErrorType as PingoraError, RetryType};
 use crate::http::http1::BodyError;
 use crate::http::proxy_status::ErrorType;
 use crate::origin::cause;
-use crate::origin::egress::EgressError;
+use crate::origin::egress::{EgressError, Parent};
 
 /// Why a request, or its body, could not be sent in time.
 pub(super) const STOPPED_READING: &str = "the origin stopped reading the request";
@@ -17,6 +17,8 @@ pub(crate) struct Fault {
     pub(crate) details: String,
     /// The connection may have died before it took the request: another one may do.
     pub(crate) stale_connection: bool,
+    /// The parent proxy that was dialled instead of the origin.
+    pub(crate) next_hop: Option<Box<str>>,
 }
 
 impl Fault {
@@ -25,6 +27,7 @@ impl Fault {
             error,
             details,
             stale_connection: false,
+            next_hop: None,
         }
     }
 
@@ -34,6 +37,23 @@ impl Fault {
             error,
             details,
             stale_connection: true,
+            next_hop: None,
+        }
+    }
+
+    /// The same on the way through a parent proxy, if it is one.
+    pub(crate) fn by(self, parent: Option<&Parent>) -> Self {
+        match parent {
+            Some(parent) if self.next_hop.is_none() => self.named(&parent.authority()),
+            _ => self,
+        }
+    }
+
+    fn named(self, parent: &str) -> Self {
+        Self {
+            details: format!("through the parent proxy {parent}: {}", self.details),
+            next_hop: Some(parent.into()),
+            ..self
         }
     }
 }
@@ -41,12 +61,27 @@ impl Fault {
 impl From<EgressError> for Fault {
     fn from(error: EgressError) -> Self {
         let kind = match error {
-            EgressError::Prohibited { .. } => ErrorType::DestinationIpProhibited,
+            EgressError::Prohibited { .. } | EgressError::InternalName => {
+                ErrorType::DestinationIpProhibited
+            }
+            EgressError::OfParent { parent, error } => return of_parent(&parent, *error),
             EgressError::DnsTimeout => ErrorType::DnsTimeout,
             EgressError::OtherFamily { .. } => ErrorType::DestinationIpUnroutable,
             _ => ErrorType::DnsError,
         };
         Self::new(kind, error.to_string())
+    }
+}
+
+fn of_parent(parent: &str, error: EgressError) -> Fault {
+    let is_loop = error.is_prohibited();
+    let fault = Fault::from(error).named(parent);
+    match is_loop {
+        true => Fault {
+            error: ErrorType::ProxyLoopDetected,
+            ..fault
+        },
+        false => fault,
     }
 }
 
@@ -96,6 +131,7 @@ impl From<Box<Error>> for Fault {
             error: kind,
             details,
             stale_connection: stale,
+            next_hop: None,
         }
     }
 }

@@ -9,7 +9,10 @@ mod connect;
 mod destination;
 pub mod egress;
 pub(crate) mod error;
+mod form;
 mod http2;
+mod link;
+mod parent;
 mod pool;
 mod session;
 
@@ -18,16 +21,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use wayleave_policy::{Origin, Scheme};
 
-pub(crate) use self::connect::Preference;
 use self::connect::{Door, Opened, Terms};
 pub(crate) use self::destination::Destination;
-use self::egress::{Egress, EgressError, Route};
+use self::egress::{Egress, EgressError, Parent, Route};
 use self::error::Fault;
+pub(crate) use self::form::{Form, Preference};
 use self::http2::{Http2Stream, Window};
+pub(crate) use self::link::Link;
+pub(crate) use self::parent::{may_be_own, own_answer};
 use self::pool::{Kept, Pool, PoolKey, Speaks};
 pub(crate) use self::session::{
     MAX_INTERIM, OriginHead, OriginReader, OriginWriter, only_interim, start_http1, start_http2,
@@ -44,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) connect_timeout: Duration,
     /// For the response's first byte, and between bytes.
     pub(crate) response_timeout: Duration,
+    /// Our pseudonym, which parent proxies are told.
+    pub(crate) name: String,
     /// Unused connections kept open, over all origins.
     pub(crate) idle_connections: usize,
 }
@@ -52,6 +58,8 @@ pub(crate) struct Options {
 pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) lease: Lease,
+    /// How requests on it are put.
+    pub(crate) form: Form,
 }
 
 /// A connection by what it speaks.
@@ -64,6 +72,8 @@ pub(crate) enum Connection {
 pub(crate) struct Lease {
     /// Whether earlier requests used the connection: then it may have died unnoticed.
     pub(crate) is_reused: bool,
+    /// What it goes through.
+    pub(crate) parent: Option<Arc<Parent>>,
     key: PoolKey,
     _open: OpenConnection,
 }
@@ -84,8 +94,9 @@ impl Upstream {
         tls: &ClientConfig,
         metrics: Arc<Metrics>,
     ) -> Self {
+        metrics.upstream_proxy(egress.has_parent());
         Self {
-            door: Door::new(egress, tls),
+            door: Door::new(egress, tls, options.name.clone()),
             pool: Pool::new(options.idle_connections),
             options,
             metrics,
@@ -104,6 +115,10 @@ impl Upstream {
         };
         match preference {
             Preference::OnlyHttp1 => any_http1(),
+            Preference::Upgrade if self.is_forwarded(destination.origin) => {
+                self.take(destination, Speaks::Http1ByTunnel)
+            }
+            Preference::Upgrade => any_http1(),
             Preference::Http1 => any_http1().or_else(|| self.share(destination)),
             Preference::Http2 => {
                 let shared = self.share(destination);
@@ -115,7 +130,16 @@ impl Upstream {
     fn take(&self, destination: Destination<'_>, speaks: Speaks) -> Option<Session> {
         let key = self.pool.key(destination, speaks);
         let stream = self.pool.take(key)?;
-        Some(self.session(Connection::Http1(stream), key, true))
+        let form = match speaks {
+            Speaks::Http1ByTunnel => Form::Origin,
+            _ => self.form(destination.origin, Preference::OnlyHttp1),
+        };
+        Some(self.session(
+            Connection::Http1(stream),
+            destination.origin,
+            (key, form),
+            true,
+        ))
     }
 
     fn share(&self, destination: Destination<'_>) -> Option<Session> {
@@ -124,7 +148,8 @@ impl Upstream {
         }
         let key = self.pool.key(destination, Speaks::Http2);
         let stream = Box::new(self.pool.share(key)?);
-        Some(self.session(Connection::Http2(stream), key, true))
+        let held = (key, Form::Origin);
+        Some(self.session(Connection::Http2(stream), destination.origin, held, true))
     }
 
     /// A new connection to `destination`, which others may use, too, if it speaks HTTP/2.
@@ -170,7 +195,7 @@ impl Upstream {
         self.open(destination, terms, route, deadline).await
     }
 
-    /// A new TCP connection to `destination` for a tunnel, and what counts it.
+    /// A new connection to `destination` for a tunnel, and what counts it.
     ///
     /// # Errors
     ///
@@ -178,11 +203,13 @@ impl Upstream {
     pub(crate) async fn dial(
         &self,
         destination: Destination<'_>,
-    ) -> Result<(TcpStream, OpenConnection), Fault> {
+    ) -> Result<(Link, OpenConnection), Fault> {
         let deadline = self.connect_deadline();
         let route = self.route(destination, deadline).await?;
-        let tcp = self.door.dial(destination.origin, &route, deadline).await?;
-        Ok((tcp, self.metrics.upstream_connection(false)))
+        let dialling = self.door.dial(destination.origin, &route, deadline);
+        let dialled = dialling.await;
+        let link = dialled.map_err(|fault| fault.by(route.parent().map(|it| &**it)))?;
+        Ok((link, self.metrics.upstream_connection(false)))
     }
 
     /// By when a connection that is begun now has to be open.
@@ -212,7 +239,15 @@ impl Upstream {
     ) -> Result<Session, Fault> {
         let origin = destination.origin;
         let opened = self.door.open(origin, terms, route, deadline);
-        let (connection, speaks) = match opened.await? {
+        let opened = opened.await;
+        let opened = opened.map_err(|fault| fault.by(route.parent().map(|it| &**it)))?;
+        let form = self.form(origin, terms.preference);
+        let (connection, speaks) = match opened {
+            Opened::Http1(stream)
+                if terms.preference == Preference::Upgrade && self.is_forwarded(origin) =>
+            {
+                (Connection::Http1(stream), Speaks::Http1ByTunnel)
+            }
             Opened::Http1(stream) => (Connection::Http1(stream), Speaks::Http1),
             Opened::Http1InsteadOf2(stream) => (Connection::Http1(stream), Speaks::Http1InsteadOf2),
             Opened::Http2(connection) => {
@@ -220,12 +255,18 @@ impl Upstream {
                 (Connection::Http2(Box::new(stream)), Speaks::Http2)
             }
         };
-        Ok(self.session(connection, self.pool.key(destination, speaks), false))
+        let held = (self.pool.key(destination, speaks), form);
+        Ok(self.session(connection, origin, held, false))
     }
 
     /// Counts what had to be mended of a response.
     pub(crate) fn count(&self, oddities: Oddities) {
         self.metrics.origin_oddities(oddities);
+    }
+
+    /// Our pseudonym.
+    pub(crate) fn name(&self) -> &str {
+        &self.options.name
     }
 
     /// How long an origin may take for the next byte, or to take one.
@@ -257,15 +298,33 @@ impl Upstream {
         }
     }
 
-    fn session(&self, connection: Connection, key: PoolKey, is_reused: bool) -> Session {
+    /// Whether a parent proxy is asked to forward plain HTTP to `origin`.
+    fn is_forwarded(&self, origin: &Origin) -> bool {
+        let form = self.form(origin, Preference::OnlyHttp1);
+        matches!(form, Form::Absolute(_))
+    }
+
+    fn form(&self, origin: &Origin, preference: Preference) -> Form {
+        Form::of(self.door.parent_for(origin), origin, preference)
+    }
+
+    fn session(
+        &self,
+        connection: Connection,
+        origin: &Origin,
+        (key, form): (PoolKey, Form),
+        is_reused: bool,
+    ) -> Session {
         let _open = self.metrics.upstream_connection(is_reused);
         Session {
             connection,
             lease: Lease {
                 is_reused,
+                parent: self.door.parent_for(origin).cloned(),
                 key,
                 _open,
             },
+            form,
         }
     }
 }

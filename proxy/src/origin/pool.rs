@@ -40,6 +40,8 @@ pub(super) enum Speaks {
     /// HTTP/1, although HTTP/2 was offered. Kept apart: who prefers HTTP/2 shall not be content with less for long where the
     /// origin has it.
     Http1InsteadOf2,
+    /// HTTP/1 through a parent proxy's tunnel, to an origin whose requests the parent forwards otherwise.
+    Http1ByTunnel,
     Http2,
 }
 

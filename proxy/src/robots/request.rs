@@ -13,10 +13,11 @@ use super::redirect::{Answered, ChosenBy, Redirect};
 use crate::http::field_pairs::pairs;
 use crate::http::http1::{Framing, write_fields};
 use crate::http::proxy_status::ErrorType;
-use crate::origin::egress::EgressError;
+use crate::origin::egress::{EgressError, Parent};
 use crate::origin::error::Fault;
 use crate::origin::{
-    self, Connection, Destination, Lease, OriginHead, OriginReader, OriginWriter, Session, Upstream,
+    self, Connection, Destination, Form, Lease, OriginHead, OriginReader, OriginWriter, Session,
+    Upstream,
 };
 use crate::signing::{FIELDS, Message, Signed, SignedBy};
 
@@ -66,7 +67,7 @@ impl HttpFetch {
         let patience = self.upstream.patience();
         let started = match session.connection {
             Connection::Http1(stream) => {
-                let head = asked.http1()?;
+                let head = asked.http1(&session.form, self.upstream.name())?;
                 origin::start_http1(stream, &head, Framing::Length(0), patience).await
             }
             Connection::Http2(stream) => {
@@ -74,8 +75,15 @@ impl HttpFetch {
                 origin::start_http2(stream, head, Framing::Length(0), patience).await
             }
         };
-        let (writer, mut reader) = started.map_err(http_failure)?;
-        let head = reader.final_head("GET").await.map_err(http_failure)?;
+        let parent = session.lease.parent.as_deref();
+        let (writer, mut reader) = started.map_err(|fault| http_failure(fault.by(parent)))?;
+        let head = reader.final_head("GET").await;
+        let head = head.map_err(|fault| http_failure(fault.by(parent)))?;
+        if let Some(parent) = session.form.parent()
+            && origin::may_be_own(&head)
+        {
+            return Err(not_surely_of_origin(parent, head.status()));
+        }
         Ok(Exchange {
             status: head.status(),
             fields: header_map(&head),
@@ -149,13 +157,27 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn http1(&self) -> Result<BytesMut, FetchError> {
+    fn http1(&self, form: &Form, name: &str) -> Result<BytesMut, FetchError> {
         let request = self.request(self.target.path().as_str())?;
-        let line = format!("GET {} HTTP/1.1\r\n", self.target.path());
+        let line = match form {
+            Form::Origin => format!("GET {} HTTP/1.1\r\n", self.target.path()),
+            Form::Absolute(_) => format!("GET {} HTTP/1.1\r\n", self.target),
+        };
         let mut head = BytesMut::from(line.as_bytes());
         let authority = self.target.origin().authority();
         write_fields(&mut head, [(&b"host"[..], authority.as_bytes())]);
         write_fields(&mut head, pairs(request.headers()));
+        if let Some(parent) = form.parent() {
+            // A parent that leads back to us shows by it.
+            let via = format!("1.1 {name}");
+            write_fields(&mut head, [(&b"Via"[..], via.as_bytes())]);
+            let authorization = parent.authorization();
+            let authorization = authorization.as_ref().map(|value| value.as_bytes());
+            write_fields(
+                &mut head,
+                authorization.map(|value| (&b"Proxy-Authorization"[..], value)),
+            );
+        }
         head.extend_from_slice(b"\r\n");
         Ok(head)
     }
@@ -214,12 +236,14 @@ fn header_map(head: &OriginHead) -> HeaderMap {
 fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
     let is_redirected = chosen != ChosenBy::Crawler;
     let kind = match error {
-        EgressError::Prohibited { .. } if is_redirected => FetchErrorKind::RedirectProhibited,
-        EgressError::Prohibited { .. } => FetchErrorKind::Prohibited,
+        error if error.is_prohibited() && is_redirected => FetchErrorKind::RedirectProhibited,
+        error if error.is_prohibited() => FetchErrorKind::Prohibited,
+        EgressError::OfParent { .. } => FetchErrorKind::Proxy,
         EgressError::DnsTimeout => FetchErrorKind::DnsTimeout,
         // Where a redirect leads nowhere, the origin itself is there.
         error if error.is_no_such_name() && !is_redirected => FetchErrorKind::NoSuchName,
         EgressError::Dns { .. } | EgressError::DnsFailed { .. } => FetchErrorKind::Dns,
+        EgressError::Prohibited { .. } | EgressError::InternalName => FetchErrorKind::Prohibited,
         EgressError::OtherFamily { .. } => FetchErrorKind::Connect,
     };
     failure(kind, error)
@@ -227,6 +251,7 @@ fn egress_failure(error: &EgressError, chosen: ChosenBy) -> FetchError {
 
 fn connect_failure(fault: Fault) -> FetchError {
     let kind = match fault.error {
+        _ if fault.next_hop.is_some() => FetchErrorKind::Proxy,
         ErrorType::ConnectionTimeout => FetchErrorKind::ConnectTimeout,
         ErrorType::TlsCertificateError
         | ErrorType::TlsAlertReceived
@@ -235,6 +260,13 @@ fn connect_failure(fault: Fault) -> FetchError {
         _ => FetchErrorKind::Connect,
     };
     failure(kind, fault.details)
+}
+
+/// An origin may answer so, too, but then everything would be allowed, and this may be the parent's word alone.
+fn not_surely_of_origin(parent: &Parent, status: u16) -> FetchError {
+    let parent = parent.authority();
+    let detail = format!("the answer {status} may be that of the parent proxy {parent} itself");
+    failure(FetchErrorKind::Proxy, detail)
 }
 
 fn http_failure(fault: Fault) -> FetchError {

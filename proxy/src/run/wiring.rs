@@ -20,8 +20,8 @@ use crate::observe::decisions::{Configuration, Journal};
 use crate::observe::digest::Digest;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
-use crate::origin::Upstream;
 use crate::origin::egress::{self, Egress};
+use crate::origin::{self, Upstream};
 use crate::robots::{self, HttpFetch};
 use crate::rules::Rules;
 use crate::run::kept;
@@ -33,6 +33,10 @@ static SPREAD: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()))
 
 /// Sessions with origins kept for resumption.
 const TLS_SESSIONS: usize = 10_000;
+
+/// What a parent proxy takes away.
+pub(crate) const UNCHECKED: &str = "upstream.proxy looks names up: that they lead to no internal address is not checked here, only \
+    names that are internal by spelling and internal addresses in URLs are refused";
 
 /// The ways to origins: for requests, and for their robots.txt files.
 pub(crate) struct Ways {
@@ -54,6 +58,9 @@ pub(crate) fn ways(
     metrics: &Arc<Metrics>,
     traces: Option<Arc<Traces>>,
 ) -> anyhow::Result<Ways> {
+    if let Some(parent) = &config.upstream.egress.parent {
+        tracing::warn!(proxy = %parent.authority(), "{UNCHECKED}");
+    }
     let upstream = Arc::new(upstream(config, tls, own_listeners, metrics)?);
     let options = config.robots.fetch.clone();
     let fetch = HttpFetch::new(Arc::clone(&upstream), options, clock);
@@ -86,7 +93,10 @@ fn upstream(
         ..config.upstream.egress.clone()
     });
     let egress = egress.context("reading the system's DNS configuration")?;
-    let options = config.upstream.origin.clone();
+    let options = origin::Options {
+        name: config.proxy.options.name.clone(),
+        ..config.upstream.origin.clone()
+    };
     Ok(Upstream::new(options, egress, tls, Arc::clone(metrics)))
 }
 

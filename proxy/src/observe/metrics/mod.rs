@@ -50,6 +50,7 @@ pub struct Metrics {
     client_connections_limit: IntGauge,
     upstream_connections_new: IntGauge,
     upstream_connections_reused: IntGauge,
+    upstream_proxy: IntGauge,
     origin_oddities: IntCounterVec,
     preferences: IntCounterVec,
     leaf_certificates: IntCounterVec,
@@ -109,6 +110,7 @@ impl Metrics {
             )?,
             upstream_connections_new: upstream_connections.with_label_values(&["false"]),
             upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
+            upstream_proxy: gauge(&registry, "upstream_proxy", UPSTREAM_PROXY)?,
             origin_oddities: counters(
                 &registry,
                 "origin_oddities_total",
@@ -254,6 +256,11 @@ impl Metrics {
             .store_errors
             .with_label_values(&[operation])
             .inc();
+    }
+
+    /// Notes whether there is a parent proxy.
+    pub(crate) fn upstream_proxy(&self, is_there: bool) {
+        self.upstream_proxy.set(is_there.into());
     }
 
     /// Counts a client's connection as open until the guard is dropped.
@@ -413,6 +420,7 @@ const DECISION_DURATION: &str =
 const CLIENT_CONNECTIONS: &str = "Open client connections.";
 const CLIENT_CONNECTIONS_LIMIT: &str =
     "The most client connections that may be open: proxy.max_connections.";
+const UPSTREAM_PROXY: &str = "1 if origins are reached through a parent proxy, which looks names up: their addresses are not checked then.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins that are serving a request, by whether they were reused.";
 const ORIGIN_ODDITIES: &str = "Responses of origins that had to be repaired, by what was wrong.";

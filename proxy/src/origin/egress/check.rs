@@ -44,6 +44,16 @@ impl AddressCheck {
         }
     }
 
+    /// Lets an address through that the operator named, unless it is our own.
+    pub(super) fn check_named(&self, address: SocketAddr) -> Result<CheckedAddress, EgressError> {
+        let ip = address.ip().to_canonical();
+        if self.is_own_listener(ip, address.port()) {
+            let why = "this proxy itself";
+            return Err(EgressError::Prohibited { address: ip, why });
+        }
+        Ok(CheckedAddress(SocketAddr::new(ip, address.port())))
+    }
+
     fn is_own_listener(&self, ip: IpAddr, port: u16) -> bool {
         self.own_listeners
             .iter()

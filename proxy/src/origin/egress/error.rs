@@ -36,6 +36,15 @@ pub enum EgressError {
         /// Where it was to be dialled from.
         source: IpAddr,
     },
+    /// The name is internal by its spelling, and a parent proxy would look it up.
+    InternalName,
+    /// There is no way to the parent proxy.
+    OfParent {
+        /// Its host and port.
+        parent: String,
+        /// Why.
+        error: Box<EgressError>,
+    },
 }
 
 impl EgressError {
@@ -46,7 +55,17 @@ impl EgressError {
             Self::Dns { .. } | Self::DnsFailed { .. } => "dns_error",
             Self::DnsTimeout => "dns_timeout",
             Self::OtherFamily { .. } => "destination_ip_unroutable",
+            Self::InternalName => "destination_ip_prohibited",
+            Self::OfParent { error, .. } => match **error {
+                Self::Prohibited { .. } => "proxy_loop_detected",
+                ref error => error.proxy_status(),
+            },
         }
+    }
+
+    /// Whether it may not be dialled, whatever else is wrong.
+    pub(crate) fn is_prohibited(&self) -> bool {
+        matches!(self, Self::Prohibited { .. } | Self::InternalName)
     }
 
     /// Whether the name does not exist: trying again is of no use before somebody registers it.
@@ -74,6 +93,10 @@ impl fmt::Display for EgressError {
                     "the source address is {source}, and the host has no {family} address"
                 )
             }
+            Self::InternalName => f.write_str(
+                "the name is an internal one, and a parent proxy would look it up: see upstream.proxy_bypass",
+            ),
+            Self::OfParent { error, .. } => error.fmt(f),
         }
     }
 }

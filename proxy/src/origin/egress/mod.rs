@@ -8,13 +8,16 @@ mod dial;
 mod dns;
 mod error;
 mod internal;
+mod literal;
 mod local;
 mod overrides;
+mod parent;
 mod source;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use hickory_resolver::net::NetError;
 use ipnet::IpNet;
@@ -22,9 +25,13 @@ use ipnet::IpNet;
 use check::{AddressCheck, CheckedAddress};
 use dns::Dns;
 pub use error::{DialError, EgressError};
+pub(crate) use literal::literal;
 pub(crate) use local::is_of_this_machine;
 use overrides::Overrides;
 pub use overrides::{InvalidOverride, Override};
+pub(crate) use parent::Speaks;
+use parent::is_internal_name;
+pub use parent::{Exempt, Parent};
 use source::Sources;
 
 /// What egress needs to know; part of `[upstream]` and `[dns]`.
@@ -41,6 +48,10 @@ pub struct Options {
     pub own_listeners: Vec<SocketAddr>,
     /// Addresses of this machine that connections are sent from. Empty: the system chooses.
     pub sources: Vec<IpAddr>,
+    /// The proxy that is dialled instead of origins, if there is one.
+    pub parent: Option<Arc<Parent>>,
+    /// Hosts that are dialled all the same.
+    pub exempt: Vec<Exempt>,
 }
 
 /// Finds the routes to hosts.
@@ -50,6 +61,8 @@ pub struct Egress {
     overrides: Overrides,
     dns: Dns,
     sources: Sources,
+    parent: Option<Arc<Parent>>,
+    exempt: Vec<Exempt>,
 }
 
 /// The way to a host: what is dialled, and nothing else is. Only [`Egress::route`] makes one.
@@ -59,6 +72,16 @@ pub struct Route {
     addresses: Vec<CheckedAddress>,
     /// Where it is dialled from.
     sources: Sources,
+    /// Whose addresses these are, if not the host's.
+    by: Option<ByParent>,
+}
+
+/// The way goes through a parent proxy, which finds the host's addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ByParent {
+    parent: Arc<Parent>,
+    /// Nothing that is known of the host says that it is internal.
+    is_public: bool,
 }
 
 impl Egress {
@@ -76,6 +99,8 @@ impl Egress {
             overrides: Overrides::new(options.overrides),
             dns: Dns::new(&options.servers)?,
             sources: Sources::new(options.sources),
+            parent: options.parent,
+            exempt: options.exempt,
         })
     }
 
@@ -93,6 +118,9 @@ impl Egress {
         port: u16,
         source: Option<IpAddr>,
     ) -> Result<Route, EgressError> {
+        if let Some(parent) = self.parent_for(host) {
+            return self.route_by(parent, host, port, source).await;
+        }
         let found = self.find(host, port).await?;
         let mut permitted = Vec::with_capacity(found.len());
         let mut prohibited = None;
@@ -108,8 +136,62 @@ impl Egress {
             _ => {
                 let sources = self.sources.toward(host, source);
                 let addresses = interleave(sources.reachable(permitted)?);
-                Ok(Route { addresses, sources })
+                Ok(Route {
+                    addresses,
+                    sources,
+                    by: None,
+                })
             }
+        }
+    }
+
+    /// Whether there is a proxy that hosts are reached through.
+    pub(crate) fn has_parent(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// The proxy that `host` is reached through, if it is.
+    pub(crate) fn parent_for(&self, host: &str) -> Option<&Arc<Parent>> {
+        let parent = self.parent.as_ref()?;
+        let is_exempt = self.exempt.iter().any(|exempt| exempt.covers(host));
+        (!is_exempt).then_some(parent)
+    }
+
+    /// The route to `host` through `parent`, which the operator named: it may be anywhere, but not here.
+    async fn route_by(
+        &self,
+        parent: &Arc<Parent>,
+        host: &str,
+        port: u16,
+        source: Option<IpAddr>,
+    ) -> Result<Route, EgressError> {
+        let is_public = self.check_unresolved(host, port)?;
+        let of_parent = |error| EgressError::OfParent {
+            parent: parent.authority(),
+            error: Box::new(error),
+        };
+        let found = self.find(&parent.host, parent.port).await;
+        let found = found.map_err(of_parent)?;
+        let named = found.into_iter().map(|it| self.check.check_named(it));
+        let addresses = named.collect::<Result<Vec<_>, _>>().map_err(of_parent)?;
+        let sources = self.sources.toward(&parent.host, source);
+        let addresses = sources.reachable(addresses).map_err(of_parent)?;
+        let parent = Arc::clone(parent);
+        Ok(Route {
+            addresses: interleave(addresses),
+            sources,
+            by: Some(ByParent { parent, is_public }),
+        })
+    }
+
+    /// What can be checked of a host whose name is not looked up here: an address that it spells, or that an override gives it,
+    /// and the name itself. Returns whether it may be a public one.
+    fn check_unresolved(&self, host: &str, port: u16) -> Result<bool, EgressError> {
+        let literal = literal(host).map(|address| SocketAddr::new(address, port));
+        match self.overrides.find(host, port).or(literal) {
+            Some(address) => Ok(self.check.check(address)?.is_public()),
+            None if is_internal_name(host) => Err(EgressError::InternalName),
+            None => Ok(true),
         }
     }
 
@@ -130,21 +212,24 @@ impl Egress {
 impl Route {
     /// Whether it may lead to a globally reachable address.
     pub(crate) fn is_public(&self) -> bool {
+        if let Some(by) = &self.by {
+            return by.is_public;
+        }
         self.addresses.iter().any(|address| address.is_public())
+    }
+
+    /// The proxy that it goes through.
+    pub(crate) fn parent(&self) -> Option<&Arc<Parent>> {
+        self.by.as_ref().map(|by| &by.parent)
     }
 
     /// The same to globally reachable addresses alone, if there are any.
     pub(crate) fn public_only(mut self) -> Option<Self> {
+        if let Some(by) = &self.by {
+            return by.is_public.then_some(self);
+        }
         self.addresses.retain(|address| address.is_public());
         (!self.addresses.is_empty()).then_some(self)
-    }
-}
-
-/// The address that `host` spells, if it is not a name.
-fn literal(host: &str) -> Option<IpAddr> {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']')?.parse().ok().map(IpAddr::V6),
-        None => host.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
     }
 }
 

@@ -72,8 +72,7 @@ fn addresses(server: SocketAddr) -> egress::Options {
             Override::parse("*.test", &server.to_string()).unwrap(),
             Override::parse("metadata.test", "169.254.169.254").unwrap(),
         ],
-        own_listeners: Vec::new(),
-        sources: Vec::new(),
+        ..egress::Options::default()
     }
 }
 
@@ -87,6 +86,7 @@ fn upstream(
         connect_timeout,
         response_timeout: TEN_SECONDS,
         idle_connections: 10,
+        name: "wayleave".to_owned(),
     };
     let metrics = Arc::new(Metrics::new().unwrap());
     Upstream::new(options, egress, tls, metrics)

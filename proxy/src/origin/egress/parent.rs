@@ -1,0 +1,268 @@
+//! `upstream.proxy`: the proxy that stands between this one and origins, and the hosts that are reached without it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ipnet::IpNet;
+use percent_encoding::percent_decode_str;
+use url::Url;
+use wayleave_policy::HostPattern;
+
+use super::literal::literal;
+
+/// What is spoken with a parent proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Http,
+    /// HTTP inside TLS.
+    Https,
+    /// RFC 1928. It is given names, not addresses.
+    Socks5,
+}
+
+/// A parent proxy.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// As configured.
+    url: String,
+    pub(crate) speaks: Speaks,
+    /// As `Origin::host` has it: a name in lower case, or an address, IPv6 in brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// User name and password.
+    pub(crate) credentials: Option<(String, String)>,
+}
+
+impl Parent {
+    /// How it is named to people and in `Proxy-Status`: host and port.
+    pub(crate) fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// As configured, with what is secret.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The value of `Proxy-Authorization`, if it is to get one (RFC 7617).
+    pub(crate) fn authorization(&self) -> Option<String> {
+        let (user, password) = self.credentials.as_ref()?;
+        let encoded = STANDARD.encode(format!("{user}:{password}"));
+        Some(format!("Basic {encoded}"))
+    }
+
+    /// Whether plain HTTP is asked of it, instead of going through a tunnel.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.speaks != Speaks::Socks5
+    }
+}
+
+const EXPECTED: &str =
+    "is not a proxy, such as \"http://user:pass@proxy.corp:3128\" or \"socks5://proxy.corp:1080\"";
+
+impl FromStr for Parent {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse(text).map_err(|_| EXPECTED)?;
+        let (speaks, default_port) = match url.scheme() {
+            "http" => (Speaks::Http, 80),
+            "https" => (Speaks::Https, 443),
+            "socks5" | "socks5h" => (Speaks::Socks5, 1080),
+            _ => return Err("has a scheme other than http, https and socks5"),
+        };
+        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
+            return Err("has more than a host, a port and credentials");
+        }
+        let host = url.host_str().ok_or(EXPECTED)?.to_ascii_lowercase();
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+        if host.is_empty() || !host.bytes().all(is_plain) {
+            return Err("has a host that is neither a name in ASCII nor an address");
+        }
+        Ok(Self {
+            url: text.to_owned(),
+            credentials: credentials(&url, speaks)?,
+            speaks,
+            port: url.port().unwrap_or(default_port),
+            host,
+        })
+    }
+}
+
+fn credentials(url: &Url, speaks: Speaks) -> Result<Option<(String, String)>, &'static str> {
+    let decoded = |text: &str| {
+        let text = percent_decode_str(text).decode_utf8();
+        let text = text.map_err(|_| EXPECTED)?.into_owned();
+        match text.chars().any(char::is_control) {
+            true => Err("has a control character in its credentials"),
+            false => Ok(text),
+        }
+    };
+    let user = decoded(url.username())?;
+    let password = decoded(url.password().unwrap_or_default())?;
+    if user.is_empty() && password.is_empty() {
+        return Ok(None);
+    }
+    let is_short = |text: &str| (1..=255).contains(&text.len());
+    match speaks {
+        Speaks::Socks5 if !is_short(&user) || !is_short(&password) => {
+            Err("has a user name or password that is not 1 to 255 bytes (RFC 1929)")
+        }
+        Speaks::Http | Speaks::Https if user.contains(':') => {
+            Err("has a user name with a colon (RFC 7617 section 2)")
+        }
+        _ => Ok(Some((user, password))),
+    }
+}
+
+/// Without the credentials.
+impl fmt::Debug for Parent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Parent").field(&self.authority()).finish()
+    }
+}
+
+/// Hosts that are reached without the parent proxy: an item of `upstream.proxy_bypass`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exempt {
+    /// Those of a name, or below one.
+    Hosts(HostPattern),
+    /// Addresses that stand in the URL itself: what names resolve to is not asked.
+    Addresses(IpNet),
+}
+
+impl Exempt {
+    pub(super) fn covers(&self, host: &str) -> bool {
+        match self {
+            Self::Hosts(pattern) => pattern.matches(host),
+            Self::Addresses(net) => {
+                literal(host).is_some_and(|address| net.contains(&address.to_canonical()))
+            }
+        }
+    }
+}
+
+impl FromStr for Exempt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self::Addresses(address.into()));
+        }
+        if let Ok(net) = text.parse::<IpNet>() {
+            return Ok(Self::Addresses(net.trunc()));
+        }
+        let pattern = text.parse().map(Self::Hosts);
+        pattern.map_err(|_| {
+            format!("{text:?} is not a host, such as \"*.corp.example\", or a network, such as \"10.0.0.0/8\"")
+        })
+    }
+}
+
+impl fmt::Display for Exempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hosts(pattern) => pattern.fmt(f),
+            Self::Addresses(net) => net.fmt(f),
+        }
+    }
+}
+
+/// Names that RFC 6761, RFC 6762, RFC 8375 and ICANN set aside, and those that networks make up for themselves.
+const INTERNAL: &[&str] = &[
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "private",
+    "corp",
+    "home",
+    "lan",
+    "home.arpa",
+];
+
+/// Whether a name says that it is of no public host: where its addresses cannot be known, it is refused. Names of one label are
+/// internal, too.
+pub(super) fn is_internal_name(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    let is_below = |suffix: &&str| {
+        let rest = host.strip_suffix(*suffix);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    !host.contains('.') || INTERNAL.iter().any(is_below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent(text: &str) -> Parent {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn urls_say_who_and_how() {
+        let squid = parent("http://us%40er:p%3Ass@Proxy.Corp:3128/");
+        assert_eq!(squid.speaks, Speaks::Http);
+        assert_eq!(squid.authority(), "proxy.corp:3128");
+        let (user, password) = squid.credentials.as_ref().unwrap();
+        assert_eq!((&**user, &**password), ("us@er", "p:ss"));
+        let authorization = squid.authorization();
+        assert_eq!(authorization.as_deref(), Some("Basic dXNAZXI6cDpzcw=="));
+        assert_eq!(format!("{squid:?}"), "Parent(\"proxy.corp:3128\")");
+        assert_eq!(parent("socks5://[::1]").authority(), "[::1]:1080");
+        assert_eq!(parent("https://proxy.corp").authority(), "proxy.corp:443");
+    }
+
+    #[test]
+    fn what_is_not_a_parent() {
+        for wrong in [
+            "proxy.corp:3128",
+            "ftp://proxy.corp",
+            "http://",
+            "http://proxy.corp/path",
+            "http://a:b@proxy.corp?x",
+            "http://a%0d:b@proxy.corp",
+            "http://a%3Ab:c@proxy.corp",
+            "socks5://user@proxy.corp",
+        ] {
+            assert!(wrong.parse::<Parent>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn who_is_exempt() {
+        let covers = |item: &str, host: &str| item.parse::<Exempt>().unwrap().covers(host);
+        assert!(covers("*.corp.example", "a.corp.example"));
+        assert!(!covers("*.corp.example", "corp.example"));
+        assert!(covers("10.0.0.0/8", "10.1.2.3"));
+        assert!(covers("10.0.0.0/8", "[::ffff:10.1.2.3]"));
+        assert!(!covers("10.0.0.0/8", "10.example"));
+        assert!("a b".parse::<Exempt>().is_err());
+    }
+
+    #[test]
+    fn names_that_are_internal_by_spelling() {
+        let internal = [
+            "localhost",
+            "a.localhost",
+            "printer",
+            "db.corp",
+            "x.home.arpa",
+        ];
+        for host in internal
+            .iter()
+            .chain(&["metadata.google.internal", "nas.local."])
+        {
+            assert!(is_internal_name(host), "{host}");
+        }
+        let public = ["shop.test", "local.example", "mylocal.example"];
+        for host in public.iter().chain(&["arpa.example", "x.xcorp"]) {
+            assert!(!is_internal_name(host), "{host}");
+        }
+    }
+}

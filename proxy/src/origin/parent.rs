@@ -1,0 +1,171 @@
+//! Through a parent proxy: tunnels by CONNECT or SOCKS5, and which answers are the parent's own.
+
+use std::io;
+
+use bytes::BytesMut;
+use tokio::io::AsyncWriteExt;
+use tokio_socks::tcp::Socks5Stream;
+use tokio_socks::{Error as SocksError, TargetAddr};
+use wayleave_policy::Origin;
+
+use super::egress::{Parent, Speaks, literal};
+use super::error::Fault;
+use super::link::Link;
+use super::session::{MAX_INTERIM, OriginHead, only_interim};
+use crate::http::field_pairs::{Pair, first, is};
+use crate::http::http1::{HeadError, ResponseHead};
+use crate::http::proxy_status::ErrorType;
+
+/// So much of a parent's words is told.
+const TOLD: usize = 100;
+
+/// Makes a connection to `parent` one to `origin`. `name` is our pseudonym: a parent that leads back to us shows by it.
+///
+/// # Errors
+///
+/// Returns what the parent says, or that it broke off.
+pub(super) async fn tunnel(
+    link: Link,
+    parent: &Parent,
+    origin: &Origin,
+    name: &str,
+) -> Result<Link, Fault> {
+    match parent.speaks {
+        Speaks::Http | Speaks::Https => by_connect(link, parent, origin, name).await,
+        Speaks::Socks5 => by_socks5(link, parent, origin).await,
+    }
+}
+
+async fn by_connect(
+    mut link: Link,
+    parent: &Parent,
+    origin: &Origin,
+    name: &str,
+) -> Result<Link, Fault> {
+    let authority = format!("{}:{}", origin.host(), origin.port());
+    let mut head =
+        format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nVia: 1.1 {name}\r\n");
+    if let Some(authorization) = parent.authorization() {
+        head.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
+    }
+    head.push_str("\r\n");
+    let sending = async {
+        link.write_all(head.as_bytes()).await?;
+        link.flush().await
+    };
+    sending.await.map_err(|error| broken(&error))?;
+    let mut ahead = BytesMut::new();
+    for _ in 0..MAX_INTERIM {
+        let head = ResponseHead::read(&mut link, &mut ahead).await;
+        let head = head.map_err(|error| head_fault(&error))?;
+        match head.status() {
+            100..=199 => {}
+            // What comes behind it is the origin's already.
+            200..=299 => return Ok(link.with_read_ahead(ahead.freeze())),
+            status => return Err(denied(status, head.reason())),
+        }
+    }
+    Err(only_interim())
+}
+
+async fn by_socks5(link: Link, parent: &Parent, origin: &Origin) -> Result<Link, Fault> {
+    let (host, port) = (origin.host(), origin.port());
+    let target = match literal(host) {
+        Some(address) => TargetAddr::Ip((address, port).into()),
+        // The parent looks the name up.
+        None => TargetAddr::Domain(host.into(), port),
+    };
+    let connecting = match &parent.credentials {
+        None => Socks5Stream::connect_with_socket(link, target).await,
+        Some((user, password)) => {
+            Socks5Stream::connect_with_password_and_socket(link, target, user, password).await
+        }
+    };
+    let connected = connecting.map_err(|error| socks_fault(&error))?;
+    Ok(connected.into_inner())
+}
+
+/// The fault that an answer to a request in absolute form is, if the parent made it itself: it is not the origin's, and not for our
+/// client, whose credentials are none of the parent's business.
+pub(crate) fn own_answer(head: &OriginHead) -> Option<Fault> {
+    let (status, fields) = (head.status(), head.fields());
+    let is_own = status == 407 || status >= 300 && is_of_first_squid(&fields);
+    is_own.then(|| denied(status, head.reason()))
+}
+
+/// Whether an answer to a request in absolute form could be the parent's own. An origin may answer so, too: where the difference
+/// decides whether everything is allowed, it is not taken for the origin's.
+pub(crate) fn may_be_own(head: &OriginHead) -> bool {
+    let (status, fields) = (head.status(), head.fields());
+    let says_error = first(&fields, "proxy-status")
+        .is_some_and(|value| value.windows(6).any(|part| part == b"error="));
+    let is_doubtful = (400..=499).contains(&status) && !matches!(status, 404 | 410);
+    is_doubtful
+        || says_error
+        || first(&fields, "proxy-authenticate").is_some()
+        || is_of_first_squid(&fields)
+}
+
+/// Squid marks its own errors. One in front of the origin does, too, but what that sends has passed two.
+fn is_of_first_squid(fields: &[Pair<'_>]) -> bool {
+    let via = fields.iter().filter(|(field, _)| is(field, "via"));
+    let passed: usize = via
+        .map(|(_, value)| value.split(|&byte| byte == b',').count())
+        .sum();
+    passed <= 1 && first(fields, "x-squid-error").is_some()
+}
+
+fn denied(status: u16, reason: &[u8]) -> Fault {
+    let (kind, meaning) = match status {
+        407 => (
+            ErrorType::ProxyConfigurationError,
+            ": it does not accept our credentials",
+        ),
+        504 => (ErrorType::ConnectionTimeout, ""),
+        500..=599 => (ErrorType::ConnectionTerminated, ""),
+        _ => (ErrorType::ConnectionRefused, ""),
+    };
+    let reason = String::from_utf8_lossy(reason);
+    let reason: String = reason.chars().take(TOLD).collect();
+    Fault::new(kind, format!("it answered {status} {reason}{meaning}"))
+}
+
+fn head_fault(error: &HeadError) -> Fault {
+    match error {
+        HeadError::Closed => Fault::new(
+            ErrorType::ConnectionTerminated,
+            "it closed the connection instead of answering".to_owned(),
+        ),
+        HeadError::Broken(error) => broken(error),
+        _ => Fault::new(
+            ErrorType::HttpProtocolError,
+            "its answer to CONNECT is not HTTP/1".to_owned(),
+        ),
+    }
+}
+
+fn broken(error: &io::Error) -> Fault {
+    Fault::new(
+        ErrorType::ConnectionTerminated,
+        format!("the connection broke: {error}"),
+    )
+}
+
+fn socks_fault(error: &SocksError) -> Fault {
+    let kind = match error {
+        SocksError::PasswordAuthFailure(_)
+        | SocksError::NoAcceptableAuthMethods
+        | SocksError::UnknownAuthMethod
+        | SocksError::InvalidAuthValues(_) => ErrorType::ProxyConfigurationError,
+        SocksError::ConnectionRefused | SocksError::ConnectionNotAllowedByRuleset => {
+            ErrorType::ConnectionRefused
+        }
+        SocksError::NetworkUnreachable | SocksError::HostUnreachable => {
+            ErrorType::DestinationIpUnroutable
+        }
+        SocksError::TtlExpired => ErrorType::ConnectionTimeout,
+        SocksError::Io(_) => ErrorType::ConnectionTerminated,
+        _ => ErrorType::HttpProtocolError,
+    };
+    Fault::new(kind, format!("SOCKS5: {error}"))
+}

@@ -1,0 +1,149 @@
+//! Proxies as Debian has them, to stand between this one and origins.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::harness::tls::pem_pair;
+use crate::harness::tools::{clean, program};
+use crate::harness::{eventually, ports};
+
+/// A program that listens; killed when dropped.
+pub struct Program {
+    pub address: SocketAddr,
+    pub dir: TempDir,
+    child: Child,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _gone_already = self.child.wait();
+    }
+}
+
+impl Program {
+    /// Starts what `make` says, for an address and a directory that everyone may write to.
+    pub fn start(make: impl FnOnce(SocketAddr, &Path) -> Command) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let everyone = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(dir.path(), everyone).expect("it is ours");
+        let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+        let mut command = make(address, dir.path());
+        let log = fs::File::create(dir.path().join("out")).expect("it can be written");
+        let both = log.try_clone().expect("a file can be opened twice");
+        command.stdin(Stdio::null()).stdout(log).stderr(both);
+        let child = command.spawn();
+        let mut started = Self {
+            address,
+            dir,
+            child: child.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+        };
+        eventually("the program listens", || {
+            let ended = started.child.try_wait().expect("it can be asked");
+            assert!(ended.is_none(), "{command:?}: {}", started.read("out"));
+            TcpStream::connect(address).is_ok()
+        });
+        started
+    }
+
+    /// A file that it writes.
+    pub fn read(&self, file: &str) -> String {
+        let bytes = fs::read(self.dir.path().join(file)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// A program that may stand where only root looks for it.
+pub fn sbin(name: &str) -> Command {
+    let path = Path::new("/usr/sbin").join(name);
+    clean(if path.exists() { path } else { program(name) })
+}
+
+fn write(dir: &Path, name: &str, text: &str) {
+    let path = dir.join(name);
+    fs::write(&path, text).expect("it can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
+}
+
+/// What squid is told besides the usual.
+#[derive(Clone, Copy, Default)]
+pub struct Squid {
+    /// `user:secret` is asked for.
+    pub asks: bool,
+    /// It listens with TLS, as `proxy.test`.
+    pub tls: bool,
+    /// Lines of its configuration, before all is allowed.
+    pub rules: &'static str,
+}
+
+impl Squid {
+    pub fn start(self) -> Program {
+        Program::start(|address, dir| {
+            let here = dir.display();
+            write(dir, "hosts", "127.0.0.1 shop.test other.test\n");
+            // openssl passwd -apr1 -salt saltsalt secret
+            write(dir, "users", "user:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\n");
+            let (chain, key) = pem_pair("proxy.test");
+            write(dir, "proxy.crt", &chain);
+            write(dir, "proxy.key", &key);
+            let listen = match self.tls {
+                true => {
+                    format!(
+                        "https_port {address} tls-cert={here}/proxy.crt tls-key={here}/proxy.key"
+                    )
+                }
+                false => format!("http_port {address}"),
+            };
+            let access = match self.asks {
+                true => format!(
+                    "auth_param basic program /usr/lib/squid/basic_ncsa_auth {here}/users\n\
+                     acl known proxy_auth REQUIRED\nhttp_access allow known\nhttp_access deny all"
+                ),
+                false => "http_access allow all".to_owned(),
+            };
+            let rules = self.rules;
+            let text = format!(
+                "{listen}\nvisible_hostname squid.test\npid_filename none\ncache deny all\n\
+                 cache_log {here}/cache.log\naccess_log stdio:{here}/access.log\nlogfile_rotate 0\n\
+                 hosts_file {here}/hosts\nshutdown_lifetime 0 seconds\nnetdb_filename none\ncoredump_dir {here}\n\
+                 {rules}\n{access}\n"
+            );
+            write(dir, "squid.conf", &text);
+            let mut command = sbin("squid");
+            command.arg("-N").arg("-f").arg(dir.join("squid.conf"));
+            command
+        })
+    }
+}
+
+pub fn tinyproxy(asks: bool) -> Program {
+    Program::start(|address, dir| {
+        let credentials = if asks { "BasicAuth user secret\n" } else { "" };
+        let text = format!(
+            "Port {}\nListen 127.0.0.1\nTimeout 60\nMaxClients 50\nLogFile \"{}/access.log\"\nViaProxyName \"tiny\"\n{credentials}",
+            address.port(),
+            dir.display()
+        );
+        write(dir, "tinyproxy.conf", &text);
+        let mut command = sbin("tinyproxy");
+        command.arg("-d").arg("-c").arg(dir.join("tinyproxy.conf"));
+        command
+    })
+}
+
+pub fn microsocks(asks: bool) -> Program {
+    Program::start(|address, _| {
+        let mut command = sbin("microsocks");
+        command.args(["-i", "127.0.0.1", "-p"]);
+        command.arg(address.port().to_string());
+        if asks {
+            command.args(["-u", "user", "-P", "secret"]);
+        }
+        command
+    })
+}
