@@ -59,7 +59,7 @@ pub(super) fn upstream(root: &mut Section<'_>, dir: &Path, listen: &[SocketAddr]
 
 /// The proxy in front of this one, which is not this one.
 fn parent(section: &mut Section<'_>, listen: &[SocketAddr]) -> Option<Parent> {
-    let parsed = |node: &Node<'_>| tried(node, |text| text.parse::<Parent>());
+    let parsed = |node: &Node<'_>| tried(node, str::parse::<Parent>);
     let parent = section.key(secret("proxy"), None, or_empty(parsed))?;
     let address = match &*parent.host {
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),

@@ -18,13 +18,15 @@ pub(crate) struct DecidingRule {
     pub(crate) text: String,
 }
 
-/// A statement of a site that decided.
+/// What decided: a statement of a site, or a hop that failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Deciding {
     /// A rule of a robots.txt.
     Rule(DecidingRule),
     /// What is said about use.
     Preference(UsePreference),
+    /// The parent proxy of this host and port.
+    NextHop(Box<str>),
 }
 
 /// Why a request was answered here, and what the answer says.
@@ -42,8 +44,6 @@ pub(crate) struct Refusal {
     /// The statement that the answer rests on.
     pub(crate) statement: Option<Box<Deciding>>,
     pub(crate) retry_after: Option<Duration>,
-    /// The parent proxy that failed, if one did.
-    pub(crate) next_hop: Option<Box<str>>,
     /// A URI for whoever blocks by law (RFC 7725).
     pub(crate) blocked_by: Option<Box<str>>,
     /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
@@ -65,6 +65,14 @@ impl Refusal {
                 "malformed-request",
                 details,
             )
+        }
+    }
+
+    /// The parent proxy that failed, if one did.
+    pub(crate) fn next_hop(&self) -> Option<&str> {
+        match self.statement.as_deref() {
+            Some(Deciding::NextHop(hop)) => Some(hop),
+            _ => None,
         }
     }
 
@@ -120,7 +128,6 @@ impl Refusal {
             robots_url: None,
             statement: None,
             retry_after: None,
-            next_hop: None,
             blocked_by: None,
             is_policy: false,
             closes: false,
@@ -133,7 +140,7 @@ impl From<Fault> for Refusal {
         let error = fault.error;
         let status = error.recommended_status();
         Self {
-            next_hop: fault.next_hop,
+            statement: fault.next_hop.map(|hop| Box::new(Deciding::NextHop(hop))),
             ..Self::new(status, error.phrase(), error, error.as_str(), fault.details)
         }
     }

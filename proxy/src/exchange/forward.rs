@@ -51,6 +51,15 @@ pub(super) struct Onward<'a> {
     pub(super) signing: Option<Signing<'a>>,
 }
 
+impl<'a> Onward<'a> {
+    fn destination(&self) -> Destination<'a> {
+        Destination {
+            origin: self.resolved.target.origin(),
+            source: self.source,
+        }
+    }
+}
+
 /// What is told of the head of the response that the client gets: it says which fields are added, or refuses to hand it on.
 pub(super) type Heard<'a> =
     dyn Fn(&OriginHead) -> Result<Vec<Field<'static>>, Box<Refusal>> + Send + Sync + 'a;
@@ -72,10 +81,7 @@ pub(super) async fn forward(
     let signatures = Signatures::new(onward.signing, target.origin(), may_repeat(received));
     signatures.clear(&mut request);
     let preference = preference(received, target, path);
-    let destination = Destination {
-        origin: target.origin(),
-        source: onward.source,
-    };
+    let destination = onward.destination();
     let mut kept = upstream.reuse(destination, preference);
     loop {
         let session = match kept.take() {
@@ -85,11 +91,7 @@ pub(super) async fn forward(
         let (lease, form) = (session.lease, session.form);
         let is_signed = signatures.sign(&mut request);
         let heard = |head: &OriginHead| {
-            if form.parent().is_some()
-                && let Some(fault) = origin::own_answer(head)
-            {
-                return Err(fault.into());
-            }
+            not_of_parent(&form, head)?;
             if signatures.are_asked_for(head, &request, is_signed) {
                 return Err(RelayError::Withheld);
             }
@@ -127,13 +129,15 @@ pub(super) async fn forward(
             }) if lease.is_reused && fault.stale_connection && may_repeat(received) => {}
             // Its answer is left unread, and the connection with it.
             Err(RelayError::Withheld) => kept = upstream.reuse(destination, preference),
-            Err(RelayError::Origin { fault, answered }) => {
-                let fault = fault.by(lease.parent.as_deref());
-                return Err(RelayError::Origin { fault, answered });
-            }
-            Err(broken) => return Err(broken),
+            Err(broken) => return Err(broken.by(lease.parent.as_deref())),
         }
     }
+}
+
+/// Lets heads of origins pass, and none that a parent proxy made itself.
+fn not_of_parent(form: &Form, head: &OriginHead) -> Result<(), Fault> {
+    let own = form.parent().and_then(|_| origin::own_answer(head));
+    own.map_or(Ok(()), Err)
 }
 
 async fn start(

@@ -108,12 +108,8 @@ async fn read(body: &mut ClientBody) -> bool {
 }
 
 fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
-    let status = proxy_status::field_value(
-        name,
-        refusal.error,
-        refusal.next_hop.as_deref(),
-        &refusal.details,
-    );
+    let status =
+        proxy_status::field_value(name, refusal.error, refusal.next_hop(), &refusal.details);
     let mut fields = vec![
         field("Date", httpdate::fmt_http_date(calendar())),
         field("Server", name),
@@ -161,7 +157,7 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
     let (rule, preference) = match refusal.statement.as_deref() {
         Some(Deciding::Rule(rule)) => (Some(rule), None),
         Some(Deciding::Preference(preference)) => (None, Some(preference)),
-        None => (None, None),
+        Some(Deciding::NextHop(_)) | None => (None, None),
     };
     let problem = Problem {
         r#type: format!("urn:wayleave:problem:{}", refusal.reason),

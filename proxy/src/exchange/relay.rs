@@ -14,6 +14,7 @@ use crate::http::client::{Client, ClientBody, ClientGone, Field, Responder};
 use crate::http::http1::{BodyError, Framing, Trailers};
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
+use crate::origin::egress::Parent;
 use crate::origin::error::Fault;
 use crate::origin::{self, OriginHead, OriginReader, OriginWriter};
 
@@ -45,6 +46,19 @@ pub(crate) enum RelayError {
     ClientGone,
     /// The origin's answer is not for the client.
     Withheld,
+}
+
+impl RelayError {
+    /// The same on the way through a parent proxy, if it is one.
+    pub(super) fn by(self, parent: Option<&Parent>) -> Self {
+        match self {
+            Self::Origin { fault, answered } => Self::Origin {
+                fault: fault.by(parent),
+                answered,
+            },
+            other => other,
+        }
+    }
 }
 
 impl From<Fault> for RelayError {

@@ -172,7 +172,7 @@ impl Asked<'_> {
             let via = format!("1.1 {name}");
             write_fields(&mut head, [(&b"Via"[..], via.as_bytes())]);
             let authorization = parent.authorization();
-            let authorization = authorization.as_ref().map(|value| value.as_bytes());
+            let authorization = authorization.as_ref().map(String::as_bytes);
             write_fields(
                 &mut head,
                 authorization.map(|value| (&b"Proxy-Authorization"[..], value)),

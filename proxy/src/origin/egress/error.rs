@@ -43,7 +43,7 @@ pub enum EgressError {
         /// Its host and port.
         parent: String,
         /// Why.
-        error: Box<EgressError>,
+        error: Box<Self>,
     },
 }
 
