@@ -13,6 +13,7 @@ use super::file::{
     MOST, Node, Parsed, Section, Show, count, list, network, or_empty, path_in, positive_duration,
     secret, tried,
 };
+use crate::connection::listeners::Listen;
 use crate::origin;
 use crate::origin::egress::{self, Exempt, Override, Parent};
 
@@ -28,7 +29,7 @@ pub(crate) struct Upstream {
 }
 
 /// Paths are relative to `dir`.
-pub(super) fn upstream(root: &mut Section<'_>, dir: &Path, listen: &[SocketAddr]) -> Upstream {
+pub(super) fn upstream(root: &mut Section<'_>, dir: &Path, listen: &[Listen]) -> Upstream {
     let second = Duration::from_secs(1);
     let mut upstream = root.section("upstream", |section| Upstream {
         egress: egress::Options {
@@ -58,18 +59,18 @@ pub(super) fn upstream(root: &mut Section<'_>, dir: &Path, listen: &[SocketAddr]
 }
 
 /// The proxy in front of this one, which is not this one.
-fn parent(section: &mut Section<'_>, listen: &[SocketAddr]) -> Option<Parent> {
+fn parent(section: &mut Section<'_>, listen: &[Listen]) -> Option<Parent> {
     let parsed = |node: &Node<'_>| tried(node, str::parse::<Parent>);
     let parent = section.key(secret("proxy"), None, or_empty(parsed))?;
     let address = match &*parent.host {
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
         host => egress::literal(host),
     };
-    let is_here = |own: &SocketAddr, address: IpAddr| {
+    let is_here = |own: SocketAddr, address: IpAddr| {
         let is_any = own.ip().is_unspecified() && egress::is_of_this_machine(address);
         own.port() == parent.port && (own.ip() == address || is_any)
     };
-    if address.is_some_and(|address| listen.iter().any(|own| is_here(own, address))) {
+    if address.is_some_and(|address| listen.iter().any(|own| is_here(own.address, address))) {
         section.mistake("proxy", "is this proxy itself, which listens there");
     }
     Some(parent)
