@@ -19,6 +19,7 @@ mod bodies;
 mod causes;
 mod check;
 mod cli;
+mod client_certificates;
 mod clients;
 mod config;
 mod connect;

@@ -2,9 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::response::{self, Counted, Response};
 use super::{DEADLINE, tls};
@@ -283,9 +284,13 @@ impl Wire {
 
     /// Starts TLS as `name`, trusting `ca_pem`; returns the protocol chosen by ALPN and the peer's chain as well.
     pub fn start_tls(self, name: &str, ca_pem: &[u8], protocols: &[&str]) -> io::Result<Secured> {
+        self.start_tls_with(name, tls::client_config(ca_pem, protocols))
+    }
+
+    /// The same with settings of one's own.
+    pub fn start_tls_with(self, name: &str, config: Arc<ClientConfig>) -> io::Result<Secured> {
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-        let session = ClientConnection::new(tls::client_config(ca_pem, protocols), name)
-            .map_err(io::Error::other)?;
+        let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
         let mut stream = StreamOwned::new(session, self.tcp.try_clone()?);
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;

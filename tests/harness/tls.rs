@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine as _;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, SanType,
 };
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -46,7 +46,7 @@ impl Authority {
         UNKNOWN.get_or_init(|| Self::new("a root nobody trusts"))
     }
 
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -76,6 +76,43 @@ pub fn server_config(host: &str, certificate: Certificate, protocols: &[&str]) -
         .map(|name| name.as_bytes().to_vec())
         .collect();
     config
+}
+
+/// What the certificate of a client says.
+#[derive(Clone, Debug, Default)]
+pub struct Holder {
+    pub common_name: Option<&'static str>,
+    pub uri: Option<&'static str>,
+    pub dns: Option<&'static str>,
+    /// `None`: it is valid for a long time.
+    pub not_after: Option<std::time::SystemTime>,
+}
+
+/// A client's certificate by `authority` and its key, as PEM.
+pub fn client_pair(authority: &Authority, holder: &Holder) -> (String, String) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    if let Some(name) = holder.common_name {
+        params.distinguished_name.push(DnType::CommonName, name);
+    }
+    let uri = holder
+        .uri
+        .map(|uri| SanType::URI(uri.try_into().expect("ASCII")));
+    let dns = holder
+        .dns
+        .map(|dns| SanType::DnsName(dns.try_into().expect("ASCII")));
+    params.subject_alt_names = uri.into_iter().chain(dns).collect();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+    if let Some(at) = holder.not_after {
+        params.not_after = at.into();
+    }
+    let key = KeyPair::generate().expect("P-256 keys can be generated");
+    let made = params.signed_by(&key, &authority.issuer);
+    (
+        made.expect("the parameters are complete").pem(),
+        key.serialize_pem(),
+    )
 }
 
 /// A good certificate of `host` and its key, as PEM.
@@ -125,17 +162,35 @@ fn leaf(
 
 /// TLS settings of a client that trusts the CA in `ca_pem` and nothing else.
 pub fn client_config(ca_pem: &[u8], protocols: &[&str]) -> Arc<ClientConfig> {
+    showing(ca_pem, protocols, None)
+}
+
+/// The same, showing a certificate with its key if it is asked for one.
+pub fn showing(
+    ca_pem: &[u8],
+    protocols: &[&str],
+    pair: Option<&(String, String)>,
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca_pem) {
         roots
             .add(certificate.expect("the CA file holds PEM"))
             .expect("the CA's certificate can be parsed");
     }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring speaks TLS 1.2 and 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match pair {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+            let chain = vec![certificate.expect("the harness wrote it")];
+            let shown = config.with_client_auth_cert(chain, key.expect("the harness wrote it"));
+            shown.expect("the key belongs to the certificate")
+        }
+    };
     config.alpn_protocols = protocols
         .iter()
         .map(|name| name.as_bytes().to_vec())

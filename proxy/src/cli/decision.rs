@@ -94,18 +94,19 @@ fn body(copy: &Value) -> Option<Vec<u8>> {
     decoded.or_else(|| Some(copy["body"].as_str()?.as_bytes().to_vec()))
 }
 
-/// The decision in words, a line for each thing that is known.
-fn describe(decision: &Value) -> String {
-    let text = |member: &str| match &decision[member] {
+/// A member in words, if it is there.
+fn text(decision: &Value, member: &str) -> Option<String> {
+    match &decision[member] {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
-    };
-    let words = |members: &[&str]| {
-        let known: Vec<_> = members.iter().filter_map(|member| text(member)).collect();
-        (!known.is_empty()).then(|| known.join(" "))
-    };
-    let robots = text("verdict").zip(text("origin")).map(|(_, origin)| {
+    }
+}
+
+/// Which copy of which robots.txt decided.
+fn copy(decision: &Value) -> Option<String> {
+    let text = |member: &str| text(decision, member);
+    text("verdict").zip(text("origin")).map(|(_, origin)| {
         let fetched_at = text("robots_fetched_at")
             .map(|at| format!(", fetched at {at}"))
             .unwrap_or_default();
@@ -114,7 +115,17 @@ fn describe(decision: &Value) -> String {
             "{origin}/robots.txt{fetched_at}{}",
             digest.unwrap_or_default()
         )
-    });
+    })
+}
+
+/// The decision in words, a line for each thing that is known.
+fn describe(decision: &Value) -> String {
+    let text = |member: &str| text(decision, member);
+    let words = |members: &[&str]| {
+        let known: Vec<_> = members.iter().filter_map(|member| text(member)).collect();
+        (!known.is_empty()).then(|| known.join(" "))
+    };
+    let robots = copy(decision);
     let policy = decision.get("policy").map(|policy| {
         let words = ["action", "reason", "owner"].map(|member| policy[member].as_str());
         let words: Vec<_> = words.into_iter().flatten().collect();
@@ -137,7 +148,10 @@ fn describe(decision: &Value) -> String {
         ("request", words(&["method", "url"])),
         ("client", text("client")),
         ("peer", text("peer")),
-        ("crawler", words(&["crawler", "identity"])),
+        (
+            "crawler",
+            words(&["crawler", "identity", "proven_by", "certificate"]),
+        ),
         ("tokens", list("tokens")),
         ("outcome", words(&["outcome", "status", "reason"])),
         ("details", text("details")),

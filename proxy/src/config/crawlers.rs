@@ -19,6 +19,8 @@ use crate::identity::{Account, Crawler, Mode, Options, check_hash};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Others {
     pub(super) require_crawler: bool,
+    /// Whether clients can show certificates.
+    pub(super) asks_for_certificates: bool,
     pub(super) mode: Mode,
 }
 
@@ -49,6 +51,11 @@ pub(super) fn crawlers(
             let message = "is not the one that another crawler has for the same username";
             section.mistake("password_hash", message);
         }
+        if crawler.certificate.is_some() && !others.asks_for_certificates {
+            let message =
+                "certificate needs proxy.client_ca: clients are not asked for certificates";
+            section.mistake("match", message);
+        }
         if let Some(name) = &catch_all {
             section.mistake_of_table(format!(
                 "can never match: {name:?} before it matches every request"
@@ -68,7 +75,10 @@ pub(super) fn crawlers(
 }
 
 fn matches_all(crawler: &Crawler) -> bool {
-    crawler.user_agent.is_none() && crawler.addresses.is_empty() && crawler.username.is_none()
+    crawler.user_agent.is_none()
+        && crawler.addresses.is_empty()
+        && crawler.username.is_none()
+        && crawler.certificate.is_none()
 }
 
 fn contradicts(earlier: &[Crawler], account: Option<&Account>) -> bool {
@@ -88,9 +98,10 @@ fn crawler(
     robots_dialect: Dialect,
     dir: &Path,
 ) -> Crawler {
-    let (username, named, addresses) = section.section("match", |section| {
+    let (username, certificate, named, addresses) = section.section("match", |section| {
         (
             section.optional("username", checked(text, username)),
+            section.optional("certificate", |node| tried(node, str::parse)),
             section.optional("user_agent", text),
             section.items("addresses", network),
         )
@@ -116,6 +127,7 @@ fn crawler(
             .unwrap_or_default(),
         user_agent: named,
         addresses,
+        certificate,
         username: account.map(|(username, password_hash)| Account {
             username,
             password_hash,

@@ -10,6 +10,7 @@ use super::file::{
     MOST, Section, boolean, checked, count, duration, filled_list, fixed, list, network, or_empty,
     path_in, positive_duration, text, tried,
 };
+use super::upstream::pem_file;
 use crate::connection::limits;
 use crate::connection::listeners::Listen;
 use crate::decide::settings;
@@ -40,8 +41,14 @@ pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
     let listen = checked(filled_list(|node| tried(node, str::parse)), none_twice);
     let listen = section.key(fixed("listen"), vec![plain], listen);
     let second = Duration::from_secs(1);
+    let entrance = entrance(section, &listen, dir);
+    let asks_for_certificates = match &entrance {
+        Some(entrance) => entrance.asks_clients(),
+        // What is wrong there has been said.
+        None => !section.is_sound("certificate") || !section.is_sound("client_ca"),
+    };
     Proxy {
-        entrance: entrance(section, &listen, dir),
+        entrance,
         listen,
         options: settings::Options {
             header_timeout: section.key("header_timeout", 10 * second, positive_duration),
@@ -55,6 +62,7 @@ pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
             per_client: section.key(fixed("max_connections_per_client"), 0, count(0, MOST)),
         },
         others: crawlers::Others {
+            asks_for_certificates,
             require_crawler: section.key("require_crawler", false, boolean),
             mode: section.word("mode", Mode::Enforce, &crawlers::MODES),
         },
@@ -65,6 +73,7 @@ pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
 fn entrance(section: &mut Section<'_>, listen: &[Listen], dir: &Path) -> Option<Arc<Entrance>> {
     let certificate = section.key("certificate", None, or_empty(path_in(dir)));
     let key = section.key("key", None, or_empty(path_in(dir)));
+    let clients = section.key("client_ca", None, or_empty(|node| pem_file(node, dir)));
     let Some((certificate, key)) = certificate.as_ref().zip(key.as_ref()) else {
         let wanting = listen.iter().find(|listen| listen.is_tls);
         if let Some(listen) = wanting.filter(|_| section.is_sound("listen")) {
@@ -74,11 +83,20 @@ fn entrance(section: &mut Section<'_>, listen: &[Listen], dir: &Path) -> Option<
             section.mistake("certificate", "needs proxy.key beside it");
         } else if key.is_some() {
             section.mistake("key", "needs proxy.certificate beside it");
+        } else if clients.is_some() {
+            let message =
+                "needs proxy.certificate and proxy.key: without TLS nobody shows a certificate";
+            section.mistake("client_ca", message);
         }
         return None;
     };
     let read = OwnCertificate::read(certificate, key);
-    match read.and_then(|certificate| Entrance::new(entrance::Options { certificate })) {
+    match read.and_then(|certificate| {
+        Entrance::new(entrance::Options {
+            certificate,
+            clients,
+        })
+    }) {
         Ok(entrance) => Some(Arc::new(entrance)),
         Err(error) => {
             section.mistake("certificate", format!("{error:#}"));

@@ -298,6 +298,7 @@ fn crawlers_are_read() {
             .to_vec(),
         user_agent: Some("Googlebot".to_owned()),
         addresses: vec!["10.1.0.0/16".parse().unwrap()],
+        certificate: None,
         username: Some(Account {
             username: "news".to_owned(),
             password_hash: HASH.to_owned(),

@@ -1,13 +1,9 @@
 //! `[upstream]` and `[dns]`: the way to origin servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
 use super::file::{
     MOST, Node, Parsed, Section, Show, count, list, network, or_empty, path_in, positive_duration,
@@ -16,6 +12,7 @@ use super::file::{
 use crate::connection::listeners::Listen;
 use crate::origin;
 use crate::origin::egress::{self, Exempt, Override, Parent};
+use crate::tls::pem_file::PemFile;
 
 /// Connections to origin servers.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,41 +133,13 @@ pub(super) fn own_address(node: &Node<'_>) -> Parsed<IpAddr> {
     })
 }
 
-/// A PEM file and what was in it when the configuration was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PemFile {
-    path: PathBuf,
-    /// At least one.
-    pub(crate) certificates: Vec<CertificateDer<'static>>,
-}
-
-impl PemFile {
-    /// Reads a file with at least one certificate, each of which can serve as a root.
-    fn read(path: PathBuf) -> Result<Self, String> {
-        let certificates = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect);
-        let certificates: Vec<CertificateDer<'static>> =
-            certificates.map_err(|error| format!("{}: {error}", path.display()))?;
-        if certificates.is_empty() {
-            return Err(format!("{} contains no certificate", path.display()));
-        }
-        let mut roots = RootCertStore::empty();
-        for certificate in &certificates {
-            roots.add(certificate.clone()).map_err(|error| {
-                let path = path.display();
-                format!("{path}: contains a certificate that is not a root: {error}")
-            })?;
-        }
-        Ok(Self { path, certificates })
-    }
-}
-
 impl Show for PemFile {
     fn show(&self) -> toml::Value {
         self.path.show()
     }
 }
 
-fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
+pub(super) fn pem_file(node: &Node<'_>, dir: &Path) -> Parsed<PemFile> {
     let path = path_in(dir)(node)?;
     tried(node, |_| PemFile::read(path))
 }

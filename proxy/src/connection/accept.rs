@@ -118,10 +118,13 @@ impl Listener {
             connection,
         } = arrival;
         match entrance::end_tls(&self.server, tcp, ahead, connection.client).await {
-            Ok(stream) => Some(Opened {
+            Ok((stream, certificate)) => Some(Opened {
                 stream,
                 ahead: BytesMut::new(),
-                connection,
+                connection: Connection {
+                    certificate,
+                    ..connection
+                },
             }),
             Err(Ended::Closed) => None,
             Err(Ended::Plain(tcp)) => {
@@ -192,6 +195,7 @@ impl Arrival {
             connection: Connection {
                 client: peer,
                 peer: None,
+                certificate: None,
                 proof: None,
                 tunnel: None,
             },

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use pingora_core::protocols::UniqueID;
@@ -12,6 +13,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::server::Server;
 use crate::http::transport::{Stream, Transport};
+use crate::identity::ClientCertificate;
+use crate::tls::entrance::Entrance;
 use crate::tls::{self, intercept};
 
 /// A connection inside TLS to the proxy.
@@ -25,13 +28,16 @@ pub(super) enum Ended {
     Plain(Transport<TcpStream>),
 }
 
+/// A stream inside TLS, and what the client showed.
+pub(super) type Inside = (Stream, Option<Arc<ClientCertificate>>);
+
 /// Ends the TLS that `tcp` begins with, of which `ahead` was read already.
 pub(super) async fn end_tls(
     server: &Server,
     mut tcp: Transport<TcpStream>,
     mut ahead: BytesMut,
     client: IpAddr,
-) -> Result<Stream, Ended> {
+) -> Result<Inside, Ended> {
     let settings = server.settings();
     let Some(entrance) = &settings.entrance else {
         tracing::error!("an https:// listener is open, and proxy.certificate is gone");
@@ -50,10 +56,11 @@ pub(super) async fn end_tls(
         let accepted = entrance.acceptor().accept(tcp).await;
         Ok(accepted.map(|tls| Transport::new(tls, id)))
     };
-    let (result, opened): (_, Result<Stream, Ended>) = match timeout(patience, opening).await {
+    let (result, opened) = match timeout(patience, opening).await {
         Ok(Ok(Ok(secured))) => {
-            let secured: Secured = secured;
-            ("completed", Ok(Box::new(secured)))
+            let certificate = shown(entrance, &secured);
+            let stream: Stream = Box::new(secured);
+            ("completed", Ok((stream, certificate)))
         }
         Ok(Ok(Err(error))) => (explain(client, &error), Err(Ended::Closed)),
         Ok(Err(ended @ Ended::Plain(_))) => ("plain", Err(ended)),
@@ -64,6 +71,12 @@ pub(super) async fn end_tls(
     opened
 }
 
+/// What the client showed. The handshake found it good, or it is from a session for which one did.
+fn shown(entrance: &Entrance, secured: &Secured) -> Option<Arc<ClientCertificate>> {
+    let chain = secured.inner().get_ref().1.peer_certificates()?;
+    ClientCertificate::shown(chain, entrance).map(Arc::new)
+}
+
 /// Says why a handshake failed, and how that is counted.
 fn explain(client: IpAddr, error: &io::Error) -> &'static str {
     if intercept::is_distrust(error) {
@@ -71,5 +84,8 @@ fn explain(client: IpAddr, error: &io::Error) -> &'static str {
         return "untrusted";
     }
     tracing::info!(%client, %error, "the TLS handshake with the proxy failed");
-    "failed"
+    match tls::cause(error) {
+        Some(rustls::Error::InvalidCertificate(_)) => "certificate",
+        _ => "failed",
+    }
 }

@@ -1,4 +1,4 @@
-//! Identifies the crawler by the client's address, credentials and `User-Agent`.
+//! Identifies the crawler by the client's address, certificate, credentials and `User-Agent`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 use super::request::Connection;
 use super::request::Request;
 use crate::http::proxy_status::ErrorType;
-use crate::identity::{Busy, Claim, Crawler, Crawlers, Mode, Proof};
+use crate::identity::{Busy, Claim, Crawler, Crawlers, Mode, Proof, Seen};
 use crate::observe::metrics::ASSERTED;
 
 /// Who asks.
@@ -120,7 +120,9 @@ pub(crate) async fn admit(
     request: &Request<'_>,
 ) -> Result<Option<Proof>, Refusal> {
     let proof = prove(crawlers, connection, request).await?;
-    let must_prove = crawlers.require_crawler && !crawlers.may_be_known(connection.client);
+    let certificate = connection.certificate.as_deref();
+    let may_be_known = crawlers.may_be_known(connection.client, certificate);
+    let must_prove = crawlers.require_crawler && !may_be_known;
     if must_prove && proof.is_none() {
         let refusal = unidentified("every [[crawler]] at this address needs a user name");
         return refusal.tolerated(crawlers.mode).map(|_| None);
@@ -136,6 +138,7 @@ async fn prove(
     if connection.tunnel.is_some() {
         return proven_before(crawlers, connection);
     }
+    certificate_holds(crawlers, connection)?;
     match request.credentials {
         // Where nobody has a password there is nothing to prove.
         Some(credentials) if crawlers.uses_passwords() => {
@@ -152,15 +155,33 @@ async fn prove(
     }
 }
 
+/// Whether the client's certificate is as good as when the connection began.
+fn certificate_holds(crawlers: &Crawlers, connection: &Connection) -> Result<(), Refusal> {
+    match &connection.certificate {
+        Some(certificate) if !crawlers.still_trust(certificate) => Err(Refusal {
+            closes: true,
+            ..Refusal::new(
+                403,
+                "Certificate no longer good",
+                ErrorType::HttpRequestDenied,
+                "wrong-certificate",
+                "the client's certificate has expired, or proxy.client_ca has changed, since this connection began",
+            )
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// What was proved when the connection's tunnel was asked for.
 ///
 /// # Errors
 ///
-/// Returns the refusal if the password has been changed since, or the user name taken away.
+/// Returns the refusal if the password has been changed since, or the user name taken away, or if the certificate is not good any more.
 pub(crate) fn proven_before(
     crawlers: &Crawlers,
     connection: &Connection,
 ) -> Result<Option<Proof>, Refusal> {
+    certificate_holds(crawlers, connection)?;
     match &connection.proof {
         Some(proof) if !crawlers.still_hold(proof) => Err(Refusal {
             closes: true,
@@ -180,8 +201,13 @@ pub(crate) fn recognise(
     proof: Option<&Proof>,
     request: &Request<'_>,
 ) -> Identity {
-    let username = proof.map(|proof| &*proof.username);
-    match crawlers.find(connection.client, username, request.user_agent) {
+    let seen = Seen {
+        client: connection.client,
+        username: proof.map(|proof| &*proof.username),
+        certificate: connection.certificate.as_deref(),
+        user_agent: request.user_agent,
+    };
+    match crawlers.find(&seen) {
         Some(crawler) => Identity::Known(Arc::clone(crawler)),
         None => Identity::Asserted {
             claim: crawlers.claim(request.user_agent),

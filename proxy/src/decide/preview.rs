@@ -123,6 +123,7 @@ impl Decider {
         let connection = Connection {
             client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
             peer: None,
+            certificate: None,
             proof: None,
             tunnel: None,
         };

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use wayleave_policy::Origin;
 
 use super::refusal::{Refusal, head_refusal};
 use crate::http::field_pairs;
 use crate::http::received::Received;
-use crate::identity::Proof;
+use crate::identity::{ClientCertificate, Proof};
 
 /// The connection that a request came by.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub(crate) struct Connection {
     pub(crate) client: IpAddr,
     /// The load balancer that said who the client is.
     pub(crate) peer: Option<IpAddr>,
+    /// What the client showed when TLS to the proxy began.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// What was proved when the tunnel was asked for.
     pub(crate) proof: Option<Proof>,
     pub(crate) tunnel: Option<Tunnel>,

@@ -202,6 +202,7 @@ mod tests {
         Connection {
             client: [127, 0, 0, 1].into(),
             peer: None,
+            certificate: None,
             proof: None,
             tunnel: None,
         }

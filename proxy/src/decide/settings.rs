@@ -78,9 +78,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Whether a connection may go on as it is. A tunnel may not whose password was changed, or that would be refused or not looked
+    /// Whether a connection may go on as it is. None may whose client's certificate is not good any more. A tunnel may not whose password was changed, or that would be refused or not looked
     /// into if it were asked for now.
     pub(crate) fn keeps(&self, connection: &Connection) -> bool {
+        let certificate = connection.certificate.as_ref();
+        if certificate.is_some_and(|certificate| !self.crawlers.still_trust(certificate)) {
+            return false;
+        }
         let Some(tunnel) = &connection.tunnel else {
             return true;
         };

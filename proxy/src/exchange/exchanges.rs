@@ -28,7 +28,7 @@ impl Exchanges {
     /// An exchange begins; `received`: the request, if there is one.
     pub(super) fn begin<'a>(
         &self,
-        connection: &Connection,
+        connection: &'a Connection,
         received: Option<&'a Received>,
     ) -> Begun<'a> {
         Begun {
@@ -37,6 +37,7 @@ impl Exchanges {
             started_at: self.decider.robots.clock().now(),
             client: connection.client,
             peer: connection.peer,
+            certificate: connection.certificate.as_ref(),
             method: received.map_or("-", Received::method),
             received,
         }

@@ -1,6 +1,7 @@
 //! What became of a request, and the record of it.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::forward::Sent;
@@ -11,6 +12,7 @@ use crate::decide::refusal::Refusal;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::Received;
+use crate::identity::ClientCertificate;
 use crate::observe::decisions::DecisionId;
 use crate::observe::traces::Parent;
 
@@ -118,6 +120,7 @@ pub(crate) struct Exchange {
     pub(crate) started_at: SystemTime,
     pub(crate) client: IpAddr,
     pub(crate) peer: Option<IpAddr>,
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) method: String,
     /// The trace that the request says it is part of; only while traces are sent.
     pub(crate) parent: Parent,
@@ -167,6 +170,7 @@ pub(super) struct Begun<'a> {
     pub(super) started_at: SystemTime,
     pub(super) client: IpAddr,
     pub(super) peer: Option<IpAddr>,
+    pub(super) certificate: Option<&'a Arc<ClientCertificate>>,
     pub(super) method: &'a str,
     pub(super) received: Option<&'a Received>,
 }
@@ -179,6 +183,7 @@ impl Begun<'_> {
             started_at: self.started_at,
             client: self.client,
             peer: self.peer,
+            certificate: self.certificate.cloned(),
             method: self.method.to_owned(),
             parent,
             known,

@@ -59,6 +59,7 @@ pub(crate) fn preview(previewed: Previewed, at: SystemTime) -> (Decision, Vec<Re
         started_at: at,
         client: previewed.client,
         peer: None,
+        certificate: None,
         method: &previewed.method,
         received: None,
     };
@@ -76,10 +77,14 @@ pub(crate) fn preview(previewed: Previewed, at: SystemTime) -> (Decision, Vec<Re
 
 /// The decision of an exchange that ended, and what became of it.
 pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome) {
-    let (crawler, identity) = match &exchange.known.identity {
-        Some(Identity::Known(crawler)) => (Word::Owned(crawler.name.clone()), "known"),
-        _ => (Word::Borrowed(ASSERTED), ASSERTED),
+    let (crawler, identity, proven_by) = match &exchange.known.identity {
+        Some(Identity::Known(crawler)) => {
+            let name = Word::Owned(crawler.name.clone());
+            (name, "known", crawler.proven_by())
+        }
+        _ => (Word::Borrowed(ASSERTED), ASSERTED, None),
     };
+    let certificate = exchange.certificate.as_ref();
     let tokens = exchange.known.identity.as_ref().map(Identity::tokens);
     let tokens = tokens.unwrap_or_default().iter().map(ToString::to_string);
     let refusal = exchange.outcome.refusal();
@@ -97,6 +102,8 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         status: exchange.outcome.status(),
         crawler,
         identity: identity.into(),
+        proven_by: proven_by.map(Word::Borrowed),
+        certificate: certificate.map(|certificate| certificate.name().to_string()),
         tokens: tokens.collect(),
         client: exchange.client,
         peer: exchange.peer,

@@ -55,6 +55,7 @@ impl Exchanges {
             started_at: self.decider.robots.clock().now(),
             client: Ipv4Addr::UNSPECIFIED.into(),
             peer: None,
+            certificate: None,
             method: "GET",
             received: None,
         };

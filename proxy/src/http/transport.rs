@@ -63,6 +63,11 @@ impl<S> Transport<S> {
         }
     }
 
+    /// What it wraps.
+    pub(crate) fn inner(&self) -> &S {
+        &self.inner
+    }
+
     /// The same stream with `bytes` to be read before what the peer sends next.
     pub(crate) fn with_read_ahead(mut self, bytes: Bytes) -> Self {
         debug_assert!(self.read_ahead.is_empty(), "bytes put back twice");

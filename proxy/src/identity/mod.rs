@@ -1,5 +1,6 @@
 //! The crawlers that the configuration knows, and how each is recognised.
 
+mod certificate;
 mod passwords;
 pub(crate) mod per_client;
 mod well_known;
@@ -14,10 +15,13 @@ use quick_cache::sync::Cache;
 use wayleave_policy::preferences::Declaration;
 use wayleave_policy::{Dialect, ProductToken};
 
+pub(crate) use self::certificate::{CertificateName, ClientCertificate};
 use self::passwords::Passwords;
 pub(crate) use self::passwords::{Busy, Proof, check_hash};
 use self::well_known::WellKnown;
+use crate::clock::calendar;
 use crate::signing::Key;
+use crate::tls::entrance::Entrance;
 
 /// `User-Agent` values whose name is remembered, and the longest that are.
 const REMEMBERED_CLAIMS: usize = 4096;
@@ -55,6 +59,8 @@ pub struct Crawler {
     pub user_agent: Option<String>,
     /// Where its requests come from. Empty: anywhere.
     pub addresses: Vec<IpNet>,
+    /// What the client's certificate must say. `None`: it need not show one.
+    pub(crate) certificate: Option<CertificateName>,
     /// Who must have proved a name by a password. `None`: anyone.
     pub username: Option<Account>,
     /// How robots.txt is read for it.
@@ -75,6 +81,16 @@ pub struct Crawler {
     pub declaration: Declaration,
 }
 
+/// What is seen of whoever asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) client: IpAddr,
+    /// Proved by a password.
+    pub(crate) username: Option<&'a str>,
+    pub(crate) certificate: Option<&'a ClientCertificate>,
+    pub(crate) user_agent: &'a [u8],
+}
+
 /// A user name and what proves it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Account {
@@ -91,14 +107,30 @@ impl fmt::Debug for Account {
 }
 
 impl Crawler {
-    fn is_behind(&self, client: IpAddr, username: Option<&str>, user_agent: &[u8]) -> bool {
+    fn is_behind(&self, seen: &Seen<'_>) -> bool {
         let account = self.username.as_ref();
-        self.is_at(client)
-            && account.is_none_or(|account| username == Some(&account.username))
-            && self
-                .user_agent
-                .as_ref()
-                .is_none_or(|wanted| contains_ignoring_case(user_agent, wanted.as_bytes()))
+        let user_agent = self.user_agent.as_ref();
+        self.is_at(seen.client)
+            && self.is_shown(seen.certificate)
+            && account.is_none_or(|account| seen.username == Some(&account.username))
+            && user_agent
+                .is_none_or(|wanted| contains_ignoring_case(seen.user_agent, wanted.as_bytes()))
+    }
+
+    fn is_shown(&self, certificate: Option<&ClientCertificate>) -> bool {
+        let wanted = self.certificate.as_ref();
+        wanted.is_none_or(|name| certificate.is_some_and(|certificate| certificate.has(name)))
+    }
+
+    /// By what a client proves that it is this crawler, if by anything: what is hardest to have stands for all.
+    pub(crate) fn proven_by(&self) -> Option<&'static str> {
+        if self.certificate.is_some() {
+            Some("certificate")
+        } else if self.username.is_some() {
+            Some("password")
+        } else {
+            (!self.addresses.is_empty()).then_some("address")
+        }
     }
 
     fn is_at(&self, client: IpAddr) -> bool {
@@ -172,6 +204,8 @@ pub struct Options {
 pub struct Crawlers {
     crawlers: Vec<Arc<Crawler>>,
     passwords: Option<Arc<Passwords>>,
+    /// Who checks certificates.
+    entrance: Option<Arc<Entrance>>,
     claims: Cache<Box<[u8]>, Arc<Claim>>,
     /// Whether requests of other crawlers are refused.
     pub(crate) require_crawler: bool,
@@ -206,12 +240,24 @@ impl Crawlers {
             kept.or_else(|| (!hashes.is_empty()).then(|| Arc::new(Passwords::new(&hashes))));
         Self {
             passwords,
+            entrance: None,
             crawlers: options.crawlers.into_iter().map(Arc::new).collect(),
             claims: Cache::new(REMEMBERED_CLAIMS),
             require_crawler: options.require_crawler,
             dialect: options.dialect,
             mode: options.mode,
         }
+    }
+
+    /// The same, where this entrance says which certificates are good.
+    #[must_use]
+    pub(crate) fn trusting(self, entrance: Option<Arc<Entrance>>) -> Self {
+        Self { entrance, ..self }
+    }
+
+    /// Whether a certificate that was found good once still is.
+    pub(crate) fn still_trust(&self, certificate: &ClientCertificate) -> bool {
+        certificate.still_holds(self.entrance.as_deref(), calendar())
     }
 
     /// The names of the configured crawlers, in the file's order.
@@ -247,10 +293,16 @@ impl Crawlers {
         passwords.is_some_and(|passwords| passwords.still_hold(proof))
     }
 
-    /// Whether a client at this address may be a known crawler without a user name.
-    pub(crate) fn may_be_known(&self, client: IpAddr) -> bool {
+    /// Whether a client at this address with this certificate may be a known crawler without a user name.
+    pub(crate) fn may_be_known(
+        &self,
+        client: IpAddr,
+        certificate: Option<&ClientCertificate>,
+    ) -> bool {
         let mut crawlers = self.crawlers.iter();
-        crawlers.any(|crawler| crawler.username.is_none() && crawler.is_at(client))
+        crawlers.any(|crawler| {
+            crawler.username.is_none() && crawler.is_at(client) && crawler.is_shown(certificate)
+        })
     }
 
     /// The crawler with this name.
@@ -259,17 +311,9 @@ impl Crawlers {
         crawlers.find(|crawler| crawler.name == name).cloned()
     }
 
-    /// The crawler behind a request from `client`, who proved `username`, with this `User-Agent`, if one is
-    /// configured.
-    pub(crate) fn find(
-        &self,
-        client: IpAddr,
-        username: Option<&str>,
-        user_agent: &[u8],
-    ) -> Option<&Arc<Crawler>> {
-        self.crawlers
-            .iter()
-            .find(|crawler| crawler.is_behind(client, username, user_agent))
+    /// The crawler behind a request, if one is configured.
+    pub(crate) fn find(&self, seen: &Seen<'_>) -> Option<&Arc<Crawler>> {
+        self.crawlers.iter().find(|crawler| crawler.is_behind(seen))
     }
 
     /// The name that `user_agent` gives.
@@ -298,6 +342,7 @@ mod tests {
                 .iter()
                 .map(|range| range.parse().unwrap())
                 .collect(),
+            certificate: None,
             username: None,
             dialect: Dialect::Rfc9309,
             mode: Mode::Enforce,
@@ -317,10 +362,18 @@ mod tests {
         })
     }
 
+    fn seen<'a>(client: &str, username: Option<&'a str>, user_agent: &'a [u8]) -> Seen<'a> {
+        Seen {
+            client: client.parse().unwrap(),
+            username,
+            certificate: None,
+            user_agent,
+        }
+    }
+
     fn found(crawlers: &Crawlers, client: &str, user_agent: &str) -> Option<String> {
-        let client = client.parse().unwrap();
         crawlers
-            .find(client, None, user_agent.as_bytes())
+            .find(&seen(client, None, user_agent.as_bytes()))
             .map(|crawler| crawler.name.clone())
     }
 
@@ -355,12 +408,12 @@ mod tests {
             username: "news".to_owned(),
             password_hash: String::new(),
         });
-        let client = "10.1.2.3".parse().unwrap();
         let known = crawlers(vec![named]);
-        assert!(known.find(client, Some("news"), b"").is_some());
-        assert!(known.find(client, Some("other"), b"").is_none());
-        assert!(known.find(client, None, b"").is_none());
-        assert!(!known.may_be_known(client));
+        let found = |username| known.find(&seen("10.1.2.3", username, b""));
+        assert!(found(Some("news")).is_some());
+        assert!(found(Some("other")).is_none());
+        assert!(found(None).is_none());
+        assert!(!known.may_be_known("10.1.2.3".parse().unwrap(), None));
     }
 
     #[test]

@@ -263,18 +263,19 @@ pub(crate) fn settings(
         Arc::clone(kept.filter(|kept| *kept == entrance).unwrap_or(entrance))
     });
     Settings {
-        entrance,
         configuration: before.map_or(1, |before| before.configuration + 1),
         options: config.proxy.options.clone(),
         https: config.https.way.clone(),
         crawlers: Crawlers::instead_of(
             before.map(|before| &before.crawlers),
             config.crawlers.clone(),
-        ),
+        )
+        .trusting(entrance.clone()),
         rules,
         preferences: config.preferences.clone(),
         politeness: config.politeness,
         upstream,
+        entrance,
         signer: Arc::new(Signer::new(
             config.signing.options.clone(),
             config.signing.keys.clone(),

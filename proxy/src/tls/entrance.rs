@@ -1,16 +1,21 @@
-//! TLS to the proxy itself.
+//! TLS to the proxy itself: the certificate it shows, and which clients' certificates it takes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use anyhow::{Context, ensure};
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
+use super::pem_file::PemFile;
 use crate::tls;
 
 /// A certificate with its chain and its key, as two files had them.
@@ -68,12 +73,17 @@ impl fmt::Debug for OwnCertificate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) certificate: OwnCertificate,
+    /// The authorities whose certificates clients are asked for, if they are.
+    pub(crate) clients: Option<PemFile>,
 }
 
-/// Ends TLS to the proxy.
+/// Ends TLS to the proxy, and checks the certificates of clients.
 pub(crate) struct Entrance {
     options: Options,
+    /// Unlike that of every other.
+    id: u64,
     config: Arc<ServerConfig>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl Entrance {
@@ -83,28 +93,70 @@ impl Entrance {
     ///
     /// Returns an error if they cannot be used.
     pub(crate) fn new(options: Options) -> anyhow::Result<Self> {
+        static MADE: AtomicU64 = AtomicU64::new(1);
         let builder = ServerConfig::builder_with_provider(tls::provider())
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth();
+            .with_safe_default_protocol_versions()?;
+        let clients = options.clients.as_ref().map(verifier).transpose()?;
+        let builder = match &clients {
+            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients)),
+            None => builder.with_no_client_auth(),
+        };
         let certified = SingleCertAndKey::from(Arc::clone(&options.certificate.certified));
         let mut config = builder.with_cert_resolver(Arc::new(certified));
         config.ignore_client_order = true;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             options,
+            id: MADE.fetch_add(1, Ordering::Relaxed),
             config: Arc::new(config),
+            clients,
         })
+    }
+
+    /// Whether clients are asked for certificates.
+    pub(crate) fn asks_clients(&self) -> bool {
+        self.clients.is_some()
     }
 
     /// The files that it was read from.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let OwnCertificate { path, key_path, .. } = &self.options.certificate;
-        vec![path.clone(), key_path.clone()]
+        let clients = self.options.clients.iter();
+        let mut files = vec![path.clone(), key_path.clone()];
+        files.extend(clients.map(|clients| clients.path.clone()));
+        files
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
+
+    /// What it is told from others by.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether a client could show this chain, leaf first, at this time.
+    pub(crate) fn takes(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> bool {
+        let (Some(clients), Some((leaf, between))) = (&self.clients, chain.split_first()) else {
+            return false;
+        };
+        let since = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(since);
+        clients.verify_client_cert(leaf, between, now).is_ok()
+    }
+}
+
+/// Who checks the certificates that clients show. A client may show none: then it is recognised by other means, or by none.
+fn verifier(roots: &PemFile) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let mut store = RootCertStore::empty();
+    for root in &roots.certificates {
+        store.add(root.clone())?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(store), tls::provider());
+    Ok(builder.allow_unauthenticated().build()?)
 }
 
 impl PartialEq for Entrance {

@@ -2,6 +2,7 @@
 
 pub(crate) mod entrance;
 pub(crate) mod intercept;
+pub(crate) mod pem_file;
 
 use std::io;
 use std::sync::Arc;

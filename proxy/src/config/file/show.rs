@@ -13,6 +13,7 @@ use wayleave_policy::preferences::{Purpose, Source};
 use wayleave_policy::{HostPattern, ProductToken};
 
 use crate::connection::listeners::Listen;
+use crate::identity::CertificateName;
 
 /// What can be the value of a key; reading what is shown gives the same value.
 pub(crate) trait Show {
@@ -34,6 +35,7 @@ show_as_text!(
     String,
     SocketAddr,
     Listen,
+    CertificateName,
     IpNet,
     Url,
     Datetime,

@@ -85,6 +85,14 @@ pub(crate) struct Decision {
     /// `known` to the configuration, or `asserted` by the client alone.
     #[schema(value_type = String)]
     pub(crate) identity: Word,
+    /// How a known crawler was recognised: by `certificate`, `password` or `address`; left out: by its User-Agent alone, or not
+    /// at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) proven_by: Option<Word>,
+    /// What the client's certificate says of it, if it showed one: its first URI, DNS name or common name, else its SHA-256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<String>,
     /// The product tokens that were looked for, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tokens: Vec<String>,

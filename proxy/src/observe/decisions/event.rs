@@ -40,6 +40,8 @@ struct Event<'a> {
     crawler: &'a str,
     identity: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    proven_by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
     client: IpAddr,
     method: &'a str,
@@ -75,6 +77,7 @@ impl<'a> Event<'a> {
             would_be: decision.would_be,
             crawler: &decision.crawler,
             identity: &decision.identity,
+            proven_by: decision.proven_by.as_deref(),
             token: decision.tokens.first().map(String::as_str),
             client: decision.client,
             method: &decision.method,
@@ -115,6 +118,7 @@ impl<'a> Event<'a> {
         }
         word(to, " crawler=", Some(self.crawler));
         word(to, " identity=", Some(self.identity));
+        word(to, " proven_by=", self.proven_by);
         word(to, " token=", self.token);
         write!(to, " client={}", self.client)?;
         quoted(to, " method=", Some(self.method))?;

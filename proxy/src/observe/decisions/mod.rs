@@ -207,6 +207,8 @@ mod tests {
             status: 403,
             crawler: "news".into(),
             identity: "known".into(),
+            proven_by: None,
+            certificate: None,
             tokens: vec!["ExampleBot".to_owned()],
             client: [127, 0, 0, 1].into(),
             peer: None,

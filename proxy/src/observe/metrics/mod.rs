@@ -150,7 +150,14 @@ impl Metrics {
         for result in ["hit", "minted", "failed", "untrusted"] {
             self.leaf_certificates.with_label_values(&[result]);
         }
-        for result in ["completed", "failed", "untrusted", "timeout", "plain"] {
+        for result in [
+            "completed",
+            "certificate",
+            "failed",
+            "untrusted",
+            "timeout",
+            "plain",
+        ] {
             self.client_handshakes.with_label_values(&[result]);
         }
         for oddity in Oddity::ALL {
@@ -306,7 +313,7 @@ impl Metrics {
         self.leaf_certificates.with_label_values(&[result]).inc();
     }
 
-    /// Counts a TLS handshake with the proxy itself: `completed`, `failed`, `untrusted` by the client, `timeout`, or `plain` if none
+    /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`, `untrusted` by the client, `timeout`, or `plain` if none
     /// was begun.
     pub(crate) fn client_handshake(&self, result: &str) {
         self.client_handshakes.with_label_values(&[result]).inc();

@@ -37,6 +37,7 @@ pub(super) const OF_CRAWLERS: &Reasons = &[
     ("foreign-token", &[OBSERVED, REFUSED]),
     ("token-missing", &[OBSERVED, REFUSED]),
     ("wrong-password", &[REFUSED]),
+    ("wrong-certificate", &[REFUSED]),
     ("password-checks", &[REFUSED]),
     ("destination_ip_prohibited", &[REFUSED, FAILED]),
     ("dns_error", &[REFUSED, FAILED]),

@@ -1,0 +1,39 @@
+//! Authorities' certificates in a file.
+
+use std::path::PathBuf;
+
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// A PEM file and what was in it when the configuration was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PemFile {
+    pub(crate) path: PathBuf,
+    /// At least one.
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
+}
+
+impl PemFile {
+    /// Reads a file with at least one certificate, each of which can serve as a root.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with it.
+    pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
+        let certificates = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect);
+        let certificates: Vec<CertificateDer<'static>> =
+            certificates.map_err(|error| format!("{}: {error}", path.display()))?;
+        if certificates.is_empty() {
+            return Err(format!("{} contains no certificate", path.display()));
+        }
+        let mut roots = RootCertStore::empty();
+        for certificate in &certificates {
+            roots.add(certificate.clone()).map_err(|error| {
+                let path = path.display();
+                format!("{path}: contains a certificate that is not a root: {error}")
+            })?;
+        }
+        Ok(Self { path, certificates })
+    }
+}
