@@ -309,7 +309,7 @@ fn flood_with_long_files(memory: u64) -> u64 {
 fn hundreds_of_long_files_at_once_take_what_config_toml_says() {
     let memory = 256 * MIB;
     let most = flood_with_long_files(memory);
-    assert!(most < memory + 175 * MIB, "{} MiB", most / MIB);
+    assert!(most < memory + 140 * MIB, "{} MiB", most / MIB);
 }
 
 #[test]
@@ -317,5 +317,5 @@ fn hundreds_of_long_files_at_once_take_what_config_toml_says() {
 fn hundreds_of_long_files_at_once_take_what_config_toml_says_of_a_small_robots_memory() {
     let memory = 64 * MIB;
     let most = flood_with_long_files(memory);
-    assert!(most < memory + 175 * MIB, "{} MiB", most / MIB);
+    assert!(most < memory + 140 * MIB, "{} MiB", most / MIB);
 }
