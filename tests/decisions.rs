@@ -444,3 +444,45 @@ fn a_rule_that_was_cut_is_shown_as_it_was_judged() {
         (&true.into(), &2.into())
     );
 }
+
+#[test]
+fn a_response_names_its_decision_if_that_is_wanted() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.decision_id", "true")
+            .set("log.events", "false")
+    });
+    let agent = format!("ExampleBot/1.0 \u{202e}{}", "x".repeat(600));
+    for url in ["http://shop.test/a", "https://shop.test/private"] {
+        let answer = proxy.exchange(&Ask::get(url).agent(&agent));
+        let id = answer.header("wayleave-decision").expect("it is named");
+        let mut decision = Value::Null;
+        eventually("it is recorded", || {
+            let answer = proxy.admin_get(&format!("/v1/decisions/{id}"));
+            let is_there = answer.status == 200;
+            if is_there {
+                decision = answer.json();
+            }
+            is_there
+        });
+        assert_eq!(decision["url"], url);
+        assert_eq!(decision["status"], answer.status);
+        let recorded = decision["user_agent"].as_str().expect("it is recorded");
+        assert!(agent.starts_with(recorded), "{recorded}");
+        assert_eq!(recorded.len(), 512);
+        if answer.status == 403 {
+            assert_eq!(answer.json()["decision_id"], id);
+        }
+    }
+    assert!(!proxy.log().contains("wayleave::decision"), "no event");
+    let plain = Wayleave::start(&origin);
+    let answer = plain.get("http://shop.test/a");
+    assert_eq!(answer.header("wayleave-decision"), None);
+    eventually("it is an event", || {
+        plain.log().contains("wayleave::decision: forwarded 200 ")
+    });
+}

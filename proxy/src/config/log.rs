@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use super::file::{
-    Section, at_least, checked, duration, or_empty, path_in, positive_duration, size,
+    Section, at_least, boolean, checked, duration, or_empty, path_in, positive_duration, size,
 };
 use crate::decide::settings::OnFailure;
 use crate::observe::decisions::JournalOptions;
@@ -17,6 +17,8 @@ use crate::observe::logging::Format;
 pub(crate) struct Log {
     /// For people or for programs.
     pub(crate) format: Format,
+    /// Whether each decision is an event, too.
+    pub(crate) events: bool,
     /// The decision log; none: decisions are only events.
     pub(crate) decisions: Option<JournalOptions>,
     /// What becomes of requests while decisions cannot be recorded.
@@ -28,6 +30,7 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
     let day = Duration::from_hours(24);
     let formats = [("text", Format::Text), ("json", Format::Json)];
     let format = section.word("format", Format::Text, &formats);
+    let events = section.key("events", true, boolean);
     let ways = [
         ("forward", OnFailure::Forward),
         ("refuse", OnFailure::Refuse),
@@ -41,6 +44,7 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
     let keep = section.key("decisions_keep", 30 * day, duration);
     Log {
         format,
+        events,
         on_failure,
         decisions: path.map(|path| JournalOptions {
             path,

@@ -55,6 +55,7 @@ pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
             idle_timeout: section.key("idle_timeout", 60 * second, positive_duration),
             shutdown_grace: section.key("shutdown_grace", 10 * second, duration),
             proxy_protocol: section.key("proxy_protocol", Vec::new(), list(network)),
+            decision_id: section.key("decision_id", false, boolean),
             name: section.key("name", "wayleave".to_owned(), checked(text, pseudonym)),
         },
         limits: limits::Options {

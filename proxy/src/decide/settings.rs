@@ -31,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) shutdown_grace: Duration,
     /// Load balancers, which say by the PROXY protocol whose connection it is.
     pub(crate) proxy_protocol: Vec<IpNet>,
+    /// Whether responses say which decision they rest on.
+    pub(crate) decision_id: bool,
 }
 
 impl Options {

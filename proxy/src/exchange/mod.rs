@@ -40,6 +40,7 @@ pub(crate) use self::outcome::AfterExchange;
 
 use self::decide_in_turn::{InTurn, Next};
 use self::outcome::{Outcome, client_closed};
+use self::refuse::By;
 use self::send::Sending;
 use crate::decide::identify::Identity;
 use crate::decide::request::Connection;
@@ -61,11 +62,11 @@ impl Exchanges {
             known,
             next,
         } = self.decide_in_turn(connection, received, client).await;
-        let name = &settings.options.name;
+        let by = By::of(&settings.options, begun.id);
         match next {
             Next::Send(..) if received.max_forwards() == Some(0) => {
                 self.record(begun, known, Outcome::Refuse(last_hop::refusal()));
-                last_hop::answer(received, client, name).await
+                last_hop::answer(received, client, &settings.options.name).await
             }
             Next::Send(permit, turn) => {
                 let crawler = known.identity.as_ref().and_then(Identity::crawler);
@@ -81,21 +82,19 @@ impl Exchanges {
                 let ended = self.send(sending, client, said, (permit, turn)).await;
                 let (known, after) = (known.and(ended.sent, ended.said), ended.after);
                 let is_withheld = matches!(ended.outcome, Outcome::Withhold(_));
-                let id = begun.id;
                 let outcome = self.record(begun, known, ended.outcome);
                 match outcome.refusal().filter(|_| is_withheld) {
-                    Some(refusal) => refuse::answer(name, id, received, client, refusal).await,
+                    Some(refusal) => refuse::answer(by, received, client, refusal).await,
                     None => after,
                 }
             }
             // Recorded first: who has the answer in hand may ask about it.
             Next::Refuse(refusal) => {
-                let id = begun.id;
                 match self
                     .record(begun, known, Outcome::Refuse(refusal))
                     .refusal()
                 {
-                    Some(refusal) => refuse::answer(name, id, received, client, refusal).await,
+                    Some(refusal) => refuse::answer(by, received, client, refusal).await,
                     None => AfterExchange::CutOff,
                 }
             }

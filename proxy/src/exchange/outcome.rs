@@ -122,6 +122,7 @@ pub(crate) struct Exchange {
     pub(crate) peer: Option<IpAddr>,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) method: String,
+    pub(crate) user_agent: Option<String>,
     /// The trace that the request says it is part of; only while traces are sent.
     pub(crate) parent: Parent,
     pub(crate) known: Known,
@@ -162,6 +163,16 @@ impl Known {
     }
 }
 
+/// The longest `User-Agent` that is recorded. Real ones are shorter; the rest of a longer one is nothing that anybody asks for.
+const MAX_USER_AGENT_BYTES: usize = 512;
+
+/// What a request calls itself, as text.
+fn user_agent(received: &Received) -> Option<String> {
+    let value = received.field("user-agent")?;
+    let cut = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
+    Some(String::from_utf8_lossy(cut).into_owned())
+}
+
 /// An exchange that began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun<'a> {
@@ -185,6 +196,7 @@ impl Begun<'_> {
             peer: self.peer,
             certificate: self.certificate.cloned(),
             method: self.method.to_owned(),
+            user_agent: self.received.and_then(user_agent),
             parent,
             known,
             outcome,

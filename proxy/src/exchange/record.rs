@@ -105,6 +105,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         proven_by: proven_by.map(Word::Borrowed),
         certificate: certificate.map(|certificate| certificate.name().to_string()),
         tokens: tokens.collect(),
+        user_agent: exchange.user_agent,
         client: exchange.client,
         peer: exchange.peer,
         method: exchange.method,

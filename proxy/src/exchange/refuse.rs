@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::AfterExchange;
 use crate::clock::calendar;
 use crate::decide::refusal::{Deciding, Refusal};
+use crate::decide::settings::Options;
 use crate::http::client::{Client, ClientBody, ClientGone};
 use crate::http::client::{Field, OnwardResponse};
 use crate::http::http1::{Framing, Trailers};
@@ -26,6 +27,32 @@ const DRAINED: Duration = Duration::from_secs(2);
 const DRAINED_BYTES: usize = 1024 * 1024;
 /// How long a client that was refused may take to read why.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Who answers, and by which decision.
+#[derive(Clone, Copy)]
+pub(super) struct By<'a> {
+    /// The proxy's pseudonym.
+    name: &'a str,
+    id: DecisionId,
+    /// Whether the head says so, too.
+    in_head: bool,
+}
+
+impl<'a> By<'a> {
+    pub(super) fn of(options: &'a Options, id: DecisionId) -> Self {
+        Self {
+            name: &options.name,
+            id,
+            in_head: options.decision_id,
+        }
+    }
+
+    /// The field that names the decision, if there is to be one.
+    pub(super) fn field(self) -> Option<Field<'static>> {
+        self.in_head
+            .then(|| field("Wayleave-Decision", self.id.to_string()))
+    }
+}
 
 /// A problem (RFC 9457) with our members.
 #[derive(Serialize)]
@@ -50,8 +77,7 @@ struct Problem<'a> {
 
 /// Answers a refused or failed request, whose body may still come; tells what may follow it.
 pub(super) async fn answer(
-    name: &str,
-    id: DecisionId,
+    by: By<'_>,
     received: &Received,
     client: &mut Client,
     refusal: &Refusal,
@@ -62,27 +88,26 @@ pub(super) async fn answer(
         client.answer.close_afterwards();
     }
     let is_head = received.method() == "HEAD";
-    match refuse(client, name, id, refusal, is_head).await {
+    match refuse(client, by, refusal, is_head).await {
         Ok(()) if refusal.closes => AfterExchange::Closed,
         Ok(()) => AfterExchange::Whole,
         Err(ClientGone) => AfterExchange::CutOff,
     }
 }
 
-/// Answers a refused request; `name` is the proxy's pseudonym.
+/// Answers a refused request.
 pub(super) async fn refuse(
     client: &mut Client,
-    name: &str,
-    id: DecisionId,
+    by: By<'_>,
     refusal: &Refusal,
     is_head: bool,
 ) -> Result<(), ClientGone> {
-    let body = Bytes::from(problem(id, refusal));
+    let body = Bytes::from(problem(by.id, refusal));
     let response = OnwardResponse {
         status: refusal.status,
         reason: refusal.phrase.as_bytes(),
         framing: Framing::Length(if is_head { 0 } else { body.len() as u64 }),
-        fields: fields(name, refusal, body.len()),
+        fields: fields(by, refusal, body.len()),
     };
     client.answer.head(&response).await?;
     if !is_head {
@@ -107,7 +132,8 @@ async fn read(body: &mut ClientBody) -> bool {
     body.is_done()
 }
 
-fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
+fn fields<'a>(by: By<'a>, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
+    let name = by.name;
     let status =
         proxy_status::field_value(name, refusal.error, refusal.next_hop(), &refusal.details);
     let mut fields = vec![
@@ -125,6 +151,7 @@ fn fields<'a>(name: &'a str, refusal: &Refusal, length: usize) -> Vec<Field<'a>>
         let challenge = format!("Basic realm=\"{name}\", charset=\"UTF-8\"");
         fields.push(field("Proxy-Authenticate", challenge));
     }
+    fields.extend(by.field());
     if let Some(retry_after) = refusal.retry_after {
         fields.push(field("Retry-After", whole_seconds(retry_after).to_string()));
     }
@@ -192,6 +219,14 @@ mod tests {
     use crate::http::proxy_status::ErrorType;
     use crate::http::transport::Transport;
 
+    fn by() -> By<'static> {
+        By {
+            name: "wayleave",
+            id: DecisionId::new(),
+            in_head: false,
+        }
+    }
+
     #[tokio::test]
     async fn says_why_in_every_place() {
         let refusal = Refusal {
@@ -208,9 +243,7 @@ mod tests {
         let stream = Box::new(Transport::new(near, 1));
         let framing = Framing::Length(0);
         let mut client = Client::http1(stream, BytesMut::new(), framing, false, DRAINED);
-        refuse(&mut client, "wayleave", DecisionId::new(), &refusal, false)
-            .await
-            .unwrap();
+        refuse(&mut client, by(), &refusal, false).await.unwrap();
         drop(client);
         let mut text = String::new();
         far.read_to_string(&mut text).await.unwrap();
@@ -242,8 +275,7 @@ mod tests {
             patience,
         );
         let started = tokio::time::Instant::now();
-        let id = DecisionId::new();
-        answer("wayleave", id, &received, &mut client, &Refusal::looped()).await;
+        answer(by(), &received, &mut client, &Refusal::looped()).await;
         let took = started.elapsed();
         drop(client);
         let mut text = String::new();

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use super::forward::{self, Onward, Sent};
 use super::label::Label;
 use super::outcome::{Outcome, client_closed, passed};
+use super::refuse::By;
 use super::relay::RelayError;
 use super::revoke::Lasting;
 use super::sign::Signing;
@@ -66,6 +67,7 @@ impl Exchanges {
             observes: said.is_only_observed(),
             judged: &judged,
         });
+        let by = By::of(&sending.settings.options, sending.id);
         let heard = |head: &OriginHead| {
             if let Some(turn) = &turn {
                 note_answer::note_answer(turn, permit.resolved.target.origin(), head);
@@ -73,9 +75,12 @@ impl Exchanges {
             if head.status() == SWITCHING_PROTOCOLS {
                 upgraded.notify_one();
             }
-            label
-                .as_ref()
-                .map_or(Ok(Vec::new()), |label| label.judge(head))
+            let mut fields = match &label {
+                Some(label) => label.judge(head)?,
+                None => Vec::new(),
+            };
+            fields.extend(by.field());
+            Ok(fields)
         };
         let onward = Onward {
             upstream: &sending.settings.upstream,
@@ -166,9 +171,9 @@ async fn answer(
         RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), true),
         RelayError::ClientGone | RelayError::Withheld => (Outcome::Fail(client_closed()), true),
     };
-    let name = &sending.settings.options.name;
+    let by = By::of(&sending.settings.options, sending.id);
     let after = match outcome.refusal().filter(|_| !answered) {
-        Some(refusal) => refuse::answer(name, sending.id, sending.received, client, refusal).await,
+        Some(refusal) => refuse::answer(by, sending.received, client, refusal).await,
         None => AfterExchange::CutOff,
     };
     (outcome, after)

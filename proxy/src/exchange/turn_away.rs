@@ -4,6 +4,7 @@ use bytes::BytesMut;
 
 use super::connect::asked;
 use super::outcome::{Exchange, Outcome};
+use super::refuse::By;
 use super::{Exchanges, refuse};
 use crate::decide::refusal::Refusal;
 use crate::decide::request::Connection;
@@ -36,8 +37,8 @@ impl Exchanges {
         let Some(refusal) = outcome.refusal() else {
             return;
         };
-        let name = &settings.options.name;
-        let answered = refuse::refuse(&mut client, name, id, refusal, false).await;
+        let by = By::of(&settings.options, id);
+        let answered = refuse::refuse(&mut client, by, refusal, false).await;
         if let (Ok(()), Some(stream)) = (answered, client.into_stream()) {
             refuse::close_softly(stream).await;
         }

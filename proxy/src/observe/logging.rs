@@ -33,6 +33,7 @@ type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 pub(crate) struct Log {
     pub(crate) lines: Lines,
     is_json: Arc<AtomicBool>,
+    has_decisions: Arc<AtomicBool>,
     events: reload::Handle<AnyLayer, Registry>,
 }
 
@@ -51,6 +52,7 @@ pub(crate) fn start(format: Format) -> (Log, Writing) {
     let log = Log {
         lines,
         is_json,
+        has_decisions: Arc::new(AtomicBool::new(true)),
         events,
     };
     (log, writing)
@@ -73,6 +75,16 @@ impl Log {
             true => Format::Json,
             false => Format::Text,
         }
+    }
+
+    /// Whether decisions are to be events, too.
+    pub(crate) fn has_decisions(&self) -> bool {
+        self.has_decisions.load(Ordering::Relaxed)
+    }
+
+    /// Has decisions among the events from now on, or not.
+    pub(crate) fn set_decisions(&self, are_events: bool) {
+        self.has_decisions.store(are_events, Ordering::Relaxed);
     }
 
     /// Writes lines in this form from now on.

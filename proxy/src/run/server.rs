@@ -68,6 +68,7 @@ pub fn run(config: &Config, file: Option<&Path>) -> anyhow::Result<()> {
 
 async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyhow::Result<()> {
     let (log, _writing) = logging::start(config.log.format);
+    log.set_decisions(config.log.events);
     let metrics = Arc::new(Metrics::new()?);
     count_panics(Arc::clone(&metrics));
     // Before the listeners: once they are open, a signal must find its handler.

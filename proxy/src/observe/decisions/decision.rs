@@ -96,6 +96,9 @@ pub(crate) struct Decision {
     /// The product tokens that were looked for, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tokens: Vec<String>,
+    /// The `User-Agent` that came with the request, cut off at 512 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user_agent: Option<String>,
     #[schema(value_type = String)]
     pub(crate) client: IpAddr,
     /// The load balancer that said so by the PROXY protocol.

@@ -19,7 +19,7 @@ const USUAL_LINE: usize = 768;
 
 /// Logs `decision`, unless `RUST_LOG` does not want to know.
 pub(super) fn announce(log: &Log, decision: &Decision) {
-    if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+    if !log.has_decisions() || !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
         return;
     }
     let line = Event::new(decision).line(log.format());
@@ -105,35 +105,27 @@ impl<'a> Event<'a> {
         harmless_json(line)
     }
 
-    /// As tracing writes text: words as they are, what others chose in quotes, as JSON.
+    /// One short line for people, as tracing writes text: what became of what, why, and for whom. What others chose is in quotes, as
+    /// JSON. All else is known by the id.
     fn write_text(&self, to: &mut Vec<u8>) -> io::Result<()> {
         to.extend_from_slice(self.timestamp.as_bytes());
         to.extend_from_slice(b"  INFO wayleave::decision:");
-        write!(to, " decision_id={}", self.decision_id)?;
-        word(to, " outcome=", Some(self.outcome));
-        word(to, " reason=", Some(self.reason));
-        write!(to, " status={}", self.status)?;
+        word(to, " ", Some(self.outcome));
+        write!(to, " {}", self.status)?;
+        word(to, " ", Some(self.reason));
         if let Some(would_be) = self.would_be {
             write!(to, " would_be={would_be}")?;
         }
+        quoted(to, " ", Some(self.method))?;
+        quoted(to, " ", Some(self.url))?;
         word(to, " crawler=", Some(self.crawler));
-        word(to, " identity=", Some(self.identity));
-        word(to, " proven_by=", self.proven_by);
-        word(to, " token=", self.token);
         write!(to, " client={}", self.client)?;
-        quoted(to, " method=", Some(self.method))?;
-        quoted(to, " url=", Some(self.url))?;
-        word(to, " dialect=", self.dialect);
-        if let Some(line) = self.line {
-            write!(to, " line={line}")?;
-        }
-        quoted(to, " rule=", self.rule)?;
+        quoted(to, " details=", self.details)?;
         if let Some(digest) = self.robots_sha256 {
             write!(to, " robots_sha256={digest}")?;
         }
-        word(to, " robots_fetched_at=", self.robots_fetched_at.as_deref());
-        quoted(to, " details=", self.details)?;
-        writeln!(to, " took_us={}", self.took_us)
+        write!(to, " took_us={}", self.took_us)?;
+        writeln!(to, " decision_id={}", self.decision_id)
     }
 }
 
@@ -166,11 +158,9 @@ mod tests {
         let line = String::from_utf8(line).unwrap();
         assert_eq!(line.matches('\n').count(), 1, "{line}");
         for expected in [
-            "2027-01-15T08:00:00.000003Z  INFO wayleave::decision: decision_id=",
-            " outcome=refused reason=rule status=403 crawler=news identity=known token=ExampleBot ",
-            " client=127.0.0.1 method=\"GET\" url=\"http://shop.test/a\\n\\\"b\\\"\" ",
-            " dialect=rfc9309 line=2 rule=\"Disallow: /a\" robots_sha256=ba7816bf8f01cfea4141",
-            "ad robots_fetched_at=1970-01-01T00:00:00.000000Z took_us=2\n",
+            "2027-01-15T08:00:00.000003Z  INFO wayleave::decision: refused 403 rule \"GET\" ",
+            " \"http://shop.test/a\\n\\\"b\\\"\" crawler=news client=127.0.0.1 robots_sha256=ba7816bf8f01cfea4141",
+            "ad took_us=2 decision_id=",
         ] {
             assert!(line.contains(expected), "{expected} in {line}");
         }
@@ -180,6 +170,7 @@ mod tests {
     fn no_reader_obeys_what_others_chose() {
         let mut decision = decision();
         let rule = "Disallow: /\u{9b}31m\u{202e}\u{2028}\u{1b}";
+        decision.details = Some(rule.to_owned());
         decision.finding.as_mut().unwrap().rule = Some(rule.to_owned());
         for format in [Format::Text, Format::Json] {
             let line = String::from_utf8(Event::new(&decision).line(format)).unwrap();

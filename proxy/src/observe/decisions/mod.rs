@@ -208,6 +208,7 @@ mod tests {
             crawler: "news".into(),
             identity: "known".into(),
             proven_by: None,
+            user_agent: None,
             certificate: None,
             tokens: vec!["ExampleBot".to_owned()],
             client: [127, 0, 0, 1].into(),

@@ -376,6 +376,7 @@ impl Reader {
         let decisions = &exchanges.decisions;
         decisions.replace_journal(prepared.journal, prepared.configuration);
         self.parts.log.set_format(config.log.format);
+        self.parts.log.set_decisions(config.log.events);
         for crawler in &config.crawlers.crawlers {
             exchanges.metrics.know_crawler(&crawler.name);
         }
