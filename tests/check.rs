@@ -158,7 +158,7 @@ fn an_argument_that_is_neither_url_nor_path_is_named() {
         (offline, "http://["),
         (offline, "http://h:99999/"),
         (offline, "http:///a"),
-        (offline, "ftp://h.test/a"),
+        (offline, "gopher://h.test/a"),
         (offline, "mailto:a@h.test"),
         (offline, "h.test/a"),
         (offline, "a/b"),

@@ -173,7 +173,7 @@ fn every_exchange_is_a_line_whatever_became_of_it() {
     get(&proxy, "ImageBot/1", "https://shop.test/images/a");
     get(&proxy, "ImageBot/1", "http://open.test/");
     get(&proxy, "Other/1", "http://down.test/");
-    get(&proxy, "Other/1", "ftp://shop.test/");
+    get(&proxy, "Other/1", "gopher://shop.test/");
     eventually("five lines", || log(&proxy).len() == 5);
     let mut lines: Vec<_> = log(&proxy).into_values().collect();
     lines.sort_by_key(|line| line["id"].as_str().expect("an id").to_owned());

@@ -345,5 +345,5 @@ fn nothing_that_cannot_be_done_is_only_observed() {
             .resolve("inside.test:80", "10.0.0.1:80".parse().expect("an address"))
     });
     assert_eq!(proxy.get("http://inside.test/").status, 502);
-    assert_eq!(proxy.get("ftp://open.test/").status, 501);
+    assert_eq!(proxy.get("gopher://open.test/").status, 501);
 }

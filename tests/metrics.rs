@@ -107,7 +107,7 @@ fn faults_add_no_series() {
         for host in hosts {
             proxy.exchange(&Ask::get(&format!("http://{host}.test/")).agent(agent));
         }
-        let unknown = "ftp://shop.test/";
+        let unknown = "gopher://shop.test/";
         let mut wire = proxy.connect();
         wire.send(Ask::get(unknown).agent(agent).bytes(unknown));
         wire.response();

@@ -284,7 +284,7 @@ fn other_schemes_are_not_implemented() {
     let origin = Origin::start();
     let proxy = Wayleave::start(&origin);
     for url in [
-        "ftp://shop.test/pub/a",
+        "gopher://shop.test/pub/a",
         "gopher://shop.test/",
         "ws://shop.test/",
         "file:///etc/passwd",

@@ -376,7 +376,9 @@ fn the_log_follows_the_file() {
         .set("log.format", "\"json\"");
     write(&proxy, &json.to_toml());
     assert_eq!(post_reload(&proxy).status, 200);
-    let problem = proxy.exchange(&Ask::new("FOO", "ftp://one.test/")).json();
+    let problem = proxy
+        .exchange(&Ask::new("FOO", "gopher://one.test/"))
+        .json();
     eventually("a line", || lines("log/other.jsonl") == 1);
     assert_eq!(lines("decisions.jsonl"), 1);
     let id = problem["decision_id"].as_str().expect("an id");

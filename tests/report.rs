@@ -43,7 +43,7 @@ fn run() -> TempDir {
         ("NewsBot/1", "https://gone.test/", 1),
         ("ImageBot/1", "http://shop.test/private/b", 2),
         ("ImageBot/1", "http://open.test/", 4),
-        ("Other/1", "ftp://open.test/", 1),
+        ("Other/1", "gopher://open.test/", 1),
     ] {
         for _ in 0..times {
             proxy.exchange(&Ask::get(url).agent(agent));

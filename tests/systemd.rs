@@ -165,7 +165,7 @@ fn a_socket_of_the_service_manager_is_taken_over() {
         std::net::TcpStream::connect(address).is_ok()
     });
     let mut wire = Wire::connect(address);
-    wire.send(Ask::get("ftp://shop.test/").bytes("ftp://shop.test/"));
+    wire.send(Ask::get("gopher://shop.test/").bytes("gopher://shop.test/"));
     assert_eq!(wire.response().status, 501);
     child.0.kill().expect("it runs");
     let mut said = String::new();

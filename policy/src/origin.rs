@@ -14,15 +14,18 @@ pub enum Scheme {
     Http,
     /// `https`, port 443 unless given.
     Https,
+    /// `ftp`, port 21 unless given.
+    Ftp,
 }
 
 impl Scheme {
-    /// `http` or `https`.
+    /// `http`, `https` or `ftp`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Https => "https",
+            Self::Ftp => "ftp",
         }
     }
 
@@ -32,6 +35,7 @@ impl Scheme {
         match self {
             Self::Http => 80,
             Self::Https => 443,
+            Self::Ftp => 21,
         }
     }
 }
@@ -46,7 +50,7 @@ impl FromStr for Scheme {
     type Err = InvalidUri;
 
     fn from_str(name: &str) -> Result<Self, InvalidUri> {
-        [Self::Http, Self::Https]
+        [Self::Http, Self::Https, Self::Ftp]
             .into_iter()
             .find(|scheme| name.eq_ignore_ascii_case(scheme.as_str()))
             .ok_or_else(|| InvalidUri::UnsupportedScheme(name.to_ascii_lowercase()))

@@ -22,7 +22,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// For other schemes than `http` and `https`, an impossible host or port, more than one
+    /// For other schemes than `http`, `https` and `ftp`, an impossible host or port, more than one
     /// `@` before the path, and characters that no request line may hold.
     pub fn parse(uri: &str) -> Result<Self, InvalidUri> {
         let (scheme, rest) = split_scheme(uri)?;
@@ -135,7 +135,10 @@ mod tests {
             ("/a", NotAbsolute),
             ("", NotAbsolute),
             ("example.com/a", NotAbsolute),
-            ("ftp://example.com/", UnsupportedScheme("ftp".to_owned())),
+            (
+                "gopher://example.com/",
+                UnsupportedScheme("gopher".to_owned()),
+            ),
             (
                 "mailto:a@example.com",
                 UnsupportedScheme("mailto".to_owned()),

@@ -105,7 +105,7 @@ const ROWS: &[Row] = &[
     ("no host", "http://:80/private", "shop.test", 400, &[]),
     ("a space before the scheme, escaped", "%20http://shop.test/private", "shop.test", 400, &[]),
     ("a scheme in the path", "http://shop.test/http://other.test/../../../private", "shop.test", 403, &[]),
-    ("another scheme", "ftp://shop.test/private", "shop.test", 501, &[]),
+    ("another scheme", "gopher://shop.test/private", "shop.test", 501, &[]),
     ("a scheme that begins alike", "httpx://shop.test/private", "shop.test", 501, &[]),
     ("robots.txt is always allowed, but not as a folder", "http://shut.test/robots.txt/../a", "shut.test", 403, &[]),
     ("robots.txt with a query", "http://shut.test/robots.txt?a", "shut.test", 403, &[]),

@@ -6,6 +6,7 @@ use wayleave_policy::{Origin, Scheme, Target};
 use super::refusal::Refusal;
 use super::request::Connection;
 use super::request::Request;
+use crate::http::ftp_path;
 use crate::http::proxy_status::ErrorType;
 use crate::http::request_target::{self, RequestTarget, Unresolved};
 
@@ -88,7 +89,7 @@ impl Asking<'_> {
     /// The target as it is recorded: as received if it was not understood.
     pub(crate) fn spell(self, resolved: Option<&Resolved>) -> String {
         match (self.blind, resolved) {
-            (_, None) => self.request.target.clone().into_owned(),
+            (_, None) => ftp_path::without_credentials(&self.request.target),
             (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
             (None, Some(resolved)) => resolved.target.to_string(),
         }
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn other_schemes_are_not_implemented() {
-        assert_eq!(resolved(&plain(), "ftp://shop.test/a", None), Err(501));
+        assert_eq!(resolved(&plain(), "gopher://shop.test/a", None), Err(501));
     }
 
     #[test]

@@ -190,7 +190,7 @@ impl Exchanges {
             source: crawler.and_then(|it| it.source_address),
         };
         let to_origin = match origin.scheme() {
-            Scheme::Http => None,
+            Scheme::Http | Scheme::Ftp => None,
             Scheme::Https => match settings.upstream.dial(destination).await {
                 Ok(dialled) => Some(dialled),
                 Err(fault) => {

@@ -11,14 +11,15 @@ use super::websocket;
 use crate::decide::refusal::Refusal;
 use crate::decide::resolve::Resolved;
 use crate::http::client::{Client, Field};
+use crate::http::ftp_path;
 use crate::http::http1::Framing;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
 use crate::origin::{
-    self, Connection, Destination, Form, OriginHead, OriginReader, OriginWriter, Preference,
-    Upstream,
+    self, Connection, Destination, Form, FtpRange, FtpRequest, OriginHead, OriginReader,
+    OriginWriter, Preference, Upstream,
 };
 
 /// What is told of a request that was sent, besides its outcome.
@@ -52,6 +53,12 @@ pub(super) struct Onward<'a> {
 }
 
 impl<'a> Onward<'a> {
+    /// Who signs: FTP has no fields to sign.
+    fn signing(&self) -> Option<Signing<'a>> {
+        let scheme = self.resolved.target.origin().scheme();
+        self.signing.filter(|_| scheme != Scheme::Ftp)
+    }
+
     fn destination(&self) -> Destination<'a> {
         Destination {
             origin: self.resolved.target.origin(),
@@ -78,7 +85,7 @@ pub(super) async fn forward(
     let (upstream, received) = (onward.upstream, onward.received);
     let (target, path) = (&onward.resolved.target, onward.resolved.path());
     let mut request = OnwardRequest::new(received, target, path, onward.name);
-    let signatures = Signatures::new(onward.signing, target.origin(), may_repeat(received));
+    let signatures = Signatures::new(onward.signing(), target.origin(), may_repeat(received));
     signatures.clear(&mut request);
     let preference = preference(received, target, path);
     let destination = onward.destination();
@@ -99,7 +106,7 @@ pub(super) async fn forward(
         };
         let exchanged = async {
             let (mut writer, mut reader) =
-                start(upstream, session.connection, &request, &form).await?;
+                start(&onward, session.connection, &request, &form).await?;
             let relaying = Relaying {
                 received,
                 name: onward.name,
@@ -140,13 +147,31 @@ fn not_of_parent(form: &Form, head: &OriginHead) -> Result<(), Fault> {
     own.map_or(Ok(()), Err)
 }
 
+/// What of a request an FTP server can be asked.
+fn ftp_request<'a>(received: &'a Received, path: &'a str) -> FtpRequest<'a> {
+    let accept = received.field("accept").unwrap_or_default();
+    FtpRequest {
+        path,
+        is_head: received.method() == "HEAD",
+        range: received.field("range").and_then(FtpRange::parse),
+        wants_text: accept.trim_ascii().starts_with(b"text/plain"),
+        credentials: ftp_path::credentials(&received.target()),
+    }
+}
+
 async fn start(
-    upstream: &Upstream,
+    onward: &Onward<'_>,
     connection: Connection,
     request: &OnwardRequest<'_>,
     form: &Form,
 ) -> Result<(OriginWriter, OriginReader), Fault> {
+    let (upstream, received) = (onward.upstream, onward.received);
+    let path = onward.resolved.path();
     match connection {
+        Connection::Ftp(control) => {
+            let asked = ftp_request(received, path);
+            origin::start_ftp(*control, &asked, upstream.patience()).await
+        }
         Connection::Http1(stream) => {
             origin::start_http1(
                 stream,
@@ -183,7 +208,7 @@ fn preference(received: &Received, target: &Target, path: &str) -> Preference {
     if websocket::is_asked_for(received) {
         return Preference::Upgrade;
     }
-    if target.origin().scheme() == Scheme::Http || !keeps_its_spelling() {
+    if target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {
         return Preference::OnlyHttp1;
     }
     match received.version() {

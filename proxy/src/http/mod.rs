@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod field_pairs;
+pub(crate) mod ftp_path;
 pub(crate) mod http1;
 pub(crate) mod proxy_status;
 pub(crate) mod received;

@@ -2,6 +2,8 @@
 
 use wayleave_policy::{InvalidUri, Origin, Scheme, Target};
 
+use super::ftp_path;
+
 /// What a request says of where it goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestTarget<'a> {
@@ -41,7 +43,22 @@ impl RequestTarget<'_> {
     /// If there is no such target.
     pub(crate) fn in_the_open(&self) -> Result<Target, Unresolved> {
         self.is_no_connect()?;
-        self.absolute()
+        let target = self.absolute()?;
+        if target.origin().scheme() == Scheme::Ftp {
+            self.is_for_ftp(&target)?;
+        }
+        Ok(target)
+    }
+
+    /// FTP has no other methods, and names that mean one thing.
+    fn is_for_ftp(&self, target: &Target) -> Result<(), Unresolved> {
+        if !matches!(self.method, "GET" | "HEAD") {
+            let details = "ftp: URLs are for GET and HEAD only";
+            return Err(Unresolved::Scheme(details.to_owned()));
+        }
+        let decoded = ftp_path::decoded(target.path().as_str());
+        decoded.map_err(|details| Unresolved::Malformed(details.to_owned()))?;
+        Ok(())
     }
 
     /// Inside a tunnel the origin is the tunnel's.

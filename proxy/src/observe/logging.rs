@@ -42,6 +42,8 @@ pub(crate) fn start(format: Format) -> (Log, Writing) {
     let (lines, writing) = Lines::to(io::stderr());
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    // It would log passwords at the level trace.
+    let filter = filter.add_directive("suppaftp=off".parse().expect("a directive"));
     let (layer, events) = reload::Layer::new(layer(format, &lines));
     // A test that runs two servers in one process has one log.
     let _ = tracing_subscriber::registry()

@@ -20,6 +20,7 @@ use super::destination::Destination;
 use super::egress::{DialError, Egress, EgressError, Parent, Route, Speaks};
 use super::error::Fault;
 use super::form::{Form, Preference};
+use super::ftp::FtpConnection;
 use super::http2::{Http2Connection, Window};
 use super::link::{Link, over_tcp, over_tls};
 use super::parent;
@@ -44,6 +45,7 @@ pub(super) struct Door {
 /// A new connection, by what it speaks.
 pub(super) enum Opened {
     Http1(Stream),
+    Ftp(Box<FtpConnection>),
     /// Although HTTP/2 was offered.
     Http1InsteadOf2(Stream),
     Http2(Http2Connection),
@@ -150,10 +152,13 @@ impl Door {
         route: &Route,
         deadline: Instant,
     ) -> Result<Opened, Fault> {
-        if origin.scheme() == Scheme::Http {
+        if origin.scheme() != Scheme::Https {
             let form = Form::of(route.parent(), origin, terms.preference);
             let link = match form {
                 Form::Absolute(_) => self.reach(origin, route, deadline).await?,
+                Form::Origin if origin.scheme() == Scheme::Ftp => {
+                    return self.open_ftp(route, origin, deadline).await;
+                }
                 Form::Origin => self.dial(origin, route, deadline).await?,
             };
             return Ok(Opened::Http1(Box::new(link)));
@@ -190,6 +195,24 @@ impl Door {
             .map_err(|_| too_late(origin))?
             .map_err(|error| Fault::new(ErrorType::HttpProtocolError, cause::http2(&error)));
         Ok(Opened::Http2(opened?))
+    }
+
+    async fn open_ftp(
+        &self,
+        route: &Route,
+        origin: &Origin,
+        deadline: Instant,
+    ) -> Result<Opened, Fault> {
+        if route.parent().is_some() {
+            let details = "FTP goes through HTTP proxies only".to_owned();
+            return Err(Fault::new(ErrorType::ProxyConfigurationError, details));
+        }
+        let dialled = timeout_at(deadline, route.dial()).await;
+        let dialled = dialled.map_err(|_| too_late(origin))?;
+        Ok(Opened::Ftp(Box::new(FtpConnection {
+            tcp: dialled.map_err(|failed| connect_fault(&failed))?,
+            data: self.egress.beside(route),
+        })))
     }
 
     async fn agree(

@@ -29,7 +29,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// How `origin` is asked through `parent`, if there is one. A parent forwards plain HTTP; for all else it opens a tunnel, and
+    /// How `origin` is asked through `parent`, if there is one. A parent forwards plain HTTP, and FTP as far as it speaks it; for all else it opens a tunnel, and
     /// so it does where the connection may become a WebSocket (RFC 6455 section 4.1).
     pub(super) fn of(
         parent: Option<&Arc<Parent>>,
@@ -38,7 +38,7 @@ impl Form {
     ) -> Self {
         match parent.filter(|parent| parent.takes_requests()) {
             Some(parent)
-                if origin.scheme() == Scheme::Http && preference != Preference::Upgrade =>
+                if origin.scheme() != Scheme::Https && preference != Preference::Upgrade =>
             {
                 Self::Absolute(Arc::clone(parent))
             }

@@ -10,6 +10,7 @@ mod destination;
 pub mod egress;
 pub(crate) mod error;
 mod form;
+mod ftp;
 mod http2;
 mod link;
 mod parent;
@@ -29,6 +30,7 @@ pub(crate) use self::destination::Destination;
 use self::egress::{Egress, EgressError, Parent, Route};
 use self::error::Fault;
 pub(crate) use self::form::{Form, Preference};
+pub(crate) use self::ftp::{FtpConnection, FtpRequest, Range as FtpRange, start as start_ftp};
 use self::http2::{Http2Stream, Window};
 pub(crate) use self::link::Link;
 pub(crate) use self::parent::{may_be_own, own_answer};
@@ -66,6 +68,8 @@ pub(crate) struct Session {
 pub(crate) enum Connection {
     Http1(Stream),
     Http2(Box<Http2Stream>),
+    /// For one request.
+    Ftp(Box<FtpConnection>),
 }
 
 /// What is known of a connection while it serves a request.
@@ -143,7 +147,7 @@ impl Upstream {
     }
 
     fn share(&self, destination: Destination<'_>) -> Option<Session> {
-        if destination.origin.scheme() == Scheme::Http {
+        if destination.origin.scheme() != Scheme::Https {
             return None;
         }
         let key = self.pool.key(destination, Speaks::Http2);
@@ -249,6 +253,7 @@ impl Upstream {
                 (Connection::Http1(stream), Speaks::Http1ByTunnel)
             }
             Opened::Http1(stream) => (Connection::Http1(stream), Speaks::Http1),
+            Opened::Ftp(control) => (Connection::Ftp(control), Speaks::Http1),
             Opened::Http1InsteadOf2(stream) => (Connection::Http1(stream), Speaks::Http1InsteadOf2),
             Opened::Http2(connection) => {
                 let stream = connection.stream().ok_or_else(|| no_stream(origin))?;

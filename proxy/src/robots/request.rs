@@ -16,8 +16,8 @@ use crate::http::proxy_status::ErrorType;
 use crate::origin::egress::{EgressError, Parent};
 use crate::origin::error::Fault;
 use crate::origin::{
-    self, Connection, Destination, Form, Lease, OriginHead, OriginReader, OriginWriter, Session,
-    Upstream,
+    self, Connection, Destination, Form, FtpRequest, Lease, OriginHead, OriginReader, OriginWriter,
+    Session, Upstream,
 };
 use crate::signing::{FIELDS, Message, Signed, SignedBy};
 
@@ -69,6 +69,16 @@ impl HttpFetch {
             Connection::Http1(stream) => {
                 let head = asked.http1(&session.form, self.upstream.name())?;
                 origin::start_http1(stream, &head, Framing::Length(0), patience).await
+            }
+            Connection::Ftp(control) => {
+                let asked = FtpRequest {
+                    path: target.path().as_str(),
+                    is_head: false,
+                    range: None,
+                    wants_text: true,
+                    credentials: None,
+                };
+                origin::start_ftp(*control, &asked, patience).await
             }
             Connection::Http2(stream) => {
                 let head = asked.http2()?;

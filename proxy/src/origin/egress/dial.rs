@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::Route;
 use super::check::CheckedAddress;
 use super::error::DialError;
+use super::{DataRoute, Route};
 use crate::http::transport::{self, UNREAD};
 
 /// How long one attempt has before the next address is tried beside it: the value RFC 8305 section 8 recommends.
@@ -35,6 +35,21 @@ impl Route {
             })
         };
         let stream = race(addresses, connect).await?;
+        transport::tune(&stream, UNREAD)?;
+        Ok(stream)
+    }
+}
+
+impl DataRoute {
+    /// Opens a connection to `address`, if it may be dialled.
+    ///
+    /// # Errors
+    ///
+    /// If it may not, or if it accepts none.
+    pub(crate) async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let checked = self.check.check(address).map_err(io::Error::other)?;
+        let address = checked.socket_address();
+        let stream = connect(address, self.sources.of_family(address)).await?;
         transport::tune(&stream, UNREAD)?;
         Ok(stream)
     }

@@ -57,7 +57,7 @@ pub struct Options {
 /// Finds the routes to hosts.
 #[derive(Debug)]
 pub struct Egress {
-    check: AddressCheck,
+    check: Arc<AddressCheck>,
     overrides: Overrides,
     dns: Dns,
     sources: Sources,
@@ -92,10 +92,10 @@ impl Egress {
     /// If the system's resolver configuration is asked for and cannot be read.
     pub fn new(options: Options) -> Result<Self, NetError> {
         Ok(Self {
-            check: AddressCheck {
+            check: Arc::new(AddressCheck {
                 allow_private: options.allow_private,
                 own_listeners: options.own_listeners,
-            },
+            }),
             overrides: Overrides::new(options.overrides),
             dns: Dns::new(&options.servers)?,
             sources: Sources::new(options.sources),
@@ -148,6 +148,14 @@ impl Egress {
     /// Whether there is a proxy that hosts are reached through.
     pub(crate) fn has_parent(&self) -> bool {
         self.parent.is_some()
+    }
+
+    /// What further connections are dialled by that belong to one by `route`.
+    pub(crate) fn beside(&self, route: &Route) -> DataRoute {
+        DataRoute {
+            check: Arc::clone(&self.check),
+            sources: route.sources.clone(),
+        }
     }
 
     /// The proxy that `host` is reached through, if it is.
@@ -207,6 +215,13 @@ impl Egress {
         let with_port = |address: &IpAddr| SocketAddr::new(*address, port);
         Ok(known.addresses.iter().map(with_port).collect())
     }
+}
+
+/// What a connection that a server asks for beside another one is dialled by.
+#[derive(Clone, Debug)]
+pub(crate) struct DataRoute {
+    check: Arc<AddressCheck>,
+    sources: Sources,
 }
 
 impl Route {

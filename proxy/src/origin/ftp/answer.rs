@@ -1,0 +1,166 @@
+//! An answer of an FTP server in the form of an HTTP response, which everything behind it reads like any other.
+
+use std::io;
+use std::time::{Duration, SystemTime};
+
+use suppaftp::tokio::{AsyncFtpStream, AsyncNoTlsStream, TransferStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time::timeout;
+
+use super::range::Part;
+use crate::http::transport::{Stream, Transport};
+
+/// What is read of a file ahead of who takes it.
+const AHEAD: usize = 64 * 1024;
+const PART: usize = 16 * 1024;
+
+/// What a server said of a path.
+pub(super) enum Answer {
+    /// A text of ours.
+    Text {
+        status: &'static str,
+        /// Lines of the head.
+        fields: String,
+        body: String,
+    },
+    /// A file, or a part of it; without content for HEAD.
+    File {
+        about: About,
+        content: Option<Content>,
+    },
+}
+
+/// What is known of a file.
+pub(super) struct About {
+    pub(super) size: Option<u64>,
+    pub(super) modified_at: Option<SystemTime>,
+    pub(super) part: Option<Part>,
+}
+
+/// A transfer, and the connection that it belongs to.
+pub(super) struct Content {
+    pub(super) transfer: TransferStream<AsyncNoTlsStream>,
+    pub(super) control: AsyncFtpStream,
+}
+
+impl Answer {
+    /// A short answer with its status.
+    pub(super) fn short(status: &'static str, fields: &str) -> Self {
+        let body = match status.split_once(' ') {
+            Some((_, words)) => format!("{words}\n"),
+            None => String::new(),
+        };
+        let fields = format!("Content-Type: text/plain\r\n{fields}");
+        Self::Text {
+            status,
+            fields,
+            body,
+        }
+    }
+
+    /// The response, as a stream that ends with it. What the server does not send within `patience` cuts it off.
+    pub(super) fn stream(self, id: i32, patience: Duration) -> Stream {
+        let (near, far) = tokio::io::duplex(AHEAD);
+        tokio::spawn(async move {
+            // Whoever reads may have left; what is cut off shows there by its length or its missing last chunk.
+            let _ = self.write(far, patience).await;
+        });
+        Box::new(Transport::new(near, id).ungathered())
+    }
+
+    async fn write(self, mut to: DuplexStream, patience: Duration) -> io::Result<()> {
+        match self {
+            Self::Text {
+                status,
+                fields,
+                body,
+            } => {
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n"
+                );
+                to.write_all(head.as_bytes()).await?;
+                to.write_all(body.as_bytes()).await
+            }
+            Self::File { about, content } => {
+                to.write_all(about.head().as_bytes()).await?;
+                match (content, about.length()) {
+                    (None, _) => Ok(()),
+                    (Some(content), Some(length)) => {
+                        content.counted(&mut to, length, patience).await
+                    }
+                    (Some(content), None) => content.chunked(&mut to, patience).await,
+                }
+            }
+        }
+    }
+}
+
+impl About {
+    fn length(&self) -> Option<u64> {
+        self.part.map(|part| part.length).or(self.size)
+    }
+
+    fn head(&self) -> String {
+        let mut head = match self.part {
+            Some(_) => "HTTP/1.1 206 Partial Content\r\n".to_owned(),
+            None => "HTTP/1.1 200 OK\r\n".to_owned(),
+        };
+        match (self.part, self.size) {
+            (Some(Part { first, length }), Some(size)) => {
+                let last = first + length - 1;
+                head += &format!("Content-Range: bytes {first}-{last}/{size}\r\n");
+            }
+            (_, Some(_)) => head += "Accept-Ranges: bytes\r\n",
+            (_, None) => {}
+        }
+        if let Some(at) = self.modified_at {
+            head += &format!("Last-Modified: {}\r\n", httpdate::fmt_http_date(at));
+        }
+        match self.length() {
+            Some(length) => head += &format!("Content-Length: {length}\r\n"),
+            None => head += "Transfer-Encoding: chunked\r\n",
+        }
+        head + "Connection: close\r\n\r\n"
+    }
+}
+
+impl Content {
+    /// Passes as many bytes on as were announced; what else there may be is left.
+    async fn counted(
+        mut self,
+        to: &mut DuplexStream,
+        mut left: u64,
+        patience: Duration,
+    ) -> io::Result<()> {
+        let mut part = [0; PART];
+        while left > 0 {
+            let most = usize::try_from(left).map_or(PART, |left| left.min(PART));
+            let count = timeout(patience, self.transfer.read(&mut part[..most])).await??;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            to.write_all(&part[..count]).await?;
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    /// Passes all bytes on; that it was all, the server says when it is done.
+    async fn chunked(mut self, to: &mut DuplexStream, patience: Duration) -> io::Result<()> {
+        let mut part = [0; PART];
+        loop {
+            let count = timeout(patience, self.transfer.read(&mut part)).await??;
+            if count == 0 {
+                break;
+            }
+            to.write_all(format!("{count:x}\r\n").as_bytes()).await?;
+            to.write_all(&part[..count]).await?;
+            to.write_all(b"\r\n").await?;
+        }
+        let finished = timeout(patience, self.transfer.finish()).await?;
+        drop(self.control);
+        finished.map_err(io::Error::other)?;
+        to.write_all(b"0\r\n\r\n").await
+    }
+}

@@ -1,0 +1,105 @@
+//! Directories: what a server lists, as a page or as names.
+
+use std::fmt::Write;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use suppaftp::list::{File, ListParser};
+
+const IN_A_LINK: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// The form of a listing that the server gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// MLSD (RFC 3659 section 7).
+    Facts,
+    /// LIST, as `ls -l` or DIR print.
+    People,
+}
+
+/// The names in a listing, directories with a slash behind them. Lines that cannot be read are left out.
+pub(super) fn names(listing: &[u8], form: Form) -> Vec<String> {
+    let text = String::from_utf8_lossy(listing);
+    let files = text.lines().filter_map(|line| match form {
+        Form::Facts => ListParser::parse_mlsd(line).ok(),
+        Form::People => line.parse::<File>().ok(),
+    });
+    let is_inside = |name: &str| {
+        !matches!(name, "" | "." | "..") && !name.contains('/') && !name.contains(char::is_control)
+    };
+    let mut names: Vec<String> = files
+        .filter(|file| is_inside(file.name()))
+        .map(|file| match file.is_directory() {
+            true => format!("{}/", file.name()),
+            false => file.name().to_owned(),
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// One name in each line.
+pub(super) fn as_text(names: &[String]) -> String {
+    names.iter().map(|name| format!("{name}\n")).collect()
+}
+
+/// A page with a link to each.
+pub(super) fn as_html(path: &str, names: &[String]) -> String {
+    let title = escaped(path);
+    let mut page = format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>Index of {title}</title>\n<h1>Index of {title}</h1>\n<ul>\n"
+    );
+    if path != "/" {
+        page.push_str("<li><a href=\"../\">../</a>\n");
+    }
+    for name in names {
+        let (bare, slash) = match name.strip_suffix('/') {
+            Some(bare) => (bare, "/"),
+            None => (&**name, ""),
+        };
+        let link = utf8_percent_encode(bare, IN_A_LINK);
+        // A String takes everything.
+        let _ = writeln!(
+            page,
+            "<li><a href=\"./{link}{slash}\">{}</a>",
+            escaped(name)
+        );
+    }
+    page.push_str("</ul>\n");
+    page
+}
+
+fn escaped(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_say_the_same() {
+        let facts = b"type=cdir;modify=20260101000000; .\r\ntype=dir;modify=20260101000000; sub\r\ntype=file;size=3;modify=20260101000000; a b.txt\r\n";
+        let people = b"total 8\r\ndrwxr-xr-x 2 ftp ftp 4096 Jan 01 2026 sub\r\n-rw-r--r-- 1 ftp ftp 3 Jan 01 2026 a b.txt\r\ngarbage\r\n";
+        assert_eq!(names(facts, Form::Facts), ["a b.txt", "sub/"]);
+        assert_eq!(names(people, Form::People), ["a b.txt", "sub/"]);
+    }
+
+    #[test]
+    fn names_cannot_leave_their_place_on_the_page() {
+        let names = [
+            "<script>\"".to_owned(),
+            "javascript:x".to_owned(),
+            "a b/".to_owned(),
+        ];
+        let page = as_html("/p&q/", &names);
+        assert!(!page.contains("<script>"), "{page}");
+        assert!(page.contains("href=\"./javascript%3Ax\""), "{page}");
+        assert!(page.contains("href=\"./a%20b/\""), "{page}");
+        assert!(page.contains("Index of /p&amp;q/"), "{page}");
+    }
+}

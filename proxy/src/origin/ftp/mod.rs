@@ -1,0 +1,297 @@
+//! FTP with an origin (RFC 959, RFC 3659): a file or a directory, answered as HTTP would. suppaftp speaks it, with replies of bounded
+//! length; what is dialled, and how long anything may take, is decided here.
+//!
+//! Only passive transfers, and only from the address of the control connection, whatever the server names. A connection serves one
+//! request.
+
+mod answer;
+mod listing;
+mod range;
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, SystemTime};
+
+use suppaftp::tokio::AsyncFtpStream;
+use suppaftp::types::FileType;
+use suppaftp::{Encoding, FtpError, FtpResult, Mode, Status};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use self::answer::{About, Answer, Content};
+use self::listing::Form;
+pub(crate) use self::range::Range;
+use super::egress::DataRoute;
+use super::error::Fault;
+use super::session::{OriginReader, OriginWriter, start_http1};
+use crate::http::ftp_path;
+use crate::http::http1::Framing;
+use crate::http::proxy_status::ErrorType;
+
+/// The longest listing of a directory: about 10,000 names.
+const MAX_LISTING: u64 = 1024 * 1024;
+/// So much of a server's words is told.
+const TOLD: usize = 100;
+/// How anonymous users log in (RFC 1635).
+const ANONYMOUS: (&str, &str) = ("anonymous", "anonymous@");
+
+/// A control connection that was opened, and what its data connections are dialled by.
+pub(crate) struct FtpConnection {
+    pub(super) tcp: TcpStream,
+    pub(super) data: DataRoute,
+}
+
+/// What is asked of a server.
+#[derive(Clone)]
+pub(crate) struct FtpRequest<'a> {
+    /// As in the URL.
+    pub(crate) path: &'a str,
+    /// Without content.
+    pub(crate) is_head: bool,
+    pub(crate) range: Option<Range>,
+    /// Directories as names alone.
+    pub(crate) wants_text: bool,
+    /// `None`: anonymous.
+    pub(crate) credentials: Option<(String, String)>,
+}
+
+/// What a server says no to for good, by its reply's code.
+struct No(u32);
+
+/// Asks a server, and returns its answer as an HTTP response.
+///
+/// # Errors
+///
+/// Returns what failed: the connection, or that the server says nothing that could be an answer within `patience`.
+pub(crate) async fn start(
+    connection: FtpConnection,
+    request: &FtpRequest<'_>,
+    patience: Duration,
+) -> Result<(OriginWriter, OriginReader), Fault> {
+    let id = connection.tcp.as_raw_fd();
+    let asking = timeout(patience, ask(connection, request));
+    let answer = asking.await.unwrap_or_else(|_| {
+        let details = "the FTP server did not answer in time".to_owned();
+        Err(Fault::new(ErrorType::HttpResponseTimeout, details))
+    })?;
+    let stream = answer.stream(id, patience);
+    start_http1(stream, b"", Framing::Length(0), patience).await
+}
+
+async fn ask(connection: FtpConnection, request: &FtpRequest<'_>) -> Result<Answer, Fault> {
+    let malformed = |why: &'static str| Fault::new(ErrorType::HttpRequestError, why.to_owned());
+    let path = ftp_path::decoded(request.path).map_err(malformed)?;
+    let mut control = connect(connection).await.map_err(|error| fault(&error))?;
+    // A path is relative to where the login leads (RFC 1738 section 3.2.2).
+    let name = format!(".{path}");
+    let (user, password) = match &request.credentials {
+        None => ANONYMOUS,
+        Some((user, password)) => (&**user, &**password),
+    };
+    if let Err(No(_)) = permanent(control.login(user, password).await)? {
+        return Ok(Answer::short("403 Login refused", ""));
+    }
+    let binary = control.transfer_type(FileType::Binary).await;
+    binary.map_err(|error| fault(&error))?;
+    match name.ends_with('/') {
+        true => directory(&mut control, &name, request).await,
+        false => file(control, &name, request).await,
+    }
+}
+
+async fn connect(connection: FtpConnection) -> FtpResult<AsyncFtpStream> {
+    let FtpConnection { tcp, data } = connection;
+    let peer = tcp.peer_addr().map_err(FtpError::ConnectionError)?;
+    let mut control = AsyncFtpStream::connect_with_stream(tcp).await?;
+    control.set_encoding(Bytes).await;
+    control.set_mode(match peer.is_ipv4() {
+        true => Mode::Passive,
+        false => Mode::ExtendedPassive,
+    });
+    // The address that the server names counts for nothing: it could be anybody's.
+    control.set_passive_nat_workaround(true);
+    Ok(control.passive_stream_builder(move |address| {
+        let data = data.clone();
+        Box::pin(async move { data.dial(address).await.map_err(FtpError::ConnectionError) })
+    }))
+}
+
+async fn file(
+    mut control: AsyncFtpStream,
+    name: &str,
+    request: &FtpRequest<'_>,
+) -> Result<Answer, Fault> {
+    let size = permanent(control.size(name).await)?;
+    if matches!(size, Err(No(550))) && permanent(control.cwd(name).await)?.is_ok() {
+        let location = format!("Location: {}/\r\n", request.path);
+        return Ok(Answer::short("301 Moved Permanently", &location));
+    }
+    let modified_at = permanent(control.mdtm(name).await)?.ok();
+    let modified_at = modified_at.and_then(|at| u64::try_from(at.and_utc().timestamp()).ok());
+    let mut about = About {
+        size: size.as_ref().ok().map(|size| *size as u64),
+        modified_at: modified_at
+            .map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+        part: None,
+    };
+    if request.is_head && about.size.is_some() {
+        let content = None;
+        return Ok(Answer::File { about, content });
+    }
+    if let Some((range, size)) = request.range.zip(about.size) {
+        let Some(part) = range.of(size) else {
+            let field = format!("Content-Range: bytes */{size}\r\n");
+            return Ok(Answer::short("416 Range Not Satisfiable", &field));
+        };
+        about.part = Some(part);
+        let first = usize::try_from(part.first).unwrap_or(usize::MAX);
+        let resuming = control.resume_transfer(first).await;
+        resuming.map_err(|error| fault(&error))?;
+    }
+    let mut opened = permanent(control.retr_as_stream(name).await)?;
+    if matches!(opened, Err(No(500..=504))) && about.part.take().is_some() {
+        // It cannot begin in the middle: then it is the whole file.
+        opened = permanent(control.retr_as_stream(name).await)?;
+    }
+    match opened {
+        Ok(_) if request.is_head => Ok(Answer::File {
+            about,
+            content: None,
+        }),
+        Ok(transfer) => {
+            let content = Some(Content { transfer, control });
+            Ok(Answer::File { about, content })
+        }
+        Err(no) => no.answer(),
+    }
+}
+
+async fn directory(
+    control: &mut AsyncFtpStream,
+    name: &str,
+    request: &FtpRequest<'_>,
+) -> Result<Answer, Fault> {
+    // LIST would take a pattern; CWD takes a name.
+    if let Err(no) = permanent(control.cwd(name).await)? {
+        return no.answer();
+    }
+    let kind = match request.wants_text {
+        true => "text/plain",
+        false => "text/html",
+    };
+    let (listing, form) = match list(control, "MLSD").await? {
+        Ok(listing) => (listing, Form::Facts),
+        Err(No(500..=504)) => match list(control, "LIST").await? {
+            Ok(listing) => (listing, Form::People),
+            Err(no) => return no.answer(),
+        },
+        Err(no) => return no.answer(),
+    };
+    let names = listing::names(&listing, form);
+    Ok(Answer::Text {
+        status: "200 OK",
+        fields: format!("Content-Type: {kind}; charset=utf-8\r\n"),
+        body: match request.wants_text {
+            true => listing::as_text(&names),
+            false => listing::as_html(request.path, &names),
+        },
+    })
+}
+
+async fn list(control: &mut AsyncFtpStream, command: &str) -> Result<Result<Vec<u8>, No>, Fault> {
+    let expected = [Status::AboutToSend, Status::AlreadyOpen];
+    let opened = control.custom_data_command(command, &expected).await;
+    let mut transfer = match permanent(opened)? {
+        Ok((_, transfer)) => transfer,
+        Err(no) => return Ok(Err(no)),
+    };
+    let mut listing = Vec::new();
+    let mut bounded = (&mut transfer).take(MAX_LISTING + 1);
+    let read = bounded.read_to_end(&mut listing).await;
+    read.map_err(|error| fault(&FtpError::ConnectionError(error)))?;
+    if listing.len() as u64 > MAX_LISTING {
+        let details = "the directory's listing is longer than 1 MiB".to_owned();
+        return Err(Fault::new(ErrorType::HttpProtocolError, details));
+    }
+    transfer.finish().await.map_err(|error| fault(&error))?;
+    Ok(Ok(listing))
+}
+
+impl No {
+    fn answer(self) -> Result<Answer, Fault> {
+        match self.0 {
+            530 | 532 => Ok(Answer::short("403 Login refused", "")),
+            550 | 551 | 553 => Ok(Answer::short("404 Not Found", "")),
+            code => {
+                let details = format!("the FTP server answered {code}");
+                Err(Fault::new(ErrorType::HttpProtocolError, details))
+            }
+        }
+    }
+}
+
+/// Parts a reply that says no for good (5yz) from what may be otherwise next time.
+fn permanent<T>(result: FtpResult<T>) -> Result<Result<T, No>, Fault> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(FtpError::UnexpectedResponse(reply)) if (500..=599).contains(&reply.status.code()) => {
+            Ok(Err(No(reply.status.code())))
+        }
+        Err(error) => Err(fault(&error)),
+    }
+}
+
+fn fault(error: &FtpError) -> Fault {
+    let (kind, details) = match error {
+        FtpError::UnexpectedResponse(reply) => {
+            let words = String::from_utf8_lossy(&reply.body);
+            let words: String = words
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(TOLD)
+                .collect();
+            let details = format!("the FTP server answered {words}");
+            (ErrorType::ConnectionTerminated, details)
+        }
+        FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let details = "the FTP server's data connection was refused".to_owned();
+            (ErrorType::ConnectionRefused, details)
+        }
+        FtpError::ConnectionError(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let details = "the FTP server's reply is too long".to_owned();
+            (ErrorType::HttpResponseHeaderSectionSize, details)
+        }
+        FtpError::ConnectionError(_) => {
+            let details = "the FTP server closed the connection".to_owned();
+            (ErrorType::ConnectionTerminated, details)
+        }
+        _ => {
+            let details = "the FTP server's reply cannot be read".to_owned();
+            (ErrorType::HttpProtocolError, details)
+        }
+    };
+    Fault::new(kind, details)
+}
+
+/// Names as the bytes that they are: a character up to U+00FF for each.
+struct Bytes;
+
+impl Encoding for Bytes {
+    fn decode(&self, bytes: &[u8]) -> String {
+        bytes.iter().copied().map(char::from).collect()
+    }
+
+    fn encode(&self, text: &str) -> io::Result<Vec<u8>> {
+        let bytes = text.chars().map(|c| u8::try_from(u32::from(c)));
+        let bytes: Result<Vec<u8>, _> = bytes.collect();
+        bytes.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bytes")
+    }
+}

@@ -1,0 +1,77 @@
+//! The part of a file that is asked for (RFC 9110 section 14).
+
+/// What `Range` asks for: one range of bytes. Others are not taken, and the whole file is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// From here, to there if that is said; both are sent.
+    From(u64, Option<u64>),
+    /// So many at the end.
+    Last(u64),
+}
+
+/// The first byte that is sent, and how many are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) first: u64,
+    pub(super) length: u64,
+}
+
+impl Range {
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let value = str::from_utf8(value).ok()?.trim();
+        let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+        let number = |digits: &str| -> Option<u64> {
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_number)
+        };
+        match (first, last) {
+            ("", last) => number(last).map(Self::Last),
+            (first, "") => Some(Self::From(number(first)?, None)),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::From(first, Some(last)))
+            }
+        }
+    }
+
+    /// What that is of a file of `size` bytes; `None`: nothing.
+    pub(super) fn of(self, size: u64) -> Option<Part> {
+        let (first, end) = match self {
+            Self::From(first, last) => {
+                let end = last.map_or(size, |last| size.min(last.saturating_add(1)));
+                (first, end)
+            }
+            Self::Last(count) => (size.saturating_sub(count), size),
+        };
+        (first < end).then(|| Part {
+            first,
+            length: end - first,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_range_is_taken() {
+        let of = |value: &str, size| Range::parse(value.as_bytes())?.of(size);
+        let part = |first, length| Some(Part { first, length });
+        assert_eq!(of("bytes=2-", 10), part(2, 8));
+        assert_eq!(of("bytes=2-3", 10), part(2, 2));
+        assert_eq!(of("bytes=2-99", 10), part(2, 8));
+        assert_eq!(of("bytes=-3", 10), part(7, 3));
+        assert_eq!(of("bytes=-30", 10), part(0, 10));
+        assert_eq!(of("bytes=10-", 10), None);
+        for other in [
+            "bytes=3-2",
+            "bytes=-",
+            "bytes=1-2,4-5",
+            "lines=1-2",
+            "bytes=+1-2",
+        ] {
+            assert_eq!(Range::parse(other.as_bytes()), None, "{other}");
+        }
+    }
+}
