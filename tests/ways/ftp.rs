@@ -185,11 +185,12 @@ fn credentials_of_the_url_log_in_and_are_never_written_down() {
     let proxy = start(server.address);
     // Who may not log in has no robots.txt that disallows anything.
     assert_eq!(get(&proxy, "/pub/a%20b.txt").status, 403);
+    let by = |url: &str| proxy.exchange(&Ask::get(url).header("Host", "files.test"));
     let url = "ftp://user:p%3Ass%2Fw@files.test/pub/a%20b.txt";
-    assert_eq!(proxy.get(url).text(), "hello");
-    let wrong = proxy.get("ftp://user:wr0ng@files.test/pub/a%20b.txt");
+    assert_eq!(by(url).text(), "hello");
+    let wrong = by("ftp://user:wr0ng@files.test/pub/a%20b.txt");
     assert_eq!(wrong.status, 403);
-    let malformed = proxy.get("ftp://user:p%3Ass%2Fw@files.test/a?b");
+    let malformed = by("ftp://user:p%3Ass%2Fw@files.test/a?b");
     assert_eq!(malformed.status, 400);
     let decisions = proxy.admin_get("/v1/decisions").text();
     let log = proxy.log();
