@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use suppaftp::list::{File, ListParser};
+use suppaftp::list::ListParser;
 
 const IN_A_LINK: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -25,7 +25,9 @@ pub(super) fn names(listing: &[u8], form: Form) -> Vec<String> {
     let text = String::from_utf8_lossy(listing);
     let files = text.lines().filter_map(|line| match form {
         Form::Facts => ListParser::parse_mlsd(line).ok(),
-        Form::People => line.parse::<File>().ok(),
+        Form::People => ListParser::parse_posix(line)
+            .or_else(|_| ListParser::parse_dos(line))
+            .ok(),
     });
     let is_inside = |name: &str| {
         !matches!(name, "" | "." | "..") && !name.contains('/') && !name.contains(char::is_control)
