@@ -13,6 +13,7 @@ mod harness;
 
 mod access;
 mod admin;
+mod answers;
 mod api;
 mod audit;
 mod bodies;

@@ -1,7 +1,8 @@
 //! What comes with the answer: its status and fields, then the beginning of its page.
 
 use super::gather::{HeardRule, Preferences};
-use super::statement::Meaning;
+use super::robots_meta::MetaRule;
+use super::statement::{Meaning, shown};
 use super::{
     Asker, Carrier, Purposes, Source, Stage, Statement, content_signal, content_usage, html, link,
     robots_meta, tdmrep,
@@ -22,12 +23,14 @@ impl Preferences {
                 .filter(move |(it, _)| it.eq_ignore_ascii_case(name));
             named.map(|(_, value)| value)
         };
-        let content_type = values("content-type").next().unwrap_or_default();
-        let essence = content_type.split(';').next().unwrap_or_default();
-        self.content_type = essence.trim().to_ascii_lowercase();
+        let mut types: Vec<String> = values("content-type").map(essence).collect();
+        // One that is a page to anybody is read as one.
+        types.sort_by_key(|it| !is_page(it));
+        self.content_type = types.into_iter().next().unwrap_or_default();
         let challenges = || values("www-authenticate").any(|it| names_scheme(it, "License"));
         if status == 402 || status == 401 && challenges() {
-            self.statements.push(payment(status));
+            let price = values("crawler-price").next();
+            self.statements.push(payment(status, price));
         }
         let usage: Vec<&str> = values("content-usage").collect();
         self.hear_usage_field(asker, &usage.join(", "));
@@ -47,13 +50,17 @@ impl Preferences {
         }
     }
 
+    /// Whether the beginning of the answer's body, whose head was heard, may say more.
+    #[must_use]
+    pub fn awaits_page(&self, asker: Asker<'_>) -> bool {
+        let sources = [Source::RobotsMeta, Source::Tdmrep, Source::Rsl];
+        is_page(&self.content_type) && sources.iter().any(|source| asker.reads(*source))
+    }
+
     /// Takes in the beginning of the answer's body, if that is HTML.
     pub fn hear_page(&mut self, asker: Asker<'_>, page: &str) {
         self.heard = Stage::Body;
-        if !matches!(
-            &*self.content_type,
-            "" | "text/html" | "application/xhtml+xml"
-        ) {
+        if !is_page(&self.content_type) {
             return;
         }
         let said = html::read(page);
@@ -95,10 +102,11 @@ impl Preferences {
     }
 
     fn hear_field(&mut self, source: Source, name: &str, value: &str, meanings: Vec<Meaning>) {
+        let text = shown(&format!("{name}: {value}"));
         let statement = |meaning: Meaning| Statement {
             source,
             carrier: Carrier::Field,
-            text: format!("{name}: {value}"),
+            text: text.clone(),
             clause: meaning.clause,
             policy: None,
             stage: Stage::Head,
@@ -118,7 +126,7 @@ impl Preferences {
         if asker.reads(Source::Tdmrep) {
             let text = format!("tdm-reservation: {value}");
             let statement = tdmrep::statement(value, text, stage);
-            let policy = policy.map(|it| it.trim().to_owned());
+            let policy = policy.map(|it| shown(it.trim()));
             self.statements
                 .extend(statement.map(|it| Statement { policy, ..it }));
         }
@@ -126,18 +134,56 @@ impl Preferences {
 
     fn hear_meta_rules(&mut self, asker: Asker<'_>, line: &str, text: &str, stage: Stage) {
         if asker.reads(Source::RobotsMeta) {
-            let rules = robots_meta::rules(line, asker.tokens).into_iter();
-            self.meta_rules.extend(rules.map(|rule| HeardRule {
-                rule,
-                carrier: match stage {
-                    Stage::Body => Carrier::Meta,
-                    _ => Carrier::Field,
-                },
-                stage,
-                text: text.to_owned(),
-            }));
+            for rule in robots_meta::rules(line, asker.tokens) {
+                self.hear_meta_rule(rule, text, stage);
+            }
         }
     }
+
+    /// Of rules of one name only the strictest is kept: a page may be full of them.
+    fn hear_meta_rule(&mut self, rule: MetaRule, text: &str, stage: Stage) {
+        let Some(rank) = robots_meta::rank(&rule) else {
+            return;
+        };
+        let is_same = |it: &&mut HeardRule| it.rule.name == rule.name && it.stage == stage;
+        let heard = self.meta_rules.iter_mut().find(is_same);
+        if heard
+            .as_ref()
+            .is_some_and(|it| robots_meta::rank(&it.rule) <= Some(rank))
+        {
+            return;
+        }
+        let stricter = HeardRule {
+            rule,
+            carrier: match stage {
+                Stage::Body => Carrier::Meta,
+                _ => Carrier::Field,
+            },
+            stage,
+            text: shown(text),
+        };
+        match heard {
+            Some(heard) => *heard = stricter,
+            None => self.meta_rules.push(stricter),
+        }
+    }
+}
+
+fn essence(content_type: &str) -> String {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+/// Whether an answer of this media type is HTML, or may be taken for it because it names none (WHATWG MIME Sniffing, 7).
+fn is_page(media_type: &str) -> bool {
+    const PAGES: [&str; 5] = [
+        "text/html",
+        "application/xhtml+xml",
+        "unknown/unknown",
+        "application/unknown",
+        "*/*",
+    ];
+    PAGES.contains(&media_type) || !media_type.contains('/')
 }
 
 /// Whether a challenge is of an authentication scheme (RFC 9110 §11.6.1).
@@ -146,11 +192,12 @@ fn names_scheme(challenge: &str, scheme: &str) -> bool {
     first.eq_ignore_ascii_case(scheme)
 }
 
-fn payment(status: u16) -> Statement {
+fn payment(status: u16, price: Option<&str>) -> Statement {
+    let price = price.map_or_else(String::new, |it| format!(", crawler-price: {it}"));
     Statement {
         source: Source::Payment,
         carrier: Carrier::Field,
-        text: format!("status {status}"),
+        text: shown(&format!("status {status}{price}")),
         clause: if status == 402 {
             "RFC 9110 §15.5.3"
         } else {

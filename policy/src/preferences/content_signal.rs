@@ -4,20 +4,25 @@ use super::statement::Meaning;
 use super::{ContentUse, Purpose, Purposes};
 
 /// What a list of signals says to a crawler that uses so much of what it fetches. Names and values are taken whatever their
-/// case, as even the policy's author writes them either way; anything else is passed over. A signal given twice says both.
+/// case, as even the policy's author writes them either way; anything else is passed over. A signal given twice says both, and the same one repeated says it once: a line of them may be long.
 pub(super) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
     let pairs = list
         .split([',', ';'])
         .filter_map(|pair| pair.split_once('='));
-    pairs
-        .filter_map(|(name, value)| {
-            let (name, value) = (
-                name.trim().to_ascii_lowercase(),
-                value.trim().to_ascii_lowercase(),
-            );
-            signal(&name, &value, content_use)
-        })
-        .collect()
+    let signals = pairs.filter_map(|(name, value)| {
+        let (name, value) = (
+            name.trim().to_ascii_lowercase(),
+            value.trim().to_ascii_lowercase(),
+        );
+        signal(&name, &value, content_use)
+    });
+    let mut said = Vec::new();
+    for signal in signals {
+        if !said.contains(&signal) {
+            said.push(signal);
+        }
+    }
+    said
 }
 
 fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<Meaning> {

@@ -186,12 +186,15 @@ impl Preferences {
     #[must_use]
     pub fn duties(&self, asker: Asker<'_>) -> Vec<Duty> {
         let reader = self.meta_reader(asker);
-        let rules = self.meta_rules.iter();
-        let labels = rules.filter_map(|it| robots_meta::duty(&it.rule, reader));
+        let mut rules: Vec<_> = self.meta_rules.iter().map(|it| &it.rule).collect();
+        rules.sort_by_key(|rule| robots_meta::rank(rule));
+        let labels = rules
+            .into_iter()
+            .filter_map(|rule| robots_meta::duty(rule, reader));
         let purposes = asker.declaration.purposes;
         let archives = purposes.contains(Purpose::Archive);
-        let embargoes = self.embargoes.iter().filter(|_| archives);
-        let embargoes = embargoes.map(|value| ("embargo", Some(value.clone())));
+        let embargo = self.embargoes.join("|");
+        let embargo = (archives && !embargo.is_empty()).then_some(("embargo", Some(embargo)));
         let asks = |licence| {
             purposes
                 .iter()
@@ -203,10 +206,10 @@ impl Preferences {
             .any(asks)
             .then_some(("attribution", None));
         let mut duties: Vec<Duty> = Vec::new();
-        for (name, value) in attribution.into_iter().chain(labels).chain(embargoes) {
-            let duty = Duty { name, value };
-            if !duties.contains(&duty) {
-                duties.push(duty);
+        for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
+            // Of limits of one name the strictest comes first.
+            if !duties.iter().any(|it| it.name == name) {
+                duties.push(Duty { name, value });
             }
         }
         duties

@@ -1,6 +1,6 @@
 //! Rules of `X-Robots-Tag` and `<meta name="robots">`, as Google's and Bing's pages define them.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::{MetaDialect, Purpose, Purposes, date};
 use crate::ProductToken;
@@ -62,6 +62,35 @@ pub(super) fn is_for(name: &str, tokens: &[ProductToken]) -> bool {
     matches!(name, "*") || name.eq_ignore_ascii_case("robots") || tokens.iter().any(is_token)
 }
 
+/// How strict a rule is among those of its name, the strictest first; nothing if it says nothing, as those do that are not known or
+/// whose value cannot be read.
+pub(super) fn rank(rule: &MetaRule) -> Option<Duration> {
+    // A limit of -1 is none.
+    let limit = || rule.value.parse().ok().map(Duration::from_secs);
+    match &*rule.name {
+        "noindex" | "none" | "noimageindex" | "noarchive" | "nocache" | "nofollow"
+        | "nosnippet" | "notranslate" | "noai" | "noimageai" | "noml" | "disallowaitraining" => {
+            Some(Duration::ZERO)
+        }
+        UNAVAILABLE_AFTER => {
+            let at = date::read(&rule.value)?;
+            Some(
+                at.duration_since(SystemTime::UNIX_EPOCH)
+                    .unwrap_or_default(),
+            )
+        }
+        "max-snippet" | "max-video-preview" => limit(),
+        "max-image-preview" => {
+            let sizes = ["none", "standard", "large"];
+            let size = sizes
+                .iter()
+                .position(|it| it.eq_ignore_ascii_case(&rule.value))?;
+            Some(Duration::from_secs(size as u64))
+        }
+        _ => None,
+    }
+}
+
 /// What a page's rules are read by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetaReader {
@@ -107,8 +136,7 @@ pub(super) fn refuses(rule: &MetaRule, reader: MetaReader) -> Option<(Purposes, 
 
 /// The label of a rule that only whoever uses the page can keep.
 pub(super) fn duty(rule: &MetaRule, reader: MetaReader) -> Option<(&'static str, Option<String>)> {
-    // A limit of -1 is none.
-    let value = || (!matches!(&*rule.value, "" | "-1")).then(|| rule.value.clone());
+    let value = || Some(rule.value.clone());
     Some(match rule.name.as_str() {
         "nofollow" | "none" => ("nofollow", None),
         "nosnippet" => ("nosnippet", None),
@@ -116,9 +144,9 @@ pub(super) fn duty(rule: &MetaRule, reader: MetaReader) -> Option<(&'static str,
         "noimageindex" if !reader.is_image => ("noimageindex", None),
         "noimageai" if !reader.is_image => ("noimageai", None),
         "nocache" if reader.dialect == MetaDialect::Bing => ("nocache", None),
-        "max-snippet" => ("max-snippet", Some(value()?)),
-        "max-image-preview" => ("max-image-preview", Some(value()?)),
-        "max-video-preview" => ("max-video-preview", Some(value()?)),
+        "max-snippet" => ("max-snippet", value()),
+        "max-image-preview" => ("max-image-preview", value()),
+        "max-video-preview" => ("max-video-preview", value()),
         _ => return None,
     })
 }

@@ -11,7 +11,7 @@ pub struct Statement {
     pub source: Source,
     /// Where it stands.
     pub carrier: Carrier,
-    /// The statement as written.
+    /// The statement as written, or the beginning of a long one.
     pub text: String,
     /// The clause by which it means what it is taken to mean.
     pub clause: &'static str,
@@ -45,6 +45,17 @@ impl Meaning {
             allows,
             clause,
         }
+    }
+}
+
+/// The most of a statement that is kept to show it; some fill a head or a page.
+const SHOWN_BYTES: usize = 1024;
+
+/// A statement as written, cut off where it is long.
+pub(super) fn shown(text: &str) -> String {
+    match text.len() <= SHOWN_BYTES {
+        true => text.to_owned(),
+        false => format!("{}...", &text[..text.floor_char_boundary(SHOWN_BYTES)]),
     }
 }
 

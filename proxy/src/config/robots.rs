@@ -64,7 +64,7 @@ pub(super) fn dialects() -> [(&'static str, Dialect); Dialect::ALL.len()] {
     Dialect::ALL.map(|dialect| (dialect.as_str(), dialect))
 }
 
-fn bytes(size: ByteSize) -> usize {
+pub(super) fn bytes(size: ByteSize) -> usize {
     usize::try_from(size.as_u64()).unwrap_or(usize::MAX)
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use wayleave_policy::Dialect;
-use wayleave_policy::preferences::{Asker, Duty, Judgement, Preference, Preferences, Reading};
+use wayleave_policy::preferences::{
+    Asker, Duty, Judgement, Preference, Preferences, Reading, Source,
+};
 
 use super::identify::{Identified, Identity};
 use super::refusal::{Deciding, Refusal};
@@ -63,15 +65,47 @@ impl Said {
         Some(Self::judged(Arc::clone(crawler), reading, known.at, heard))
     }
 
-    /// The same with what the head of the answer says. Only answers with content are asked.
+    /// The same with what the head of the answer says.
     pub(crate) fn and_by_fields<'f>(
         &self,
         reading: &Reading,
+        status: u16,
         fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
     ) -> Self {
         let mut heard = self.heard.clone();
-        heard.hear_head(asker(&self.crawler, reading, self.at), 200, fields);
+        heard.hear_head(asker(&self.crawler, reading, self.at), status, fields);
         Self::judged(Arc::clone(&self.crawler), reading, self.at, heard)
+    }
+
+    /// Whether the beginning of the answer, whose head was heard, may say more.
+    pub(crate) fn awaits_page(&self, reading: &Reading) -> bool {
+        self.heard
+            .awaits_page(asker(&self.crawler, reading, self.at))
+    }
+
+    /// The same with what the beginning of the page says.
+    pub(crate) fn and_by_page(&self, reading: &Reading, page: &str) -> Self {
+        let mut heard = self.heard.clone();
+        heard.hear_page(asker(&self.crawler, reading, self.at), page);
+        Self::judged(Arc::clone(&self.crawler), reading, self.at, heard)
+    }
+
+    /// Whether a refusal stands whatever the page says: not one because nothing is said, nor a reservation, whose place one in the
+    /// page takes.
+    pub(crate) fn is_final_refusal(&self) -> bool {
+        let each = self.judgement.each.iter();
+        let mut refused = each.filter(|it| it.preference == Preference::Refuse);
+        refused.any(|it| {
+            it.statement
+                .as_ref()
+                .is_some_and(|it| it.source != Source::Tdmrep)
+        })
+    }
+
+    /// Whether the origin asks for payment or a licence, whatever the purpose.
+    pub(crate) fn asks_for_payment(&self) -> bool {
+        let statement = self.judgement.statement();
+        statement.is_some_and(|it| it.source == Source::Payment)
     }
 
     /// Whether a refusal is only counted and logged.

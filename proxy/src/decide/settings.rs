@@ -51,6 +51,8 @@ pub(crate) struct Preferences {
     pub(crate) reading: Reading,
     /// Whether an answer whose use is refused is withheld, instead of only labelled.
     pub(crate) withholds: bool,
+    /// How much of a page is read, decoded.
+    pub(crate) meta_scan_bytes: usize,
 }
 
 /// What becomes of requests while decisions cannot be recorded.

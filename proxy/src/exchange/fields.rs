@@ -253,7 +253,7 @@ fn tells_length(status: u16) -> bool {
 fn response_fields<'a>(all: &[Pair<'a>], length: Option<u64>) -> Vec<Field<'a>> {
     let mut length = length;
     // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
-    let kept = end_to_end(all).filter(|(field, _)| !is(field, "alt-svc"));
+    let kept = end_to_end(all).filter(|(field, _)| !is(field, "alt-svc") && !is_ours(field));
     kept.filter_map(|(field, value)| {
         let value = match is(field, "content-length") {
             true => Cow::Owned(length.take()?.to_string().into_bytes()),
@@ -295,6 +295,11 @@ fn end_to_end<'a>(fields: &[Pair<'a>]) -> impl Iterator<Item = Pair<'a>> {
         !(is_hop_by_hop(field) || lists && listed_in_connection(fields, field))
     };
     fields.iter().copied().filter(is_kept)
+}
+
+/// Whether a field is one of those that nobody but this proxy says something by.
+pub(super) fn is_ours(field: &[u8]) -> bool {
+    field.get(..9).is_some_and(|start| is(start, "wayleave-"))
 }
 
 fn is_hop_by_hop(field: &[u8]) -> bool {

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use wayleave_policy::{Scheme, Target};
 
 use super::fields::OnwardRequest;
+use super::label::Label;
 use super::relay::{self, RelayError, Relaying};
 use super::sign::{Signatures, Signing};
 use super::websocket;
-use crate::decide::refusal::Refusal;
 use crate::decide::resolve::Resolved;
 use crate::http::client::{Client, Field};
 use crate::http::ftp_path;
@@ -50,6 +50,8 @@ pub(super) struct Onward<'a> {
     pub(super) source: Option<IpAddr>,
     /// Who signs it, if it is signed.
     pub(super) signing: Option<Signing<'a>>,
+    /// Who asks what the response says about its use, if anybody does.
+    pub(super) label: Option<&'a Label<'a>>,
 }
 
 impl<'a> Onward<'a> {
@@ -67,9 +69,8 @@ impl<'a> Onward<'a> {
     }
 }
 
-/// What is told of the head of the response that the client gets: it says which fields are added, or refuses to hand it on.
-pub(super) type Heard<'a> =
-    dyn Fn(&OriginHead) -> Result<Vec<Field<'static>>, Box<Refusal>> + Send + Sync + 'a;
+/// What is told of the head of the response that the client gets: it says which field is added.
+pub(super) type Heard<'a> = dyn Fn(&OriginHead) -> Option<Field<'static>> + Send + Sync + 'a;
 
 /// Sends the request to its origin and the response to the client. `heard` is called with the head of the response that the client
 /// gets.
@@ -99,10 +100,9 @@ pub(super) async fn forward(
         let is_signed = signatures.sign(&mut request);
         let heard = |head: &OriginHead| {
             not_of_parent(&form, head)?;
-            if signatures.are_asked_for(head, &request, is_signed) {
-                return Err(RelayError::Withheld);
-            }
-            heard(head).map_err(RelayError::Refused)
+            let is_asked_again = signatures.are_asked_for(head, &request, is_signed);
+            let told = (!is_asked_again).then(|| heard(head));
+            told.ok_or(RelayError::Withheld)
         };
         let exchanged = async {
             let (mut writer, mut reader) =
@@ -112,6 +112,7 @@ pub(super) async fn forward(
                 name: onward.name,
                 patience: upstream.patience(),
                 heard: &heard,
+                label: onward.label,
             };
             let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
             upstream.count(reader.oddities());

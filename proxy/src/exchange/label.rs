@@ -1,58 +1,140 @@
-//! What the head of an answer says about its use: the answer is labelled with all that is said, or withheld.
+//! What an answer says about its use: it is labelled with all that is said, or withheld.
 
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use wayleave_policy::preferences::{Duty, Say};
 
+use super::page::Page;
 use crate::decide::permit::Permit;
 use crate::decide::preference::Said;
 use crate::decide::refusal::Refusal;
 use crate::decide::settings::Preferences;
 use crate::http::client::Field;
+use crate::http::field_pairs::{Pair, first};
+use crate::http::http1::has_content;
 use crate::origin::OriginHead;
 
 /// Judges the answer to one request of a crawler with purposes.
 pub(super) struct Label<'a> {
     /// What was said before the origin was asked.
-    pub(super) said: &'a Said,
-    pub(super) preferences: &'a Preferences,
-    pub(super) permit: &'a Permit,
-    /// Whether a refusal is only observed.
-    pub(super) observes: bool,
-    pub(super) judged: &'a OnceLock<Said>,
+    said: &'a Said,
+    preferences: &'a Preferences,
+    permit: &'a Permit,
+    method: &'a str,
+    /// What was said, the answer included.
+    judged: Mutex<Option<Said>>,
 }
 
-impl Label<'_> {
-    /// The fields that say what was said about use.
+/// What becomes of an answer whose head is there.
+pub(super) enum HandOn {
+    /// It is handed on, with these fields besides its own.
+    With(Vec<Field<'static>>),
+    /// Its beginning may say more.
+    AfterPage(Page),
+}
+
+impl<'a> Label<'a> {
+    /// Of the answer to a request that may be sent; `said`: about its use, so far.
+    pub(super) fn new(
+        said: &'a Said,
+        preferences: &'a Preferences,
+        permit: &'a Permit,
+        method: &'a str,
+    ) -> Self {
+        Self {
+            said,
+            preferences,
+            permit,
+            method,
+            judged: Mutex::default(),
+        }
+    }
+
+    /// What was said, the answer included; nothing if there was none.
+    pub(super) fn into_judged(self) -> Option<Said> {
+        self.judged
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Judges by the head.
     ///
     /// # Errors
     ///
     /// The refusal, if the answer is to be withheld: it has content, and its use is refused.
-    pub(super) fn judge(&self, head: &OriginHead) -> Result<Vec<Field<'static>>, Box<Refusal>> {
-        if !matches!(head.status(), 200..=299) {
-            return Ok(Vec::new());
+    pub(super) fn judge(&self, head: &OriginHead) -> Result<HandOn, Box<Refusal>> {
+        let status = head.status();
+        if status == 101 {
+            return Ok(HandOn::With(Vec::new()));
         }
-        let fields = head.fields();
-        let fields: Vec<_> = fields
+        let (fields, reading) = (head.fields(), &self.preferences.reading);
+        let texts: Vec<_> = fields
             .iter()
-            .map(|(name, value)| {
-                (
-                    String::from_utf8_lossy(name),
-                    String::from_utf8_lossy(value),
-                )
-            })
+            .map(|(name, value)| (text(name), text(value)))
             .collect();
-        let fields = fields.iter().map(|(name, value)| (&**name, &**value));
-        let said = self.said.and_by_fields(&self.preferences.reading, &fields);
-        let said = self.judged.get_or_init(|| said);
-        let refusal = said.refusal(&self.permit.resolved);
-        match refusal.filter(|_| self.preferences.withholds && !self.observes) {
-            Some(refusal) => Err(Box::new(refusal)),
-            None => Ok(labels(said)),
+        let texts = texts.iter().map(|(name, value)| (&**name, &**value));
+        let said = self.said.and_by_fields(reading, status, &texts);
+        let limit = self.preferences.meta_scan_bytes;
+        let has_page = limit > 0 && self.has_page(status, &fields) && said.awaits_page(reading);
+        let is_final = said.is_final_refusal();
+        match self.come_to(said, status) {
+            Err(refusal) if is_final || !has_page => Err(refusal),
+            _ if has_page => Ok(HandOn::AfterPage(Page::new(&fields, limit))),
+            judged => judged.map(HandOn::With),
         }
     }
+
+    /// Judges by the beginning of the page, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::judge`].
+    pub(super) fn judge_page(&self, page: &Page) -> Result<Vec<Field<'static>>, Box<Refusal>> {
+        let judged = self
+            .judged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let said = judged.as_ref().unwrap_or(self.said);
+        self.come_to(
+            said.and_by_page(&self.preferences.reading, &page.text()),
+            200,
+        )
+    }
+
+    /// Whether the answer has content that is the beginning of what was asked for.
+    fn has_page(&self, status: u16, fields: &[Pair<'_>]) -> bool {
+        let begins = || {
+            let range = first(fields, "content-range").unwrap_or_default();
+            range.trim_ascii_start().starts_with(b"bytes 0-")
+        };
+        is_judged(status) && has_content(status, self.method) && (status != 206 || begins())
+    }
+
+    /// What is said, as fields or as a refusal.
+    fn come_to(&self, said: Said, status: u16) -> Result<Vec<Field<'static>>, Box<Refusal>> {
+        let refusal = said.refusal(&self.permit.resolved);
+        let is_withheld = self.preferences.withholds && !said.is_only_observed();
+        let refusal = refusal.filter(|_| is_withheld && is_judged(status));
+        let labels = labels(&said);
+        *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
+        match refusal {
+            Some(refusal) => Err(Box::new(refusal)),
+            None => Ok(labels),
+        }
+    }
+}
+
+/// Whether an answer is content whose use can be refused. Of others the status itself is what is handed on: an error, a redirect, or
+/// that a copy is still good.
+pub(super) fn is_judged(status: u16) -> bool {
+    matches!(status, 200..=299)
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
 }
 
 /// `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`: dictionaries (RFC 9651).

@@ -4,7 +4,8 @@
 //!  decide_in_turn ── await_delay      may it be sent, and when
 //!     │
 //!  send ── forward ── relay           to the origin and back
-//!     │      └── sign, fields, websocket
+//!     │      ├── sign, fields, websocket, splice
+//!     │      └── label, page         what the answer says about its use
 //!     ├── note_answer, revoke          what the origin's answer means for the next requests, and a reload for upgraded connections
 //!     ├── refuse, last_hop             or answered here
 //!  record
@@ -25,6 +26,7 @@ mod label;
 mod last_hop;
 mod note_answer;
 pub(crate) mod outcome;
+mod page;
 pub(crate) mod record;
 mod redirect;
 pub(crate) mod refuse;
@@ -32,6 +34,7 @@ mod relay;
 mod revoke;
 mod send;
 mod sign;
+mod splice;
 mod turn_away;
 mod websocket;
 

@@ -73,14 +73,6 @@ impl Outcome {
             Self::Refuse(refusal) | Self::Withhold(refusal) | Self::Fail(refusal) => refusal.status,
         }
     }
-
-    /// The same, or one that only observes what would have been refused by the answer.
-    pub(super) fn unless(self, observed: Option<Refusal>) -> Self {
-        match (self, observed) {
-            (Self::Forward { status, .. }, Some(refusal)) => Self::Observe { status, refusal },
-            (outcome, _) => outcome,
-        }
-    }
 }
 
 /// What may follow an exchange on its connection.

@@ -8,6 +8,9 @@ use bytes::Bytes;
 use pingora_timeout::timeout;
 
 use super::fields;
+use super::label::{HandOn, Label};
+use super::page::Page;
+use super::splice;
 use super::websocket;
 use crate::decide::refusal::Refusal;
 use crate::http::client::{Client, ClientBody, ClientGone, Field, Responder};
@@ -17,9 +20,6 @@ use crate::http::received::{Received, Version};
 use crate::origin::egress::Parent;
 use crate::origin::error::Fault;
 use crate::origin::{self, OriginHead, OriginReader, OriginWriter};
-
-/// How long the origin of an upgraded connection may take nothing, or say nothing once the client does not.
-const UPGRADED_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
@@ -108,9 +108,9 @@ impl Progress {
     }
 }
 
-/// What is told of a response's head as soon as it is there: it says which fields are added, or why the response is not handed on.
+/// What is told of a response's head as soon as it is there: it says which field is added, or keeps the response from its client.
 pub(super) type Heard<'a> =
-    dyn Fn(&OriginHead) -> Result<Vec<Field<'static>>, RelayError> + Send + Sync + 'a;
+    dyn Fn(&OriginHead) -> Result<Option<Field<'static>>, RelayError> + Send + Sync + 'a;
 
 /// What both bodies are relayed by.
 #[derive(Clone, Copy)]
@@ -121,6 +121,8 @@ pub(super) struct Relaying<'a> {
     /// With the origin.
     pub(super) patience: Duration,
     pub(super) heard: &'a Heard<'a>,
+    /// What the response says about its use is asked, if anything is here.
+    pub(super) label: Option<&'a Label<'a>>,
 }
 
 /// Sends the client's body to the origin, and the origin's response to the client.
@@ -147,7 +149,7 @@ pub(super) async fn relay(
     let is_somebodys = progress.is_somebodys.load(Ordering::Relaxed);
     let is_upgraded = status == 101;
     if is_upgraded {
-        splice(client, writer, reader).await;
+        splice::splice(client, writer, reader).await;
     }
     let is_sent = progress.is_sent.load(Ordering::Relaxed);
     let connection_serves_again = is_sent && !is_upgraded && !is_somebodys;
@@ -174,47 +176,6 @@ async fn both(
                 broken => return Err(broken),
             },
         }
-    }
-}
-
-/// Passes whatever comes, both ways, until the origin ends it or either side breaks. To a client that says nothing more the
-/// origin may go on talking, but not be silent for long.
-async fn splice(client: &mut Client, writer: &mut OriginWriter, reader: &mut OriginReader) {
-    client.body.becomes_raw();
-    writer.becomes_raw();
-    let (body, answer) = (&mut client.body, &mut client.answer);
-    let parts = AtomicUsize::new(0);
-    let to_origin = async {
-        loop {
-            match body.next().await {
-                Ok(Some(part)) => {
-                    if writer.part(part, UPGRADED_PATIENCE).await.is_err() {
-                        return;
-                    }
-                }
-                Err(BodyError::Io(_)) => return,
-                Ok(None) | Err(_) => break,
-            }
-        }
-        // If that takes longer, the origin's silence is noticed below.
-        let _ = timeout(UPGRADED_PATIENCE, writer.close()).await;
-        let mut heard = None;
-        while heard != Some(parts.load(Ordering::Relaxed)) {
-            heard = Some(parts.load(Ordering::Relaxed));
-            tokio::time::sleep(UPGRADED_PATIENCE).await;
-        }
-    };
-    let to_client = async {
-        while let Ok(Some(part)) = reader.part().await {
-            if answer.part(part, false).await.is_err() || answer.flush().await.is_err() {
-                return;
-            }
-            parts.fetch_add(1, Ordering::Relaxed);
-        }
-    };
-    tokio::select! {
-        () = to_origin => {}
-        () = to_client => {}
     }
 }
 
@@ -264,6 +225,19 @@ fn body_broke(error: &BodyError, progress: &Progress) -> RelayError {
     }
 }
 
+/// The part of a body that was held back, and whether that is all of it.
+#[derive(Default)]
+struct Beginning {
+    part: Bytes,
+    has_ended: bool,
+}
+
+/// An origin that sends the beginning of a page little by little keeps its client waiting for the whole of that.
+fn too_slow() -> RelayError {
+    let details = "the beginning of the page, which is read first for what it says about its use, did not arrive in time";
+    Fault::new(ErrorType::HttpResponseTimeout, details.to_owned()).into()
+}
+
 /// The response on its way.
 struct Download<'a> {
     relaying: Relaying<'a>,
@@ -275,9 +249,13 @@ impl Download<'_> {
     async fn run(mut self, client: &mut Responder) -> Result<u16, RelayError> {
         let head = self.final_head(client).await?;
         let status = head.status();
-        let added = (self.relaying.heard)(&head)?;
+        let named = (self.relaying.heard)(&head)?;
+        let (added, beginning) = match self.relaying.label {
+            Some(label) => self.label(label, &head, client).await?,
+            None => Default::default(),
+        };
         let mut response = fields::response(&head, self.relaying.received, self.relaying.name);
-        response.fields.extend(added);
+        response.fields.extend(added.into_iter().chain(named));
         if fields::authenticates_connection(self.relaying.received, &head) {
             self.progress.is_somebodys.store(true, Ordering::Relaxed);
         }
@@ -293,7 +271,7 @@ impl Download<'_> {
             return Ok(status);
         }
         if has_body {
-            self.body(client).await?;
+            self.body(client, beginning).await?;
         } else {
             // The client has all then, whatever the origin does with its stream.
             client.flush().await?;
@@ -312,7 +290,9 @@ impl Download<'_> {
                     let details = "the origin did not finish its response".to_owned();
                     Err(Fault::new(ErrorType::HttpResponseTimeout, details))
                 });
-                trailers.map_err(|fault| self.progress.answered(fault))
+                let mut trailers = trailers.map_err(|fault| self.progress.answered(fault))?;
+                trailers.retain(|(field, _)| !fields::is_ours(field));
+                Ok(trailers)
             }
             () = client.given_up() => Err(RelayError::ClientGone),
         }
@@ -364,7 +344,59 @@ impl Download<'_> {
         }
     }
 
-    async fn body(&mut self, client: &mut Responder) -> Result<(), RelayError> {
+    /// The fields that say what the response says about its use, and as much of its body as that took.
+    async fn label(
+        &mut self,
+        label: &Label<'_>,
+        head: &OriginHead,
+        client: &mut Responder,
+    ) -> Result<(Vec<Field<'static>>, Beginning), RelayError> {
+        match label.judge(head).map_err(RelayError::Refused)? {
+            HandOn::With(added) => Ok((added, Beginning::default())),
+            HandOn::AfterPage(page) => {
+                let (page, has_ended) = self.hold_back(page, client).await?;
+                let added = label.judge_page(&page).map_err(RelayError::Refused)?;
+                let part = page.into_held();
+                Ok((added, Beginning { part, has_ended }))
+            }
+        }
+    }
+
+    /// Reads the beginning of the body, of which nothing is handed on yet; whether that is all of it.
+    async fn hold_back(
+        &mut self,
+        mut page: Page,
+        client: &mut Responder,
+    ) -> Result<(Page, bool), RelayError> {
+        let patience = self.relaying.patience;
+        let reading = async {
+            while page.takes_more() {
+                match self.part().await? {
+                    Some(part) => page.take(&part),
+                    None => return Ok(true),
+                }
+            }
+            Ok(self.reader.has_ended())
+        };
+        let has_ended = tokio::select! {
+            biased;
+            read = tokio::time::timeout(patience, reading) => read.unwrap_or_else(|_| Err(too_slow()))?,
+            () = client.given_up() => return Err(RelayError::ClientGone),
+        };
+        Ok((page, has_ended))
+    }
+
+    async fn body(
+        &mut self,
+        client: &mut Responder,
+        beginning: Beginning,
+    ) -> Result<(), RelayError> {
+        if !beginning.part.is_empty() {
+            client.part(beginning.part, self.reader.has_ended()).await?;
+        }
+        if beginning.has_ended {
+            return Ok(());
+        }
         loop {
             let meanwhile = async {
                 if client.holds_back() {
@@ -404,57 +436,68 @@ impl Download<'_> {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
-    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
-    use tokio::time::Instant;
+    use tokio::io::{AsyncWriteExt, duplex};
 
     use super::*;
-    use crate::http::client::OnwardResponse;
+    use crate::http::http1::RequestHead;
     use crate::http::transport::{Stream, Transport};
     use crate::origin::start_http1;
 
-    const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
-
-    fn stream(near: DuplexStream) -> Stream {
+    fn stream(near: tokio::io::DuplexStream) -> Stream {
         Box::new(Transport::new(near, 1))
     }
 
-    /// How long an upgraded connection lasts whose client ended its side, with an origin that says something so often.
-    async fn lasts(words: u32) -> Duration {
-        let patience = UPGRADED_PATIENCE;
-        let (near, mut far) = duplex(1024);
+    /// What becomes of a page of this many bytes that comes one by one, each in time.
+    async fn held_back(bytes: usize) -> Result<(Page, bool), RelayError> {
+        let patience = Duration::from_secs(60);
+        let (near, _far) = duplex(1024);
         let framing = Framing::Length(0);
         let mut client = Client::http1(stream(near), BytesMut::new(), framing, true, patience);
-        far.shutdown().await.unwrap();
         let (near, mut origin) = duplex(1024);
         let started = start_http1(stream(near), b"", framing, patience).await;
-        let (mut writer, mut reader) = started.unwrap();
-        origin.write_all(SWITCHING).await.unwrap();
-        assert_eq!(reader.head("GET").await.unwrap().status(), 101);
-        let switching = OnwardResponse {
-            status: 101,
-            reason: b"",
-            framing: Framing::UntilClose,
-            fields: Vec::new(),
-        };
-        client.answer.head(&switching).await.unwrap();
-        let talking = tokio::spawn(async move {
-            for _ in 0..words {
-                tokio::time::sleep(UPGRADED_PATIENCE / 2).await;
-                origin.write_all(b"word").await.unwrap();
+        let (_writer, mut reader) = started.unwrap();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n");
+        origin.write_all(head.as_bytes()).await.unwrap();
+        let head = reader.head("GET").await.unwrap();
+        let page = Page::new(&head.fields(), 64 * 1024);
+        let dripping = tokio::spawn(async move {
+            for _ in 0..bytes {
+                tokio::time::sleep(patience / 8).await;
+                origin.write_all(b" ").await.unwrap();
             }
             std::future::pending::<()>().await;
         });
-        let started = Instant::now();
-        splice(&mut client, &mut writer, &mut reader).await;
-        talking.abort();
-        started.elapsed()
+        let request = b"GET http://site.test/ HTTP/1.1\r\nHost: site.test\r\n\r\n";
+        let received = RequestHead::read(&mut &request[..], &mut BytesMut::new()).await;
+        let mut download = Download {
+            relaying: Relaying {
+                received: &Received::Http1(received.unwrap()),
+                name: "wayleave",
+                patience,
+                heard: &|_| Ok(None),
+                label: None,
+            },
+            reader: &mut reader,
+            progress: &Progress::default(),
+        };
+        let held = download.hold_back(page, &mut client.answer).await;
+        dripping.abort();
+        held
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_origin_does_not_keep_an_upgraded_connection_whose_client_left() {
-        assert!(lasts(0).await <= 2 * UPGRADED_PATIENCE);
-        let talked = lasts(20).await;
-        assert!(talked >= 10 * UPGRADED_PATIENCE, "{talked:?}");
-        assert!(talked <= 13 * UPGRADED_PATIENCE, "{talked:?}");
+    async fn a_beginning_that_comes_drop_by_drop_has_its_time() {
+        let (_, has_ended) = held_back(7).await.unwrap();
+        assert!(has_ended);
+        assert!(matches!(
+            held_back(9).await,
+            Err(RelayError::Origin {
+                fault: Fault {
+                    error: ErrorType::HttpResponseTimeout,
+                    ..
+                },
+                answered: false,
+            })
+        ));
     }
 }

@@ -1,11 +1,9 @@
 //! Sends a request on and what comes back to its client, and tells what became of it.
 
-use std::sync::OnceLock;
-
 use tokio::sync::Notify;
 
 use super::forward::{self, Onward, Sent};
-use super::label::Label;
+use super::label::{self, Label};
 use super::outcome::{Outcome, client_closed, passed};
 use super::refuse::By;
 use super::relay::RelayError;
@@ -27,6 +25,9 @@ use crate::politeness::Turn;
 
 /// The status by which an exchange becomes a connection of another protocol.
 const SWITCHING_PROTOCOLS: u16 = 101;
+
+/// Why an answer was handed on that asks for payment: its status says so itself.
+const PAYMENT: &str = "payment";
 
 /// A request on its way to its origin.
 #[derive(Clone, Copy)]
@@ -59,14 +60,8 @@ impl Exchanges {
         (permit, turn): (Permit, Option<Turn<'_>>),
     ) -> Ended {
         let upgraded = Notify::new();
-        let judged = OnceLock::new();
-        let label = said.map(|said| Label {
-            said,
-            preferences: &sending.settings.preferences,
-            permit: &permit,
-            observes: said.is_only_observed(),
-            judged: &judged,
-        });
+        let (preferences, method) = (&sending.settings.preferences, sending.received.method());
+        let label = said.map(|said| Label::new(said, preferences, &permit, method));
         let by = By::of(&sending.settings.options, sending.id);
         let heard = |head: &OriginHead| {
             if let Some(turn) = &turn {
@@ -75,12 +70,7 @@ impl Exchanges {
             if head.status() == SWITCHING_PROTOCOLS {
                 upgraded.notify_one();
             }
-            let mut fields = match &label {
-                Some(label) => label.judge(head)?,
-                None => Vec::new(),
-            };
-            fields.extend(by.field());
-            Ok(fields)
+            by.field()
         };
         let onward = Onward {
             upstream: &sending.settings.upstream,
@@ -89,6 +79,7 @@ impl Exchanges {
             resolved: &permit.resolved,
             source: sending.crawler.and_then(|it| it.source_address),
             signing: self.signing(sending),
+            label: label.as_ref(),
         };
         let relaying = forward::forward(onward, client, &heard);
         let revoked = async {
@@ -109,11 +100,11 @@ impl Exchanges {
             Some(Err(broke)) => answer(sending, client, broke).await,
             None => (passed(&permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
         };
-        let observed = judged.get().and_then(|said| only_observed(said, &permit));
+        let said = label.and_then(Label::into_judged);
         Ended {
-            outcome: outcome.unless(observed),
+            outcome: judged_outcome(outcome, said.as_ref(), &permit),
             sent,
-            said: judged.into_inner(),
+            said,
             after,
         }
     }
@@ -149,10 +140,24 @@ impl Exchanges {
     }
 }
 
-/// The refusal that the answer would have met if that were not only observed.
-fn only_observed(said: &Said, permit: &Permit) -> Option<Refusal> {
-    let refusal = said.refusal(&permit.resolved);
-    refusal.filter(|_| said.is_only_observed())
+/// The outcome with what the answer says: it may ask for payment, or be one that is withheld where that is not only observed.
+fn judged_outcome(outcome: Outcome, said: Option<&Said>, permit: &Permit) -> Outcome {
+    let Some(said) = said else {
+        return outcome;
+    };
+    match outcome {
+        Outcome::Forward { status, .. } if said.asks_for_payment() => Outcome::Forward {
+            status,
+            reason: PAYMENT,
+        },
+        Outcome::Forward { status, .. } if label::is_judged(status) && said.is_only_observed() => {
+            match said.refusal(&permit.resolved) {
+                Some(refusal) => Outcome::Observe { status, refusal },
+                None => outcome,
+            }
+        }
+        outcome => outcome,
+    }
 }
 
 /// Tells the client what broke, unless it had an answer by then.

@@ -40,7 +40,9 @@ pub async fn serve(stream: impl Transport, connection: &Connection) -> io::Resul
             || matches!(reply.framing, Framing::UntilClose | Framing::Raw)
             || request.closes()
             || request.version == "HTTP/1.0";
-        if !send_reply(&mut stream, &request, &reply).await? || last {
+        let sent = send_reply(&mut stream, &request, &reply).await;
+        connection.shared.answer_ended();
+        if !sent? || last {
             break;
         }
     }

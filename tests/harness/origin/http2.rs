@@ -68,7 +68,9 @@ async fn answer_http2(
             .collect();
         connection.shared.body_ended(&request, trailers);
     }
-    send_http2_reply(&request, &reply, &mut respond).await
+    let sent = send_http2_reply(&request, &reply, &mut respond).await;
+    connection.shared.answer_ended();
+    sent
 }
 
 async fn send_http2_reply(

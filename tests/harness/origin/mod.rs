@@ -153,6 +153,8 @@ impl Site {
 #[derive(Debug, Default)]
 pub struct Arrived {
     pub connections: usize,
+    /// Answers that are over, whole or broken off by the other side.
+    pub answered: usize,
     pub requests: Vec<Arc<Request>>,
 }
 
@@ -180,6 +182,11 @@ impl Shared {
         arrived.connections += 1;
         self.changed.notify_all();
         arrived.connections
+    }
+
+    pub fn answer_ended(&self) {
+        lock(&self.arrived).answered += 1;
+        self.changed.notify_all();
     }
 
     pub fn received(&self, request: Request) -> Arc<Request> {

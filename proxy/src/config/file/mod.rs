@@ -15,6 +15,6 @@ pub(super) use self::reader::{Reader, Section};
 pub(super) use self::show::Show;
 pub(super) use self::value::{
     MOST, Node, Parsed, address, at_least, boolean, checked, count, date, duration, filled_list,
-    list, network, number, or_empty, path_in, positive_duration, size, text, tried, user_agent,
-    word,
+    list, network, number, or_empty, path_in, positive_duration, size, size_or_zero, text, tried,
+    user_agent, word,
 };

@@ -170,6 +170,15 @@ pub(crate) fn size(node: &Node<'_>) -> Parsed<ByteSize> {
     }
 }
 
+/// A number of bytes with its unit, or 0 for none.
+pub(crate) fn size_or_zero(node: &Node<'_>) -> Parsed<ByteSize> {
+    match node.get_ref() {
+        DeValue::Integer(number) if number.as_str() == "0" => Ok(ByteSize(0)),
+        DeValue::String(text) if text == "0" => Ok(ByteSize(0)),
+        _ => size(node),
+    }
+}
+
 /// A check of sizes.
 pub(crate) fn at_least(least: ByteSize) -> impl Fn(&ByteSize) -> Result<(), String> {
     move |size| match *size < least {

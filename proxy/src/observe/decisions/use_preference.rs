@@ -31,7 +31,7 @@ pub(crate) struct UsePreference {
     /// The policy or licence that it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<String>,
-    /// When it is known: `before` the origin is asked.
+    /// When it is known: `before` the origin is asked, with the `head` of its answer, or with the beginning of the `body`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) stage: Option<Cow<'static, str>>,

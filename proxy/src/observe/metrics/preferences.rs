@@ -9,7 +9,7 @@ use super::registered::counters;
 const NONE: &str = "none";
 
 /// The families that are read at each stage.
-const SOURCES: [(Stage, &[Source]); 2] = [
+const SOURCES: [(Stage, &[Source]); 3] = [
     (
         Stage::Before,
         &[
@@ -24,9 +24,12 @@ const SOURCES: [(Stage, &[Source]); 2] = [
         &[
             Source::ContentUsage,
             Source::ContentSignal,
+            Source::Tdmrep,
             Source::RobotsMeta,
+            Source::Payment,
         ],
     ),
+    (Stage::Body, &[Source::Tdmrep, Source::RobotsMeta]),
 ];
 
 pub(super) fn register(registry: &Registry) -> anyhow::Result<IntCounterVec> {

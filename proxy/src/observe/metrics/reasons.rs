@@ -28,6 +28,7 @@ pub(super) const OF_CRAWLERS: &Reasons = &[
     ("too-costly", &[OBSERVED, REFUSED]),
     ("policy-rule", &[OBSERVED, REFUSED]),
     ("preference", &[OBSERVED, REFUSED]),
+    ("payment", &[FORWARDED]),
     ("crawl-delay", &[OBSERVED, REFUSED]),
     ("origin-rests", &[OBSERVED, REFUSED]),
     ("concurrency", &[OBSERVED, REFUSED]),

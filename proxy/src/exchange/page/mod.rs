@@ -1,0 +1,145 @@
+//! The beginning of a page, held back until it is known what it says about its use. What is passed on are the bytes as they came;
+//! what is read is a copy of them, decoded and of bounded length.
+
+mod charset;
+mod coding;
+
+use std::borrow::Cow;
+
+use bytes::{Bytes, BytesMut};
+
+use self::coding::Decoding;
+use crate::http::field_pairs::{Pair, is};
+
+/// The beginning of a page.
+pub(super) struct Page {
+    /// Copied: small parts may each keep a large buffer alive.
+    held: BytesMut,
+    decoding: Decoding,
+    content_type: String,
+    /// Of what is decoded, and of what is held too: some codings decode much to nothing.
+    limit: usize,
+}
+
+impl Page {
+    /// The page that an answer with these fields begins, of which `limit` decoded bytes are read.
+    pub(super) fn new(fields: &[Pair<'_>], limit: usize) -> Self {
+        let values = |name| {
+            let named = fields.iter().filter(move |(field, _)| is(field, name));
+            named.map(|(_, value)| str::from_utf8(value).unwrap_or("?"))
+        };
+        Self {
+            held: BytesMut::new(),
+            decoding: Decoding::new(values("content-encoding"), limit),
+            content_type: values("content-type").collect::<Vec<_>>().join(";"),
+            limit,
+        }
+    }
+
+    /// Whether the next part is to be held back as well.
+    pub(super) fn takes_more(&self) -> bool {
+        self.held.len() < self.limit && self.decoding.takes_more()
+    }
+
+    /// Holds a part back.
+    pub(super) fn take(&mut self, part: &[u8]) {
+        self.decoding.decode(part);
+        self.held.extend_from_slice(part);
+    }
+
+    /// What can be read of it.
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        charset::text(self.decoding.bytes(), &self.content_type)
+    }
+
+    /// What was held back, as it came.
+    pub(super) fn into_held(self) -> Bytes {
+        self.held.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    use super::*;
+
+    const TEXT: &str = "<!doctype html><meta name=robots content=noindex>";
+    const LIMIT: usize = 64 * 1024;
+
+    fn read(fields: &[Pair<'_>], parts: &[&[u8]]) -> (String, Bytes) {
+        let mut page = Page::new(fields, LIMIT);
+        for part in parts {
+            page.take(part);
+        }
+        let text = page.text().into_owned();
+        (text, page.into_held())
+    }
+
+    fn coded() -> [(&'static str, Vec<u8>); 5] {
+        let (text, level) = (TEXT.as_bytes(), Compression::default());
+        let mut gzip = GzEncoder::new(Vec::new(), level);
+        let mut zlib = ZlibEncoder::new(Vec::new(), level);
+        let mut deflate = DeflateEncoder::new(Vec::new(), level);
+        gzip.write_all(text).unwrap();
+        zlib.write_all(text).unwrap();
+        deflate.write_all(text).unwrap();
+        [
+            ("", text.to_vec()),
+            ("gzip", gzip.finish().unwrap()),
+            ("deflate", zlib.finish().unwrap()),
+            ("deflate", deflate.finish().unwrap()),
+            ("zstd", zstd::bulk::compress(text, 3).unwrap()),
+        ]
+    }
+
+    #[test]
+    fn a_page_may_be_cut_anywhere() {
+        for (coding, bytes) in coded() {
+            let fields: [Pair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
+            for at in 0..=bytes.len() {
+                let (text, held) = read(&fields, &[&bytes[..at], &bytes[at..]]);
+                assert_eq!(text, TEXT, "{coding} at {at}");
+                assert_eq!(held, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_limit() {
+        let long = [TEXT.as_bytes(), &[b'x'; 2 * LIMIT]].concat();
+        let mut page = Page::new(&[], LIMIT);
+        page.take(&long[..LIMIT - 1]);
+        assert!(page.takes_more());
+        page.take(&long[LIMIT - 1..]);
+        assert!(!page.takes_more());
+        assert_eq!(page.text().len(), LIMIT);
+        assert_eq!(page.into_held(), long);
+    }
+
+    #[test]
+    fn an_unknown_coding_waits_for_nothing() {
+        let fields: [Pair<'_>; 1] = [(b"Content-Encoding", b"compress")];
+        assert!(!Page::new(&fields, LIMIT).takes_more());
+    }
+
+    /// Windows beyond those of the coding would be a gigabyte of memory.
+    #[test]
+    fn a_window_that_the_coding_does_not_know_is_not_made() {
+        // Large Window Brotli of 2^30 bytes, a format that HTTP does not have.
+        let large = [0x11, 0x1e, 0x03];
+        let fields: [Pair<'_>; 1] = [(b"Content-Encoding", b"br")];
+        let mut page = Page::new(&fields, LIMIT);
+        page.take(&large);
+        assert!(!page.takes_more());
+        // A zstd frame of a window of 2^27 bytes (RFC 8878 section 3.1.1.1.2).
+        let large = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 17 << 3, 0x01, 0, 0];
+        let fields: [Pair<'_>; 1] = [(b"Content-Encoding", b"zstd")];
+        let mut page = Page::new(&fields, LIMIT);
+        page.take(&large);
+        assert!(!page.takes_more());
+    }
+}

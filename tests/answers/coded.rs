@@ -1,0 +1,142 @@
+//! Pages are read through content codings and in any charset, and passed on as they came.
+
+use std::io::Write;
+
+use async_compression::tokio::write::BrotliEncoder;
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use tokio::io::AsyncWriteExt;
+
+use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
+use crate::harness::origin::reply::{Framing, Reply, Step};
+use crate::harness::runtime;
+
+fn coded(coding: &str, page: &[u8]) -> Vec<u8> {
+    let level = Compression::default();
+    match coding {
+        "gzip" | "x-gzip" => {
+            let mut encoder = GzEncoder::new(Vec::new(), level);
+            encoder.write_all(page).unwrap();
+            encoder.finish().unwrap()
+        }
+        "deflate" => {
+            let mut encoder = ZlibEncoder::new(Vec::new(), level);
+            encoder.write_all(page).unwrap();
+            encoder.finish().unwrap()
+        }
+        "raw deflate" => {
+            let mut encoder = DeflateEncoder::new(Vec::new(), level);
+            encoder.write_all(page).unwrap();
+            encoder.finish().unwrap()
+        }
+        "br" => runtime().block_on(async {
+            let mut encoder = BrotliEncoder::new(Vec::new());
+            encoder.write_all(page).await.unwrap();
+            encoder.shutdown().await.unwrap();
+            encoder.into_inner()
+        }),
+        "zstd" => zstd::bulk::compress(page, 3).unwrap(),
+        other => panic!("{other}"),
+    }
+}
+
+/// The page as its coding makes it, byte by byte.
+fn drops(coding: &str, bytes: &[u8]) -> Reply {
+    let reply = Reply::new(200).header("Content-Type", "text/html");
+    let reply = reply.header("Content-Encoding", coding);
+    let steps = bytes.iter().map(|byte| Step::Bytes(vec![*byte]));
+    steps.fold(reply.framing(Framing::Chunked), Reply::step)
+}
+
+#[test]
+fn every_coding_is_undone_for_reading_only() {
+    for (field, codings) in [
+        ("gzip", &["gzip"][..]),
+        ("X-GZIP", &["gzip"]),
+        ("deflate", &["deflate"]),
+        ("deflate", &["raw deflate"]),
+        ("br", &["br"]),
+        ("zstd", &["zstd"]),
+        ("identity", &[]),
+        ("gzip, br", &["gzip", "br"]),
+    ] {
+        let mut bytes = NOINDEX.as_bytes().to_vec();
+        for coding in codings {
+            bytes = coded(coding, &bytes);
+        }
+        let (_origin, proxy) = site(drops(field, &bytes), "");
+        expect_withheld(&get(&proxy, INDEX), "body");
+        let answer = get(&proxy, CORPUS);
+        assert_eq!(answer.body, bytes, "{field}");
+        assert_eq!(answer.header("Content-Encoding"), Some(field));
+        assert_eq!(answer.header("Wayleave-Duties"), Some("nofollow"));
+    }
+}
+
+/// What cannot be decoded says nothing: it neither refuses nor permits.
+#[test]
+fn what_cannot_be_decoded_says_nothing() {
+    let gzip = coded("gzip", NOINDEX.as_bytes());
+    let reserved = coded("gzip", b"<meta name=tdm-reservation content=0>");
+    for (field, bytes, index, stated) in [
+        ("unknown", NOINDEX.as_bytes(), 200, 403),
+        ("gzip", NOINDEX.as_bytes(), 200, 403),
+        ("br", &gzip[..], 200, 403),
+        ("zstd", b"", 200, 403),
+        ("gzip, gzip, gzip", &gzip[..], 200, 403),
+        // What came before a body was cut off counts.
+        ("gzip", &reserved[..reserved.len() - 8], 200, 200),
+        ("gzip", &gzip[..gzip.len() - 8], 403, 403),
+    ] {
+        let reply = Reply::html(bytes).header("Content-Encoding", field);
+        let (_origin, proxy) = site(reply, "");
+        let answer = get(&proxy, INDEX);
+        assert_eq!(answer.status, index, "{field}: {}", answer.text());
+        assert!(index != 200 || answer.body == bytes, "{field}");
+        assert_eq!(get(&proxy, super::STATED).status, stated, "{field}");
+    }
+}
+
+fn utf_16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+    text.encode_utf16().flat_map(bytes).collect()
+}
+
+#[test]
+fn every_charset_is_read_whatever_is_declared() {
+    let little = utf_16(NOINDEX, u16::to_le_bytes);
+    let big = utf_16(NOINDEX, u16::to_be_bytes);
+    let marked = [b"\xff\xfe", &little[..]].concat();
+    let declared = NOINDEX.replace("<title>", "<meta charset=utf-16><title>");
+    for (kind, bytes) in [
+        ("text/html; charset=utf-16le", &little[..]),
+        ("text/html; charset=\"UTF-16BE\"", &big),
+        ("text/html", &marked),
+        ("text/html", &little),
+        // These lie.
+        ("text/html; charset=utf-8", &big),
+        ("text/html; charset=utf-16", NOINDEX.as_bytes()),
+        ("text/html; charset=hz-gb-2312", NOINDEX.as_bytes()),
+        ("text/html; charset=x", NOINDEX.as_bytes()),
+        ("text/html", declared.as_bytes()),
+        (
+            "application/xhtml+xml; charset=shift_jis",
+            NOINDEX.as_bytes(),
+        ),
+        ("TEXT/HTML", NOINDEX.as_bytes()),
+        ("html", NOINDEX.as_bytes()),
+    ] {
+        let reply = Reply::new(200).header("Content-Type", kind).body(bytes);
+        let (_origin, proxy) = site(reply, "");
+        expect_withheld(&get(&proxy, INDEX), "body");
+        assert_eq!(get(&proxy, PLAIN).body, bytes);
+    }
+    // Without a type, or with several, it may be a page to somebody.
+    let reply = Reply::new(200).body(NOINDEX);
+    let (_origin, proxy) = site(reply.clone(), "");
+    expect_withheld(&get(&proxy, INDEX), "body");
+    let two = reply
+        .header("Content-Type", "text/plain")
+        .header("Content-Type", "text/html");
+    let (_origin, proxy) = site(two, "");
+    expect_withheld(&get(&proxy, INDEX), "body");
+}

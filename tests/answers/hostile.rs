@@ -1,0 +1,133 @@
+//! Origins that send pages made to be expensive, or never done.
+
+use std::io::Write;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
+use crate::harness::origin::reply::{Framing, Reply, Step};
+use crate::harness::{Ask, Wayleave};
+
+const MIB: usize = 1 << 20;
+
+fn html(coding: &str, bytes: &[u8]) -> Reply {
+    Reply::html(bytes).header("Content-Encoding", coding)
+}
+
+/// What the proxy's memory grows by while it passes an answer many times.
+fn growth(proxy: &Wayleave, bytes: &[u8]) -> u64 {
+    let before = proxy.memory_kib("VmHWM");
+    for _ in 0..8 {
+        assert!(get(proxy, INDEX).body == bytes);
+    }
+    proxy.memory_kib("VmHWM") - before
+}
+
+#[test]
+fn what_swells_is_decoded_to_the_limit_only() {
+    let spaces = vec![b' '; 256 * MIB];
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    gzip.write_all(&spaces).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::bulk::compress(&spaces, 19).unwrap();
+    // A stream whose last block repeats a byte 16 MiB long, over and over.
+    for (coding, bytes) in [("gzip", gzip), ("zstd", zstd)] {
+        let (_origin, proxy) = site(html(coding, &bytes), "");
+        let grown = growth(&proxy, &bytes);
+        assert!(grown < 24 * 1024, "{coding}: {grown} KiB");
+    }
+}
+
+/// Some bytes decode to nothing, without end: what is held back is bounded, too.
+#[test]
+fn what_decodes_to_nothing_is_not_held_back_for_long() {
+    let empty = GzEncoder::new(Vec::new(), Compression::none())
+        .finish()
+        .unwrap();
+    let members = empty.repeat(4 * MIB / empty.len());
+    // A skippable frame (RFC 8878 section 3.1.2).
+    let skipped = b"\x50\x2a\x4d\x18\x04\0\0\0nul\n".repeat(4 * MIB / 12);
+    for (coding, bytes) in [("gzip", members), ("zstd", skipped)] {
+        let (_origin, proxy) = site(html(coding, &bytes), "");
+        let grown = growth(&proxy, &bytes);
+        assert!(grown < 24 * 1024, "{coding}: {grown} KiB");
+    }
+}
+
+#[test]
+fn ten_thousand_statements_are_read_in_bounded_memory() {
+    let scan = "[preferences]\nmeta_scan = \"1MiB\"";
+    let many = "<meta name=robots content=nosnippet,max-snippet:9>".repeat(10_000);
+    let rules = (0..100_000)
+        .map(|number| format!("max-snippet:{number},"))
+        .collect::<String>();
+    let one = format!("<meta name=robots content='{}'>", &rules[..MIB - 100]);
+    for page in [many, one] {
+        let (_origin, proxy) = site(Reply::html(&page), scan);
+        let answer = get(&proxy, INDEX);
+        assert!(answer.body == page.as_bytes());
+        let duties = answer.header("Wayleave-Duties").unwrap();
+        assert!(duties.len() < 100, "{duties}");
+        let refused = expect_withheld(&get(&proxy, CORPUS), "body");
+        assert!(refused.to_string().len() < 4096);
+        let grown = proxy.memory_kib("VmHWM");
+        assert!(grown < 256 * 1024, "{grown} KiB");
+    }
+}
+
+#[test]
+fn a_field_full_of_statements_is_read_in_bounded_memory() {
+    let signals = "ai-train=no,".repeat(4_000);
+    let rules = "noai,".repeat(10_000);
+    for (name, value) in [("Content-Signal", signals), ("X-Robots-Tag", rules)] {
+        let (_origin, proxy) = site(Reply::text("the page").header(name, &value), "");
+        let refused = expect_withheld(&get(&proxy, CORPUS), "head");
+        assert!(refused.to_string().len() < 4096);
+        let grown = proxy.memory_kib("VmHWM");
+        assert!(grown < 256 * 1024, "{grown} KiB");
+    }
+}
+
+/// A page that does not come has no status yet, so its client hears what is wrong.
+#[test]
+fn an_origin_that_stops_within_the_beginning_is_a_fault() {
+    let settings = "upstream.response_timeout = \"500ms\"";
+    let begun = Reply::html("<title>t").claims_length(1000);
+    let drip = Reply::html("<title>t").framing(Framing::Chunked);
+    for (reply, status, error) in [
+        (begun.clone().step(Step::Hang), 504, "http_response_timeout"),
+        (
+            begun.clone().step(Step::Close),
+            502,
+            "http_response_incomplete",
+        ),
+        (drip.step(Step::Hang), 504, "http_response_timeout"),
+    ] {
+        let (_origin, proxy) = site(reply, settings);
+        get(&proxy, INDEX).expect_refusal(status, None, error);
+    }
+    // Without purposes it is cut off as ever.
+    let (_origin, proxy) = site(begun.step(Step::Close), settings);
+    let mut wire = proxy.connect();
+    let url = "http://site.test/page";
+    wire.send(Ask::get(url).agent(PLAIN).bytes(url));
+    assert_eq!(wire.response_head().status, 200);
+}
+
+/// A client that leaves while a page is held back ends the exchange.
+#[test]
+fn a_client_that_leaves_is_not_waited_for() {
+    let hanging = Reply::html(NOINDEX).claims_length(1 << 20).step(Step::Hang);
+    let (origin, proxy) = site(hanging, "");
+    let mut wire = proxy.connect();
+    let url = "http://site.test/page";
+    wire.send(Ask::get(url).agent(INDEX).bytes(url));
+    origin.wait_for_target("/page");
+    // One that only ends its side may still read.
+    let socket = socket2::SockRef::from(&wire.tcp);
+    socket.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(wire);
+    origin.wait_for("the answer is over", |arrived| arrived.answered == 2);
+}
