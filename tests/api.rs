@@ -61,6 +61,8 @@ fn every_endpoint_is_described() {
         "/proxy.pac",
         "/readyz",
         "/v1/configuration",
+        "/v1/connect",
+        "/v1/crawlers",
         "/v1/decision",
         "/v1/decisions",
         "/v1/decisions/stream",

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::harness::tools::{clean, node_modules, output_of, program, project};
+use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave};
 
 const LIMIT: Duration = Duration::from_secs(300);
@@ -54,6 +55,7 @@ fn tables() -> String {
          [[crawler]]\nname = \"images\"\ntokens = [\"ImageBot\"]\nmatch = {{ user_agent = \"ImageBot\" }}\nmode = \"observe\"\n\
          [[crawler]]\nname = \"guest\"\ntokens = [\"GuestBot\"]\nmatch = {{ username = \"guest\" }}\n\
          password_hash = \"$argon2id$v=19$m=19456,t=2,p=1$c29tZSBzYWx0IGhlcmU$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY\"\n\
+         [[crawler]]\nname = \"mislaid\"\ntokens = [\"OtherName\"]\nmatch = {{ user_agent = \"MislaidBot\" }}\n\
          [[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/internal/\"]\nowner = \"legal@example.com\"\nreason = \"contract 2026-17\"\n\
          [[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\npaths = [\"/feeds/\"]\nowner = \"data@example.com\"\nreason = \"agreed by mail\"\nexpires = \"{soon}\"\n\
          [[rule]]\naction = \"allow\"\nhosts = [\".partner.test\"]\nowner = \"far@example.com\"\nreason = \"contract\"\nexpires = \"{late}\"\n\
@@ -85,7 +87,73 @@ fn every_function_of_the_page_works() {
     let output = output_of(&mut command, b"", LIMIT);
     let done: Vec<_> = output.lines().collect();
     assert_eq!(done.last(), Some(&"noComplaints"), "{output}");
-    assert_eq!(done.len(), 18, "{output}");
+    assert_eq!(done.len(), 27, "{output}");
+}
+
+#[test]
+fn the_lines_for_clients_are_those_that_env_prints() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let path = "/v1/connect?proxy=http://proxy.example:3128&ca=/etc/ssl/it's%20here.pem";
+    let found = proxy.admin_get(path).json();
+    let clients = found["clients"].as_array().expect("a list");
+    assert_eq!(clients.len(), 8, "{found}");
+    for client in clients {
+        let name = client["name"].as_str().expect("a name");
+        let printed = command()
+            .args([
+                "env",
+                "--client",
+                name,
+                "--proxy",
+                "http://proxy.example:3128",
+            ])
+            .args(["--ca", "/etc/ssl/it's here.pem"])
+            .output()
+            .expect("it runs");
+        let printed = String::from_utf8(printed.stdout).expect("text");
+        assert_eq!(client["lines"], *printed, "{name}");
+        assert!(printed.contains("proxy.example"), "{printed}");
+    }
+    let banner = proxy.log();
+    let fingerprint = found["ca_sha256"].as_str().expect("a fingerprint");
+    assert!(banner.contains(fingerprint), "{banner}");
+    let page = format!("http://{}/#/connect", proxy.admin);
+    assert!(banner.contains(&page), "{banner}");
+    assert_eq!(proxy.admin_get("/v1/connect?proxy=ftp://a/").status, 400);
+    assert_eq!(proxy.admin_get("/v1/connect?ca=a%0Ab").status, 400);
+}
+
+#[test]
+fn the_page_explains_every_reason_as_the_document_does() {
+    let page = include_str!("../proxy/src/admin/page/reasons.js");
+    let document = include_str!("../docs/metrics.md");
+    let reasons = document.split("| reason |").nth(1).expect("a table");
+    let rows = reasons
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let mut explained = 0;
+    for row in rows {
+        let cells: Vec<_> = row.trim_matches('|').split(" | ").collect();
+        let meaning = cells[2].trim().replace('`', "").replace('"', "\\\"");
+        for reason in cells[0].split('`').skip(1).step_by(2) {
+            let written = [
+                format!("  {reason}: \"{meaning}\","),
+                format!("  \"{reason}\": \"{meaning}\","),
+            ];
+            let is_there = written
+                .iter()
+                .any(|line| page.lines().any(|other| other == line));
+            assert!(is_there, "{reason}: {meaning}");
+            explained += 1;
+        }
+    }
+    assert!(explained > 40, "{explained} reasons");
+    let on_page = page
+        .lines()
+        .filter(|line| line.starts_with("  ") && line.ends_with("\","));
+    assert_eq!(on_page.count(), explained);
 }
 
 #[test]

@@ -28,6 +28,7 @@
 //!     observe                          decisions, metrics, traces, log
 //!     signing                          crawlers' signatures, and the keys
 //!     fleet                            what several nodes share
+//!     environment                       what clients need to use the proxy
 //!     http  tls  clock                 what all of them use
 //!                       │
 //!                    policy            pure: robots.txt, lifecycle, decision
@@ -41,6 +42,7 @@ pub mod clock;
 pub mod config;
 mod connection;
 mod decide;
+mod environment;
 mod exchange;
 pub mod fleet;
 mod http;

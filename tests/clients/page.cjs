@@ -6,6 +6,7 @@
 const assert = require("node:assert/strict");
 const fs = require("node:fs");
 const http = require("node:http");
+const net = require("node:net");
 const { chromium } = require("playwright-core");
 
 const { ADMIN, PROXY, TOKEN_ADMIN, TOKEN, CONFIG, PICTURES } = process.env;
@@ -32,6 +33,9 @@ async function someTraffic(rounds) {
   }
 }
 
+/** Where the relay that can be cut listens. */
+let relayed = null;
+
 /** Everything that the browser complained of or asked others for. */
 const complaints = [];
 
@@ -44,7 +48,7 @@ async function open(browser, options = {}) {
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) complaints.push(`console: ${message.text()}`);
   });
   page.on("request", (request) => {
-    if (![ADMIN, TOKEN_ADMIN].includes(new URL(request.url()).origin)) complaints.push(`asks ${request.url()}`);
+    if (![ADMIN, TOKEN_ADMIN, relayed].includes(new URL(request.url()).origin)) complaints.push(`asks ${request.url()}`);
   });
   return page;
 }
@@ -59,9 +63,9 @@ const text = (locator) => locator.allInnerTexts();
 
 async function overview(page) {
   await visit(page, "overview");
-  const requests = page.locator(".tile", { hasText: "Refused" }).locator("small");
-  await page.waitForFunction(() => /of [1-9]\d* in 5 min/.test(document.querySelector(".tiles")?.textContent ?? ""));
-  assert.match(await requests.innerText(), /^\d+ of \d+ in 5 min$/);
+  const requests = page.locator(".tile", { hasText: /^Refused/ }).locator("small");
+  await page.waitForFunction(() => /of [1-9]\d*, last 5 minutes/.test(document.querySelector(".tiles")?.textContent ?? ""));
+  assert.match(await requests.innerText(), /^\d+ of \d+, last 5 minutes$/);
   await page.locator(".canvas canvas").waitFor();
   assert.match(await page.locator("figcaption").innerText(), /forwarded/);
   const crawlers = await page.getByRole("region", { name: "Requests by crawler" }).innerText();
@@ -153,7 +157,165 @@ async function everyCrawlerIsCounted(page) {
   assert.equal(rows.length, 13);
   // 20 teams, news, images and asserted.
   assert.equal(rows.at(-1), "11 others");
-  assert.ok(told.includes(` of ${counted.toLocaleString("en")} in `), `${counted} in ${told}`);
+  assert.ok(told.includes(` of ${counted.toLocaleString("en")}, `), `${counted} in ${told}`);
+}
+
+/** Whether a person sees it without scrolling. */
+async function assertSeen(locator, what) {
+  await locator.waitFor();
+  const { top, bottom, left, right, height } = await locator.evaluate((element) => element.getBoundingClientRect().toJSON());
+  const { width, height: all } = locator.page().viewportSize();
+  assert.ok(height > 0 && top >= 0 && bottom <= all && left >= 0 && right <= width, `${what} is out of sight: ${JSON.stringify({ top, bottom, left, right })}`);
+}
+
+async function everyCrawlerIsListed(page) {
+  assert.equal(await crawl("http://news.test/", "MislaidBot/1"), 200);
+  await visit(page, "crawlers");
+  const row = (name) => page.locator("main tbody tr").filter({ has: page.getByRole("link", { name, exact: true }) });
+  await row("news").first().waitFor();
+  // 20 teams, news, images, guest, mislaid and asserted.
+  assert.equal(await page.locator("main tbody tr").count(), 25);
+  await page.waitForFunction(() => [...document.querySelectorAll("main tbody tr")].some((row) => row.cells[0].textContent === "mislaid" && row.cells[8].querySelector("time")));
+  const cells = async (name) => text(row(name).first().locator("th, td"));
+  const [, mode, tokens, requests, , wouldBe] = await cells("images");
+  assert.equal(mode, "observe");
+  assert.equal(tokens, "ImageBot");
+  assert.ok(Number(requests) > 0 && Number(wouldBe) > 0, `${requests} ${wouldBe}`);
+  assert.equal((await cells("mislaid"))[7], "1");
+  assert.equal((await cells("guest"))[8], "not since the start");
+  await page.getByLabel("Search").fill("imagebot");
+  await row("news").first().waitFor({ state: "detached" });
+  await row("images").getByRole("link").nth(2).click();
+  await page.locator("main h1", { hasText: "Decisions" }).waitFor();
+  assert.equal(await page.locator("select[name=outcome]").inputValue(), "observed");
+}
+
+async function observedIsShown(page) {
+  await crawl("http://shop.test/private/would-be", "ImageBot/1");
+  await visit(page, "overview");
+  await page.waitForFunction(() => [...document.querySelectorAll(".tile")].some((tile) => /^Would be refused[1-9]/.test(tile.textContent)));
+  await assertSeen(page.locator(".tile", { hasText: "Would be refused" }), "what would be refused");
+  const breaks = page.getByRole("region", { name: "What would break" });
+  await breaks.getByRole("link", { name: "shop.test" }).waitFor();
+  await breaks.getByRole("link", { name: "shop.test" }).click();
+  await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody .badge")].length > 0 && [...document.querySelectorAll(".stream tbody .badge")].every((badge) => badge.textContent === "observed"));
+}
+
+async function reasonsLeadToDecisions(page) {
+  assert.equal(await crawl("http://shop.test/internal/a"), 403);
+  await visit(page, "overview");
+  const reasons = page.getByRole("region", { name: "Requests by reason" });
+  assert.match(await reasons.getByRole("link", { name: "unreachable" }).getAttribute("title"), /robots.txt cannot be fetched/);
+  await reasons.getByText("robots.txt cannot be fetched").first().waitFor();
+  await reasons.getByRole("link", { name: "unreachable", exact: true }).click();
+  await page.locator("main h1", { hasText: "Decisions" }).waitFor();
+  await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody tr")].length > 0 && [...document.querySelectorAll(".stream tbody .reason")].every((reason) => reason.textContent === "unreachable"));
+  await page.getByText("unreachable: robots.txt cannot be fetched").waitFor();
+  await page.locator(".stream .url a").first().click();
+  await page.getByRole("link", { name: "← Decisions" }).click();
+  await page.waitForFunction(() => document.querySelector("select[name=reason]")?.value === "unreachable");
+  await page.locator("select[name=reason]").selectOption("");
+  for (const word of ["HTTP 503", "contract 2026-17", "policy-rule"]) {
+    await page.getByLabel("Search").fill(word);
+    await page.waitForFunction((wanted) => {
+      const rows = [...document.querySelectorAll(".stream tbody tr")];
+      return rows.length > 0 && rows.every((row) => row.querySelector(".why").textContent.includes(wanted));
+    }, word);
+  }
+}
+
+async function theListStandsStill(page) {
+  await visit(page, "decisions");
+  await rows(page).first().hover();
+  const first = await rows(page).first().getAttribute("id");
+  await crawl("http://shop.test/private/beneath-the-pointer");
+  await assertSeen(page.getByRole("button", { name: "Show 1 new" }), "what is new");
+  assert.equal(await rows(page).first().getAttribute("id"), first);
+  await page.mouse.move(2, 2);
+  await page.locator(".stream .url a", { hasText: "/private/beneath-the-pointer" }).waitFor();
+  await page.getByRole("button", { name: /Show/ }).waitFor({ state: "hidden" });
+}
+
+async function longUrlsAreClamped(page) {
+  await crawl(`http://shop.test/private/${"long_".repeat(600)}end`);
+  await visit(page, "decisions?q=long_long_");
+  await rows(page).first().waitFor();
+  const { height } = await rows(page).first().boundingBox();
+  assert.ok(height < 90, `a row is ${height} pixels high`);
+  assert.match(await page.locator(".stream .url a").first().innerText(), /shop\.test.* … .*end$/);
+}
+
+async function aPartOfTheChartIsShown(page) {
+  await visit(page, "overview");
+  await page.waitForFunction(() => /start at|reload at/.test(document.querySelector("figcaption .unseen")?.textContent ?? ""));
+  await page.getByRole("heading", { name: "By crawler, last 5 minutes" }).waitFor();
+  const { x, y, width, height } = await page.locator(".canvas .u-over").boundingBox();
+  await page.mouse.move(x + width - 120, y + height / 2);
+  await page.waitForFunction(() => / in all$/.test(document.querySelector("[data-total]").textContent));
+  await page.mouse.down();
+  await page.mouse.move(x + width - 30, y + height / 2, { steps: 4 });
+  await page.mouse.up();
+  await page.getByRole("heading", { name: /By crawler, \d\d:\d\d:\d\d to \d\d:\d\d:\d\d/ }).waitFor();
+  await assertSeen(page.getByRole("button", { name: "Show all" }), "the way back");
+  await page.getByRole("button", { name: "Show all" }).click();
+  await page.getByRole("heading", { name: "By crawler, last 5 minutes" }).waitFor();
+}
+
+/** Passes bytes on to the admin listener until it is cut. */
+function relay() {
+  const { hostname, port } = new URL(ADMIN);
+  const sockets = new Set();
+  const server = net.createServer((client) => {
+    const upstream = net.connect(Number(port), hostname);
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on("error", () => {}).on("close", () => (client.destroy(), upstream.destroy()));
+    }
+    client.pipe(upstream).pipe(client);
+  });
+  const cut = () => (server.close(), [...sockets].forEach((socket) => socket.destroy()));
+  return new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}`, cut })));
+}
+
+async function aLostConnectionIsSeen(page) {
+  const { url, cut } = await relay();
+  relayed = url;
+  await page.goto(`${url}/#/overview`);
+  await page.locator("#health.live").waitFor();
+  const opacity = () => page.locator(".tile dd").first().evaluate((tile) => Number(getComputedStyle(tile).opacity));
+  assert.equal(await opacity(), 1);
+  cut();
+  await page.locator("#health", { hasText: /no connection since \d\d:\d\d:\d\d/ }).waitFor();
+  assert.ok((await opacity()) < 0.7, "figures that are old look live");
+}
+
+async function aCrawlerIsConnected(page) {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await visit(page, "connect");
+  const { ca_sha256: fingerprint, clients } = await (await fetch(`${ADMIN}/v1/connect`)).json();
+  await assertSeen(page.getByText(fingerprint), "the fingerprint");
+  assert.equal(await page.getByRole("tab").count(), clients.length);
+  for (const { title, lines } of clients) {
+    await page.getByRole("tab", { name: title, exact: true }).click();
+    assert.equal(await page.locator("pre.snippet").textContent(), lines);
+    await page.getByRole("tabpanel").getByRole("button", { name: /Cop/ }).click();
+    await page.waitForFunction(async (wanted) => (await navigator.clipboard.readText()) === wanted, lines);
+  }
+  await page.getByRole("tab").last().press("ArrowRight");
+  assert.equal(await page.getByRole("tab", { selected: true }).innerText(), clients[0].title);
+  await page.locator("input[name=proxy]").fill("http://proxy.example:3128");
+  await page.locator("input[name=proxy]").press("Enter");
+  await page.locator("pre.snippet", { hasText: "http://proxy.example:3128" }).waitFor();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download ca.pem" }).click()]);
+  assert.match(fs.readFileSync(await download.path(), "utf8"), /^-----BEGIN CERTIFICATE-----/);
+  await page.locator("input[name=url]").fill("http://shop.test/private/x");
+  await page.getByRole("button", { name: "Test" }).click();
+  await assertSeen(page.locator(".verdict.refused", { hasText: "rule, 403" }), "the verdict");
+}
+
+async function theFleetIsShown(page) {
+  await visit(page, "fleet");
+  await assertSeen(page.getByText("This proxy is alone"), "that the proxy is alone");
 }
 
 async function theValueUnderThePointerStays(page) {
@@ -354,6 +516,9 @@ async function places() {
   const answer = await (await fetch(`${ADMIN}/v1/decisions?q=private/streamed`)).json();
   return {
     overview: "overview",
+    crawlers: "crawlers",
+    fleet: "fleet",
+    connect: "connect",
     decisions: "decisions",
     decision: `decisions/${answer.decisions[0].id}`,
     origins: "origins",
@@ -364,7 +529,7 @@ async function places() {
 }
 
 async function settled(page, name) {
-  const title = { decision: "Decision", origin: "http://shop.test", try: "Try a URL" }[name] ?? name;
+  const title = { connect: "Connect a crawler", decision: "Decision", origin: "http://shop.test", try: "Try a URL" }[name] ?? name;
   await page.locator("main h1", { hasText: new RegExp(`^${title}$`, "i") }).waitFor();
   await page.locator("main:not([aria-busy])").waitFor();
   await page.locator("#health.live").waitFor();
@@ -404,7 +569,8 @@ async function picturesAndAccessibility(browser) {
   const steps = [
     overview, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupStaysText, aDecisionIsExplained,
     aDecisionThatIsGoneIsSaid, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReadAgain,
-    theKeyboardIsEnough, aTokenIsAskedFor, theDecidingLineIsInView, everyCrawlerIsCounted, theValueUnderThePointerStays, nothingForeignIsObeyed,
+    theKeyboardIsEnough, aTokenIsAskedFor, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
+    theListStandsStill, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerStays, nothingForeignIsObeyed,
   ];
   for (const step of steps) {
     const page = await open(browser);

@@ -1,10 +1,15 @@
-//! What clients download to use the proxy: the CA's certificate and a proxy auto-configuration file.
+//! What clients need to use the proxy: the CA's certificate, a proxy auto-configuration file, and settings for each.
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
+use super::answer::{Json, Mistake, Parameters, wrong};
 use super::state::Admin;
+use crate::environment::{Client, ProxyUrl, lines};
 
 /// The certificate of the interception CA, which clients must trust.
 #[utoipa::path(get, path = "/ca.pem", tag = "clients", security(()), responses((status = 200, body = String, content_type = "application/x-pem-file")))]
@@ -29,4 +34,71 @@ pub(super) async fn proxy_auto_config(State(admin): State<Admin>) -> Response {
     );
     let kind = "application/x-ns-proxy-autoconfig";
     ([(CONTENT_TYPE, kind)], text).into_response()
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Place {
+    /// The proxy as the crawler's machine reaches it, such as `http://proxy.example:3128`; default: as this machine does.
+    proxy: Option<String>,
+    /// The CA's certificate on the crawler's machine; default: `ca.pem`.
+    ca: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Connecting {
+    /// The proxy's URL in the lines.
+    proxy: String,
+    /// The SHA-256 of the CA's certificate, which `/ca.pem` is.
+    ca_sha256: String,
+    clients: Vec<ClientLines>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ClientLines {
+    /// What `wayleave env --client` calls it.
+    name: String,
+    title: &'static str,
+    /// For a POSIX shell: what `wayleave env` prints.
+    lines: String,
+}
+
+/// What each client needs to use this proxy and trust its CA.
+#[utoipa::path(
+    get,
+    path = "/v1/connect",
+    tag = "clients",
+    params(Place),
+    responses(
+        (status = 200, body = Connecting),
+        (status = 400, body = Mistake, description = "A parameter is malformed"),
+    )
+)]
+pub(super) async fn connect(
+    State(admin): State<Admin>,
+    Parameters(place): Parameters<Place>,
+) -> Response {
+    let proxy = match place.proxy.as_deref().map(str::parse::<ProxyUrl>) {
+        None => ProxyUrl::from(admin.proxy),
+        Some(Ok(proxy)) => proxy,
+        Some(Err(mistake)) => return wrong(format!("proxy: {mistake}")),
+    };
+    let ca = place.ca.as_deref().unwrap_or("ca.pem");
+    if ca.contains(char::is_control) {
+        return wrong("ca: a path has no control characters");
+    }
+    let clients = Client::ALL.map(|(client, title)| ClientLines {
+        name: client
+            .to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned()),
+        title,
+        lines: lines(Some(client), &proxy, ca),
+    });
+    Json(Connecting {
+        proxy: proxy.as_str().to_owned(),
+        ca_sha256: admin.fingerprint.to_string(),
+        clients: clients.into(),
+    })
+    .into_response()
 }

@@ -52,9 +52,11 @@ pub(super) struct Filter {
     /// Their outcome.
     #[param(inline)]
     outcome: Option<OutcomeWord>,
+    /// Their reason, a word of docs/metrics.md.
+    reason: Option<String>,
     /// The host of their origin, without a port.
     host: Option<String>,
-    /// Text that the URL, the rule, the ID, the client or a token contains, ignoring case.
+    /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
 }
 
@@ -63,6 +65,7 @@ impl Filter {
         Query {
             crawler: self.crawler,
             outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
+            reason: self.reason,
             host: self.host,
             text: self.q,
         }
@@ -154,6 +157,8 @@ pub(super) struct Ranking {
     /// The requests' outcome.
     #[param(inline)]
     outcome: Option<OutcomeWord>,
+    /// Their reason, a word of docs/metrics.md.
+    reason: Option<String>,
     /// The host of their origin, without a port.
     host: Option<String>,
 }
@@ -186,6 +191,7 @@ pub(super) async fn top(
         limit: None,
         crawler: ranking.crawler,
         outcome: ranking.outcome,
+        reason: ranking.reason,
         host: ranking.host,
         q: None,
     };

@@ -32,9 +32,11 @@ pub(super) struct Wish {
     /// Their outcome.
     #[param(inline)]
     outcome: Option<OutcomeWord>,
+    /// Their reason, a word of docs/metrics.md.
+    reason: Option<String>,
     /// The host of their origin, without a port.
     host: Option<String>,
-    /// Text that the URL, the rule, the ID, the client or a token contains, ignoring case.
+    /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
     /// At most this many decisions per quarter of a second, the newest; the others are counted in an event `skipped`.
     #[param(minimum = 0, maximum = 10_000)]
@@ -71,6 +73,7 @@ pub(super) async fn stream(
         query: Query {
             crawler: wish.crawler,
             outcome: wish.outcome.map(|outcome| outcome.as_str().to_owned()),
+            reason: wish.reason,
             host: wish.host,
             text: wish.q,
         },

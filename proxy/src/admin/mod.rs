@@ -7,6 +7,7 @@
 
 mod answer;
 mod clients;
+mod crawlers;
 mod decision_basis;
 mod decisions;
 mod entry_count;
@@ -76,6 +77,7 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(health::metrics))
         .routes(routes!(clients::certificate))
         .routes(routes!(clients::proxy_auto_config))
+        .routes(routes!(clients::connect))
         .routes(routes!(signatures::directory))
         .routes(routes!(signatures::card))
         .routes(routes!(preview::preview))
@@ -93,6 +95,7 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(overview::status))
         .routes(routes!(overview::configuration))
         .routes(routes!(overview::rules))
+        .routes(routes!(crawlers::list))
         .routes(routes!(fleet::fleet))
         .routes(routes!(reload::reload))
         .split_for_parts()

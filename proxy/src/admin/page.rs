@@ -13,7 +13,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// What lies below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 14] = [
+const ASSETS: [(&str, &str, &str); 18] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
@@ -25,6 +25,10 @@ const ASSETS: [(&str, &str, &str); 14] = [
         JAVASCRIPT,
         include_str!("page/decisions.js"),
     ),
+    ("reasons.js", JAVASCRIPT, include_str!("page/reasons.js")),
+    ("crawlers.js", JAVASCRIPT, include_str!("page/crawlers.js")),
+    ("fleet.js", JAVASCRIPT, include_str!("page/fleet.js")),
+    ("connect.js", JAVASCRIPT, include_str!("page/connect.js")),
     ("robots.js", JAVASCRIPT, include_str!("page/robots.js")),
     ("origins.js", JAVASCRIPT, include_str!("page/origins.js")),
     ("attempt.js", JAVASCRIPT, include_str!("page/attempt.js")),

@@ -26,6 +26,8 @@ pub(crate) struct Admin {
     pub(crate) counted: Counted,
     /// The interception CA's certificate.
     pub(crate) certificate_pem: Arc<str>,
+    /// Its SHA-256.
+    pub(crate) fingerprint: Arc<str>,
     /// Where clients on this machine reach the proxy.
     pub(crate) proxy: Listen,
     /// Every listener for clients, as a URL.

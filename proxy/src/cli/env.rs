@@ -9,13 +9,13 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::source::load_config;
 use super::terminal::{absolute, complain, print, unusable};
 use crate::config::Config;
 use crate::connection::listeners::Listen;
-use crate::run::environment::{GENERAL, ProxyUrl, fill};
+use crate::environment::{Client, ProxyUrl, lines};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -28,33 +28,6 @@ pub(super) struct Arguments {
     /// The CA's certificate on the crawler's machine [default: ca.crt of this machine]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Client {
-    Curl,
-    Python,
-    Scrapy,
-    Node,
-    Java,
-    Go,
-    Wget,
-    Playwright,
-}
-
-impl Client {
-    fn template(self) -> &'static str {
-        match self {
-            Self::Curl => include_str!("clients/curl.sh"),
-            Self::Python => include_str!("clients/python.sh"),
-            Self::Scrapy => include_str!("clients/scrapy.sh"),
-            Self::Node => include_str!("clients/node.sh"),
-            Self::Java => include_str!("clients/java.sh"),
-            Self::Go => include_str!("clients/go.sh"),
-            Self::Wget => include_str!("clients/wget.sh"),
-            Self::Playwright => include_str!("clients/playwright.sh"),
-        }
-    }
 }
 
 pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
@@ -116,30 +89,15 @@ fn address_to_dial(config: &Config) -> Option<Listen> {
         .map(|listen| listen.dialable())
 }
 
-/// For a proxy that is reached by TLS.
-const NO_TLS: &str = "# This client does not speak TLS to proxies: give it an http:// listener.\n";
-const ROOTS: &str = "# The CA file must hold the CA of proxy.certificate too.\n";
-
-/// The lines for `client` (or for most, without one), one proxy and one CA certificate.
-fn lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &str) -> String {
-    let template = client.map_or(GENERAL, Client::template);
-    let lines = fill(template, proxy, certificate);
-    let note = match client {
-        _ if !proxy.is_tls() => return lines,
-        Some(Client::Java | Client::Scrapy | Client::Wget) => NO_TLS,
-        _ => ROOTS,
-    };
-    note.to_owned() + &lines
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::Command;
 
     use clap::ValueEnum;
 
-    use super::{Client, address_to_dial, lines};
+    use super::{address_to_dial, lines};
     use crate::config::Config;
+    use crate::environment::Client;
 
     fn example(client: Option<Client>) -> String {
         let proxy = "http://[::1]:3128".parse().expect("a proxy");
@@ -198,7 +156,7 @@ mod tests {
 
     #[test]
     fn tls_to_the_proxy_is_said_to_be_possible_or_not() {
-        use super::{NO_TLS, ProxyUrl, ROOTS};
+        use crate::environment::{NO_TLS, ProxyUrl, ROOTS};
         let proxy: ProxyUrl = "https://proxy.example:3130".parse().unwrap();
         let lines = |client| lines(client, &proxy, "/ca.crt");
         assert!(lines(Some(Client::Wget)).starts_with(NO_TLS));

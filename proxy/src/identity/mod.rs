@@ -260,6 +260,11 @@ impl Crawlers {
         certificate.still_holds(self.entrance.as_deref(), calendar())
     }
 
+    /// The configured crawlers, in the file's order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Crawler> {
+        self.crawlers.iter().map(Arc::as_ref)
+    }
+
     /// The names of the configured crawlers, in the file's order.
     pub(crate) fn names(&self) -> Vec<String> {
         let names = self.crawlers.iter().map(|crawler| crawler.name.clone());

@@ -27,6 +27,8 @@ const WAITING: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Traffic {
     points: Mutex<VecDeque<Arc<Point>>>,
+    /// When each crawler's last request was counted.
+    seen_at: Mutex<HashMap<String, SystemTime>>,
     watchers: broadcast::Sender<Bytes>,
 }
 
@@ -51,6 +53,7 @@ impl Traffic {
     pub(crate) fn new() -> Self {
         Self {
             points: Mutex::default(),
+            seen_at: Mutex::default(),
             watchers: broadcast::Sender::new(WAITING),
         }
     }
@@ -59,6 +62,12 @@ impl Traffic {
     pub(crate) fn points(&self) -> Vec<Arc<Point>> {
         let points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
         points.iter().cloned().collect()
+    }
+
+    /// When a request of the crawler ended last, within two seconds; `None`: not since the start.
+    pub(crate) fn seen_at(&self, crawler: &str) -> Option<SystemTime> {
+        let seen_at = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
+        seen_at.get(crawler).copied()
     }
 
     /// Points from now on, as server-sent events.
@@ -78,7 +87,15 @@ impl Traffic {
         }
     }
 
+    fn note_seen(&self, at: SystemTime, counts: &[Count]) {
+        let mut seen_at = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
+        for count in counts {
+            seen_at.insert(count.crawler.clone(), at);
+        }
+    }
+
     fn add(&self, at: SystemTime, counts: Vec<Count>) {
+        self.note_seen(at, &counts);
         let since = at
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();

@@ -1,6 +1,5 @@
 //! The process: wires the rooms together, listens, reads the configuration again, stops.
 
-pub(crate) mod environment;
 pub(crate) mod kept;
 pub(crate) mod reload;
 pub mod server;

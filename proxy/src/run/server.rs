@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::connection::listeners::{Bound, Inherited, Listen, listen_when_free};
 use crate::connection::{Limits, Listener, Server};
 use crate::decide::Decider;
+use crate::environment::{GENERAL, fill};
 use crate::exchange::Exchanges;
 use crate::fleet::Fleet;
 use crate::observe::decisions::Decisions;
@@ -31,7 +32,7 @@ use crate::observe::traces::Traces;
 use crate::observe::traffic::Traffic;
 use crate::politeness::Politeness;
 use crate::robots::{self, HttpFetch, Robots, Store};
-use crate::run::environment::{GENERAL, fill};
+
 use crate::run::reload::{self, Parts, Signals};
 use crate::run::wiring;
 use crate::tls::intercept::{CertificateAuthority, Interceptor};
@@ -109,6 +110,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         started_at: clock.now(),
         counted: Default::default(),
         certificate_pem: authority.certificate_pem().into(),
+        fingerprint: authority.fingerprint().into(),
         proxy: nearest(&listeners),
         listeners: listeners.iter().map(Bound::url).collect(),
         stopping: stopping.clone(),
@@ -305,7 +307,13 @@ fn announce(
     writeln!(text, "  CA       {certificate}")?;
     writeln!(text, "           SHA-256 {}", authority.fingerprint())?;
     let proxy = nearest(listeners);
-    writeln!(text, "\nPaste into the shell of a crawler:")?;
+    let operators = Listen {
+        address: admin.local_addr()?,
+        is_tls: false,
+    };
+    let operators = operators.dialable().url();
+    writeln!(text, "\nOther machines and clients: {operators}/#/connect")?;
+    writeln!(text, "Paste into the shell of a crawler:")?;
     let lines = fill(GENERAL, &proxy.into(), &certificate);
     for line in lines.lines().filter(|line| !line.starts_with('#')) {
         writeln!(text, "  {line}")?;

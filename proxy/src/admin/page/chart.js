@@ -2,13 +2,15 @@
 
 import { clockTime } from "./dom.js";
 
+const perSecond = (value) => `${Math.round(value * 10) / 10}/s`;
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
  * Draws `layers` ({label, colour, values}) upon each other over `times` (seconds since 1970), of which the last `seconds` show.
+ * `marks` ({at, label}) are instants worth a line, such as a reload; `zoomed` hears of the times that somebody drags over.
  * Returns the chart, which `destroy` ends; `pointer` says where the pointer is, for the chart that comes in its place.
  */
-export function draw(into, times, layers, { seconds, pointer }) {
+export function draw(into, times, layers, { seconds, range, pointer, marks, zoomed }) {
   const sums = times.map(() => 0);
   const stacked = layers.map((layer) => layer.values.map((value, at) => (sums[at] += value)));
   // The highest is drawn first, so that the lower ones stand before it.
@@ -32,17 +34,22 @@ export function draw(into, times, layers, { seconds, pointer }) {
     width: Math.max(into.clientWidth, 240),
     height: 220,
     legend: { show: false },
-    cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
-    scales: { x: { time: true, range: (_, least, most) => [most - seconds, most] }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
+    cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false } },
+    scales: { x: { time: true, range: (_, least, most) => range ?? [most - seconds, most] }, y: { range: (_, least, most) => [0, Math.max(most * 1.05, 1)] } },
     series: [{}, ...series.map(({ data, own, ...rest }) => rest)],
     axes: [
       { ...axis, size: 28, space: 70, values: (_, ticks) => ticks.map((tick) => clockTime(new Date(tick * 1000)).slice(0, tick % 60 ? 8 : 5)) },
-      { ...axis, size: 46, space: 40 },
+      { ...axis, size: 62, space: 40, label: "requests / s", labelSize: 16, labelFont: axis.font, labelGap: 0 },
     ],
     hooks: {
       // A pointer that rests moves into no new chart by itself.
       ready: [(chart) => pointer && chart.setCursor(pointer)],
       setCursor: [(chart) => tell(chart, times, layers)],
+      setSelect: [(chart) => {
+        const { left, width } = chart.select;
+        if (width > 4) zoomed([chart.posToVal(left, "x"), chart.posToVal(left + width, "x")]);
+      }],
+      draw: [(chart) => mark(chart, marks)],
     },
   };
   const chart = new uPlot(options, [times, ...series.map(({ data }) => data)], into);
@@ -52,11 +59,34 @@ export function draw(into, times, layers, { seconds, pointer }) {
   return { destroy: () => (sized.disconnect(), chart.destroy()), pointer: place };
 }
 
+/** A line for each mark that is within what shows. */
+function mark(chart, marks) {
+  const { ctx, bbox } = chart;
+  const { min, max } = chart.scales.x;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = colour("--text");
+  ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+  for (const { at, label } of marks.filter((one) => one.at >= min && one.at <= max)) {
+    const x = Math.round(chart.valToPos(at, "x", true));
+    ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    const { width } = ctx.measureText(label);
+    ctx.fillText(label, x + width + 8 > bbox.left + bbox.width ? x - width - 4 : x + 4, bbox.top + 12 * devicePixelRatio);
+  }
+  ctx.restore();
+}
+
 /** What stands under the pointer, said in the legend. */
 function tell(chart, times, layers) {
   const at = chart.cursor.idx;
   const legend = chart.root.closest("figure")?.querySelectorAll("[data-value]") ?? [];
+  const total = chart.root.closest("figure")?.querySelector("[data-total]");
+  const isOn = at !== null && at !== undefined;
+  if (total) total.textContent = isOn ? `${clockTime(new Date(times[at] * 1000))}: ${perSecond(layers.reduce((sum, layer) => sum + layer.values[at], 0))} in all` : "";
   for (const [index, cell] of [...legend].entries()) {
-    cell.textContent = at === null || at === undefined ? "" : ` ${Math.round(layers[index].values[at] * 10) / 10}/s`;
+    cell.textContent = isOn ? ` ${perSecond(layers[index].values[at])}` : "";
   }
 }

@@ -1,23 +1,36 @@
 // Decisions: as they are made, and one of them explained.
 
 import { get, query } from "./api.js";
-import { attempt, badge, complain, count, facts, h, panel, time } from "./dom.js";
+import { attempt, badge, complain, copyButton, count, facts, h, newest, panel, time } from "./dom.js";
+import { REASONS, meaning, reasonLink } from "./reasons.js";
 import { fetchFacts, listing } from "./robots.js";
 
 const SHOWN = 100;
+/** A longer URL is shown without its middle. */
+const LONGEST = 160;
 const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
 
+/** The list as it was left, filters included. */
+let left = "#/decisions";
+
 export function decisions(live, parameters) {
-  const wanted = Object.fromEntries(["q", "crawler", "outcome", "host"].map((name) => [name, parameters.get(name) ?? ""]));
+  const wanted = Object.fromEntries(["q", "crawler", "outcome", "reason", "host"].map((name) => [name, parameters.get(name) ?? ""]));
   const body = h("tbody", {});
   const empty = h("p", { class: "empty" });
   const note = h("p", { class: "note", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", click: () => hold(pause.getAttribute("aria-pressed") !== "true") }, "Pause");
+  const fresh = h("button", { type: "button", class: "new", hidden: true, click: () => release() });
   let waiting = [];
   let [isHeld, skipped] = [false, 0];
+  /** Nothing moves under a pointer, or above what somebody scrolled to. */
+  const isRead = () => list.matches(":hover") || list.contains(document.activeElement) || scrollY > list.offsetTop;
 
+  const means = h("p", { class: "note" });
   const tell = () => {
+    means.textContent = wanted.reason && `${wanted.reason}: ${meaning(wanted.reason)}`;
     const parts = [];
+    fresh.hidden = !waiting.length;
+    fresh.textContent = `Show ${count(waiting.length)} new`;
     if (isHeld) parts.push(`paused; ${count(waiting.length)} new`);
     if (skipped) parts.push(`${count(skipped)} more came than the list can show; filter or pause`);
     note.textContent = parts.join(" · ");
@@ -35,27 +48,27 @@ export function decisions(live, parameters) {
     isHeld = held;
     pause.setAttribute("aria-pressed", String(held));
     pause.textContent = held ? "Resume" : "Pause";
-    if (!held) {
-      add(waiting);
-      waiting = [];
-    }
-    tell();
+    if (held) tell();
+    else release();
   };
-  let turn = 0;
+  const release = () => {
+    const found = waiting;
+    waiting = [];
+    add(found);
+  };
+  const latest = newest();
   const load = () => attempt(async () => {
-    const mine = ++turn;
     const path = `/v1/decisions${query({ ...wanted, limit: SHOWN })}`;
     // Listened to first, so that nothing falls between; what comes twice is shown once.
     live.follow(wanted);
-    const { decisions: found } = await get(path);
-    // Something else is asked for by now.
-    if (mine !== turn) return;
-    body.replaceChildren();
-    add(found.reverse());
+    await latest(get(path), ({ decisions: found }) => {
+      body.replaceChildren();
+      add(found.reverse());
+    });
   });
   live.onDecision = (decision) => {
     if (document.getElementById(`d-${decision.id}`)) return;
-    if (isHeld) waiting = [...waiting, decision].slice(-SHOWN);
+    if (isHeld || waiting.length || isRead()) waiting = [...waiting, decision].slice(-SHOWN);
     else add([decision]);
     tell();
   };
@@ -64,8 +77,10 @@ export function decisions(live, parameters) {
     tell();
   };
 
+  left = `#/decisions${query(wanted)}`;
   const change = () => {
-    history.replaceState(null, "", `#/decisions${query(wanted)}`);
+    left = `#/decisions${query(wanted)}`;
+    history.replaceState(null, "", left);
     [skipped, waiting] = [0, []];
     load();
   };
@@ -92,16 +107,18 @@ export function decisions(live, parameters) {
     crawlers.querySelector("select").append(...names.map((value) => h("option", { value, selected: wanted.crawler === value }, value)));
   });
   load();
+  const whenLeft = () => waiting.length && !isHeld && !isRead() && release();
   const heads = ["Time", "Outcome", "Crawler", "Request", "Why"].map((name) => h("th", { scope: "col" }, name));
+  const list = h("div", { class: "panel flush", mouseleave: whenLeft },
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Recent decisions" },
+      h("table", { class: "stream" }, h("caption", {}, "Recent decisions, newest first"), h("thead", {}, h("tr", {}, heads)), body)),
+    empty);
   const view = h("div", { class: "view" },
     h("h1", {}, "Decisions"),
+    h("p", { class: "lead" }, "The last 8,192 decisions, newest first. Older ones are in the log: wayleave report, wayleave decision ID."),
     h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
-      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), crawlers, field("host", "Host"), pause),
-    note,
-    h("div", { class: "panel flush" },
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Recent decisions" },
-        h("table", { class: "stream" }, h("caption", {}, "Recent decisions, newest first"), h("thead", {}, h("tr", {}, heads)), body)),
-      empty));
+      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"), pause),
+    means, note, fresh, list);
   tell();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = null)) };
 }
@@ -112,19 +129,22 @@ function why(decision) {
   return decision.outcome === "forwarded" ? decision.reason : (decision.details ?? decision.reason);
 }
 
+/** A long URL with its middle left out: its host and its end say most. */
+const middle = (url) => (url.length > LONGEST ? `${url.slice(0, LONGEST - 40)} … ${url.slice(-37)}` : url);
+
 function row(decision) {
   return h("tr", { id: `d-${decision.id}` },
     h("td", {}, time(decision.at)),
     h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status)),
-    h("td", {}, decision.crawler, h("br"), h("small", {}, decision.tokens?.join(", ") ?? "")),
-    h("td", { class: "url" }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, decision.url)),
-    h("td", { class: "why" }, why(decision)));
+    h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, decision.crawler), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? "")),
+    h("td", { class: "url" }, h("span", { class: "clamp", title: decision.url }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, middle(decision.url)))),
+    h("td", { class: "why" }, h("span", { class: "clamp" }, why(decision)), " ", reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`)));
 }
 
 /** One decision: what was asked, what was decided, and the text it rests on. */
 export function decision(id) {
   const inside = h("div", { class: "explained" }, h("p", { class: "empty" }, "Loading …"));
-  const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: "#/decisions" }, "← Decisions")), h("h1", {}, "Decision"), inside);
+  const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: left }, "← Decisions")), h("h1", {}, "Decision"), inside);
   attempt(async () => {
     let found;
     try {
@@ -156,7 +176,9 @@ async function explained(found) {
     ["At", time(found.at, true)],
     ["Duration", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
     ["Configuration", found.configuration],
-    ["ID", h("code", {}, found.id)],
+    ["Reason", reasonLink(found.reason, `#/decisions${query({ reason: found.reason })}`)],
+    ["It means", meaning(found.reason)],
+    ["ID", h("span", {}, h("code", {}, found.id), " ", copyButton(() => found.id))],
   ]), h("p", { class: "actions" }, h("a", { class: "button", href: `#/try${asked}` }, "Try this URL"),
     found.origin && h("a", { class: "button", href: `#/origins/${encodeURIComponent(found.origin)}` }, "Show the origin")));
   if (!found.verdict) return h("div", { class: "pair" }, what, panel("Robots.txt", h("p", { class: "empty" }, "This request was decided without robots.txt.")));

@@ -63,11 +63,37 @@ export function facts(pairs) {
 
 export const badge = (word) => h("span", { class: `badge ${word}` }, word);
 
+/** Of several answers that are under way the newest question's wins: what an older one brings is dropped. */
+export function newest() {
+  let turn = 0;
+  return async (answer, use) => {
+    const mine = ++turn;
+    const found = await answer;
+    if (mine === turn) use(found);
+  };
+}
+
+/** A button that copies what `text` says when it is pressed. */
+export function copyButton(text) {
+  const button = h("button", { type: "button", click: async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = "Copied";
+    } catch {
+      // A page that did not come over TLS may not write there.
+      button.textContent = "Select the text and copy it";
+    }
+  } }, "Copy");
+  return button;
+}
+
 /** A table with a caption for those who do not see it; `empty` stands for no rows. */
 export function table(caption, heads, rows, empty, kindOfTable = null) {
   if (!rows.length) return h("p", { class: "empty" }, empty);
   const kind = (name) => (name === "" ? "wide" : name.startsWith("#") ? "number" : null);
   const head = heads.map((name) => h(name === "" ? "td" : "th", { scope: name === "" ? null : "col", class: kind(name) }, name.replace("#", "")));
+  // Where columns have no room, each cell says its own.
+  for (const row of rows) for (const [at, cell] of [...row.children].entries()) cell.dataset.label = heads[at]?.replace("#", "") ?? "";
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { class: kindOfTable }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
 }

@@ -1,7 +1,7 @@
 // Origins: what is known of their robots.txt files, and what can be done about it.
 
 import { get, post, query, remove } from "./api.js";
-import { attempt, badge, h, panel, table, time } from "./dom.js";
+import { attempt, badge, h, newest, panel, table, time } from "./dom.js";
 import { fetchFacts, listing } from "./robots.js";
 
 const STATES = ["fresh", "stale", "unavailable", "unreachable"];
@@ -34,6 +34,9 @@ async function forget(origin) {
   return (await attempt(async () => (await remove(path(origin)), true))) ?? false;
 }
 
+/** The list as it was left, filters included. */
+let left = "#/origins";
+
 export function origins(parameters) {
   const wanted = { q: parameters.get("q") ?? "", state: parameters.get("state") ?? "" };
   const list = h("div", { class: "panel flush" });
@@ -63,30 +66,31 @@ export function origins(parameters) {
         found = found.filter((other) => other.origin !== known.origin);
         done(`${known.origin} was forgotten.`);
       } }, "Forget")));
-  let turn = 0;
-  let isLoading = false;
+  const latest = newest();
+  let loading = 0;
   const load = (cursor) => attempt(async () => {
-    const mine = ++turn;
-    isLoading = true;
+    loading += 1;
     try {
-      const answer = await get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`);
-      if (mine !== turn) return;
-      found = cursor ? [...found, ...answer.robots] : answer.robots;
-      more.hidden = !answer.next_cursor;
-      more.onclick = () => load(answer.next_cursor);
-      show();
+      await latest(get(`/v1/robots${query({ ...wanted, cursor, limit: 100 })}`), (answer) => {
+        found = cursor ? [...found, ...answer.robots] : answer.robots;
+        more.hidden = !answer.next_cursor;
+        more.onclick = () => load(answer.next_cursor);
+        show();
+      });
     } finally {
-      if (mine === turn) isLoading = false;
+      loading -= 1;
     }
   });
   /** What was done may be newer than an answer that is under way. */
   const done = (text) => {
     said.textContent = text;
-    if (isLoading) load();
+    if (loading) load();
     else show();
   };
+  left = `#/origins${query(wanted)}`;
   const change = () => {
-    history.replaceState(null, "", `#/origins${query(wanted)}`);
+    left = `#/origins${query(wanted)}`;
+    history.replaceState(null, "", left);
     load();
   };
   let typing = null;
@@ -108,7 +112,7 @@ export function origins(parameters) {
 
 export function origin(name) {
   const inside = h("div", {}, h("p", { class: "empty" }, "Loading …"));
-  const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: "#/origins" }, "← Origins")), h("h1", { class: "url" }, name), inside);
+  const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: left }, "← Origins")), h("h1", { class: "url" }, name), inside);
   const load = () => attempt(async () => {
     let known;
     try {

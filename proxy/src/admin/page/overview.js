@@ -1,8 +1,9 @@
 // Overview: what goes through, what is refused, for whom and why.
 
 import { get, query } from "./api.js";
-import { attempt, bytes, count, day, h, panel, rate, share, table } from "./dom.js";
+import { attempt, bytes, clockTime, count, day, h, newest, panel, rate, share, table } from "./dom.js";
 import { draw } from "./chart.js";
+import { meaning, reasonLink } from "./reasons.js";
 
 const OUTCOMES = [["forwarded", "--forwarded"], ["observed", "--observed"], ["refused", "--refused"], ["failed", "--failed"]];
 const SHADES = ["--shade-1", "--shade-2", "--shade-3", "--shade-4", "--shade-5", "--shade-6"];
@@ -12,12 +13,14 @@ const SHOWN = 12;
 const EXCEPTIONS = 20;
 
 /** What the view shows; kept while others are shown, so that it comes back as it was left. */
-const kept = { minutes: 5, split: "outcome", by: "host" };
+const kept = { minutes: 5, split: "outcome", by: "host", range: null };
 
 export function overview(live) {
   const tiles = h("div", { class: "tiles" });
   const figure = h("figure", { class: "chart" });
-  const tables = h("div", { class: "columns" });
+  const byCrawler = h("div", {});
+  const byReason = h("div", {});
+  const breaks = h("div", {});
   const top = h("div", {});
   const expiring = h("div", {});
   const choose = (name, label, options, changed) => h("label", {}, `${label} `, h("select", {
@@ -30,28 +33,43 @@ export function overview(live) {
 
   let chart = null;
   let status = null;
+  let marks = [];
+  const whole = h("button", { type: "button", click: () => zoom(null) }, "Show all");
+  const zoom = (range) => {
+    kept.range = range;
+    show();
+  };
   const show = () => {
-    const points = within(live.points, kept.minutes);
+    const points = chosen(live.points);
+    whole.hidden = !kept.range;
     fill(tiles, points, live.points, status);
     const pointer = chart?.pointer();
+    // What somebody drags over is not drawn anew under the drag.
+    if (figure.dataset.drag) return;
     chart?.destroy();
-    chart = plot(figure, points, live.step, pointer);
-    tables.replaceChildren(
-      panel("By crawler", ranking("Requests by crawler", points, "crawler")),
-      panel("By reason", ranking("Requests by reason", points, "reason")),
-    );
+    chart = plot(figure, points, live.step, { pointer, marks, zoomed: zoom });
+    byCrawler.replaceChildren(panel(`By crawler, ${windowText()}`, crawlerRanking(points)));
+    byReason.replaceChildren(panel(`Refused and failed by reason, ${windowText()}`, reasonRanking(points)));
   };
-  const refresh = () => attempt(async () => {
-    const [now, ranked, rules] = await Promise.all([
-      get("/v1/status"),
-      get(`/v1/top${query({ by: kept.by, outcome: "refused", limit: 10 })}`),
-      get("/v1/rules?action=allow&expires_within_days=30&limit=10000"),
-    ]);
+  figure.addEventListener("pointerdown", () => (figure.dataset.drag = "yes"));
+  const dragged = () => delete figure.dataset.drag;
+  addEventListener("pointerup", dragged);
+  const latest = newest();
+  const refresh = () => attempt(() => latest(Promise.all([
+    get("/v1/status"),
+    get(`/v1/top${query({ by: kept.by, outcome: "refused", limit: 10 })}`),
+    get("/v1/rules?action=allow&expires_within_days=30&limit=10000"),
+    get("/v1/configuration"),
+    get("/v1/top?by=host&outcome=observed&limit=10"),
+  ]), ([now, ranked, rules, configuration, observed]) => {
     status = now;
+    marks = [{ at: Date.parse(now.started_at) / 1000, label: "start" }];
+    if (configuration.configuration > 1) marks.push({ at: Date.parse(configuration.read_at) / 1000, label: "reload" });
     top.replaceChildren(mostRefused(ranked.top));
+    breaks.replaceChildren(...wouldBreak(observed.top));
     expiring.replaceChildren(exceptions(rules.rules));
-    fill(tiles, within(live.points, kept.minutes), live.points, status);
-  });
+    fill(tiles, chosen(live.points), live.points, status);
+  }));
   live.onPoint = show;
   show();
   refresh();
@@ -61,22 +79,28 @@ export function overview(live) {
     tiles,
     h("section", { class: "panel", "aria-labelledby": "p-time" },
       h("div", { class: "bar" }, h("h2", { id: "p-time" }, "Requests over time"),
-        choose("minutes", "Last", [["5", "5 minutes"], ["15", "15 minutes"], ["30", "30 minutes"]], show),
+        whole,
+        choose("minutes", "Last", [["5", "5 minutes"], ["15", "15 minutes"], ["30", "30 minutes"]], () => zoom(null)),
         choose("split", "Show", [["outcome", "all, by outcome"], ["crawler", "refusals, by crawler"], ["reason", "refusals, by reason"]], show)),
       figure),
-    tables,
     h("div", { class: "columns" },
-      h("section", { class: "panel", "aria-labelledby": "p-top" },
-        h("div", { class: "bar" }, h("h2", { id: "p-top" }, "Most refused"),
-          choose("by", "By", [["host", "host"], ["rule", "rule"], ["crawler", "crawler"]], refresh)),
-        top),
-      panel("Exceptions about to expire", expiring)));
-  return { view, end: () => (clearInterval(timer), chart?.destroy(), (live.onPoint = null)) };
+      h("div", {}, byCrawler, panel("Exceptions about to expire", expiring)),
+      h("div", {}, byReason, breaks,
+        h("section", { class: "panel", "aria-labelledby": "p-top" },
+          h("div", { class: "bar" }, h("h2", { id: "p-top" }, "Most refused, of the last 8,192 decisions"),
+            choose("by", "By", [["host", "host"], ["rule", "rule"], ["crawler", "crawler"], ["reason", "reason"]], refresh)),
+          top))));
+  return { view, end: () => (clearInterval(timer), removeEventListener("pointerup", dragged), chart?.destroy(), (live.onPoint = null)) };
 }
 
 const within = (points, minutes) => points.filter((point) => point.at_ms > Date.now() - minutes * 60_000);
+/** The points of the window that everything on the view is about. */
+const chosen = (points) => (kept.range ? points.filter(({ at_ms }) => at_ms / 1000 >= kept.range[0] && at_ms / 1000 <= kept.range[1]) : within(points, kept.minutes));
+/** That window, in words. */
+const windowText = () => (kept.range ? kept.range.map((at) => clockTime(new Date(at * 1000))).join(" to ") : `last ${kept.minutes} minutes`);
 const total = (points, takes) => points.reduce((sum, point) => sum + point.counts.reduce((of, one) => of + (takes(one) ? one.requests : 0), 0), 0);
 const isRefused = (one) => one.outcome === "refused";
+const isObserved = (one) => one.outcome === "observed";
 
 function fill(tiles, points, all, status) {
   const last = all.slice(-5);
@@ -86,28 +110,29 @@ function fill(tiles, points, all, status) {
   const tile = (name, value, note) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, note)));
   tiles.replaceChildren(h("dl", {},
     tile("Requests per second", rate(now), "over the last 10 s"),
-    tile("Refused", share(refused, requests), `${count(refused)} of ${count(requests)} in ${kept.minutes} min`),
-    tile("Failed", count(total(points, (one) => one.outcome === "failed")), `origin or network, in ${kept.minutes} min`),
+    tile("Refused", share(refused, requests), `${count(refused)} of ${count(requests)}, ${windowText()}`),
+    tile("Would be refused", count(total(points, isObserved)), `observed only, ${windowText()}`),
+    tile("Failed", count(total(points, (one) => one.outcome === "failed")), `origin or network, ${windowText()}`),
     tile("Clients connected", status ? count(status.client_connections) : "–", status ? `at ${status.listeners.join(", ")}` : ""),
     tile("Robots.txt known", robots ? count(robots.fresh + robots.stale + robots.unavailable + robots.unreachable) : "–",
       robots ? `${count(robots.stale)} stale, ${count(robots.unreachable)} unreachable, ${bytes(robots.bytes)}` : "")));
 }
 
-function plot(figure, points, step, pointer) {
+function plot(figure, points, step, { pointer, marks, zoomed }) {
   const times = points.map((point) => point.at_ms / 1000);
   const layers = layersOf(points, step);
   const key = h("ul", { class: "key" }, layers.map((layer) => h("li", {},
-    h("span", { class: "swatch", "data-colour": layer.colour.slice(2), "aria-hidden": "true" }), layer.label, h("span", { "data-value": "" }))));
+    h("span", { class: "swatch", "data-colour": layer.colour.slice(2), "aria-hidden": "true" }), layer.label, h("span", { "data-value": "" }))), h("li", { "data-total": "" }));
   const canvas = h("div", { class: "canvas", "aria-hidden": "true" });
   const refusals = total(points, isRefused);
   figure.replaceChildren(canvas,
-    h("figcaption", {}, key, h("p", { class: "unseen" }, `Requests per second, last ${kept.minutes} minutes: ${count(total(points, () => true))} requests, of which ${count(refusals)} were refused.`)));
+    h("figcaption", {}, key, h("p", { class: "unseen" }, `Requests per second, last ${kept.minutes} minutes: ${count(total(points, () => true))} requests, of which ${count(refusals)} were refused. ${marks.map(({ at, label }) => `${label} at ${clockTime(new Date(at * 1000))}`).join(", ")}`)));
   if (times.length < 2) {
     canvas.replaceChildren(h("p", { class: "empty" }, "The first data points arrive in a few seconds."));
     return null;
   }
   const drawn = layers.length ? layers : [{ label: "", colour: "--forwarded", values: times.map(() => 0) }];
-  return draw(canvas, times, drawn, { seconds: kept.minutes * 60, pointer });
+  return draw(canvas, times, drawn, { seconds: kept.minutes * 60, range: kept.range, pointer, marks, zoomed });
 }
 
 function layersOf(points, step) {
@@ -131,28 +156,51 @@ function sums(counts, label) {
   return found;
 }
 
-function ranking(caption, points, label) {
+function crawlerRanking(points) {
   const counts = points.flatMap((point) => point.counts);
-  const [all, refused] = [sums(counts, label), sums(counts.filter(isRefused), label)];
+  const [all, refused, observed] = [() => true, isRefused, isObserved].map((takes) => sums(counts.filter(takes), "crawler"));
+  const of = (sums, name) => sums.get(name) ?? 0;
   const most = Math.max(...all.values(), 1);
-  const names = [...all.keys()].sort((one, other) => (refused.get(other) ?? 0) - (refused.get(one) ?? 0) || all.get(other) - all.get(one));
-  const row = (name, requests, refusals) => {
+  const names = [...all.keys()].sort((one, other) => of(refused, other) + of(observed, other) - of(refused, one) - of(observed, one) || of(all, other) - of(all, one));
+  const row = (name, [requests, refusals, would_be]) => {
     const bar = h("span", { class: "amount", "aria-hidden": "true" }, h("span", { class: "part" }));
     bar.style.setProperty("--all", `${(100 * requests) / most}%`);
     bar.firstChild.style.setProperty("--part", `${(100 * refusals) / requests}%`);
     return h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "wide" }, bar),
-      h("td", { class: "number" }, count(requests)), h("td", { class: "number" }, count(refusals)), h("td", { class: "number" }, share(refusals, requests)));
+      ...[requests, refusals, would_be].map((number) => h("td", { class: "number" }, count(number))), h("td", { class: "number" }, share(refusals, requests)));
   };
-  const rows = names.slice(0, SHOWN).map((name) => row(name, all.get(name), refused.get(name) ?? 0));
+  const link = (name) => h("a", { href: `#/decisions${query({ crawler: name })}` }, name);
+  const rows = names.slice(0, SHOWN).map((name) => row(link(name), [all, refused, observed].map((sums) => of(sums, name))));
   const others = names.slice(SHOWN);
-  const sum = (of) => others.reduce((sum, name) => sum + (of.get(name) ?? 0), 0);
-  if (others.length) rows.push(row(`${count(others.length)} others`, sum(all), sum(refused)));
-  return table(caption, [label === "crawler" ? "Crawler" : "Reason", "", "#Requests", "#Refused", "#Share"], rows, `No requests in the last ${kept.minutes} minutes.`);
+  const sum = (sums) => others.reduce((sum, name) => sum + of(sums, name), 0);
+  if (others.length) rows.push(row(h("a", { href: "#/crawlers" }, `${count(others.length)} others`), [all, refused, observed].map(sum)));
+  return table("Requests by crawler", ["Crawler", "", "#Requests", "#Refused", "#Would be", "#Share"], rows, `No requests, ${windowText()}.`);
+}
+
+/** Why requests did not get through, or would not have. */
+function reasonRanking(points) {
+  const counts = points.flatMap((point) => point.counts);
+  const columns = ["refused", "observed", "failed"].map((outcome) => [outcome, sums(counts.filter((one) => one.outcome === outcome), "reason")]);
+  const names = [...new Set(columns.flatMap(([, sums]) => [...sums.keys()]))];
+  const all = (name) => columns.reduce((sum, [, sums]) => sum + (sums.get(name) ?? 0), 0);
+  const rows = names.sort((one, other) => all(other) - all(one)).map((name) => h("tr", {},
+    h("th", { scope: "row" }, reasonLink(name, `#/decisions${query({ reason: name })}`), h("small", { class: "line" }, meaning(name))),
+    columns.map(([outcome, sums]) => h("td", { class: "number" }, sums.get(name) ? h("a", { href: `#/decisions${query({ reason: name, outcome })}` }, count(sums.get(name))) : "0"))));
+  return table("Requests by reason", ["Reason", "#Refused", "#Would be", "#Failed"], rows, `Nothing was refused, ${windowText()}.`);
+}
+
+/** What enforcing would refuse, where refusals are only observed. */
+function wouldBreak(ranked) {
+  if (!ranked.length) return [];
+  const rows = ranked.map(({ name, count: times }) => h("tr", {},
+    h("th", { scope: "row" }, h("a", { href: `#/decisions${query({ host: name, outcome: "observed" })}` }, name)), h("td", { class: "number" }, count(times))));
+  return [panel("What would break, of the last 8,192 decisions", h("p", { class: "note" }, "Forwarded only because refusals are observed; with mode = \"enforce\" these requests would be refused."),
+    table("Would be refused", ["Host", "#Requests"], rows, ""))];
 }
 
 function mostRefused(ranked) {
   const rows = ranked.map(({ name, count: times }) => h("tr", {},
-    h("th", { scope: "row" }, kept.by === "host" ? h("a", { href: `#/decisions${query({ host: name, outcome: "refused" })}` }, name) : name),
+    h("th", { scope: "row" }, kept.by === "rule" ? name : h("a", { href: `#/decisions${query({ [kept.by]: name, outcome: "refused" })}` }, name)),
     h("td", { class: "number" }, count(times))));
   return table("Most refused, of the last 8,192 decisions", [kept.by[0].toUpperCase() + kept.by.slice(1), "#Refusals"], rows, "No recent refusals.");
 }

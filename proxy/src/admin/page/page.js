@@ -1,9 +1,12 @@
 // The page: which view is shown, and the one stream that all of them hear.
 
 import { get, listen, query } from "./api.js";
-import { attempt, complain } from "./dom.js";
+import { attempt, clockTime, complain } from "./dom.js";
 import { overview } from "./overview.js";
+import { connect as connecting } from "./connect.js";
+import { crawlers } from "./crawlers.js";
 import { decision, decisions } from "./decisions.js";
+import { fleet } from "./fleet.js";
 import { origin, origins } from "./origins.js";
 import { trial } from "./attempt.js";
 import { settings } from "./settings.js";
@@ -53,10 +56,16 @@ function hear(name, data) {
   }
 }
 
+let lostAt = null;
+
 function tellHealth(isLive) {
   const health = document.getElementById("health");
   health.className = isLive ? "live" : "lost";
-  const word = isLive ? "live" : "no connection";
+  // What is shown is as old as the connection: it must not pass for live.
+  if (isLive) lostAt = null;
+  else lostAt ??= clockTime(new Date());
+  document.body.classList.toggle("lost", !isLive);
+  const word = isLive ? "live" : `no connection since ${lostAt}`;
   const shown = health.querySelector(".word");
   if (shown.textContent !== word) shown.textContent = word;
 }
@@ -71,6 +80,9 @@ async function remember() {
 
 const VIEWS = {
   overview: () => overview(live),
+  crawlers: (_, parameters) => crawlers(parameters),
+  fleet: () => fleet(),
+  connect: (_, parameters) => connecting(parameters),
   decisions: (id, parameters) => (id ? decision(id) : decisions(live, parameters)),
   origins: (name, parameters) => (name ? origin(name) : origins(parameters)),
   try: (_, parameters) => trial(parameters),

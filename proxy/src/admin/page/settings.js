@@ -49,5 +49,5 @@ function ruleTable(rules) {
     h("td", {}, rule.crawlers.join(", ") || "all", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
     h("td", { class: rule.has_expired ? "bad" : null }, rule.expires_at ? [rule.has_expired ? "expired " : "", day(rule.expires_at)].flat() : "never")));
-  return table("Rules", ["#Rule", "Action", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are no rules. Add [[rule]] to the configuration.");
+  return table("Rules", ["#Rule", "Action", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are no rules. Add [[rule]] to the configuration.", "rules");
 }

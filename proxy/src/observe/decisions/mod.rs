@@ -61,8 +61,9 @@ pub(crate) struct Decisions {
 pub(crate) struct Query {
     pub(crate) crawler: Option<String>,
     pub(crate) outcome: Option<String>,
+    pub(crate) reason: Option<String>,
     pub(crate) host: Option<String>,
-    /// What the URL, the rule, the id, the client or a token contains, ignoring ASCII case.
+    /// What the URL, the rule, the reason, the details, the id, the client or a token contains, ignoring ASCII case.
     pub(crate) text: Option<String>,
 }
 
@@ -76,6 +77,7 @@ impl Query {
         };
         is(&self.crawler, &decision.crawler)
             && is(&self.outcome, &decision.outcome)
+            && is(&self.reason, &decision.reason)
             && is(&self.host, decision.host().unwrap_or_default())
             && self
                 .text
@@ -93,7 +95,14 @@ fn mentions(decision: &Decision, text: &str) -> bool {
         .finding
         .as_ref()
         .and_then(|found| found.rule.as_deref());
+    let policy = decision.policy.as_ref();
+    let said = policy
+        .into_iter()
+        .flat_map(|policy| [&policy.reason, &policy.owner]);
     contains(&decision.url)
+        || contains(&decision.reason)
+        || decision.details.as_deref().is_some_and(contains)
+        || said.flatten().any(|text| contains(text))
         || rule.is_some_and(contains)
         || decision.tokens.iter().any(|token| contains(token))
         || contains(&decision.client.to_string())

@@ -1,4 +1,4 @@
-//! Counts decisions by host, crawler or rule.
+//! Counts decisions by host, crawler, reason or rule.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::decision::Decision;
 pub(crate) enum By {
     Host,
     Crawler,
+    Reason,
     /// The deciding rule together with its origin.
     Rule,
 }
@@ -52,6 +53,7 @@ fn name(by: By, decision: &Decision) -> Option<String> {
     match by {
         By::Host => decision.host().map(str::to_owned),
         By::Crawler => Some(decision.crawler.clone().into_owned()),
+        By::Reason => Some(decision.reason.clone().into_owned()),
         By::Rule => {
             if let Some(policy) = &decision.policy {
                 return Some(format!("[[rule]] {}", policy.number));

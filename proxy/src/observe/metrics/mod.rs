@@ -352,6 +352,12 @@ impl Metrics {
             .inc();
     }
 
+    /// How many requests of a known crawler had a `User-Agent` without any of its tokens.
+    pub(crate) fn user_agent_mismatches(&self, crawler: &str) -> u64 {
+        let counters = &self.organisation.user_agent_mismatches;
+        counters.with_label_values(&[crawler]).get()
+    }
+
     /// Notes that the configuration was read, and when; or that it could not be.
     pub(crate) fn config_reloaded(&self, at: Option<SystemTime>) {
         let gauges = &self.organisation;

@@ -1,13 +1,15 @@
-//! The variables that make a client use the proxy and trust its CA: what `wayleave env` prints, and the proxy at its start.
+//! The variables that make a client use the proxy and trust its CA: what `wayleave env` prints, the
+//! proxy at its start, and the page.
 
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use url::Url;
 
 use crate::connection::listeners::Listen;
 
 /// What suits most clients, as lines for a POSIX shell.
-pub(crate) const GENERAL: &str = include_str!("../cli/clients/general.sh");
+pub(crate) const GENERAL: &str = include_str!("general.sh");
 
 /// What is never asked of the proxy: it refuses internal addresses, and its own admin listener is one.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
@@ -59,6 +61,30 @@ impl FromStr for ProxyUrl {
     }
 }
 
+impl ProxyUrl {
+    /// As clients write it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.url
+    }
+}
+
+/// For a proxy that is reached by TLS.
+pub(crate) const NO_TLS: &str =
+    "# This client does not speak TLS to proxies: give it an http:// listener.\n";
+pub(crate) const ROOTS: &str = "# The CA file must hold the CA of proxy.certificate too.\n";
+
+/// The lines for `client` (or for most, without one), one proxy and one CA certificate.
+pub(crate) fn lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &str) -> String {
+    let template = client.map_or(GENERAL, Client::template);
+    let lines = fill(template, proxy, certificate);
+    let note = match client {
+        _ if !proxy.is_tls() => return lines,
+        Some(Client::Java | Client::Scrapy | Client::Wget) => NO_TLS,
+        _ => ROOTS,
+    };
+    note.to_owned() + &lines
+}
+
 /// A template of lines for a shell with the proxy's address and the path of its CA's certificate put in.
 pub(crate) fn fill(template: &str, proxy: &ProxyUrl, certificate: &str) -> String {
     // The certificate last: its path is the only value that could hold what looks like a place to fill.
@@ -77,5 +103,46 @@ fn quoted(text: &str) -> String {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// A client whose settings are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    Curl,
+    Python,
+    Scrapy,
+    Node,
+    Java,
+    Go,
+    Wget,
+    Playwright,
+}
+
+impl Client {
+    /// Every one, and what it is called.
+    pub(crate) const ALL: [(Self, &'static str); 8] = [
+        (Self::Curl, "curl"),
+        (Self::Python, "Python requests"),
+        (Self::Scrapy, "Scrapy"),
+        (Self::Go, "Go"),
+        (Self::Node, "Node"),
+        (Self::Playwright, "Chromium (Playwright)"),
+        (Self::Java, "Java"),
+        (Self::Wget, "wget"),
+    ];
+
+    /// The same for one client, with what it needs beside variables.
+    pub(crate) fn template(self) -> &'static str {
+        match self {
+            Self::Curl => include_str!("curl.sh"),
+            Self::Python => include_str!("python.sh"),
+            Self::Scrapy => include_str!("scrapy.sh"),
+            Self::Node => include_str!("node.sh"),
+            Self::Java => include_str!("java.sh"),
+            Self::Go => include_str!("go.sh"),
+            Self::Wget => include_str!("wget.sh"),
+            Self::Playwright => include_str!("playwright.sh"),
+        }
     }
 }

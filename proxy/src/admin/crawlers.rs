@@ -1,0 +1,108 @@
+//! `/v1/crawlers`: each crawler, how it is treated, and what became of its requests.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::answer::Json;
+use super::robots_view::instant;
+use super::state::Admin;
+use crate::observe::metrics::ASSERTED;
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ListedCrawlers {
+    /// The configured ones in their order, then `asserted`: all that no `[[crawler]]` matches.
+    crawlers: Vec<ListedCrawler>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ListedCrawler {
+    name: String,
+    /// `enforce` or `observe`.
+    mode: &'static str,
+    /// Its product tokens; empty: those of its `User-Agent`.
+    tokens: Vec<String>,
+    dialect: &'static str,
+    /// Its requests since the process started.
+    requests: u64,
+    /// Of those, refused.
+    refused: u64,
+    /// Of those, forwarded although they would have been refused: refusals are only observed.
+    observed: u64,
+    /// Of those, allowed, but the origin or the way to it failed.
+    failed: u64,
+    /// Of those, without any of its tokens in `User-Agent`.
+    user_agent_mismatches: u64,
+    /// When its last request was counted, within two seconds; null: not since the start.
+    #[schema(format = DateTime)]
+    last_seen_at: Option<String>,
+}
+
+/// The requests of one crawler.
+#[derive(Clone, Copy, Debug, Default)]
+struct Requests {
+    all: u64,
+    refused: u64,
+    observed: u64,
+    failed: u64,
+}
+
+impl Requests {
+    fn add(&mut self, outcome: &str, requests: u64) {
+        self.all += requests;
+        match outcome {
+            "refused" => self.refused += requests,
+            "observed" => self.observed += requests,
+            "failed" => self.failed += requests,
+            _ => {}
+        }
+    }
+}
+
+/// Every crawler, and what became of its requests since the start.
+#[utoipa::path(get, path = "/v1/crawlers", tag = "proxy", responses((status = 200, body = ListedCrawlers)))]
+pub(super) async fn list(State(admin): State<Admin>) -> Response {
+    let mut counted: HashMap<String, Requests> = HashMap::new();
+    for ([crawler, outcome, _], requests) in admin.metrics.requests() {
+        counted.entry(crawler).or_default().add(&outcome, requests);
+    }
+    let crawlers = &admin.decider.settings().crawlers;
+    let known = crawlers.all().map(|crawler| {
+        let tokens = crawler.tokens.iter().map(ToString::to_string);
+        ListedCrawler {
+            mode: crawler.mode.as_str(),
+            tokens: tokens.collect(),
+            dialect: crawler.dialect.as_str(),
+            user_agent_mismatches: admin.metrics.user_agent_mismatches(&crawler.name),
+            ..counts(&admin, &counted, &crawler.name)
+        }
+    });
+    let asserted = ListedCrawler {
+        mode: crawlers.mode.as_str(),
+        dialect: crawlers.dialect.as_str(),
+        ..counts(&admin, &counted, ASSERTED)
+    };
+    Json(ListedCrawlers {
+        crawlers: known.chain([asserted]).collect(),
+    })
+    .into_response()
+}
+
+fn counts(admin: &Admin, counted: &HashMap<String, Requests>, name: &str) -> ListedCrawler {
+    let requests = counted.get(name).copied().unwrap_or_default();
+    ListedCrawler {
+        name: name.to_owned(),
+        mode: "",
+        tokens: Vec::new(),
+        dialect: "",
+        requests: requests.all,
+        refused: requests.refused,
+        observed: requests.observed,
+        failed: requests.failed,
+        user_agent_mismatches: 0,
+        last_seen_at: admin.traffic.seen_at(name).map(instant),
+    }
+}

@@ -1,0 +1,37 @@
+// Fleet: who shares robots.txt files and delays with this proxy, as `wayleave fleet status` shows it.
+
+import { get } from "./api.js";
+import { attempt, badge, bytes, count, facts, h, newest, panel, table } from "./dom.js";
+
+const REFRESH = 5_000;
+const STATES = {
+  alone: "This proxy is alone: store.kind is \"embedded\". Several share robots.txt files and delays by a Redis or Valkey (docs/fleet.md).",
+  up: "The engine answers: robots.txt files and delays are shared.",
+  lost: "The engine does not answer: this proxy goes on by itself.",
+};
+
+export function fleet() {
+  const inside = h("div", {}, h("p", { class: "empty" }, "Loading …"));
+  const latest = newest();
+  const load = () => attempt(() => latest(get("/v1/fleet"), (found) => inside.replaceChildren(...parts(found))));
+  load();
+  const timer = setInterval(() => document.hidden || load(), REFRESH);
+  return { view: h("div", { class: "view" }, h("h1", {}, "Fleet"), inside), end: () => clearInterval(timer) };
+}
+
+function parts(found) {
+  const { state, engine, last_error: error } = found;
+  const kind = { alone: "", up: "forwarded", lost: "failed" }[state] ?? "";
+  const verdict = h("p", { class: `verdict ${kind}` }, h("strong", {}, STATES[state] ?? state));
+  const status = panel("Status", verdict, facts([
+    ["Lost for", found.lost_for_seconds === null ? null : `${count(found.lost_for_seconds)} s`],
+    ["Last error", error && `${error.message} (${count(error.seconds_ago)} s ago)`],
+    ["Engine", engine && `${engine.name}, ${bytes(engine.memory)}, ${engine.maxmemory_policy}`],
+    ["Without the engine", state === "alone" ? null : { refuse: "origins with a delay are refused", home: "origins with a delay are asked by one node each" }[found.on_loss] ?? found.on_loss],
+    ["Turns held", count(found.turns)],
+    ["Not told yet", count(found.unsettled)],
+  ]));
+  const rows = found.members.map((member) => h("tr", {},
+    h("th", { scope: "row" }, member.node), h("td", {}, member.version), h("td", {}, member.node === found.node ? badge("this one") : "")));
+  return [status, panel("Nodes", table("Nodes", ["Node", "Version", "Which"], rows, "No other node is known."))];
+}
