@@ -207,6 +207,8 @@ async function reasonsLeadToDecisions(page) {
   const reasons = page.getByRole("region", { name: "Requests by reason" });
   assert.match(await reasons.getByRole("link", { name: "unreachable" }).getAttribute("title"), /robots.txt cannot be fetched/);
   await reasons.getByText("robots.txt cannot be fetched").first().waitFor();
+  const number = await reasons.locator("tbody tr").first().locator("td").last().boundingBox();
+  assert.ok(number.x + number.width < page.viewportSize().width, "the numbers of the reasons are out of sight");
   await reasons.getByRole("link", { name: "unreachable", exact: true }).click();
   await page.locator("main h1", { hasText: "Decisions" }).waitFor();
   await page.waitForFunction(() => [...document.querySelectorAll(".stream tbody tr")].length > 0 && [...document.querySelectorAll(".stream tbody .reason")].every((reason) => reason.textContent === "unreachable"));
@@ -552,6 +554,8 @@ async function picturesAndAccessibility(browser) {
       await page.screenshot({ path: `${PICTURES}/${name}-${kind}.png`, fullPage: name !== "decisions" });
       const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
       assert.ok(!isWide, `${name} is wider than a ${kind} screen`);
+      const cut = await page.evaluate(() => [...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.getAttribute("aria-label")));
+      assert.deepEqual(cut, [], `tables of ${name} are cut on a ${kind} screen`);
       // Evaluated by the debugger: the page's own policy would not let it in.
       await page.evaluate(axe);
       const { violations } = await page.evaluate(() => window.axe.run(document));

@@ -65,6 +65,7 @@ function mark(chart, marks) {
   const { min, max } = chart.scales.x;
   ctx.save();
   ctx.strokeStyle = ctx.fillStyle = colour("--text");
+  ctx.textAlign = "left";
   ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   for (const { at, label } of marks.filter((one) => one.at >= min && one.at <= max)) {
     const x = Math.round(chart.valToPos(at, "x", true));

@@ -64,12 +64,11 @@ export function connect(parameters) {
   } }, h("label", { class: "long" }, "URL", tried), h("p", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Test")));
   load();
   const view = h("div", { class: "view" }, h("h1", {}, "Connect a crawler"),
-    h("p", { class: "lead" }, "A crawler needs two things: this proxy's address, and trust in its CA's certificate. The lines are those of `wayleave env`."),
-    h("div", { class: "pair" },
-      panel("1. Address and certificate", about, h("form", { class: "form", submit: (event) => event.preventDefault() },
-        field("proxy", "Address, as the crawler reaches it", "Empty: as this proxy's own machine does.", "http://proxy.example:3128"),
-        field("ca", "Path of ca.pem on the crawler's machine", "", "/etc/ssl/wayleave.pem"))),
-      panel("3. Test", h("p", { class: "note" }, "Asks this proxy what it would decide; no request is sent but for the robots.txt."), test, result)),
-    panel("2. Settings of the client", tabs, tabPanel));
+    h("p", { class: "lead" }, "A crawler needs two things: this proxy's address, and trust in its CA's certificate. The lines are those of ", h("code", {}, "wayleave env"), "."),
+    panel("1. Address and certificate", about, h("form", { class: "form below", submit: (event) => event.preventDefault() },
+      field("proxy", "Address, as the crawler reaches it", "Empty: as this proxy's own machine does.", "http://proxy.example:3128"),
+      field("ca", "Path of ca.pem on the crawler's machine", "Where you put the download there.", "/etc/ssl/wayleave.pem"))),
+    panel("2. Settings of the client", tabs, tabPanel),
+    panel("3. Test", h("p", { class: "note" }, "Asks this proxy what it would decide; no request is sent but for the robots.txt."), test, result));
   return { view, end: () => {} };
 }

@@ -138,7 +138,7 @@ function row(decision) {
     h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status)),
     h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, decision.crawler), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? "")),
     h("td", { class: "url" }, h("span", { class: "clamp", title: decision.url }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, middle(decision.url)))),
-    h("td", { class: "why" }, h("span", { class: "clamp" }, why(decision)), " ", reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`)));
+    h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`)));
 }
 
 /** One decision: what was asked, what was decided, and the text it rests on. */

@@ -68,7 +68,7 @@ export function overview(live) {
     top.replaceChildren(mostRefused(ranked.top));
     breaks.replaceChildren(...wouldBreak(observed.top));
     expiring.replaceChildren(exceptions(rules.rules));
-    fill(tiles, chosen(live.points), live.points, status);
+    show();
   }));
   live.onPoint = show;
   show();
@@ -184,7 +184,7 @@ function reasonRanking(points) {
   const names = [...new Set(columns.flatMap(([, sums]) => [...sums.keys()]))];
   const all = (name) => columns.reduce((sum, [, sums]) => sum + (sums.get(name) ?? 0), 0);
   const rows = names.sort((one, other) => all(other) - all(one)).map((name) => h("tr", {},
-    h("th", { scope: "row" }, reasonLink(name, `#/decisions${query({ reason: name })}`), h("small", { class: "line" }, meaning(name))),
+    h("th", { scope: "row" }, reasonLink(name, `#/decisions${query({ reason: name })}`), h("small", { class: "clamp" }, meaning(name))),
     columns.map(([outcome, sums]) => h("td", { class: "number" }, sums.get(name) ? h("a", { href: `#/decisions${query({ reason: name, outcome })}` }, count(sums.get(name))) : "0"))));
   return table("Requests by reason", ["Reason", "#Refused", "#Would be", "#Failed"], rows, `Nothing was refused, ${windowText()}.`);
 }
@@ -213,6 +213,6 @@ function exceptions(rules) {
     h("td", { class: rule.has_expired ? "bad" : "warn" }, day(rule.expires_at))));
   const more = rules.length - rows.length;
   return h("div", {},
-    table("Exceptions that expire within 30 days", ["#Rule", "For", "Owner", "Expires"], rows, "No exception expires within 30 days."),
+    table("Exceptions that expire within 30 days", ["#Rule", "For", "Owner", "Expires"], rows, "No exception expires within 30 days.", "rules"),
     more > 0 && h("p", { class: "note" }, `${count(more)} more expire within 30 days.`));
 }
