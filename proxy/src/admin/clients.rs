@@ -41,8 +41,10 @@ pub(super) async fn proxy_auto_config(State(admin): State<Admin>) -> Response {
 #[into_params(parameter_in = Query)]
 pub(super) struct Place {
     /// The proxy as the crawler's machine reaches it, such as `http://proxy.example:3128`; default: as this machine does.
+    #[param(format = "origin")]
     proxy: Option<String>,
     /// The CA's certificate on the crawler's machine; default: `ca.pem`.
+    #[param(pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     ca: Option<String>,
 }
 
