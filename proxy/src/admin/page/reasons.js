@@ -21,6 +21,7 @@ const MEANINGS = {
   concurrency: "politeness.max_concurrent_per_origin requests of the crawler are in progress",
   unidentified: "proxy.require_crawler, and no [[crawler]] matches",
   "wrong-password": "wrong credentials in Proxy-Authorization, or changed since the tunnel was opened",
+  "wrong-certificate": "the client's certificate expired, or proxy.client_ca changed, since its connection began",
   "password-checks": "too many passwords are waiting to be checked: 4 from one client address, or 32 in total",
   "https-refused": "https.mode = \"refuse\"",
   "foreign-token": "User-Agent names somebody else's crawler",
