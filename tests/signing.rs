@@ -208,6 +208,35 @@ fn who_asks_for_a_signature_gets_one() {
 }
 
 #[test]
+fn a_robots_txt_that_asks_for_a_signature_is_fetched_with_one() {
+    let signing = start("on-request", |settings| settings);
+    let wish = "wanted=(\"@authority\");created;nonce=\"once\";tag=\"web-bot-auth\"";
+    let asks = Reply::new(403).header("Accept-Signature", wish);
+    let site = signing.origin.site("shop.test");
+    site.robots("User-agent: *\nDisallow: /private\n")
+        .unsigned_robots(asks.body("who are you?"));
+    let refused = signing.proxy.exchange(&get("http://shop.test/private"));
+    assert_eq!(refused.json()["reason"], "rule", "what was signed counts");
+    let requests = signing.origin.requests();
+    assert_eq!(requests.len(), 2, "{:?}", signing.origin.seen());
+    assert_eq!(requests[0].header("signature"), None);
+    let url = "http://shop.test/robots.txt";
+    expect_verified(&signing.verify(&requests[1], url), "wanted");
+    let input = requests[1].header("signature-input").unwrap_or_default();
+    assert!(input.contains("nonce=\"once\""), "{input}");
+    // Whoever has no key is not asked twice, and 403 means that there is none (RFC 9309 section 2.3.1.3).
+    let asks = Reply::new(403).header("Accept-Signature", wish);
+    signing.origin.site("other.test").unsigned_robots(asks);
+    let other = Ask::get("http://other.test/a").agent("OtherBot/1.0");
+    assert_eq!(signing.proxy.exchange(&other).status, 200);
+    let seen = signing.origin.seen();
+    let robots = seen
+        .iter()
+        .filter(|line| line.contains("other.test/robots.txt"));
+    assert_eq!(robots.count(), 1, "{seen:?}");
+}
+
+#[test]
 fn what_may_not_be_sent_twice_or_cannot_be_signed_is_not() {
     let signing = start("on-request", |settings| settings);
     let asks = |wish: &str| Reply::new(401).header("Accept-Signature", wish);

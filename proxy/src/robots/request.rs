@@ -19,7 +19,7 @@ use crate::origin::{
     self, Connection, Destination, Form, FtpRequest, Lease, OriginHead, OriginReader, OriginWriter,
     Session, Upstream,
 };
-use crate::signing::{FIELDS, Message, Signed, SignedBy};
+use crate::signing::{Asked as Wish, FIELDS, Message, Signed, SignedBy};
 
 /// A response whose body is still to be read.
 pub(super) struct Exchange {
@@ -55,15 +55,31 @@ impl HttpFetch {
             origin: target.origin(),
             source: fetch_as.and_then(|by| by.source),
         };
-        let (session, is_public) = self.connect(destination, chosen).await?;
-        let asked = Asked {
+        let mut asked = Asked {
             target,
             validators,
             user_agent: fetch_as
                 .and_then(|by| by.user_agent.as_deref())
                 .unwrap_or(&self.options.user_agent),
             signed_by: fetch_as.and_then(|by| by.signed_by.as_ref()),
+            wish: None,
         };
+        let exchange = self.send(&asked, destination, chosen).await?;
+        asked.wish = asked.wish_of(&exchange);
+        match &asked.wish {
+            // Its answer is left unread, and the connection with it.
+            Some(_) => self.send(&asked, destination, chosen).await,
+            None => Ok(exchange),
+        }
+    }
+
+    async fn send(
+        &self,
+        asked: &Asked<'_>,
+        destination: Destination<'_>,
+        chosen: ChosenBy,
+    ) -> Result<Exchange, FetchError> {
+        let (session, is_public) = self.connect(destination, chosen).await?;
         let patience = self.upstream.patience();
         let started = match session.connection {
             Connection::Http1(stream) => {
@@ -72,7 +88,7 @@ impl HttpFetch {
             }
             Connection::Ftp(control) => {
                 let asked = FtpRequest {
-                    path: target.path().as_str(),
+                    path: asked.target.path().as_str(),
                     is_head: false,
                     range: None,
                     wants_text: true,
@@ -164,9 +180,27 @@ struct Asked<'a> {
     validators: Option<&'a Validators>,
     user_agent: &'a str,
     signed_by: Option<&'a SignedBy>,
+    /// What the origin asked for in answer to the same request.
+    wish: Option<Wish>,
 }
 
 impl Asked<'_> {
+    /// The signature that an answer asks for, if it can be given and was not: then the request is sent once more.
+    fn wish_of(&self, exchange: &Exchange) -> Option<Wish> {
+        let signed_by = self.signed_by?;
+        if !matches!(exchange.status, 401 | 403) {
+            return None;
+        }
+        let request = self.request(self.target.path().as_str()).ok()?;
+        let was_signed = request.headers().contains_key(FIELDS[0]);
+        let wish = Wish::of(&pairs(&exchange.fields))?;
+        if was_signed && !wish.wants_another() {
+            return None;
+        }
+        signed_by.remember(self.target.origin(), &wish);
+        Some(wish)
+    }
+
     fn http1(&self, form: &Form, name: &str) -> Result<BytesMut, FetchError> {
         let request = self.request(self.target.path().as_str())?;
         let line = match form {
@@ -231,7 +265,7 @@ impl Asked<'_> {
             path: self.target.path().as_str(),
             fields: &pairs(fields),
         };
-        self.signed_by?.sign(origin, &message)
+        self.signed_by?.sign(origin, self.wish.as_ref(), &message)
     }
 }
 

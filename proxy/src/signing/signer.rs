@@ -71,12 +71,23 @@ pub(crate) struct SignedBy {
 }
 
 impl SignedBy {
-    /// A signature of a request to `origin`, if it is to have one.
-    pub(crate) fn sign(&self, origin: &Origin, message: &Message<'_>) -> Option<Signed> {
-        let asked = self.signer.asked_before(&self.key, origin);
+    /// A signature of a request to `origin`, if it is to have one: as is `wished` in answer to it, or else as was asked before.
+    pub(crate) fn sign(
+        &self,
+        origin: &Origin,
+        wished: Option<&Asked>,
+        message: &Message<'_>,
+    ) -> Option<Signed> {
+        let before = self.signer.asked_before(&self.key, origin);
+        let asked = wished.or(before.as_ref());
         let always = self.signer.options.mode == Mode::Always;
-        let as_asked = asked.and_then(|asked| self.signer.sign(&self.key, Some(&asked), message));
+        let as_asked = asked.and_then(|asked| self.signer.sign(&self.key, Some(asked), message));
         as_asked.or_else(|| always.then(|| self.signer.sign(&self.key, None, message))?)
+    }
+
+    /// Keeps what `origin` asks for, for the requests that follow.
+    pub(crate) fn remember(&self, origin: &Origin, asked: &Asked) {
+        self.signer.remember(&self.key, origin, asked);
     }
 }
 

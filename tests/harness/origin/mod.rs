@@ -116,6 +116,8 @@ pub struct Site {
     pub pages: HashMap<String, Reply>,
     /// What requests without a signature get instead of a page.
     pub unsigned: Option<Reply>,
+    /// What a request of robots.txt without a signature is answered with.
+    pub unsigned_robots: Option<Reply>,
     pub certificate: Certificate,
     /// What TLS offers; everything if empty.
     pub protocols: &'static [&'static str],
@@ -133,6 +135,12 @@ impl Site {
         if let Some(unsigned) = &self.unsigned
             && request.header("signature").is_none()
             && path != "/robots.txt"
+        {
+            return unsigned.clone();
+        }
+        if let Some(unsigned) = &self.unsigned_robots
+            && request.header("signature").is_none()
+            && path == "/robots.txt"
         {
             return unsigned.clone();
         }
@@ -416,6 +424,10 @@ impl SiteHandle<'_> {
 
     pub fn robots_reply(self, reply: Reply) -> Self {
         self.change(|site| site.robots = Some(reply))
+    }
+
+    pub fn unsigned_robots(self, reply: Reply) -> Self {
+        self.change(|site| site.unsigned_robots = Some(reply))
     }
 
     pub fn unsigned(self, reply: Reply) -> Self {
