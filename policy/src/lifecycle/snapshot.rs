@@ -28,6 +28,8 @@ struct Answer {
     fresh_for: u32,
     /// In seconds.
     usable_for: u32,
+    /// There was more of the body than was read.
+    is_cut: bool,
 }
 
 /// That it could not be reached, in every attempt since the answer.
@@ -55,6 +57,7 @@ impl Answer {
         Self {
             access,
             digest: body.and_then(|body| body.digest.clone()),
+            is_cut: body.is_some_and(|body| body.is_cut),
             fetched_at: facts.fetched_at.into(),
             fresh_for: u32::try_from(fresh_for.as_millis()).unwrap_or(u32::MAX),
             usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
@@ -351,6 +354,12 @@ impl Snapshot {
     #[must_use]
     pub fn digest(&self) -> Option<&[u8; 32]> {
         self.answer.as_ref()?.digest.as_deref()
+    }
+
+    /// Whether there was more of the last answer's body than was read.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.is_cut)
     }
 
     /// When the last answer came or was confirmed.

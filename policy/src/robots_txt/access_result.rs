@@ -45,6 +45,20 @@ impl AccessResult {
         }
     }
 
+    /// The result in kebab case.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Successful(_) => "successful",
+            Self::Unavailable { .. } => "unavailable",
+            Self::RedirectLost => "redirect-lost",
+            Self::Unreachable => "unreachable",
+            Self::LongUnreachable => "long-unreachable",
+            Self::Lapsed(_) => "lapsed",
+            Self::LongLapsed(_) => "long-lapsed",
+        }
+    }
+
     /// What is said of every path where no rules decide.
     pub(super) fn without_rules<'a>(&self, crawler: Crawler<'a>) -> Decision<'a> {
         let koster = crawler.dialect == Dialect::Koster1996;

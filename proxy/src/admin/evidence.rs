@@ -58,7 +58,10 @@ pub(super) async fn body(State(admin): State<Admin>, Path(sha256): Path<String>)
     let Some(digest) = Digest::from_hex(&sha256) else {
         return wrong("this is not a SHA-256 of 64 hexadecimal digits");
     };
-    match admin.decider.robots.store().body(digest.0).await {
+    let store = admin.decider.robots.store();
+    // What was fetched just now is written first.
+    store.flush().await;
+    match store.body(digest.0).await {
         Some(bytes) => {
             let kind = [(CONTENT_TYPE, "application/octet-stream")];
             (kind, bytes.to_vec()).into_response()

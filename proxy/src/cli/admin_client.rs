@@ -52,6 +52,22 @@ pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result
     answer(admin, method, path)?.value()
 }
 
+/// Bytes that the proxy serves at `path`, if there are any.
+///
+/// # Errors
+///
+/// The proxy cannot be asked, or complains of something else.
+pub(super) fn ask_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
+    let answer = answer(admin, "GET", path)?;
+    if answer.status == http::StatusCode::NOT_FOUND {
+        return Ok(None);
+    }
+    if !answer.status.is_success() {
+        answer.value()?;
+    }
+    Ok(Some(answer.body.to_vec()))
+}
+
 /// What the proxy says of itself if it takes requests.
 ///
 /// # Errors

@@ -149,6 +149,12 @@ fn go_by(
         dialect: decision.dialect().as_str().into(),
         line,
         rule,
+        robots_access: Some(access.as_str().into()),
+        robots_status: match access {
+            AccessResult::Unavailable { status } => Some(*status),
+            _ => known.snapshot.error_status(),
+        },
+        robots_cut: copy.is_some_and(Snapshot::is_cut),
         robots_sha256: copy.and_then(Snapshot::digest).copied().map(Digest),
         robots_fetched_at: copy.and_then(Snapshot::fetched_at),
     };

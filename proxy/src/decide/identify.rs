@@ -99,7 +99,7 @@ pub(crate) fn recognised(
     request: &Request<'_>,
 ) -> Identified {
     let identity = recognise(crawlers, connection, proof.as_ref(), request);
-    let objection = object(crawlers, &identity, request);
+    let objection = objection_to(crawlers, &identity, request.user_agent);
     Identified {
         client: connection.client,
         identity,
@@ -201,16 +201,23 @@ pub(crate) fn recognise(
     proof: Option<&Proof>,
     request: &Request<'_>,
 ) -> Identity {
-    let seen = Seen {
-        client: connection.client,
-        username: proof.map(|proof| &*proof.username),
-        certificate: connection.certificate.as_deref(),
-        user_agent: request.user_agent,
-    };
-    match crawlers.find(&seen) {
+    identity_of(
+        crawlers,
+        &Seen {
+            client: connection.client,
+            username: proof.map(|proof| &*proof.username),
+            certificate: connection.certificate.as_deref(),
+            user_agent: request.user_agent,
+        },
+    )
+}
+
+/// The identity of whoever is seen so.
+pub(crate) fn identity_of(crawlers: &Crawlers, seen: &Seen<'_>) -> Identity {
+    match crawlers.find(seen) {
         Some(crawler) => Identity::Known(Arc::clone(crawler)),
         None => Identity::Asserted {
-            claim: crawlers.claim(request.user_agent),
+            claim: crawlers.claim(seen.user_agent),
             dialect: crawlers.dialect,
             mode: crawlers.mode,
         },
@@ -218,12 +225,16 @@ pub(crate) fn recognise(
 }
 
 /// What speaks against an identity and the name it gives itself.
-fn object(crawlers: &Crawlers, identity: &Identity, request: &Request<'_>) -> Option<Refusal> {
+pub(crate) fn objection_to(
+    crawlers: &Crawlers,
+    identity: &Identity,
+    user_agent: &[u8],
+) -> Option<Refusal> {
     let crawler = identity.crawler();
     if crawler.is_none() && crawlers.require_crawler {
         return Some(unidentified("no [[crawler]] matches this request"));
     }
-    if let Some(owner) = crawlers.claim(request.user_agent).foreign_owner(crawler) {
+    if let Some(owner) = crawlers.claim(user_agent).foreign_owner(crawler) {
         let details = format!(
             "User-Agent names a crawler of {owner}, and no [[crawler]] here owns that token"
         );
@@ -231,7 +242,7 @@ fn object(crawlers: &Crawlers, identity: &Identity, request: &Request<'_>) -> Op
     }
     let crawler = crawler?;
     let must_be_named = crawler.user_agent_must_contain_token;
-    (must_be_named && !crawler.is_named_in(request.user_agent)).then(|| {
+    (must_be_named && !crawler.is_named_in(user_agent)).then(|| {
         let details = format!("User-Agent contains no token of crawler {}", crawler.name);
         denied("Token missing in User-Agent", "token-missing", details)
     })

@@ -185,6 +185,7 @@ impl Decider {
         };
         let facts = Facts {
             origin: Some(understood.resolved.target.origin().clone()),
+            scope: Some(understood.resolved.scope),
             decided_at: Some(decided_at),
             decided_in: decided_at.elapsed(),
             ..facts

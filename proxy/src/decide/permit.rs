@@ -6,7 +6,7 @@ use wayleave_policy::Origin;
 
 use super::preference::Said;
 use super::refusal::Refusal;
-use super::resolve::Resolved;
+use super::resolve::{Resolved, Scope};
 use crate::observe::decisions::Finding;
 use crate::rules::Match;
 
@@ -32,6 +32,8 @@ pub(crate) struct Permit {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) origin: Option<Origin>,
+    /// How much of it is asked for.
+    pub(crate) scope: Option<Scope>,
     /// What robots.txt says, if it was asked.
     pub(crate) finding: Option<Finding>,
     /// What is said about the use of what is asked for, to a crawler with purposes.

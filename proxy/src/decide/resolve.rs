@@ -33,6 +33,22 @@ pub(crate) enum Scope {
     Bypass,
 }
 
+impl Scope {
+    /// Everything but a path, in kebab case.
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("robots-txt", Self::RobotsTxt),
+        ("server", Self::Server),
+        ("every-path", Self::EveryPath),
+        ("bypass", Self::Bypass),
+    ];
+
+    /// How it is written; none for a path.
+    pub(crate) fn word(self) -> Option<&'static str> {
+        let mut all = Self::ALL.iter();
+        all.find(|(_, scope)| *scope == self).map(|(word, _)| *word)
+    }
+}
+
 impl Resolved {
     /// The path that is sent.
     pub(crate) fn path(&self) -> &str {

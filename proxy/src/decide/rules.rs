@@ -10,7 +10,7 @@ use crate::rules::{Action, Asked, Match, Rules, blocked_by};
 pub(crate) const EXCEPTION: &str = "policy-exception";
 
 /// The rule that decides about what is for so much of an origin.
-pub(super) fn find(rules: &Rules, asked: Asked<'_>, scope: Scope, mode: Mode) -> Option<Match> {
+pub(crate) fn find(rules: &Rules, asked: Asked<'_>, scope: Scope, mode: Mode) -> Option<Match> {
     let found = match scope {
         Scope::RobotsTxt => None,
         Scope::Path | Scope::Server => rules.find(asked),

@@ -144,6 +144,10 @@ impl Exchanges {
             known: Known {
                 url,
                 identity: Some(identified.identity),
+                username: identified
+                    .proof
+                    .as_ref()
+                    .map(|proof| Arc::clone(&proof.username)),
                 configuration: settings.configuration,
                 facts,
                 ..Known::default()

@@ -127,6 +127,8 @@ pub(crate) struct Known {
     /// The target if it was understood, else the request target as received.
     pub(crate) url: String,
     pub(crate) identity: Option<Identity>,
+    /// The user name that was proved by a password.
+    pub(crate) username: Option<Arc<str>>,
     /// Which configuration it met, counted from 1.
     pub(crate) configuration: u64,
     pub(crate) facts: Facts,

@@ -1,12 +1,12 @@
 //! Records an exchange: one decision, one count, and a trace if traces are collected.
 
-use std::mem;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::outcome::{Begun, Exchange, Known, Outcome, passed};
 use crate::decide::identify::Identity;
 use crate::decide::permit::Decided;
 use crate::decide::preview::{Previewed, Reading};
+use crate::decide::resolve::Scope;
 use crate::http::http1::oddities::Oddity;
 use crate::observe::decisions::{Decision, DecisionId, Decisions, Policy, UsePreference, Word};
 use crate::observe::metrics::{ASSERTED, Metrics};
@@ -18,7 +18,7 @@ pub(crate) fn record(
     metrics: &Metrics,
     decisions: &Decisions,
     traces: Option<&Traces>,
-    mut exchange: Exchange,
+    exchange: Exchange,
 ) -> Outcome {
     let outcome = &exchange.outcome;
     let crawler = exchange
@@ -31,7 +31,7 @@ pub(crate) fn record(
     if let Some(preferences) = &exchange.known.facts.preferences {
         metrics.preferences(&preferences.judgement);
     }
-    let parent = mem::take(&mut exchange.parent);
+    let parent = exchange.parent.clone();
     let decided_at = exchange.known.facts.decided_at;
     let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
     let (decision, outcome) = decision(exchange, took);
@@ -93,6 +93,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         Outcome::Observe { refusal, .. } => Some(refusal.status),
         _ => None,
     };
+    let scope = exchange.known.facts.scope.and_then(Scope::word);
     let mode = exchange.known.identity.as_ref().map(Identity::mode);
     let decision = Decision {
         id: exchange.id,
@@ -111,6 +112,10 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         method: exchange.method,
         url: exchange.known.url,
         origin: exchange.known.facts.origin.map(|origin| origin.to_string()),
+        scope: scope.map(Word::Borrowed),
+        username: exchange.known.username.map(|name| name.as_ref().to_owned()),
+        robots_delay_us: exchange.known.facts.delay.map(micros),
+        trace_id: exchange.parent.trace_id(),
         policy: exchange.known.facts.rule.as_ref().map(policy),
         finding: exchange.known.facts.finding,
         preferences: exchange

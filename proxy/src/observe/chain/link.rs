@@ -35,6 +35,14 @@ pub(crate) fn previous(line: &[u8]) -> Option<Digest> {
     Digest::from_hex(str::from_utf8(digits).ok()?)
 }
 
+/// The digest of the configuration that a decision was made by, as its line carries it before that of the line before.
+pub(crate) fn configuration(line: &[u8]) -> Option<Digest> {
+    const CONFIGURATION: &[u8] = b",\"config_sha256\":\"";
+    let at = memchr::memmem::rfind(line, CONFIGURATION)? + CONFIGURATION.len();
+    let digits = line.get(at..at + DIGITS)?;
+    Digest::from_hex(str::from_utf8(digits).ok()?)
+}
+
 /// What is signed of a line, and the signature as written.
 pub(crate) fn signed_part(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let at = memchr::memmem::rfind(line, SIGNATURE)?;

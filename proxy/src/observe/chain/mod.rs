@@ -15,5 +15,6 @@ pub(crate) mod link;
 pub(crate) mod tree;
 mod writer;
 
+pub(crate) use self::head::Head;
 pub(crate) use self::tree::Tree;
 pub(crate) use self::writer::Chain;

@@ -46,7 +46,6 @@ impl Tree {
     }
 
     /// Adds a subtree; whether it can stand here.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for parts of a log"))]
     pub(crate) fn push_subtree(&mut self, subtree: Subtree) -> bool {
         let is_aligned = subtree.level < 48 && self.lines.trailing_zeros() >= subtree.level;
         if is_aligned {

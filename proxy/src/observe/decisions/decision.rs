@@ -110,6 +110,19 @@ pub(crate) struct Decision {
     pub(crate) url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
+    /// What it asks for, if not a path: `robots-txt` to read, the `server`, `every-path`, or a `bypass`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) scope: Option<Word>,
+    /// The user name that was proved by a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) username: Option<String>,
+    /// The time that robots.txt wants between requests, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) robots_delay_us: Option<u64>,
+    /// The trace that the client says the request is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace_id: Option<String>,
     /// The organisation's rule that matched, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<Policy>,
@@ -199,6 +212,18 @@ pub(crate) struct Finding {
     /// The deciding rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rule: Option<String>,
+    /// What came of fetching robots.txt: `successful`, `unavailable`, `redirect-lost`, `unreachable`, `long-unreachable`,
+    /// `lapsed` or `long-lapsed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) robots_access: Option<Word>,
+    /// The status that it was answered with, where that decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) robots_status: Option<u16>,
+    /// Present if there was more of the file than is read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) robots_cut: bool,
     /// The SHA-256 of the copy that decided, if it had rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]

@@ -51,7 +51,7 @@ pub(super) fn dir_of(path: &Path) -> &Path {
 /// # Errors
 ///
 /// Returns an error if their directory is there and cannot be listed.
-pub(super) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let is_rotated = |file: &PathBuf| {
         let name = file.file_stem().unwrap_or_default().to_string_lossy();

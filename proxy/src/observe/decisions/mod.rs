@@ -34,7 +34,8 @@ use arc_swap::ArcSwapOption;
 
 use self::decision::Recorded;
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
-pub(crate) use self::journal::resume::kept_head;
+pub(crate) use self::files::rotated_files;
+pub(crate) use self::journal::resume::{kept_head, number as file_number};
 pub(crate) use self::journal::{Journal, JournalOptions, LogFile};
 use self::live::Live;
 pub(crate) use self::live::{Seen, Watch};
@@ -225,6 +226,10 @@ mod tests {
             method: "GET".to_owned(),
             url: "https://[::1]:8443/a".to_owned(),
             origin: Some("https://[::1]:8443".to_owned()),
+            scope: None,
+            username: None,
+            robots_delay_us: None,
+            trace_id: None,
             policy: None,
             preferences: Vec::new(),
             reached_origin: None,
@@ -234,6 +239,9 @@ mod tests {
                 dialect: "rfc9309".into(),
                 line: Some(2),
                 rule: Some("Disallow: /a".to_owned()),
+                robots_access: Some("successful".into()),
+                robots_status: None,
+                robots_cut: false,
                 robots_sha256: Some(Digest::of(b"abc")),
                 robots_fetched_at: Some(SystemTime::UNIX_EPOCH),
             }),

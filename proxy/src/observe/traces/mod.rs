@@ -55,6 +55,15 @@ pub struct Options {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parent(Context);
 
+impl Parent {
+    /// The trace, if the request names one.
+    pub(crate) fn trace_id(&self) -> Option<String> {
+        let span = self.0.span();
+        let context = span.span_context();
+        context.is_valid().then(|| context.trace_id().to_string())
+    }
+}
+
 /// Makes spans and sends them.
 #[derive(Debug)]
 pub(crate) struct Traces {

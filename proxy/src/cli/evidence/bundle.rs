@@ -1,0 +1,179 @@
+//! What an export is written to: a folder, or a WARC file. Both hold the same files, by the same paths.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use ring::digest::{Context as Hasher, SHA256};
+
+use super::exchange::{About, Exchange};
+use super::manifest::Listed;
+use super::warc::Warc;
+use crate::observe::digest::Digest;
+
+/// An export that is being written.
+pub(super) struct Bundle {
+    to: To,
+    /// The log's file that is being written.
+    log: Option<Log>,
+    pub(super) logs: Vec<Listed>,
+    pub(super) files: Vec<Listed>,
+}
+
+enum To {
+    Folder(PathBuf),
+    Warc(Box<Warc>),
+}
+
+struct Log {
+    path: String,
+    hasher: Hasher,
+    bytes: u64,
+    /// Only in a folder.
+    file: Option<BufWriter<File>>,
+}
+
+impl Bundle {
+    /// Begins an export: a WARC file if the name says so, else a folder that is not there yet, or is empty.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be made, or is there.
+    pub(super) fn create(out: &Path, made_at: &str) -> anyhow::Result<Self> {
+        let name = out.to_string_lossy();
+        let to = if name.ends_with(".warc.gz") || name.ends_with(".warc") {
+            To::Warc(Box::new(Warc::create(out, made_at)?))
+        } else {
+            fs::create_dir_all(out)?;
+            let is_empty = fs::read_dir(out)?.next().is_none();
+            ensure!(is_empty, "the folder is not empty");
+            for dir in ["log", "bodies", "configurations"] {
+                fs::create_dir(out.join(dir))?;
+            }
+            To::Folder(out.to_owned())
+        };
+        Ok(Self {
+            to,
+            log: None,
+            logs: Vec::new(),
+            files: Vec::new(),
+        })
+    }
+
+    /// Begins a file of the log.
+    pub(super) fn begin_log(&mut self, number: u64) -> anyhow::Result<()> {
+        let path = format!("log/{number:06}.jsonl");
+        let file = match &self.to {
+            To::Folder(dir) => Some(BufWriter::new(File::create_new(dir.join(&path))?)),
+            To::Warc(_) => None,
+        };
+        self.log = Some(Log {
+            path,
+            hasher: Hasher::new(&SHA256),
+            bytes: 0,
+            file,
+        });
+        Ok(())
+    }
+
+    /// Adds a line to it.
+    pub(super) fn line(&mut self, line: &[u8], about: Option<About<'_>>) -> anyhow::Result<()> {
+        let log = self.log.as_mut().context("no file of the log was begun")?;
+        log.hasher.update(line);
+        log.hasher.update(b"\n");
+        log.bytes += line.len() as u64 + 1;
+        if let Some(file) = &mut log.file {
+            file.write_all(line)?;
+            file.write_all(b"\n")?;
+        }
+        if let To::Warc(warc) = &mut self.to {
+            warc.line(&log.path, line, about)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it.
+    pub(super) fn end_log(&mut self) -> anyhow::Result<()> {
+        let log = self.log.take().context("no file of the log was begun")?;
+        if let Some(mut file) = log.file {
+            file.flush()?;
+        }
+        let mut sha256 = [0; 32];
+        sha256.copy_from_slice(log.hasher.finish().as_ref());
+        self.logs.push(Listed {
+            path: log.path,
+            sha256: Digest(sha256),
+            bytes: log.bytes,
+        });
+        Ok(())
+    }
+
+    /// Adds a robots.txt, and the exchanges that it came by.
+    pub(super) fn body(
+        &mut self,
+        digest: Digest,
+        bytes: &[u8],
+        exchanges: &[&Exchange],
+    ) -> anyhow::Result<()> {
+        let path = format!("bodies/{digest}");
+        match &mut self.to {
+            To::Folder(dir) => fs::write(dir.join(&path), bytes)?,
+            To::Warc(warc) => {
+                for (index, exchange) in exchanges.iter().enumerate() {
+                    let path = (index == 0).then_some(path.as_str());
+                    warc.exchange(exchange, Some((digest, bytes)), path)?;
+                }
+            }
+        }
+        self.list(path, digest, bytes);
+        Ok(())
+    }
+
+    /// Adds an exchange that brought no robots.txt. A folder has no place for it: the decisions say all of it.
+    pub(super) fn exchange(&mut self, exchange: &Exchange) -> anyhow::Result<()> {
+        match &mut self.to {
+            To::Folder(_) => Ok(()),
+            To::Warc(warc) => warc.exchange(exchange, None, None),
+        }
+    }
+
+    /// Adds a configuration.
+    pub(super) fn configuration(&mut self, digest: Digest, text: &[u8]) -> anyhow::Result<()> {
+        let path = format!("configurations/{digest}.toml");
+        match &mut self.to {
+            To::Folder(dir) => fs::write(dir.join(&path), text)?,
+            To::Warc(warc) => warc.resource(&path, text)?,
+        }
+        self.list(path, digest, text);
+        Ok(())
+    }
+
+    fn list(&mut self, path: String, sha256: Digest, bytes: &[u8]) {
+        let bytes = bytes.len() as u64;
+        self.files.push(Listed {
+            path,
+            sha256,
+            bytes,
+        });
+    }
+
+    /// The digest of all records so far, in a WARC file.
+    pub(super) fn records_sha256(&self) -> Option<Digest> {
+        match &self.to {
+            To::Folder(_) => None,
+            To::Warc(warc) => Some(warc.records_sha256()),
+        }
+    }
+
+    /// Adds the manifest, which ends it.
+    pub(super) fn finish(self, manifest: &[u8]) -> anyhow::Result<()> {
+        match self.to {
+            To::Folder(dir) => {
+                let line = [manifest, b"\n"].concat();
+                Ok(fs::write(dir.join(super::manifest::PATH), line)?)
+            }
+            To::Warc(warc) => warc.finish(super::manifest::PATH, manifest),
+        }
+    }
+}

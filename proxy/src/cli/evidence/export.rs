@@ -1,0 +1,259 @@
+//! `wayleave evidence export`: decisions with all that they rest on, and what shows that nothing was changed or taken out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+
+use super::bundle::Bundle;
+use super::exchange::{About, Exchange};
+use super::log::{self, LogFile};
+use super::manifest::Manifest;
+use super::select::{Wanted, select};
+use super::sources::Sources;
+use super::standins::StandIns;
+use crate::cli::moment::Moment;
+use crate::cli::source::load_config;
+use crate::cli::terminal::{complain, print, unusable};
+use crate::clock::{Clock, calendar};
+use crate::config::Config;
+use crate::observe::chain::event::{START, program};
+use crate::observe::chain::{head, link};
+use crate::observe::decisions::Decision;
+use crate::observe::digest::Digest;
+use crate::signing::Key;
+
+/// Lines between two words about progress.
+const PROGRESS: u64 = 500_000;
+
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("wanted").required(true),
+    after_help = "Lines that are not wanted are left out, and digests stand for them. Needs the files below state.dir; \
+                  a running proxy is asked for the robots.txt files.\n\
+                  Exit status: 0 exported, 2 nothing found or not exported."
+)]
+pub(crate) struct Arguments {
+    /// The decision with this id
+    #[arg(long, group = "wanted")]
+    id: Option<String>,
+    /// The last decision about this URL at --at, and the first after it
+    #[arg(long, group = "wanted", requires = "at")]
+    url: Option<String>,
+    /// 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
+    #[arg(long, value_name = "TIME", requires = "url")]
+    at: Option<Moment>,
+    /// All decisions since then: a span back from now, or a time
+    #[arg(long, group = "wanted", value_name = "SPAN")]
+    since: Option<Moment>,
+    /// Only those of this crawler, by its configured name
+    #[arg(long, value_name = "C", conflicts_with = "id")]
+    crawler: Option<String>,
+    /// A folder that does not exist yet, or a file that ends in .warc.gz
+    #[arg(long, value_name = "DIR|FILE.warc.gz")]
+    out: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
+    let config = match load_config(file) {
+        Ok((config, _)) => config,
+        Err(status) => return status,
+    };
+    match export(arguments, &config) {
+        Ok(told) => print(&told),
+        Err(error) => unusable(&format!("{error:#}")),
+    }
+}
+
+impl Arguments {
+    fn wanted(&self) -> anyhow::Result<Wanted> {
+        let now = Clock::start().now();
+        let crawler = self.crawler.clone();
+        Ok(match (&self.id, &self.url, self.since) {
+            (Some(id), ..) => Wanted::Id(id.replace('-', "")),
+            (_, Some(url), _) => Wanted::Url {
+                url: wayleave_policy::Target::parse(url)
+                    .with_context(|| format!("--url {url:?}"))?
+                    .to_string(),
+                at: self.at.context("--at is missing")?.seen_from(now),
+                crawler,
+            },
+            (_, _, since) => Wanted::Since {
+                since: since.context("--since is missing")?.seen_from(now),
+                crawler,
+            },
+        })
+    }
+}
+
+fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
+    let options = config.log.decisions.as_ref();
+    let options = options.context("log.decisions is empty: there is no decision log")?;
+    let key = Key::read(&options.key).context("an export is signed with the log's key")?;
+    let wanted = arguments.wanted()?;
+    let files = log::files(&options.path)?;
+    let chosen = select(&files, &wanted)?;
+    let is_chosen = |lines: &Vec<u64>| !lines.is_empty();
+    let first = chosen.iter().position(is_chosen);
+    let last = chosen.iter().rposition(is_chosen);
+    let (Some(first), Some(last)) = (first, last) else {
+        anyhow::bail!("no such decision is in the log {}", options.path.display());
+    };
+    let made_at = humantime::format_rfc3339_seconds(calendar()).to_string();
+    let out = arguments.out.display();
+    let bundle = Bundle::create(&arguments.out, &made_at);
+    let mut exporting = Exporting {
+        bundle: bundle.with_context(|| format!("--out {out}"))?,
+        rests: Rests::default(),
+        decisions: 0,
+    };
+    for (file, chosen) in files.iter().zip(&chosen).take(last + 1).skip(first) {
+        let shown = file.path.display().to_string();
+        exporting.log(file, chosen).context(shown)?;
+    }
+    let sources = Sources::open(config)?;
+    let manifest = Manifest {
+        evidence: 1,
+        program: program(),
+        made_at,
+        wanted: serde_json::to_value(&wanted)?,
+        decisions: exporting.decisions,
+        missing: exporting.grounds(&sources)?,
+        records_sha256: exporting.bundle.records_sha256(),
+        logs: exporting.bundle.logs.clone(),
+        files: exporting.bundle.files.clone(),
+        key: key.public(),
+    };
+    for missing in &manifest.missing {
+        complain(&format!("wayleave: not kept any more: {missing}\n"));
+    }
+    let line = head::signed(&serde_json::to_vec(&manifest)?, &key);
+    exporting.bundle.finish(&line)?;
+    Ok(format!(
+        "{out}: {} decisions, {} files of the log, {} files that they rest on\n",
+        manifest.decisions,
+        manifest.logs.len(),
+        manifest.files.len()
+    ))
+}
+
+/// What decisions rest on.
+#[derive(Default)]
+struct Rests {
+    configurations: BTreeSet<String>,
+    bodies: BTreeSet<String>,
+    exchanges: BTreeSet<Exchange>,
+}
+
+struct Exporting {
+    bundle: Bundle,
+    rests: Rests,
+    decisions: u64,
+}
+
+impl Exporting {
+    /// Writes a file of the log: the chosen lines and all events; digests stand for others.
+    fn log(&mut self, file: &LogFile, chosen: &[u64]) -> anyhow::Result<()> {
+        self.bundle.begin_log(file.number)?;
+        let mut chosen = chosen.iter().copied().peekable();
+        let mut left_out = StandIns::default();
+        file.read(|number, line| {
+            let is_chosen = chosen.next_if_eq(&number).is_some();
+            if !is_chosen && !line.starts_with(START) {
+                left_out.leave_out(number - 1, line);
+                return Ok(());
+            }
+            for standin in left_out.lines() {
+                self.bundle.line(&standin, None)?;
+            }
+            match is_chosen {
+                true => self.decision(line),
+                false => self.bundle.line(line, None),
+            }
+        })?;
+        for standin in left_out.lines() {
+            self.bundle.line(&standin, None)?;
+        }
+        if let Some(head) = &file.head {
+            self.bundle.line(head, None)?;
+        }
+        self.bundle.end_log()
+    }
+
+    fn decision(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        let decision: Decision = serde_json::from_slice(line)?;
+        let at = humantime::format_rfc3339_micros(decision.at).to_string();
+        let about = About {
+            url: &decision.url,
+            at: &at,
+        };
+        self.bundle.line(line, Some(about))?;
+        self.rests.note(&decision, link::configuration(line));
+        self.decisions += 1;
+        if self.decisions.is_multiple_of(PROGRESS) {
+            complain(&format!("wayleave: {} decisions\n", self.decisions));
+        }
+        Ok(())
+    }
+
+    /// Adds what the decisions rest on; what of it is not kept.
+    fn grounds(&mut self, sources: &Sources<'_>) -> anyhow::Result<Vec<String>> {
+        let mut missing = Vec::new();
+        let digest = |text: &String| Digest::from_hex(text).context("a digest was read");
+        let mut by_body: BTreeMap<&str, Vec<&Exchange>> = BTreeMap::new();
+        for exchange in &self.rests.exchanges {
+            match exchange.sha256.as_deref() {
+                Some(sha256) => by_body.entry(sha256).or_default().push(exchange),
+                None => self.bundle.exchange(exchange)?,
+            }
+        }
+        for text in &self.rests.bodies {
+            let sha256 = digest(text)?;
+            match sources.body(sha256)? {
+                Some(bytes) => {
+                    let exchanges = by_body.remove(text.as_str()).unwrap_or_default();
+                    ensure!(exchanges.iter().all(|it| it.has_body(sha256)), "mixed up");
+                    self.bundle.body(sha256, &bytes, &exchanges)?;
+                }
+                None => missing.push(text.clone()),
+            }
+        }
+        for text in &self.rests.configurations {
+            let sha256 = digest(text)?;
+            match sources.configuration(sha256) {
+                Some(bytes) => self.bundle.configuration(sha256, &bytes)?,
+                None => missing.push(text.clone()),
+            }
+        }
+        Ok(missing)
+    }
+}
+
+impl Rests {
+    fn note(&mut self, decision: &Decision, configuration: Option<Digest>) {
+        self.configurations
+            .extend(configuration.map(|digest| digest.to_string()));
+        let Some(finding) = &decision.finding else {
+            return;
+        };
+        let sha256 = finding.robots_sha256.map(|digest| digest.to_string());
+        self.bodies.extend(sha256.clone());
+        let origin = decision.origin.as_deref();
+        let (Some(origin), Some(at)) = (origin, finding.robots_fetched_at) else {
+            return;
+        };
+        let has_body = sha256.is_some();
+        self.exchanges.insert(Exchange {
+            url: format!("{origin}/robots.txt"),
+            at: humantime::format_rfc3339_micros(at).to_string(),
+            status: match finding.robots_status {
+                Some(status) if !has_body => status,
+                _ => 200,
+            },
+            is_cut: finding.robots_cut,
+            sha256,
+        });
+    }
+}

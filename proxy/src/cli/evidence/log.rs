@@ -1,0 +1,117 @@
+//! The files of a decision log, up to the last line that was signed.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::observe::chain::Head;
+use crate::observe::chain::event::{Event, What};
+use crate::observe::decisions::{file_number, kept_head, rotated_files};
+
+/// How often the files are listed anew if the log was rotated meanwhile.
+const ATTEMPTS: usize = 20;
+
+/// A file of the log.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
+    file: File,
+    /// How many bytes of it are read.
+    bytes: u64,
+    /// The line that is to end it, if it does not end in its head itself.
+    pub(super) head: Option<Vec<u8>>,
+}
+
+impl LogFile {
+    /// Hands on every line with its number, from 1.
+    pub(super) fn read(
+        &self,
+        mut take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))?;
+        let mut lines = BufReader::with_capacity(256 * 1024, file.take(self.bytes));
+        let (mut line, mut number) = (Vec::new(), 0);
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            number += 1;
+            let whole = line.strip_suffix(b"\n").unwrap_or(&line);
+            take(number, whole)?;
+            line.clear();
+        }
+        Ok(())
+    }
+}
+
+/// The files of the log at `path`, the oldest first, open: what is deleted meanwhile can be read on.
+///
+/// # Errors
+///
+/// Returns an error if there is no signed log, or a file cannot be read.
+pub(super) fn files(path: &Path) -> anyhow::Result<Vec<LogFile>> {
+    for _ in 0..ATTEMPTS {
+        let shown = path.display();
+        let line = kept_head(path).with_context(|| {
+            format!("{shown} has no head beside it: has this version of wayleave written it?")
+        })?;
+        let Some(Event {
+            what: What::Head(head),
+            ..
+        }) = Event::read(&line)
+        else {
+            bail!("the head beside {shown} cannot be read");
+        };
+        let mut paths = rotated_files(path)?;
+        paths.push(path.to_owned());
+        let files = paths.into_iter().filter_map(|path| {
+            let number = file_number(&path)?;
+            Some(open(number, path, &head, &line))
+        });
+        let mut files = files.collect::<anyhow::Result<Vec<_>>>()?;
+        files.sort_by_key(|file| file.number);
+        if files.last().is_some_and(|last| last.number == head.file) {
+            return Ok(files);
+        }
+    }
+    bail!(
+        "the file that the head beside {} is for is not there",
+        path.display()
+    )
+}
+
+fn open(number: u64, path: PathBuf, head: &Head, line: &[u8]) -> anyhow::Result<LogFile> {
+    let shown = path.display().to_string();
+    let file = File::open(&path).with_context(|| shown.clone())?;
+    let bytes = file.metadata()?.len();
+    let mut log = LogFile {
+        number,
+        path,
+        file,
+        bytes,
+        head: None,
+    };
+    if number == head.file && !is_ended(&log)? {
+        // What is behind it is being written, and not signed yet.
+        log.bytes = head.bytes.unwrap_or(bytes);
+        ensure!(
+            log.bytes <= bytes,
+            "{shown} is shorter than what was signed of it"
+        );
+        log.head = Some(line.to_vec());
+    }
+    Ok(log)
+}
+
+/// Whether the last line is a head that ends the file.
+fn is_ended(log: &LogFile) -> anyhow::Result<bool> {
+    let mut file = &log.file;
+    file.seek(SeekFrom::Start(log.bytes.saturating_sub(64 * 1024)))?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end)?;
+    let end = end.strip_suffix(b"\n").unwrap_or(&end);
+    let last = end.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let what = Event::read(last).map(|event| event.what);
+    Ok(matches!(what, Some(What::Head(Head { next: Some(_), .. }))))
+}

@@ -1,0 +1,80 @@
+//! What stands in an export for lines that are not shown: the roots of subtrees, as few as there can be.
+
+use serde::{Deserialize, Serialize};
+
+use crate::observe::chain::tree::Subtree;
+
+/// How such a line begins, and none of a log does.
+pub(super) const START: &[u8] = b"{\"standin\":";
+
+/// A line of an export that stands for 2^`level` lines of the log.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StandIn {
+    pub(super) standin: Subtree,
+}
+
+/// Lines that are left out, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct StandIns {
+    /// Subtrees with the index of their first line.
+    subtrees: Vec<(u64, Subtree)>,
+}
+
+impl StandIns {
+    /// Leaves out the line with this index, from 0.
+    pub(super) fn leave_out(&mut self, index: u64, line: &[u8]) {
+        self.subtrees.push((index, Subtree::leaf(line)));
+        while let [.., (left_at, left), (_, right)] = self.subtrees[..]
+            && left.level == right.level
+            && left_at.is_multiple_of(2 << left.level)
+        {
+            self.subtrees.truncate(self.subtrees.len() - 2);
+            self.subtrees.push((left_at, right.behind(left.sha256)));
+        }
+    }
+
+    /// The lines that stand for what was left out so far.
+    pub(super) fn lines(&mut self) -> Vec<Vec<u8>> {
+        let subtrees = self.subtrees.drain(..);
+        let line = |(_, standin)| {
+            serde_json::to_vec(&StandIn { standin }).expect("strings and numbers serialise")
+        };
+        subtrees.map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::chain::Tree;
+
+    #[test]
+    fn whatever_is_left_out_the_root_is_the_same() {
+        let lines: Vec<Vec<u8>> = (0..37).map(|n: u8| vec![n]).collect();
+        let mut whole = Tree::default();
+        lines.iter().for_each(|line| whole.push(line));
+        for shown in 0..37_usize {
+            let (mut tree, mut out) = (Tree::default(), StandIns::default());
+            let mut count = 0;
+            let mut take = |tree: &mut Tree, out: &mut StandIns| {
+                for line in out.lines() {
+                    assert!(line.starts_with(START));
+                    let read: StandIn = serde_json::from_slice(&line).unwrap();
+                    assert!(tree.push_subtree(read.standin));
+                    count += 1;
+                }
+            };
+            for (index, line) in lines.iter().enumerate() {
+                if index == shown || index == 36 {
+                    take(&mut tree, &mut out);
+                    tree.push(line);
+                } else {
+                    out.leave_out(index as u64, line);
+                }
+            }
+            take(&mut tree, &mut out);
+            assert_eq!(tree, whole, "{shown}");
+            assert!(count <= 10, "{count} for {shown}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Whether the lines of a file of the log are whole, in their order, and what was signed.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use ring::digest::{Context, SHA256};
+
+use super::findings::Findings;
+use crate::cli::evidence::standins::{self, StandIn};
+use crate::observe::chain::event::{Event, What};
+use crate::observe::chain::head::is_signed_by;
+use crate::observe::chain::link::{NONE, previous};
+use crate::observe::chain::{Head, Tree};
+use crate::observe::digest::Digest;
+
+/// Hands on every line with its number, from 1; the digest of the whole.
+pub(super) fn read(file: File, mut take: impl FnMut(u64, &[u8])) -> std::io::Result<Digest> {
+    let mut hasher = Context::new(&SHA256);
+    let mut lines = BufReader::with_capacity(256 * 1024, file);
+    let (mut line, mut number) = (Vec::new(), 0);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        hasher.update(&line);
+        number += 1;
+        take(number, line.strip_suffix(b"\n").unwrap_or(&line));
+        line.clear();
+    }
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(hasher.finish().as_ref());
+    Ok(Digest(sha256))
+}
+
+/// How a file ended, for the next.
+pub(super) struct End {
+    file: u64,
+    /// The last line, if that is the head that names the next file.
+    last: Option<Digest>,
+}
+
+/// The check of one file.
+pub(super) struct LogCheck<'a> {
+    path: &'a str,
+    key: &'a str,
+    before: Option<End>,
+    file: u64,
+    tree: Tree,
+    /// The line before, if it is shown.
+    last: Option<Digest>,
+    /// The line that the next but one vouches for: its digest is not what the next names.
+    suspect: Option<u64>,
+    /// A line that names nothing, with its digest; only a torn one may.
+    torn: Option<(u64, Digest)>,
+    /// The head that ended the file, and whether there is a next one.
+    end: Option<Head>,
+    is_first: bool,
+}
+
+impl<'a> LogCheck<'a> {
+    pub(super) fn begin(path: &'a str, key: &'a str, before: Option<End>) -> Self {
+        Self {
+            path,
+            key,
+            before,
+            file: 0,
+            tree: Tree::default(),
+            last: None,
+            suspect: None,
+            torn: None,
+            end: None,
+            is_first: true,
+        }
+    }
+
+    /// Takes the next line.
+    pub(super) fn take(&mut self, number: u64, line: &[u8], findings: &mut Findings) {
+        if self.end.is_some() {
+            self.say(number, "is behind the head that ends the file", findings);
+        }
+        if line.starts_with(standins::START) {
+            return self.stand_in(number, line, findings);
+        }
+        let event = Event::read(line).map(|event| event.what);
+        if std::mem::take(&mut self.is_first) {
+            self.first(number, event.as_ref(), line, findings);
+        } else {
+            self.link(number, line, event.as_ref(), findings);
+        }
+        match &event {
+            Some(What::Head(head)) => self.head(number, line, head, findings),
+            Some(What::Altered { file, lines, .. }) => {
+                let what = format!(
+                    "the log was altered before this line was written: line {lines} of file {file} was signed"
+                );
+                self.say(number, &what, findings);
+            }
+            _ => {}
+        }
+        if self.end.is_none() {
+            self.tree.push(line);
+        }
+        self.last = Some(Digest::of(line));
+    }
+
+    /// The line that begins a file says which it is, and follows the head of the one before.
+    fn first(&mut self, number: u64, event: Option<&What>, line: &[u8], findings: &mut Findings) {
+        let Some(What::File { file, .. }) = event else {
+            return self.say(number, "is not the line that begins a file", findings);
+        };
+        self.file = *file;
+        if self.path != format!("log/{file:06}.jsonl") {
+            self.say(number, &format!("begins file {file} of the log"), findings);
+        }
+        let named = previous(line);
+        match &self.before {
+            Some(End { file: last, .. }) if last + 1 != *file => {
+                let what = format!("file {} is missing before file {file}", last + 1);
+                self.say(number, &what, findings);
+            }
+            Some(End {
+                last: None, file, ..
+            }) => {
+                let what = format!("file {file} before it does not end in a head that names it");
+                self.say(number, &what, findings);
+            }
+            Some(End { last, .. }) if *last != named => {
+                self.say(
+                    number,
+                    "does not follow the head of the file before",
+                    findings,
+                );
+            }
+            None if *file == 1 && named != Some(NONE) => {
+                self.say(
+                    number,
+                    "is the first line of all, and follows another",
+                    findings,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Every other line names the digest of the one before; a torn one is named by the next as torn.
+    fn link(&mut self, number: u64, line: &[u8], event: Option<&What>, findings: &mut Findings) {
+        if let Some((torn_at, digest)) = self.torn.take() {
+            let is_named = matches!(event, Some(What::Recovered { torn_sha256, .. }) if *torn_sha256 == Some(digest));
+            if !is_named {
+                self.say(
+                    torn_at,
+                    "is not a whole line, and the next does not say so",
+                    findings,
+                );
+            }
+        }
+        let Some(named) = previous(line) else {
+            self.torn = Some((number, Digest::of(line)));
+            return;
+        };
+        let follows = self.last.is_none_or(|last| last == named);
+        let suspect = self.suspect.take();
+        match (suspect, follows) {
+            // The line before is what this one names: it was the one before that.
+            (Some(place), true) => self.changed(place, findings),
+            (Some(_), false) => self.changed(number - 1, findings),
+            (None, false) => self.suspect = Some(number - 1),
+            (None, true) => {}
+        }
+    }
+
+    fn changed(&self, number: u64, findings: &mut Findings) {
+        let what = "was changed, or lines behind it are missing or in another order";
+        self.say(number, what, findings);
+    }
+
+    fn stand_in(&mut self, number: u64, line: &[u8], findings: &mut Findings) {
+        self.settle(number, findings);
+        self.last = None;
+        let read = serde_json::from_slice::<StandIn>(line).ok();
+        if !read.is_some_and(|read| self.tree.push_subtree(read.standin)) {
+            self.say(number, "cannot stand for lines here", findings);
+        }
+    }
+
+    /// There is no further line to tell which of two was changed.
+    fn settle(&mut self, number: u64, findings: &mut Findings) {
+        if let Some(place) = self.suspect.take() {
+            self.changed(place, findings);
+        }
+        if let Some((place, _)) = self.torn.take().filter(|(place, _)| *place + 1 != number) {
+            self.say(place, "is not a whole line", findings);
+        }
+    }
+
+    fn head(&mut self, number: u64, line: &[u8], head: &Head, findings: &mut Findings) {
+        self.settle(number, findings);
+        let mut say = |what: &str| self.say(number, what, findings);
+        if head.key != self.key {
+            say("is signed by another key than the export");
+        }
+        if !is_signed_by(line, &head.key) {
+            say("the signature does not belong to it");
+        }
+        if head.file != self.file || head.next.is_some_and(|next| next != self.file + 1) {
+            say("is the head of another file");
+        }
+        if head.lines != self.tree.lines() {
+            say(&format!(
+                "signs {} lines, and {} are before it",
+                head.lines,
+                self.tree.lines()
+            ));
+        } else if head.root_sha256 != self.tree.root() {
+            say("the lines before it are not those that it signs");
+        }
+        self.end = Some(head.clone());
+    }
+
+    /// No further line comes.
+    pub(super) fn end(mut self, findings: &mut Findings) -> End {
+        self.settle(u64::MAX, findings);
+        let Some(head) = &self.end else {
+            self.say(
+                0,
+                "does not end in a head: lines are missing at its end",
+                findings,
+            );
+            return End {
+                file: self.file,
+                last: None,
+            };
+        };
+        End {
+            file: self.file,
+            last: self.last.filter(|_| head.next.is_some()),
+        }
+    }
+
+    /// Line 0: the file.
+    fn say(&self, number: u64, what: &str, findings: &mut Findings) {
+        let place = match number {
+            0 => self.path.to_owned(),
+            _ => format!("{}:{number}", self.path),
+        };
+        findings.altered(&place, what);
+    }
+}

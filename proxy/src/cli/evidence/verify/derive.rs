@@ -1,0 +1,129 @@
+//! Makes a decision again, by what its line names.
+
+use serde::Deserialize;
+
+use super::materials::Materials;
+use super::robots::{Robots, asked_for};
+use super::settings::AllSettings;
+use crate::observe::chain::link;
+use crate::observe::decisions::Decision;
+
+/// How many decisions were derived, by what they rest on. One may rest on several.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Derived {
+    pub(super) robots: u64,
+    pub(super) rules: u64,
+    pub(super) identities: u64,
+    pub(super) preferences: u64,
+    /// What was malformed, came too fast or failed on its way is told, and rests on nothing that could be kept.
+    pub(super) others: u64,
+}
+
+/// Makes decisions again.
+pub(super) struct Deriver {
+    materials: Materials,
+    robots: Robots,
+    settings: AllSettings,
+}
+
+/// What a line may name besides.
+#[derive(Default, Deserialize)]
+struct Named {
+    #[serde(default)]
+    user_agent: Option<String>,
+}
+
+impl Deriver {
+    pub(super) fn new(materials: Materials) -> Self {
+        Self {
+            materials,
+            robots: Robots::new(),
+            settings: AllSettings::default(),
+        }
+    }
+
+    /// Makes the decision of `line` again, and counts it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what comes out differently, or what is missing.
+    pub(super) fn derive(
+        &mut self,
+        decision: &Decision,
+        line: &[u8],
+        derived: &mut Derived,
+    ) -> Result<(), String> {
+        let mut is_derived = false;
+        let digest = link::configuration(line).ok_or("the line names no configuration")?;
+        let settings = self.settings.of(digest, &self.materials)?;
+        let named: Named = serde_json::from_slice(line).unwrap_or_default();
+        if settings.identity(decision, named.user_agent.as_deref())? {
+            derived.identities += 1;
+            is_derived = true;
+        }
+        let was_heard = decision.finding.is_some() || decision.policy.is_some();
+        if was_heard || decision.reason == "bypass" {
+            let (target, scope) = asked_for(decision)?;
+            if settings.rules(decision, (&target, scope))? {
+                derived.rules += 1;
+                is_derived = true;
+            }
+            if let Some(finding) = &decision.finding {
+                self.robots.derive(decision, finding, &self.materials)?;
+                derived.robots += 1;
+                is_derived = true;
+                let access = self.robots.access(finding, &self.materials)?;
+                if settings.preferences(decision, (&target, scope), &access)? {
+                    derived.preferences += 1;
+                }
+            }
+        }
+        derived.others += u64::from(!is_derived);
+        follows(decision)
+    }
+}
+
+/// Whether what became of a request is what was decided.
+fn follows(decision: &Decision) -> Result<(), String> {
+    let finding = decision.finding.as_ref();
+    let verdict = finding.map(|finding| &*finding.verdict);
+    let basis = finding.map(|finding| &*finding.basis);
+    let (outcome, reason) = (&*decision.outcome, &*decision.reason);
+    let is_exception = decision
+        .policy
+        .as_ref()
+        .is_some_and(|rule| rule.action == "allow");
+    let is_by_robots_txt = matches!(
+        reason,
+        "rule"
+            | "no-matching-rule"
+            | "no-matching-group"
+            | "unavailable"
+            | "redirect-lost"
+            | "unreachable"
+            | "robots-txt-itself"
+            | "too-costly"
+    );
+    let follows = match outcome {
+        _ if decision.crawler == "wayleave" => true,
+        "forwarded" | "tunnelled" => match reason {
+            "policy-exception" => is_exception,
+            "bypass" => decision.scope.as_deref() == Some("bypass"),
+            _ => verdict == Some("allow") && basis == Some(reason),
+        },
+        "observed" => decision.mode == "observe",
+        "refused" if is_by_robots_txt => match verdict {
+            Some(verdict) => verdict == "disallow" && basis == Some(reason),
+            // It did not come in time.
+            None => reason == "unreachable",
+        },
+        "refused" if reason == "policy-rule" => decision.policy.is_some() && !is_exception,
+        _ => true,
+    };
+    match follows {
+        true => Ok(()),
+        false => Err(format!(
+            "{outcome} for {reason} does not follow from what was decided"
+        )),
+    }
+}

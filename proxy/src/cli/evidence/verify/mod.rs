@@ -1,0 +1,207 @@
+//! `wayleave evidence verify`: checks an export, and derives each of its decisions again.
+//!
+//! ```text
+//!  mod ─┬─ chain       the lines of a file of the log: whole, linked, signed
+//!       ├─ derive      a decision, made again
+//!       │   ├─ robots    by a robots.txt
+//!       │   └─ settings  by a configuration
+//!       ├─ materials   what decisions rest on, as the export holds it
+//!       └─ findings    what is wrong, and where
+//! ```
+
+mod chain;
+mod derive;
+mod findings;
+mod materials;
+mod robots;
+mod settings;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use self::chain::LogCheck;
+use self::derive::{Derived, Deriver};
+use self::findings::Findings;
+use self::materials::Materials;
+use super::manifest::{self, Manifest};
+use super::warc;
+use crate::cli::terminal::{complain, print, unusable};
+use crate::observe::chain::event::START;
+use crate::observe::chain::head::is_signed_by;
+use crate::observe::decisions::Decision;
+
+/// The exit status for decisions that come out differently.
+const DIFFERENT: u8 = 1;
+/// Lines between two words about progress.
+const PROGRESS: u64 = 100_000;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Needs no proxy, no network and no configuration.\n\
+                  Exit status: 0 every decision was derived again, 1 one comes out differently or what it rests on is \
+                  missing, 2 the evidence was altered or cannot be read.")]
+pub(crate) struct Arguments {
+    /// What `evidence export` wrote: a folder or a .warc.gz file
+    path: PathBuf,
+    /// The public key to trust, as `evidence key` prints it; without, only that one key signed everything is checked
+    #[arg(long, value_name = "PUBLIC")]
+    key: Option<String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    match verify(arguments) {
+        Ok(verified) => verified.tell(arguments.key.is_some()),
+        Err(error) => unusable(&format!("{}: {error:#}", arguments.path.display())),
+    }
+}
+
+fn verify(arguments: &Arguments) -> anyhow::Result<Verified> {
+    if arguments.path.is_dir() {
+        return Verified::of(&arguments.path, arguments.key.as_deref());
+    }
+    let unpacked = tempfile::tempdir().context("making a temporary folder")?;
+    warc::read::unpack(&arguments.path, unpacked.path())?;
+    Verified::of(unpacked.path(), arguments.key.as_deref())
+}
+
+/// What came of it.
+struct Verified {
+    manifest: Manifest,
+    findings: Findings,
+    derived: Derived,
+    lines: u64,
+}
+
+impl Verified {
+    fn of(dir: &Path, trusted: Option<&str>) -> anyhow::Result<Self> {
+        let manifest = read_manifest(dir, trusted)?;
+        let mut findings = Findings::default();
+        let materials = Materials::check(dir, &manifest, &mut findings);
+        let deriver = Deriver::new(materials);
+        let mut verified = Self {
+            manifest,
+            findings,
+            derived: Derived::default(),
+            lines: 0,
+        };
+        verified.logs(dir, deriver)?;
+        Ok(verified)
+    }
+
+    fn logs(&mut self, dir: &Path, mut deriver: Deriver) -> anyhow::Result<()> {
+        let mut before = None;
+        let mut decisions = 0;
+        for listed in self.manifest.logs.clone() {
+            let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
+            let place = dir.join(&listed.path);
+            let file = fs::File::open(&place).with_context(|| listed.path.clone())?;
+            let read = chain::read(file, |number, line| {
+                check.take(number, line, &mut self.findings);
+                self.lines += 1;
+                if line.starts_with(START) || line.starts_with(super::standins::START) {
+                    return;
+                }
+                let Ok(decision) = serde_json::from_slice::<Decision>(line) else {
+                    // A torn line: the chain has said whether it may be one.
+                    return;
+                };
+                decisions += 1;
+                let derived = deriver.derive(&decision, line, &mut self.derived);
+                if let Err(difference) = derived {
+                    let what = format!("decision {}: {difference}", decision.id);
+                    self.findings
+                        .differs(&format!("{}:{number}", listed.path), &what);
+                }
+                if decisions % PROGRESS == 0 {
+                    complain(&format!("wayleave: {decisions} decisions\n"));
+                }
+            })
+            .with_context(|| listed.path.clone())?;
+            before = Some(check.end(&mut self.findings));
+            if read != listed.sha256 {
+                let what = "is not the file that the manifest lists";
+                self.findings.altered(&listed.path, what);
+            }
+        }
+        if decisions != self.manifest.decisions {
+            let said = self.manifest.decisions;
+            let what = format!("lists {said} decisions, and there are {decisions}");
+            self.findings.altered(manifest::PATH, &what);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, is_trusted: bool) -> ExitCode {
+        let mut text = self.findings.text();
+        let Derived {
+            robots,
+            rules,
+            identities,
+            preferences,
+            others,
+        } = self.derived;
+        text += &format!(
+            "decisions  {}: by robots.txt {robots}, by [[rule]] {rules}, by identity {identities}, by preference {preferences}; \
+             nothing to derive: {others}\n\
+             chain      {} files, {} lines\n\
+             key        {} ({})\n\
+             exported   {} by {}\n",
+            self.manifest.decisions,
+            self.manifest.logs.len(),
+            self.lines,
+            self.manifest.key,
+            match is_trusted {
+                true => "the trusted one",
+                false => "not compared: --key",
+            },
+            self.manifest.made_at,
+            self.manifest.program
+        );
+        text += match self.findings.worst() {
+            findings::Worst::Nothing => "result     every decision was derived again\n",
+            findings::Worst::Different => "result     not every decision can be derived again\n",
+            findings::Worst::Altered => "result     altered\n",
+        };
+        let printed = print(&text);
+        match self.findings.worst() {
+            findings::Worst::Nothing => printed,
+            findings::Worst::Different => ExitCode::from(DIFFERENT),
+            findings::Worst::Altered => ExitCode::from(crate::cli::terminal::UNUSABLE),
+        }
+    }
+}
+
+/// The manifest, once it is sure whose it is.
+fn read_manifest(dir: &Path, trusted: Option<&str>) -> anyhow::Result<Manifest> {
+    let name = manifest::PATH;
+    let bytes = fs::read(dir.join(name)).with_context(|| format!("{name}:1"))?;
+    let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let unreadable = |error| anyhow!("{name}:1: cannot be read: {error}");
+    let manifest: Manifest = serde_json::from_slice(line).map_err(unreadable)?;
+    anyhow::ensure!(
+        is_signed_by(line, &manifest.key),
+        "{name}:1: the signature does not belong to it"
+    );
+    anyhow::ensure!(
+        manifest.evidence == 1,
+        "{name}:1: has format {}, which this version does not know",
+        manifest.evidence
+    );
+    if let Some(trusted) = trusted {
+        anyhow::ensure!(
+            trusted.trim() == manifest.key,
+            "{name}:1: is signed by {}, not by the key to trust",
+            manifest.key
+        );
+    }
+    let records = fs::read_to_string(dir.join("records.sha256")).ok();
+    let said = manifest.records_sha256.map(|digest| digest.to_string());
+    anyhow::ensure!(
+        records == said,
+        "{name}:1: the records before it are not those that it was signed with"
+    );
+    Ok(manifest)
+}

@@ -1,0 +1,171 @@
+//! Derives what robots.txt says of a request, by the copy that decided.
+
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use wayleave_policy::lifecycle::Body;
+use wayleave_policy::{AccessResult, Dialect, Origin, ProductToken, Target};
+
+use super::materials::Materials;
+use crate::decide::consult::judge_of;
+use crate::decide::resolve::Scope;
+use crate::observe::decisions::{Decision, Finding};
+use crate::observe::digest::Digest;
+
+/// Parsed files that are kept at hand, in bytes of memory.
+const PARSED_BYTES: u64 = 64 << 20;
+
+/// Robots.txt files, parsed.
+pub(super) struct Robots {
+    parsed: Cache<(Digest, bool), Arc<AccessResult>, Size>,
+}
+
+#[derive(Clone)]
+struct Size;
+
+impl Weighter<(Digest, bool), Arc<AccessResult>> for Size {
+    fn weight(&self, _: &(Digest, bool), access: &Arc<AccessResult>) -> u64 {
+        match &**access {
+            AccessResult::Successful(robots) => robots.heap_bytes() as u64 + 256,
+            _ => 256,
+        }
+    }
+}
+
+impl Robots {
+    pub(super) fn new() -> Self {
+        Self {
+            parsed: Cache::with_weighter(1024, PARSED_BYTES, Size),
+        }
+    }
+
+    /// Makes the decision again.
+    ///
+    /// # Errors
+    ///
+    /// Returns what comes out differently, or what is missing.
+    pub(super) fn derive(
+        &self,
+        decision: &Decision,
+        finding: &Finding,
+        materials: &Materials,
+    ) -> Result<(), String> {
+        let access = self.access(finding, materials)?;
+        let dialect: Dialect = finding
+            .dialect
+            .parse()
+            .map_err(|_| unknown("dialect", &finding.dialect))?;
+        let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
+        let tokens: Vec<_> = tokens
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("tokens: {error}"))?;
+        let (target, scope) = asked_for(decision)?;
+        let judged = judge_of(scope)(&access, dialect, &tokens, target.path());
+        let same = |member: &str, derived: &str, said: &str| match derived == said {
+            true => Ok(()),
+            false => Err(format!("{member} is {derived:?}, not {said:?}")),
+        };
+        same("verdict", judged.verdict().as_str(), &finding.verdict)?;
+        same("basis", judged.reason().as_str(), &finding.basis)?;
+        same("dialect", judged.dialect().as_str(), &finding.dialect)?;
+        same(
+            "line",
+            &format!("{:?}", judged.line()),
+            &format!("{:?}", finding.line),
+        )?;
+        same(
+            "rule",
+            &judged.rule().unwrap_or_default(),
+            finding.rule.as_deref().unwrap_or_default(),
+        )
+    }
+
+    /// What came of fetching the file.
+    pub(super) fn access(
+        &self,
+        finding: &Finding,
+        materials: &Materials,
+    ) -> Result<Arc<AccessResult>, String> {
+        let word = finding.robots_access.as_deref();
+        let word = word.ok_or("the line does not say what came of fetching robots.txt")?;
+        let copy = || match finding.robots_sha256 {
+            Some(digest) => self.copy(digest, finding.robots_cut, materials),
+            None => Err("the line does not name the robots.txt".to_owned()),
+        };
+        let robots = |wrap: fn(wayleave_policy::RobotsTxt) -> AccessResult| {
+            let access = copy()?;
+            let AccessResult::Successful(robots) = &*access else {
+                unreachable!("copies are parsed as such");
+            };
+            Ok(Arc::new(wrap(robots.clone())))
+        };
+        match (word, finding.robots_status) {
+            ("successful", _) => copy(),
+            ("unavailable", Some(status)) => Ok(Arc::new(AccessResult::Unavailable { status })),
+            ("redirect-lost", _) => Ok(Arc::new(AccessResult::RedirectLost)),
+            ("long-unreachable", _) => Ok(Arc::new(AccessResult::LongUnreachable)),
+            // Where a copy does not decide, it is not named.
+            ("lapsed", _) if finding.robots_sha256.is_some() => robots(AccessResult::Lapsed),
+            ("long-lapsed", _) if finding.robots_sha256.is_some() => {
+                robots(AccessResult::LongLapsed)
+            }
+            ("unreachable" | "lapsed" | "long-lapsed", _) => {
+                Ok(Arc::new(AccessResult::Unreachable))
+            }
+            (other, _) => Err(unknown("robots_access", other)),
+        }
+    }
+
+    fn copy(
+        &self,
+        digest: Digest,
+        is_cut: bool,
+        materials: &Materials,
+    ) -> Result<Arc<AccessResult>, String> {
+        if let Some(parsed) = self.parsed.get(&(digest, is_cut)) {
+            return Ok(parsed);
+        }
+        let bytes = materials.body(digest);
+        let bytes = bytes.ok_or_else(|| format!("the robots.txt {digest} is missing"))?;
+        let body = Body {
+            bytes: bytes.into(),
+            is_cut,
+            digest: None,
+        };
+        let parsed = Arc::new(AccessResult::Successful(body.parse()));
+        self.parsed.insert((digest, is_cut), Arc::clone(&parsed));
+        Ok(parsed)
+    }
+}
+
+/// What a request is for.
+///
+/// # Errors
+///
+/// Returns an error if that cannot be read.
+pub(super) fn asked_for(decision: &Decision) -> Result<(Target, Scope), String> {
+    let scope = match decision.scope.as_deref() {
+        None => Scope::Path,
+        Some(word) => {
+            let mut all = Scope::ALL.iter();
+            let found = all.find(|(known, _)| *known == word);
+            found
+                .map(|(_, scope)| *scope)
+                .ok_or_else(|| unknown("scope", word))?
+        }
+    };
+    let target = match (scope, &decision.origin) {
+        (Scope::EveryPath | Scope::Bypass, Some(origin)) => {
+            let origin = Origin::parse(origin).map_err(|error| format!("origin: {error}"))?;
+            Target::new(origin, "/")
+        }
+        _ => Target::parse(&decision.url),
+    };
+    let target = target.map_err(|error| format!("url: {error}"))?;
+    Ok((target, scope))
+}
+
+fn unknown(member: &str, word: &str) -> String {
+    format!("{member} {word:?} is not known to this version")
+}

@@ -1,0 +1,273 @@
+//! Derives what the configuration says of a request: who asks, and the organisation's rules.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use toml::{Table, Value};
+use wayleave_policy::Target;
+use wayleave_policy::preferences::{Asker, Preferences};
+
+use super::materials::Materials;
+use crate::config::Config;
+use crate::decide::identify::{identity_of, objection_to};
+use crate::decide::resolve::Scope;
+use crate::decide::rules;
+use crate::identity::{Crawlers, Mode, Seen};
+use crate::observe::decisions::Decision;
+use crate::observe::digest::Digest;
+use crate::rules::{Asked, Match, Rules};
+
+/// Tables that decide, as opposed to those that say where files and other machines are.
+const DECIDING: [&str; 6] = [
+    "crawler",
+    "rule",
+    "proxy",
+    "preferences",
+    "politeness",
+    "robots",
+];
+/// Stands for a hash that is not kept, so that the name it proves can be read.
+const ANY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// Configurations, read.
+#[derive(Default)]
+pub(super) struct AllSettings {
+    read: HashMap<Digest, Result<Rc<Settings>, String>>,
+}
+
+/// A configuration as far as it decides.
+pub(super) struct Settings {
+    config: Config,
+    rules: Rules,
+    crawlers: Crawlers,
+    /// Some crawler is recognised by its certificate.
+    by_certificate: bool,
+}
+
+impl AllSettings {
+    /// The configuration with this digest.
+    ///
+    /// # Errors
+    ///
+    /// Returns why there is none.
+    pub(super) fn of(
+        &mut self,
+        digest: Digest,
+        materials: &Materials,
+    ) -> Result<Rc<Settings>, String> {
+        let read = || {
+            let text = materials.configuration(digest);
+            let text = text.ok_or_else(|| format!("the configuration {digest} is missing"))?;
+            let settings = Settings::read(&text);
+            let settings =
+                settings.map_err(|error| format!("the configuration {digest}: {error}"))?;
+            Ok(Rc::new(settings))
+        };
+        self.read.entry(digest).or_insert_with(read).clone()
+    }
+}
+
+impl Settings {
+    fn read(text: &[u8]) -> Result<Self, String> {
+        let text = str::from_utf8(text).map_err(|error| error.to_string())?;
+        let all: Table = text.parse().map_err(|error| format!("{error}"))?;
+        let mut deciding: Table = all
+            .into_iter()
+            .filter(|(name, _)| DECIDING.contains(&name.as_str()))
+            .collect();
+        if let Some(Value::Table(proxy)) = deciding.get_mut("proxy") {
+            proxy.retain(|key, _| matches!(key, "require_crawler" | "mode" | "name"));
+        }
+        let mut by_certificate = false;
+        let crawlers = deciding.get_mut("crawler").and_then(Value::as_array_mut);
+        for crawler in crawlers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_table_mut)
+        {
+            crawler.remove("signing_key");
+            let matched = crawler.get_mut("match").and_then(Value::as_table_mut);
+            if let Some(matched) = matched
+                && matched.remove("certificate").is_some()
+            {
+                by_certificate = true;
+                // Nobody proves this name.
+                matched.insert("username".to_owned(), "certificate".into());
+                crawler.insert("password_hash".to_owned(), ANY_HASH.into());
+            }
+            crawler.remove("source_address");
+            if let Some(hash) = crawler.get_mut("password_hash") {
+                *hash = Value::String(ANY_HASH.to_owned());
+            }
+        }
+        let text = toml::to_string(&deciding).map_err(|error| error.to_string())?;
+        let config = Config::from_toml("configuration", &text).map_err(|mistakes| {
+            mistakes
+                .iter()
+                .map(|it| format!("{it}; "))
+                .collect::<String>()
+        })?;
+        Ok(Self {
+            rules: Rules::new(config.rules.clone()),
+            crawlers: Crawlers::new(config.crawlers.clone()),
+            config,
+            by_certificate,
+        })
+    }
+
+    /// Makes again what was decided about who asks. Whether it could be.
+    ///
+    /// # Errors
+    ///
+    /// Returns what comes out differently.
+    pub(super) fn identity(
+        &self,
+        decision: &Decision,
+        user_agent: Option<&str>,
+    ) -> Result<bool, String> {
+        // Certificates of clients are not written down.
+        let may_be = !self.by_certificate && decision.crawler != "wayleave";
+        let Some(user_agent) = user_agent.filter(|_| may_be) else {
+            return Ok(false);
+        };
+        let username = decision.username.as_deref();
+        let user_agent = user_agent.as_bytes();
+        let seen = Seen {
+            client: decision.client,
+            username,
+            certificate: None,
+            user_agent,
+        };
+        let identity = identity_of(&self.crawlers, &seen);
+        if identity.label() != decision.crawler {
+            let (derived, said) = (identity.label(), &decision.crawler);
+            return Err(format!("the crawler is {derived:?}, not {said:?}"));
+        }
+        if identity.mode().as_str() != decision.mode {
+            return Err(format!("the mode is {:?}", identity.mode().as_str()));
+        }
+        let derived = objection_to(&self.crawlers, &identity, user_agent);
+        let derived = derived.map(|refusal| refusal.reason);
+        let said = Some(&*decision.reason);
+        let by_identity = ["unidentified", "foreign-token", "token-missing"];
+        let is_by_identity = by_identity.contains(&&*decision.reason);
+        if is_by_identity && derived != said && identity.label() == decision.crawler {
+            let derived = derived.unwrap_or("none");
+            return Err(format!("the objection to who asks is {derived:?}"));
+        }
+        Ok(is_by_identity)
+    }
+
+    /// Makes again what the rules say. Whether one decides.
+    ///
+    /// # Errors
+    ///
+    /// Returns what comes out differently.
+    pub(super) fn rules(
+        &self,
+        decision: &Decision,
+        (target, scope): (&Target, Scope),
+    ) -> Result<bool, String> {
+        let found = |now| self.rule(decision, (target, scope), now);
+        let said = decision.policy.as_ref();
+        let is_said = |found: &Option<Match>| match (found, said) {
+            (Some(found), Some(said)) => {
+                found.number == said.number && found.rule.action.as_str() == said.action
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        // A rule may have expired while the request waited.
+        let took = std::time::Duration::from_micros(decision.took_us);
+        let derived = found(decision.at);
+        if is_said(&derived) || is_said(&found(decision.at + took)) {
+            return Ok(said.is_some());
+        }
+        let name = |number: Option<usize>| {
+            number.map_or("none".to_owned(), |number| format!("[[rule]] {number}"))
+        };
+        Err(format!(
+            "the rule is {}, not {}",
+            name(derived.map(|found| found.number)),
+            name(said.map(|said| said.number))
+        ))
+    }
+
+    fn rule(
+        &self,
+        decision: &Decision,
+        (target, scope): (&Target, Scope),
+        now: std::time::SystemTime,
+    ) -> Option<Match> {
+        let is_redirect = decision.crawler == "wayleave";
+        let asked = Asked {
+            target,
+            method: &decision.method,
+            crawler: if is_redirect { "" } else { &decision.crawler },
+            now,
+        };
+        let mode = match &*decision.mode {
+            "observe" => Mode::Observe,
+            _ => Mode::Enforce,
+        };
+        match is_redirect {
+            true => self.rules.find_for_redirect(asked),
+            false => rules::find(&self.rules, asked, scope, mode),
+        }
+    }
+
+    /// Makes again what robots.txt alone says about use. Whether there is anything.
+    ///
+    /// # Errors
+    ///
+    /// Returns what comes out differently.
+    pub(super) fn preferences(
+        &self,
+        decision: &Decision,
+        (target, scope): (&Target, Scope),
+        access: &wayleave_policy::AccessResult,
+    ) -> Result<bool, String> {
+        let carriers = decision
+            .preferences
+            .iter()
+            .map(|said| said.carrier.as_deref());
+        let is_by_robots =
+            |carrier: Option<&str>| carrier.is_none_or(|carrier| carrier.starts_with("robots.txt"));
+        let Some(crawler) = self.crawlers.named(&decision.crawler) else {
+            return Ok(false);
+        };
+        if decision.preferences.is_empty() || !carriers.clone().all(is_by_robots) {
+            return Ok(false);
+        }
+        let asker = Asker {
+            declaration: &crawler.declaration,
+            reading: &self.config.preferences.reading,
+            tokens: &crawler.tokens,
+            dialect: crawler.dialect,
+            strict: true,
+            now: decision.at,
+        };
+        let mut heard = match scope {
+            Scope::EveryPath => Preferences::for_every_path(&target.to_string()),
+            _ => Preferences::new(asker, &target.to_string(), target.path().as_str()),
+        };
+        let dialect = match asker.dialect {
+            wayleave_policy::Dialect::Strictest => wayleave_policy::Dialect::Rfc9309,
+            dialect => dialect,
+        };
+        if let Some(robots) = access.rules(dialect) {
+            heard.hear_robots_txt(asker, robots);
+        }
+        let derived = heard.judge(asker).each;
+        let mut pairs = derived.iter().zip(&decision.preferences);
+        let is_same = derived.len() == decision.preferences.len()
+            && pairs.all(|(derived, said)| {
+                derived.purpose.as_str() == said.purpose
+                    && derived.preference.as_str() == said.preference
+            });
+        match is_same {
+            true => Ok(true),
+            false => Err("the preferences about use come out differently".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! A record of a WARC file: named fields, and a block.
+
+use data_encoding::BASE32;
+use uuid::Builder;
+
+use crate::observe::digest::Digest;
+
+/// The field that says which file of an export a record, or its payload, belongs to.
+pub(super) const PATH: &str = "Wayleave-Path";
+
+/// A record to be written.
+pub(super) struct Record<'a> {
+    pub(super) kind: &'static str,
+    pub(super) date: &'a str,
+    pub(super) content_type: &'static str,
+    /// Further fields.
+    pub(super) fields: Vec<(&'static str, String)>,
+    pub(super) block: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Its id: made of all that it says and how many are before it.
+    pub(super) fn id(&self, number: u64) -> String {
+        let mut all = format!("{number} {} {}", self.kind, self.date).into_bytes();
+        for (name, value) in &self.fields {
+            all.extend_from_slice(format!("{name}: {value}\n").as_bytes());
+        }
+        all.extend_from_slice(&Digest::of(self.block).0);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&Digest::of(&all).0[..16]);
+        let id = Builder::from_random_bytes(bytes).into_uuid();
+        format!("<urn:uuid:{id}>")
+    }
+
+    /// Its bytes; `id` is its own.
+    pub(super) fn bytes(&self, id: &str) -> Vec<u8> {
+        let mut head = format!(
+            "WARC/1.1\r\nWARC-Type: {}\r\nWARC-Record-ID: {id}\r\nWARC-Date: {}\r\n",
+            self.kind, self.date
+        );
+        for (name, value) in &self.fields {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += &format!(
+            "WARC-Block-Digest: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n",
+            digest(self.block),
+            self.content_type,
+            self.block.len()
+        );
+        [head.as_bytes(), self.block, b"\r\n\r\n"].concat()
+    }
+}
+
+/// A digest as WARC files have it.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", BASE32.encode(&Digest::of(bytes).0))
+}

@@ -1,0 +1,200 @@
+//! Writes an export as a WARC file: the lines of the log as metadata, exchanges of robots.txt as requests and responses,
+//! configurations as resources.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use ring::digest::{Context as Hasher, SHA256};
+
+use super::record::{PATH, Record, digest};
+use crate::cli::evidence::exchange::{About, Exchange};
+use crate::observe::chain::event::program;
+use crate::observe::digest::Digest;
+
+/// A WARC file that is being written.
+pub(crate) struct Warc {
+    file: BufWriter<File>,
+    is_packed: bool,
+    made_at: String,
+    hasher: Hasher,
+    records: u64,
+    /// The first response with each body: its id, URL and date.
+    first: HashMap<Digest, (String, String, String)>,
+}
+
+impl Warc {
+    /// Begins a file that is not there yet.
+    pub(crate) fn create(path: &Path, made_at: &str) -> anyhow::Result<Self> {
+        let is_packed = path.extension().is_some_and(|kind| kind == "gz");
+        let mut warc = Self {
+            file: BufWriter::new(File::create_new(path)?),
+            is_packed,
+            made_at: made_at.to_owned(),
+            hasher: Hasher::new(&SHA256),
+            records: 0,
+            first: HashMap::new(),
+        };
+        let info = format!(
+            "software: {}\r\nformat: WARC File Format 1.1\r\nconformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n",
+            program()
+        );
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let made_at = made_at.to_owned();
+        warc.put(&Record {
+            kind: "warcinfo",
+            date: &made_at,
+            content_type: "application/warc-fields",
+            fields: vec![("WARC-Filename", name.into_owned())],
+            block: info.as_bytes(),
+        })?;
+        Ok(warc)
+    }
+
+    /// A line of the log.
+    pub(crate) fn line(
+        &mut self,
+        path: &str,
+        line: &[u8],
+        about: Option<About<'_>>,
+    ) -> anyhow::Result<()> {
+        let made_at = self.made_at.clone();
+        let mut fields = vec![(PATH, path.to_owned())];
+        let date = match &about {
+            Some(about) => {
+                // What was asked for may be no URI at all.
+                let is_uri = about.url.bytes().all(|byte| byte.is_ascii_graphic());
+                let uri = is_uri.then(|| ("WARC-Target-URI", about.url.to_owned()));
+                fields.extend(uri);
+                about.at
+            }
+            None => &made_at,
+        };
+        let record = Record {
+            kind: "metadata",
+            date,
+            content_type: "application/json",
+            fields,
+            block: line,
+        };
+        self.put(&record).map(drop)
+    }
+
+    /// An exchange of a robots.txt. `path`: where its body lies among the export's files, if this is the first to bring it.
+    pub(crate) fn exchange(
+        &mut self,
+        exchange: &Exchange,
+        body: Option<(Digest, &[u8])>,
+        path: Option<&str>,
+    ) -> anyhow::Result<()> {
+        let url = exchange.url.clone();
+        let (host, target) = authority(&url);
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let request = self.put(&Record {
+            kind: "request",
+            date: &exchange.at,
+            content_type: "application/http;msgtype=request",
+            fields: vec![("WARC-Target-URI", url.clone())],
+            block: request.as_bytes(),
+        })?;
+        let mut fields = vec![
+            ("WARC-Target-URI", url.clone()),
+            ("WARC-Concurrent-To", request),
+        ];
+        let (sha256, bytes) = body.unzip();
+        let bytes: &[u8] = bytes.unwrap_or_default();
+        fields.push(("WARC-Payload-Digest", digest(bytes)));
+        let before = sha256.and_then(|sha256| self.first.get(&sha256).cloned());
+        let mut block = format!("HTTP/1.1 {} \r\n", exchange.status).into_bytes();
+        if let Some((id, first_url, first_at)) = &before {
+            fields.push(("WARC-Refers-To", id.clone()));
+            fields.push(("WARC-Refers-To-Target-URI", first_url.clone()));
+            fields.push(("WARC-Refers-To-Date", first_at.clone()));
+            fields.push((
+                "WARC-Profile",
+                "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest".to_owned(),
+            ));
+            block.extend_from_slice(b"\r\n");
+        } else {
+            if exchange.is_cut {
+                fields.push(("WARC-Truncated", "length".to_owned()));
+            }
+            fields.extend(path.map(|path| (PATH, path.to_owned())));
+            block.extend_from_slice(format!("Content-Length: {}\r\n\r\n", bytes.len()).as_bytes());
+            block.extend_from_slice(bytes);
+        }
+        let id = self.put(&Record {
+            kind: if before.is_some() {
+                "revisit"
+            } else {
+                "response"
+            },
+            date: &exchange.at,
+            content_type: "application/http;msgtype=response",
+            fields,
+            block: &block,
+        })?;
+        if let Some(sha256) = sha256 {
+            let first = (id, url, exchange.at.clone());
+            self.first.entry(sha256).or_insert(first);
+        }
+        Ok(())
+    }
+
+    /// A file of the export.
+    pub(crate) fn resource(&mut self, path: &str, bytes: &[u8]) -> anyhow::Result<()> {
+        let made_at = self.made_at.clone();
+        let record = Record {
+            kind: "resource",
+            date: &made_at,
+            content_type: "application/toml",
+            fields: vec![
+                (PATH, path.to_owned()),
+                ("WARC-Target-URI", format!("urn:wayleave:{path}")),
+                ("WARC-Payload-Digest", digest(bytes)),
+            ],
+            block: bytes,
+        };
+        self.put(&record).map(drop)
+    }
+
+    /// The digest of all records so far.
+    pub(crate) fn records_sha256(&self) -> Digest {
+        let mut sha256 = [0; 32];
+        sha256.copy_from_slice(self.hasher.clone().finish().as_ref());
+        Digest(sha256)
+    }
+
+    /// The last record.
+    pub(crate) fn finish(mut self, path: &str, manifest: &[u8]) -> anyhow::Result<()> {
+        self.line(path, manifest, None)?;
+        Ok(self.file.flush()?)
+    }
+
+    /// Writes a record; its id.
+    fn put(&mut self, record: &Record<'_>) -> anyhow::Result<String> {
+        let id = record.id(self.records);
+        let bytes = record.bytes(&id);
+        self.records += 1;
+        self.hasher.update(&bytes);
+        if self.is_packed {
+            // Each by itself, so that readers can go to any (ISO 28500, annex A).
+            let mut packed = GzEncoder::new(&mut self.file, Compression::default());
+            packed.write_all(&bytes)?;
+            packed.finish()?;
+        } else {
+            self.file.write_all(&bytes)?;
+        }
+        Ok(id)
+    }
+}
+
+/// The authority of a URL, and the rest.
+fn authority(url: &str) -> (&str, &str) {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.find('/')
+        .map_or((rest, "/"), |at| (&rest[..at], &rest[at..]))
+}

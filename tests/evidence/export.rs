@@ -1,0 +1,219 @@
+//! `wayleave evidence export` and `verify`: what is written is whole, and every decision in it can be made again.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::wayleave::command;
+use crate::harness::{Ask, Origin, Reply, Wayleave, decisions};
+
+const TABLES: &str = r#"
+[[crawler]]
+name = "news"
+tokens = ["NewsBot-Fast", "NewsBot"]
+match = { user_agent = "NewsBot" }
+[[crawler]]
+name = "images"
+tokens = ["ImageBot"]
+match = { user_agent = "ImageBot" }
+dialect = "koster1996"
+mode = "observe"
+[[crawler]]
+name = "careful"
+tokens = ["CarefulBot"]
+match = { user_agent = "CarefulBot" }
+dialect = "strictest"
+purposes = ["train-ai"]
+[[rule]]
+action = "refuse"
+hosts = ["shop.test"]
+paths = ["/contract/"]
+[[rule]]
+action = "allow"
+hosts = ["closed.test"]
+paths = ["/open"]
+owner = "data@example.com"
+reason = "agreed"
+expires = "2099-01-01"
+"#;
+
+const ROBOTS: &str = "User-agent: NewsBot\nDisallow: /private\nAllow: /private/open\n\nUser-agent: *\n\
+                      Content-Usage: train-ai=n\nDisallow: /*.pdf$\nDisallow: /images\n";
+
+const PATHS: [&str; 8] = [
+    "/private/a?b=c",
+    "/private/open",
+    "/x/../private/open/../b",
+    "/images/1",
+    "/paper.pdf",
+    "/a/b",
+    "/contract/1",
+    "/open",
+];
+
+pub(super) fn evidence(dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = command();
+    command.arg("evidence").args(arguments);
+    let config = dir.join("config.toml");
+    command.arg("--config").arg(config).current_dir(dir);
+    command.output().expect("it runs")
+}
+
+pub(super) fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[track_caller]
+pub(super) fn expect(output: &Output, status: i32) -> String {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    said
+}
+
+/// A crawl of five kinds of crawlers and four kinds of origins, its proxy stopped since.
+pub(super) fn crawled() -> TempDir {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(ROBOTS);
+    origin.site("closed.test").robots_reply(Reply::new(403));
+    origin.site("down.test").robots_reply(Reply::new(500));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    for host in ["shop.test", "closed.test", "down.test", "open.test"] {
+        for agent in ["NewsBot/1", "ImageBot/1", "CarefulBot/1", "Other/1"] {
+            for path in PATHS {
+                proxy.exchange(&Ask::get(&format!("http://{host}{path}")).agent(agent));
+            }
+        }
+    }
+    proxy.exchange(&Ask::get("http://shop.test/robots.txt"));
+    proxy.exchange(&Ask::get("http://shop.test/a").agent("GPTBot/1.0"));
+    proxy.exchange(&Ask::new("FOO", "ftp://open.test/"));
+    proxy.stop().0
+}
+
+fn log(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("state/decisions.jsonl")).expect("a log")
+}
+
+/// The lines of an export's first file.
+fn exported(out: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(out.join("log/000001.jsonl")).expect("a file of the log");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_decision_is_made_again() {
+    let dir = crawled();
+    let all = decisions(&log(dir.path())).count();
+    for out in ["folder", "file.warc.gz", "file.warc"] {
+        let told = expect(
+            &evidence(dir.path(), &["export", "--since", "1d", "--out", out]),
+            0,
+        );
+        assert!(told.contains(&format!("{all} decisions")), "{told}");
+    }
+    let key = expect(&evidence(dir.path(), &["key"]), 0);
+    // Nothing else is there where it is checked.
+    let elsewhere = tempfile::tempdir().expect("a temporary directory");
+    for out in ["folder", "file.warc.gz", "file.warc"] {
+        let moved = elsewhere.path().join(out);
+        std::fs::rename(dir.path().join(out), &moved).expect("it can be moved");
+        let path = moved.display().to_string();
+        let told = expect(
+            &evidence(elsewhere.path(), &["verify", &path, "--key", key.trim()]),
+            0,
+        );
+        for words in [
+            &*format!("decisions  {all}: by robots.txt 1"),
+            "every decision was derived again",
+            "the trusted one",
+        ] {
+            assert!(told.contains(words), "{words} in {told}");
+        }
+        let other = "A".repeat(43);
+        let wrong = evidence(elsewhere.path(), &["verify", &path, "--key", &other]);
+        expect(&wrong, 2);
+    }
+}
+
+#[test]
+fn of_one_decision_nothing_else_is_disclosed() {
+    let dir = crawled();
+    let text = log(dir.path());
+    let line = decisions(&text).nth(17).expect("there are more");
+    let decision: Value = serde_json::from_str(line).expect("JSON");
+    let id = decision["id"].as_str().expect("an id");
+    expect(
+        &evidence(dir.path(), &["export", "--id", id, "--out", "one"]),
+        0,
+    );
+    let lines = exported(&dir.path().join("one"));
+    let shown: Vec<_> = lines
+        .iter()
+        .filter(|line| line.starts_with("{\"id\""))
+        .collect();
+    assert_eq!(shown, [line]);
+    let standins = lines.iter().filter(|line| line.starts_with("{\"standin\""));
+    assert!((4..20).contains(&standins.count()), "{lines:#?}");
+    let told = expect(&evidence(dir.path(), &["verify", "one"]), 0);
+    assert!(told.contains("decisions  1: "), "{told}");
+    let missing = "0".repeat(32);
+    let none = evidence(dir.path(), &["export", "--id", &missing, "--out", "none"]);
+    assert!(expect(&none, 2).contains("no such decision"));
+}
+
+#[test]
+fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(ROBOTS);
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(TABLES));
+    for _ in 0..3 {
+        proxy.exchange(&Ask::get("http://shop.test/images/7").agent("Other/1"));
+    }
+    let dir = proxy.dir.path();
+    crate::harness::eventually("the decisions are there", || {
+        decisions(&log(dir)).count() == 3
+    });
+    let config: PathBuf = dir.join("ports.toml");
+    let text = std::fs::read_to_string(dir.join("config.toml")).expect("a configuration");
+    let text = format!(
+        "admin.listen = \"{}\"\n{}",
+        proxy.admin,
+        text.replace("admin.listen", "# admin.listen")
+    );
+    std::fs::write(&config, text).expect("it can be written");
+    let export = |arguments: &[&str]| {
+        let mut command = command();
+        command
+            .args(["evidence", "export", "--config"])
+            .arg(&config);
+        let output = command.args(arguments).current_dir(dir).output();
+        output.expect("it runs")
+    };
+    let url = "http://shop.test/images/7";
+    let now = ["--url", url, "--at", "0s", "--out", "now"];
+    expect(&export(&now), 0);
+    let shown = exported(&dir.join("now"));
+    assert_eq!(
+        shown
+            .iter()
+            .filter(|line| line.starts_with("{\"id\""))
+            .count(),
+        1
+    );
+    let told = expect(&evidence(dir, &["verify", "now"]), 0);
+    assert!(told.contains("by robots.txt 1"), "{told}");
+    let by_nobody = [
+        "--url",
+        url,
+        "--at",
+        "0s",
+        "--crawler",
+        "news",
+        "--out",
+        "none",
+    ];
+    expect(&export(&by_nobody), 2);
+}
