@@ -217,3 +217,33 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
     ];
     expect(&export(&by_nobody), 2);
 }
+
+#[test]
+fn the_log_answers_what_was_allowed_then() {
+    let dir = crawled();
+    let url = "http://shop.test/private/a?b=c";
+    let ask = |crawler: &str| {
+        evidence(
+            dir.path(),
+            &["ask", url, "--at", "0s", "--crawler", crawler],
+        )
+    };
+    let told = expect(&ask("news"), 1);
+    for words in [
+        "allowed     no: rule",
+        "line 2: Disallow: /private",
+        "fetched     no, nothing was sent",
+    ] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    let told = expect(&ask("asserted"), 0);
+    for words in [
+        "allowed     yes: no-matching-rule",
+        "fetched     yes, answered with 200",
+    ] {
+        assert!(told.contains(words), "{words} in {told}");
+    }
+    expect(&ask("nobody"), 2);
+    let early = ["ask", url, "--at", "2020-01-01", "--crawler", "news"];
+    assert!(expect(&evidence(dir.path(), &early), 1).contains("allowed     no"));
+}

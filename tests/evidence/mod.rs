@@ -2,3 +2,5 @@
 
 mod chain;
 mod export;
+mod tampering;
+mod week;

@@ -6,9 +6,11 @@
 //!          ├─ sources          the files that decisions rest on
 //!          └─ bundle, manifest a folder or a WARC file (warc)
 //!  verify                      checks such an export, and derives its decisions again
+//!  ask                         what the log says of a URL at a time
 //!  key                         who signs
 //! ```
 
+mod ask;
 mod bundle;
 mod exchange;
 mod export;
@@ -32,6 +34,8 @@ pub(super) enum Command {
     Export(export::Arguments),
     /// Check an export, and derive its decisions again
     Verify(verify::Arguments),
+    /// Was a URL allowed at a time, by what, and was it fetched?
+    Ask(ask::Arguments),
     /// Print the public half of the key that signs the decision log
     Key(key::Arguments),
 }
@@ -40,6 +44,7 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     match command {
         Command::Export(arguments) => export::run(arguments, file),
         Command::Verify(arguments) => verify::run(arguments),
+        Command::Ask(arguments) => ask::run(arguments, file),
         Command::Key(arguments) => key::run(arguments, file),
     }
 }

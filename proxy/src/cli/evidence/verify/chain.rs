@@ -52,6 +52,8 @@ pub(super) struct LogCheck<'a> {
     /// The head that ended the file, and whether there is a next one.
     end: Option<Head>,
     is_first: bool,
+    /// Of the last line.
+    number: u64,
 }
 
 impl<'a> LogCheck<'a> {
@@ -67,11 +69,13 @@ impl<'a> LogCheck<'a> {
             torn: None,
             end: None,
             is_first: true,
+            number: 0,
         }
     }
 
     /// Takes the next line.
     pub(super) fn take(&mut self, number: u64, line: &[u8], findings: &mut Findings) {
+        self.number = number;
         if self.end.is_some() {
             self.say(number, "is behind the head that ends the file", findings);
         }
@@ -218,11 +222,8 @@ impl<'a> LogCheck<'a> {
     pub(super) fn end(mut self, findings: &mut Findings) -> End {
         self.settle(u64::MAX, findings);
         let Some(head) = &self.end else {
-            self.say(
-                0,
-                "does not end in a head: lines are missing at its end",
-                findings,
-            );
+            let what = "is not the head that ends the file: it was changed, or lines behind it are missing";
+            self.say(self.number, what, findings);
             return End {
                 file: self.file,
                 last: None,
@@ -234,12 +235,7 @@ impl<'a> LogCheck<'a> {
         }
     }
 
-    /// Line 0: the file.
     fn say(&self, number: u64, what: &str, findings: &mut Findings) {
-        let place = match number {
-            0 => self.path.to_owned(),
-            _ => format!("{}:{number}", self.path),
-        };
-        findings.altered(&place, what);
+        findings.altered(&format!("{}:{number}", self.path), what);
     }
 }

@@ -1,0 +1,136 @@
+"""Verifies an export of wayleave's evidence by docs/evidence.md alone: chain, trees, signatures, digests.
+
+usage: verify_evidence.py FOLDER PUBLIC-KEY. Prints "sound: N lines, M left out", or the first place that is not, and ends with 1.
+"""
+
+import base64
+import hashlib
+import json
+import pathlib
+import re
+import sys
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+folder, public = pathlib.Path(sys.argv[1]), sys.argv[2]
+SIGNATURE = re.compile(rb',"signature":"([A-Za-z0-9_-]+)"}$')
+PREVIOUS = re.compile(rb',"prev_sha256":"([0-9a-f]{64})"}$')
+
+
+def fail(place, what):
+    print(f"{place}: {what}")
+    sys.exit(1)
+
+
+def sha256(data):
+    return hashlib.sha256(data).digest()
+
+
+def decoded(text):
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def check_signature(place, line):
+    found = SIGNATURE.search(line)
+    if not found:
+        fail(place, "is not signed")
+    signed = line[: found.start()] + b"}"
+    try:
+        key = Ed25519PublicKey.from_public_bytes(decoded(public))
+        key.verify(decoded(found[1].decode()), signed)
+    except InvalidSignature:
+        fail(place, "the signature does not belong to it")
+    return signed
+
+
+class Tree:
+    """RFC 9162, section 2.1.1, from left to right."""
+
+    def __init__(self):
+        self.lines, self.peaks = 0, []
+
+    def add(self, digest, level=0):
+        if self.lines % (1 << level):
+            return False
+        full, at = self.lines >> level, level
+        while full & 1:
+            digest = sha256(b"\1" + self.peaks.pop() + digest)
+            full >>= 1
+        self.peaks.append(digest)
+        self.lines += 1 << at
+        return True
+
+    def root(self):
+        if not self.peaks:
+            return sha256(b"")
+        root = self.peaks[-1]
+        for peak in reversed(self.peaks[:-1]):
+            root = sha256(b"\1" + peak + root)
+        return root
+
+
+manifest_line = (folder / "manifest.json").read_bytes().rstrip(b"\n")
+check_signature("manifest.json:1", manifest_line)
+manifest = json.loads(manifest_line)
+listed = {file["path"]: file["sha256"] for file in manifest["logs"] + manifest["files"]}
+for path, digest in listed.items():
+    # What is left of a file is looked at below, to name the line.
+    if not path.startswith("log/") and sha256((folder / path).read_bytes()).hex() != digest:
+        fail(path, "does not have its digest")
+
+shown = left_out = 0
+head_before, number_before = None, None
+for file in manifest["logs"]:
+    tree, last, torn, ended, number = Tree(), None, None, False, None
+    lines = (folder / file["path"]).read_bytes().removesuffix(b"\n").split(b"\n")
+    for at, line in enumerate(lines, 1):
+        place = f"{file['path']}:{at}"
+        if ended:
+            fail(place, "is behind the head")
+        if line.startswith(b'{"standin":'):
+            standin = json.loads(line)["standin"]
+            if not tree.add(bytes.fromhex(standin["sha256"]), standin["level"]):
+                fail(place, "cannot stand for lines here")
+            left_out += 1 << standin["level"]
+            last = None
+            continue
+        shown += 1
+        unsigned = check_signature(place, line) if line.startswith(b'{"event":"head"') else line
+        found = PREVIOUS.search(unsigned)
+        event = json.loads(line) if found and line.startswith(b'{"event":') else {}
+        if at == 1:
+            number = event.get("file")
+            if event.get("event") != "file":
+                fail(place, "does not begin a file")
+            if number_before is not None and number != number_before + 1:
+                fail(place, "a file is missing before it")
+            expected = head_before or (bytes(32) if number == 1 else None)
+            if expected and bytes.fromhex(found[1].decode()) != expected:
+                fail(place, "does not follow the file before")
+        else:
+            if torn and event.get("torn_sha256") != torn:
+                fail(place, "does not name the torn line before it")
+            torn = None
+            if not found:
+                torn = sha256(line).hex()
+            elif last and bytes.fromhex(found[1].decode()) != last:
+                fail(place, "does not follow the line before")
+        if event.get("event") == "altered":
+            fail(place, "the log was altered before this line")
+        if event.get("event") == "head":
+            signed = (event["file"], event["lines"], event["root_sha256"], event["key"])
+            if signed != (number, tree.lines, tree.root().hex(), public):
+                fail(place, "the lines are not those that it signs")
+            ended = True
+            head_before = sha256(line) if event.get("next") == number + 1 else None
+        tree.add(sha256(b"\0" + line))
+        last = sha256(line)
+    if not ended:
+        fail(file["path"], "does not end in a head")
+    if file is not manifest["logs"][-1] and head_before is None:
+        fail(file["path"], "names no next file")
+    number_before = number
+    if sha256((folder / file["path"]).read_bytes()).hex() != file["sha256"]:
+        fail(file["path"], "does not have its digest")
+print(f"sound: {shown} lines, {left_out} left out")
