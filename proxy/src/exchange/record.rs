@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::outcome::{Begun, Exchange, Known, Outcome, passed};
 use crate::decide::identify::Identity;
 use crate::decide::permit::Decided;
+use crate::decide::preference::Said;
 use crate::decide::preview::{Previewed, Reading};
 use crate::decide::resolve::Scope;
 use crate::http::http1::oddities::Oddity;
@@ -122,14 +123,8 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
             .known
             .facts
             .preferences
-            .map_or_else(Vec::new, |judged| {
-                judged
-                    .judgement
-                    .each
-                    .iter()
-                    .map(UsePreference::from)
-                    .collect()
-            }),
+            .as_ref()
+            .map_or_else(Vec::new, uses),
         reached_origin: matches!(exchange.outcome, Outcome::Withhold(_)).then_some(true),
         would_be,
         signature: exchange.known.signature.map(Word::Borrowed),
@@ -142,6 +137,15 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         took_us: micros(took),
     };
     (decision, exchange.outcome)
+}
+
+/// What is said to each purpose.
+fn uses(said: &Said) -> Vec<UsePreference> {
+    said.judgement
+        .each
+        .iter()
+        .map(UsePreference::from)
+        .collect()
 }
 
 fn word(oddity: Oddity) -> Word {
