@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// What `evidence export` wrote: a folder or a .warc.gz file
     path: PathBuf,
     /// The public key to trust, as `evidence key` prints it; without, only that one key signed everything is checked
-    #[arg(long, value_name = "PUBLIC")]
+    #[arg(long, value_name = "PUBLIC", allow_hyphen_values = true)]
     key: Option<String>,
 }
 
