@@ -28,6 +28,7 @@ mod crawl;
 mod crowds;
 mod dashboards;
 mod decisions;
+mod documents;
 mod evidence;
 mod faults;
 mod fleet;

@@ -35,6 +35,7 @@
 
 mod blocks;
 mod dialect;
+mod document;
 mod forms;
 mod host;
 mod host_pattern;
@@ -52,6 +53,7 @@ mod target;
 mod user_agent;
 
 pub use dialect::{Dialect, UnknownDialect};
+pub use document::{AI_TXT_PATH, Document, Kind, TDMREP_PATH};
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use lint::{Finding, Level, lint};
 pub use origin::{InvalidUri, Origin, Scheme};

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 use wayleave_policy::lifecycle::{
-    Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Learned, Lifetimes, Response,
-    Snapshot, Use,
+    Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Learned, Lifetimes, Resource,
+    Response, Snapshot, Use,
 };
-use wayleave_policy::{AccessResult, Dialect, Origin, Path, ProductToken, Verdict, decide};
+use wayleave_policy::{AccessResult, Dialect, Kind, Path, ProductToken, Verdict, decide};
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
@@ -61,7 +61,7 @@ fn events() -> impl Strategy<Value = Vec<(i64, Event)>> {
     prop::collection::vec((later, event), 1..60)
 }
 
-fn outcome(origin: &Origin, answer: Answer) -> FetchOutcome {
+fn outcome(origin: &Resource, answer: Answer) -> FetchOutcome {
     let response = |status, cache_control| {
         Ending::Response(Response {
             status,
@@ -77,7 +77,7 @@ fn outcome(origin: &Origin, answer: Answer) -> FetchOutcome {
             },
         })
     };
-    let uri = origin.robots_txt_uri();
+    let uri = origin.uri();
     let ending = match answer {
         Answer::Rules(age) => response(200, age.map(|age| format!("max-age={age}").into())),
         Answer::NotModified => Ending::NotModified(Fields::default()),
@@ -100,9 +100,9 @@ fn outcome(origin: &Origin, answer: Answer) -> FetchOutcome {
 struct World {
     cache: Cache,
     now: SystemTime,
-    kept: HashMap<Origin, Entry>,
-    published: HashMap<Origin, Arc<Snapshot>>,
-    under_way: HashMap<Origin, Entry>,
+    kept: HashMap<Resource, Entry>,
+    published: HashMap<Resource, Arc<Snapshot>>,
+    under_way: HashMap<Resource, Entry>,
 }
 
 impl World {
@@ -116,13 +116,13 @@ impl World {
         }
     }
 
-    fn start(&mut self, origin: &Origin) {
+    fn start(&mut self, origin: &Resource) {
         let entry = self.kept.get(origin).cloned().unwrap_or_default();
         let other = self.under_way.insert(origin.clone(), entry);
         assert!(other.is_none(), "two fetches of {origin} at a time");
     }
 
-    fn happens(&mut self, event: Event, origins: &[Origin]) {
+    fn happens(&mut self, event: Event, origins: &[Resource]) {
         match event {
             Event::Wanted(n) => {
                 let known = self.published.get(&origins[n]).cloned();
@@ -132,7 +132,7 @@ impl World {
             }
             Event::Due(is_in_use) => {
                 let published = &self.published;
-                let look = |origin: &Origin| Some((published.get(origin)?.clone(), is_in_use));
+                let look = |origin: &Resource| Some((published.get(origin)?.clone(), is_in_use));
                 let due = self.cache.due(self.now, look);
                 due.refetch.iter().for_each(|origin| self.start(origin));
                 for origin in &due.forgotten {
@@ -156,14 +156,20 @@ impl World {
         }
     }
 
-    fn fetched(&mut self, origin: &Origin, answer: Answer) {
+    fn fetched(&mut self, origin: &Resource, answer: Answer) {
         let Some(before) = self.under_way.remove(origin) else {
             return;
         };
         let known = self.published.get(origin).cloned();
         let outcome = outcome(origin, answer);
         let lifetimes = self.cache.lifetimes();
-        let learned = Learned::after((&before, known.as_deref()), outcome, self.now, lifetimes);
+        let learned = Learned::after(
+            Kind::RobotsTxt,
+            (&before, known.as_deref()),
+            outcome,
+            self.now,
+            lifetimes,
+        );
         let snapshot = self.cache.fetched(origin, &learned, known.as_deref());
         let usable = snapshot.usable(self.now);
         assert!(usable == Use::AtOnce, "{usable:?} right after {answer:?}");
@@ -413,7 +419,7 @@ const TABLE: &[Row] = &[
 #[test]
 fn what_decides_after_days_of_answers_and_failures() {
     for (name, days, expected) in TABLE {
-        let origin = Origin::parse("https://shop.example").expect("an origin");
+        let origin = Resource::parse("https://shop.example").expect("a resource");
         let mut world = World::new();
         let start = world.now;
         for (day, answer) in *days {
@@ -461,7 +467,7 @@ proptest! {
     #[test]
     fn nothing_is_gone_by_that_may_not_be(events in events()) {
         let origins = ["a", "b", "c"].map(|name| {
-            Origin::parse(&format!("https://{name}.example")).expect("an origin")
+            Resource::parse(&format!("https://{name}.example")).expect("a resource")
         });
         let mut world = World::new();
         for (later, event) in events {
@@ -475,12 +481,18 @@ proptest! {
 
 #[test]
 fn a_copy_that_was_dropped_is_fetched_again_at_its_next_use_and_decides_nothing_until_then() {
-    let origin = Origin::parse("https://a.example").expect("an origin");
+    let origin = Resource::parse("https://a.example").expect("a resource");
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let mut cache = Cache::new(Lifetimes::default());
     let fetched = |cache: &mut Cache, before: &Entry, now| {
         let rules = outcome(&origin, Answer::Rules(None));
-        let learned = Learned::after((before, None), rules, now, &Lifetimes::default());
+        let learned = Learned::after(
+            Kind::RobotsTxt,
+            (before, None),
+            rules,
+            now,
+            &Lifetimes::default(),
+        );
         let known = cache.fetched(&origin, &learned, None);
         (learned.into_entry(), known)
     };

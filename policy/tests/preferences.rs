@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use wayleave_policy::preferences::{
-    Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading,
+    Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading, Rsl, Tdmrep,
 };
 use wayleave_policy::{
     AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
@@ -113,7 +113,7 @@ impl Case {
             heard.hear_robots_txt(asker, &robots);
         }
         if let Some(file) = &self.tdmrep {
-            heard.hear_tdmrep(asker, file.as_bytes());
+            heard.hear_tdmrep(asker, &Tdmrep::parse(file.as_bytes()));
         }
         if let Some(file) = &self.ai_txt {
             heard.hear_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
@@ -127,7 +127,7 @@ impl Case {
             heard.hear_page(asker, html);
         }
         for (url, text) in &self.rsl {
-            heard.hear_licence(url, text);
+            heard.hear_licence(url, &Rsl::parse(text.as_bytes()).into());
         }
         let judgement = heard.judge(asker);
         (judgement.preference.as_str(), judgement.stage.as_str())

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use wayleave_policy::preferences::{
-    Asker, Declaration, Preference, Preferences, Purpose, Reading, Source, Sources,
+    Asker, Declaration, Preference, Preferences, Purpose, Reading, Rsl, Source, Sources, Tdmrep,
 };
 use wayleave_policy::{Dialect, ProductToken, RobotsTxt};
 
@@ -119,7 +119,7 @@ impl Said {
         let url = format!("https://site.test{}", self.path);
         let mut heard = Preferences::new(asker, &url, self.path);
         heard.hear_robots_txt(asker, &RobotsTxt::parse(self.robots.join("\n").as_bytes()));
-        heard.hear_tdmrep(asker, self.tdmrep.as_bytes());
+        heard.hear_tdmrep(asker, &Tdmrep::parse(self.tdmrep.as_bytes()));
         if stages > 1 {
             heard.hear_head(asker, 200, &self.fields.iter().copied());
         }
@@ -136,7 +136,8 @@ impl Said {
                 "<prohibits type='usage'>all</prohibits>",
             ),
         ] {
-            heard.hear_licence(url, &format!("{LICENCE}{usage}</license></content></rsl>"));
+            let licence = format!("{LICENCE}{usage}</license></content></rsl>");
+            heard.hear_licence(url, &Rsl::parse(licence.as_bytes()).into());
         }
         heard.judge(asker).preference
     }

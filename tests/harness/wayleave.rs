@@ -304,9 +304,19 @@ impl Wayleave {
 
     #[track_caller]
     pub fn admin_get(&self, path: &str) -> Response {
+        self.admin_ask("GET", path)
+    }
+
+    /// Asks the admin listener, without a body.
+    #[track_caller]
+    pub fn admin_ask(&self, method: &str, path: &str) -> Response {
+        let length = match method {
+            "POST" => "Content-Length: 0\r\n",
+            _ => "",
+        };
         let mut wire = Wire::connect(self.admin);
         wire.send(format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{length}Connection: close\r\n\r\n",
             self.admin
         ));
         wire.response()

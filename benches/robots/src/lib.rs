@@ -64,7 +64,7 @@ impl Fetch for ScriptedFetch {
 
 /// What the origin answers.
 pub fn answer(request: &FetchRequest) -> FetchOutcome {
-    let uri = request.origin.robots_txt_uri();
+    let uri = request.resource.uri();
     let number: usize = uri
         .bytes()
         .filter(u8::is_ascii_digit)

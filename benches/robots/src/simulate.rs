@@ -16,7 +16,7 @@ use wayleave::clock::Clock;
 use wayleave::observe::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
 use wayleave_bench_robots::{ScriptedFetch, answer, origin, resident_bytes};
-use wayleave_policy::lifecycle::Entry;
+use wayleave_policy::lifecycle::{Entry, Resource};
 
 const STEP: Duration = Duration::from_secs(10 * 60);
 const STEPS: usize = 2 * 24 * 6;
@@ -63,7 +63,7 @@ async fn fill(dir: &Path, origins: usize) {
     let (store, ..) = open(dir, epoch());
     for n in 0..origins {
         let origin = origin(n);
-        let outcome = answer(&Entry::default().request(&origin));
+        let outcome = answer(&Entry::default().request(&Resource::from(&origin)));
         let age = Duration::from_secs((n as u64 * 7919) % (7 * 24 * 60 * 60));
         let entry = Entry::default().after(outcome, epoch() - age);
         store.save(&origin, Arc::new(entry));

@@ -6,6 +6,7 @@ mod preferences;
 
 use libfuzzer_sys::fuzz_target;
 use wayleave_policy::RobotsTxt;
+use wayleave_policy::preferences::Rsl;
 use preferences::{allows, holds};
 
 fuzz_target!(|licence: &str| {
@@ -13,7 +14,7 @@ fuzz_target!(|licence: &str| {
     let robots = RobotsTxt::parse(format!("License: {URL}\n").as_bytes());
     let is_allowed = allows(|heard, asker| {
         heard.hear_robots_txt(asker, &robots);
-        heard.hear_licence(URL, licence);
+        heard.hear_licence(URL, &Rsl::parse(licence.as_bytes()).into());
     });
     assert!(!is_allowed || holds(licence.as_bytes(), "permits"));
 });

@@ -6,8 +6,9 @@ mod preferences;
 
 use libfuzzer_sys::fuzz_target;
 use preferences::{allows, holds};
+use wayleave_policy::preferences::Tdmrep;
 
 fuzz_target!(|file: &[u8]| {
-    let is_allowed = allows(|heard, asker| heard.hear_tdmrep(asker, file));
+    let is_allowed = allows(|heard, asker| heard.hear_tdmrep(asker, &Tdmrep::parse(file)));
     assert!(!is_allowed || holds(file, "0") && holds(file, "tdm-reservation"));
 });

@@ -1,11 +1,11 @@
-//! `Entry`: everything that is known of one origin's robots.txt, as facts.
+//! `Entry`: everything that is known of one resource, as facts.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::lifetime::Lifetimes;
 use super::outcome::{Ending, Facts, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
-use crate::Origin;
+use super::resource::Resource;
 
 /// What one origin last said, and whether it could be reached since. This is what is worth keeping over a restart; all
 /// else follows from it.
@@ -64,9 +64,9 @@ impl Entry {
 
     /// What to fetch to learn more.
     #[must_use]
-    pub fn request(&self, origin: &Origin) -> FetchRequest {
+    pub fn request(&self, resource: &Resource) -> FetchRequest {
         FetchRequest {
-            origin: origin.clone(),
+            resource: resource.clone(),
             validators: self.answer.as_ref().and_then(|answer| answer.validators()),
         }
     }

@@ -2,11 +2,12 @@
 
 use std::time::SystemTime;
 
+use super::contents::Contents;
 use super::entry::Entry;
 use super::lifetime::Lifetimes;
 use super::outcome::FetchOutcome;
 use super::snapshot::Snapshot;
-use crate::AccessResult;
+use crate::document::Kind;
 
 /// What a fetch or a store brought: an entry, its answer parsed. Made by whoever fetched or read it, because parsing takes
 /// a while and the [`Cache`](super::Cache) has every origin to look after.
@@ -14,7 +15,7 @@ use crate::AccessResult;
 pub struct Learned {
     entry: Entry,
     /// What the entry's answer says, if it has one.
-    access: Option<AccessResult>,
+    contents: Option<Contents>,
 }
 
 impl Learned {
@@ -25,8 +26,8 @@ impl Learned {
     }
 
     /// The entry, and what its answer says.
-    pub(super) fn parts(&self) -> (&Entry, Option<&AccessResult>) {
-        (&self.entry, self.access.as_ref())
+    pub(super) fn parts(&self) -> (&Entry, Option<&Contents>) {
+        (&self.entry, self.contents.as_ref())
     }
 
     /// The entry, without what it says.
@@ -35,23 +36,19 @@ impl Learned {
         self.entry
     }
 
-    /// What an entry says; it is parsed unless `known` is of the same answer.
+    /// What an entry of such a file says; it is parsed unless `known` is of the same answer.
     #[must_use]
-    pub fn of(entry: Entry, known: Option<&Snapshot>) -> Self {
+    pub fn of(kind: Kind, entry: Entry, known: Option<&Snapshot>) -> Self {
         let parsed = known.filter(|known| known.is_of(&entry));
-        match parsed.and_then(Snapshot::answer_access) {
-            Some(access) => Self {
-                access: Some(access.clone()),
-                entry,
-            },
-            None => entry.into(),
-        }
+        let contents = parsed.and_then(Snapshot::contents).cloned();
+        Self::with(kind, entry, contents)
     }
 
     /// What is known after one more fetch, which ended at `now`. `before` is what was kept when it began and `known` what
     /// was gone by then: if that is of the same body, it is not parsed again.
     #[must_use]
     pub fn after(
+        kind: Kind,
         (before, known): (&Entry, Option<&Snapshot>),
         outcome: FetchOutcome,
         now: SystemTime,
@@ -59,20 +56,24 @@ impl Learned {
     ) -> Self {
         let entry = before.still_counting(now, lifetimes).after(outcome, now);
         let is_parsed = |known: &&Snapshot| known.is_of(before) && before.has_body_of(&entry);
-        match known.filter(is_parsed).and_then(Snapshot::answer_access) {
-            Some(access) => Self {
-                access: Some(access.clone()),
-                entry,
-            },
-            None => entry.into(),
+        let parsed = known.filter(is_parsed);
+        let contents = parsed.and_then(Snapshot::contents).cloned();
+        Self::with(kind, entry, contents)
+    }
+
+    fn with(kind: Kind, entry: Entry, parsed: Option<Contents>) -> Self {
+        let answer = entry.answer.as_ref();
+        let parse = || answer.map(|facts| Contents::of(kind, facts));
+        Self {
+            contents: parsed.or_else(parse),
+            entry,
         }
     }
 }
 
-/// The answer is parsed here.
+/// As of a robots.txt, which is parsed here.
 impl From<Entry> for Learned {
     fn from(entry: Entry) -> Self {
-        let access = entry.answer.as_ref().map(|facts| facts.access());
-        Self { entry, access }
+        Self::of(Kind::RobotsTxt, entry, None)
     }
 }

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime};
 
 use super::outcome::Fields;
-use crate::Origin;
+use super::resource::Resource;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -62,12 +62,12 @@ impl Lifetimes {
     /// either way so that origins that failed together are not tried together.
     pub(super) fn backoff(
         &self,
-        origin: &Origin,
+        resource: &Resource,
         failures: u32,
         asked: Option<Duration>,
     ) -> Duration {
         let longest = self.max_backoff.max(self.error_ttl);
-        let spread = self.jittered(self.unspread_backoff(failures), origin, failures);
+        let spread = self.jittered(self.unspread_backoff(failures), resource, failures);
         spread.max(asked.unwrap_or_default().min(longest))
     }
 
@@ -87,14 +87,14 @@ impl Lifetimes {
 
     /// How long after its fetch an answer that is fresh for `lifetime` is fetched again if it is in use:
     /// early enough that no request meets it stale.
-    pub(super) fn refresh_after(&self, origin: &Origin, lifetime: Duration) -> Duration {
-        self.jittered(lifetime.mul_f64(0.85), origin, 0)
+    pub(super) fn refresh_after(&self, resource: &Resource, lifetime: Duration) -> Duration {
+        self.jittered(lifetime.mul_f64(0.85), resource, 0)
     }
 
-    /// `span`, between nine and eleven tenths of it: always the same for one node, origin and round.
-    fn jittered(&self, span: Duration, origin: &Origin, round: u32) -> Duration {
+    /// `span`, between nine and eleven tenths of it: always the same for one node, resource and round.
+    fn jittered(&self, span: Duration, resource: &Resource, round: u32) -> Duration {
         let mut hasher = DefaultHasher::new();
-        (self.spread, origin, round).hash(&mut hasher);
+        (self.spread, resource, round).hash(&mut hasher);
         let tenth_either_way = (hasher.finish() % 2001) as f64 / 10_000.0;
         span.mul_f64(0.9 + tenth_either_way)
     }
@@ -152,8 +152,8 @@ fn delta_seconds(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn origin(name: &str) -> Origin {
-        Origin::parse(&format!("https://{name}.example")).expect("an origin")
+    fn origin(name: &str) -> Resource {
+        Resource::parse(&format!("https://{name}.example")).expect("a resource")
     }
 
     fn fields(cache_control: &str, age: &str, expires_in: Option<i64>) -> Fields {

@@ -4,13 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::resource::Resource;
 use crate::{AccessResult, RobotsTxt};
 
 /// Something to fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchRequest {
-    /// Whose robots.txt.
-    pub origin: crate::Origin,
+    /// What.
+    pub resource: Resource,
     /// Of the copy at hand, to ask whether it still holds.
     pub validators: Option<Validators>,
 }

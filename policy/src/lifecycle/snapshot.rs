@@ -1,12 +1,14 @@
-//! `Snapshot`: what is known of one origin at one moment, never to change.
+//! `Snapshot`: what is known of one resource at one moment, never to change.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::contents::Contents;
 use super::entry::{Entry, Failing};
 use super::lifetime::Lifetimes;
 use super::outcome::{Facts, FetchErrorKind};
-use crate::{AccessResult, Origin};
+use super::resource::Resource;
+use crate::{AccessResult, Document};
 
 /// What is known of one origin's robots.txt: its last answer with the compiled rules, and whether the origin could be
 /// reached since. Times go in as arguments; nothing here changes.
@@ -20,7 +22,7 @@ pub struct Snapshot {
 /// The last thing the origin said.
 #[derive(Clone, Debug)]
 struct Answer {
-    access: AccessResult,
+    contents: Contents,
     /// Apart, because many origins have no rules.
     digest: Option<Arc<[u8; 32]>>,
     fetched_at: Moment,
@@ -50,12 +52,12 @@ struct Failure {
 }
 
 impl Answer {
-    fn new(facts: &Facts, access: AccessResult, lifetimes: &Lifetimes) -> Self {
+    fn new(facts: &Facts, contents: Contents, lifetimes: &Lifetimes) -> Self {
         let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
         let usable_for = fresh_for.max(lifetimes.max_stale);
         let body = facts.outcome.body();
         Self {
-            access,
+            contents,
             digest: body.and_then(|body| body.digest.clone()),
             is_cut: body.is_some_and(|body| body.is_cut),
             fetched_at: facts.fetched_at.into(),
@@ -89,7 +91,7 @@ impl Answer {
 
 impl Failure {
     fn new(
-        origin: &Origin,
+        resource: &Resource,
         failing: &Failing,
         answer: Option<&Answer>,
         lifetimes: &Lifetimes,
@@ -102,9 +104,13 @@ impl Failure {
         Self {
             first_at,
             last_at: last_at.into(),
-            retry_at: Moment::from(last_at).after(lifetimes.backoff(origin, failing.count, asked)),
+            retry_at: Moment::from(last_at).after(lifetimes.backoff(
+                resource,
+                failing.count,
+                asked,
+            )),
             given_up_at: Self::given_up_at(first_at, answer, lifetimes),
-            beyond: match answer.map(|answer| &answer.access) {
+            beyond: match answer.map(|answer| &answer.contents.access) {
                 Some(AccessResult::Successful(copy)) => [
                     AccessResult::Lapsed(copy.clone()),
                     AccessResult::LongLapsed(copy.clone()),
@@ -203,13 +209,13 @@ pub enum Use {
 impl Snapshot {
     /// What follows from an entry and what its answer says; with `newer`'s answer, if that is newer.
     pub(super) fn of(
-        origin: &Origin,
-        (entry, access): (&Entry, Option<&AccessResult>),
+        resource: &Resource,
+        (entry, contents): (&Entry, Option<&Contents>),
         newer: Option<&Self>,
         lifetimes: &Lifetimes,
     ) -> Self {
-        let answer = entry.answer.as_ref().zip(access.cloned());
-        let answer = answer.map(|(facts, access)| Answer::new(facts, access, lifetimes));
+        let answer = entry.answer.as_ref().zip(contents.cloned());
+        let answer = answer.map(|(facts, contents)| Answer::new(facts, contents, lifetimes));
         let newer = newer.and_then(|newer| newer.answer.clone());
         let fetched_at = |answer: &Option<Answer>| answer.as_ref().map(|answer| answer.fetched_at);
         let answer = match fetched_at(&newer) > fetched_at(&answer) {
@@ -218,13 +224,13 @@ impl Snapshot {
         };
         let failing = entry.failing.as_ref();
         let failure = failing
-            .map(|failing| Box::new(Failure::new(origin, failing, answer.as_ref(), lifetimes)));
+            .map(|failing| Box::new(Failure::new(resource, failing, answer.as_ref(), lifetimes)));
         Self { answer, failure }
     }
 
     /// What the last answer says, however old.
-    pub(super) fn answer_access(&self) -> Option<&AccessResult> {
-        self.answer.as_ref().map(|answer| &answer.access)
+    pub(super) fn contents(&self) -> Option<&Contents> {
+        self.answer.as_ref().map(|answer| &answer.contents)
     }
 
     /// The same where `lifetimes` hold, which may shorten how long it serves.
@@ -248,12 +254,16 @@ impl Snapshot {
     }
 
     /// When to fetch again what is in use; `None` while the origin is unreachable, when requests say when.
-    pub(super) fn refresh_at(&self, origin: &Origin, lifetimes: &Lifetimes) -> Option<SystemTime> {
+    pub(super) fn refresh_at(
+        &self,
+        resource: &Resource,
+        lifetimes: &Lifetimes,
+    ) -> Option<SystemTime> {
         let (Some(answer), None) = (&self.answer, &self.failure) else {
             return None;
         };
         let lifetime = answer.fetched_at.until(answer.fresh_until());
-        let after = lifetimes.refresh_after(origin, lifetime);
+        let after = lifetimes.refresh_after(resource, lifetime);
         Some(answer.fetched_at.after(after).into())
     }
 
@@ -266,10 +276,19 @@ impl Snapshot {
     pub fn access(&self, now: SystemTime) -> &AccessResult {
         let now = Moment::from(now);
         match (&self.answer, &self.failure) {
-            (Some(answer), _) if now < answer.usable_until() => &answer.access,
+            (Some(answer), _) if now < answer.usable_until() => &answer.contents.access,
             (_, Some(failure)) => &failure.beyond[usize::from(now >= failure.given_up_at)],
             _ => &AccessResult::Unreachable,
         }
+    }
+
+    /// What a document beside robots.txt is taken to say at `now`; `None` if it is not there, or not to be had. A copy serves
+    /// as that of a robots.txt does, but once it is too old nothing takes its place.
+    #[must_use]
+    pub fn document(&self, now: SystemTime) -> Option<&Arc<Document>> {
+        let answer = self.answer.as_ref();
+        let usable = answer.filter(|answer| Moment::from(now) < answer.usable_until());
+        usable?.contents.document.as_ref()
     }
 
     /// Whether the snapshot may be gone by at `now`.
@@ -338,16 +357,19 @@ impl Snapshot {
     /// Roughly what it holds in memory beside itself: mostly the compiled rules.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        let rules = match self.answer.as_ref().map(|answer| &answer.access) {
+        let contents = self.contents();
+        let rules = match contents.map(|contents| &contents.access) {
             Some(AccessResult::Successful(robots)) => robots.heap_bytes(),
             _ => 0,
         };
+        let document = contents.and_then(|contents| contents.document.as_deref());
+        let document = document.map_or(0, |it| size_of_val(it) + it.heap_bytes());
         let digest = self.digest().map_or(0, size_of_val);
         let failure = self
             .failure
             .as_ref()
             .map_or(0, |failure| size_of_val(&**failure) + failure.cause.len());
-        rules + digest + failure
+        rules + document + digest + failure
     }
 
     /// The SHA-256 of the last answer's body, if it had rules and the fetcher took it.
@@ -412,6 +434,16 @@ impl Snapshot {
     #[must_use]
     pub fn cause(&self) -> Option<&str> {
         self.failure.as_ref().map(|failure| &*failure.cause)
+    }
+
+    /// The status that says why there is nothing, if one does.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self.contents().map(|contents| &contents.access) {
+            _ if self.failure.is_some() => self.error_status(),
+            Some(AccessResult::Unavailable { status }) => Some(*status),
+            _ => None,
+        }
     }
 
     /// The status that made the last attempt a failure, if there was a response.

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
-use crate::{AccessResult, Dialect, Path, ProductToken, Verdict, decide};
+use crate::{AccessResult, Dialect, Kind, Path, ProductToken, Verdict, decide};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -11,8 +11,8 @@ const DAY: u64 = 24 * HOUR;
 const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
 const OTHER_RULES: &[u8] = b"User-agent: *\nDisallow: /\n";
 
-fn origin() -> Origin {
-    Origin::parse("https://shop.example").expect("an origin")
+fn origin() -> Resource {
+    Resource::parse("https://shop.example").expect("a resource")
 }
 
 /// `seconds` after the first moment of every test.
@@ -23,7 +23,7 @@ fn at(seconds: u64) -> SystemTime {
 fn response(status: u16, body: &[u8], fields: Fields) -> FetchOutcome {
     FetchOutcome {
         redirects: Vec::new(),
-        uri: origin().robots_txt_uri(),
+        uri: origin().uri(),
         ending: Ending::Response(Response {
             status,
             fields,
@@ -48,7 +48,7 @@ fn status(status: u16) -> FetchOutcome {
 }
 
 fn timeout() -> FetchOutcome {
-    FetchOutcome::failed(origin().robots_txt_uri(), FetchErrorKind::Timeout, "")
+    FetchOutcome::failed(origin().uri(), FetchErrorKind::Timeout, "")
 }
 
 fn tagged(body: &[u8]) -> FetchOutcome {
@@ -96,31 +96,42 @@ const ALLOWED_BUT_KOSTER: [&str; 5] = ["++", "++", "--", "++", "--"];
 #[derive(Default)]
 struct World {
     cache: Cache,
-    kept: HashMap<Origin, (Entry, Arc<Snapshot>)>,
+    kept: HashMap<Resource, (Entry, Arc<Snapshot>)>,
 }
 
 impl World {
-    fn snapshot(&self, host: &Origin) -> Option<Arc<Snapshot>> {
+    fn snapshot(&self, host: &Resource) -> Option<Arc<Snapshot>> {
         Some(self.kept.get(host)?.1.clone())
     }
 
-    fn entry(&self, host: &Origin) -> Entry {
+    fn entry(&self, host: &Resource) -> Entry {
         self.kept
             .get(host)
             .map(|kept| kept.0.clone())
             .unwrap_or_default()
     }
 
-    fn wanted(&mut self, host: &Origin, now: SystemTime) -> Option<FetchRequest> {
+    fn wanted(&mut self, host: &Resource, now: SystemTime) -> Option<FetchRequest> {
         let known = self.snapshot(host);
         let starts = self.cache.wanted(host, known.as_deref(), now);
         starts.then(|| self.entry(host).request(host))
     }
 
-    fn fetched(&mut self, host: &Origin, outcome: FetchOutcome, now: SystemTime) -> Arc<Snapshot> {
+    fn fetched(
+        &mut self,
+        host: &Resource,
+        outcome: FetchOutcome,
+        now: SystemTime,
+    ) -> Arc<Snapshot> {
         let known = self.snapshot(host);
         let before = (&self.entry(host), known.as_deref());
-        let learned = Learned::after(before, outcome, now, self.cache.lifetimes());
+        let learned = Learned::after(
+            Kind::RobotsTxt,
+            before,
+            outcome,
+            now,
+            self.cache.lifetimes(),
+        );
         let snapshot = self.cache.fetched(host, &learned, known.as_deref());
         let snapshot = Arc::new(snapshot);
         let entry = learned.entry().clone();
@@ -423,7 +434,7 @@ fn access_results_follow_the_status() {
         );
     }
     for kind in FetchErrorKind::ALL {
-        let outcome = FetchOutcome::failed(origin().robots_txt_uri(), kind, "");
+        let outcome = FetchOutcome::failed(origin().uri(), kind, "");
         let expected = unreachable(Use::AtOnce);
         run(
             kind.as_str(),
@@ -457,7 +468,7 @@ fn a_304_makes_the_copy_fresh_again_and_keeps_its_rules() {
     let request = cache.wanted(&host, at(DAY)).expect("stale");
     let validators = request.validators.expect("an etag was given");
     assert_eq!(validators.etag.as_deref(), Some("\"v1\""));
-    assert_eq!(validators.uri, host.robots_txt_uri());
+    assert_eq!(validators.uri, host.uri());
 
     let fields = Fields {
         cache_control: Some("max-age=600".into()),
@@ -597,7 +608,13 @@ fn an_answer_that_could_not_be_kept_still_decides() {
     let host = origin();
     let mut fetched = |before: &Entry, known: Option<&Snapshot>, outcome, now| {
         cache.start(&host);
-        let learned = Learned::after((before, known), outcome, now, &Lifetimes::default());
+        let learned = Learned::after(
+            Kind::RobotsTxt,
+            (before, known),
+            outcome,
+            now,
+            &Lifetimes::default(),
+        );
         let snapshot = cache.fetched(&host, &learned, known);
         (learned.entry().clone(), snapshot)
     };
@@ -656,7 +673,7 @@ fn a_clock_set_back_does_not_prolong_a_back_off() {
 fn due_times_come_in_order_and_only_once() {
     let mut cache = World::default();
     let hosts = ["a", "b", "c"].map(|name| {
-        let host = Origin::parse(&format!("https://{name}.example")).expect("an origin");
+        let host = Resource::parse(&format!("https://{name}.example")).expect("a resource");
         cache.wanted(&host, at(0));
         cache.fetched(&host, status(200), at(0));
         host
@@ -668,7 +685,7 @@ fn due_times_come_in_order_and_only_once() {
         Due::default()
     );
     let mut refetched = cache.due(at(DAY), true).refetch;
-    refetched.sort();
+    refetched.sort_by_key(Resource::to_string);
     assert_eq!(refetched, hosts);
     assert_eq!(cache.due(at(DAY), true), Due::default());
     assert_eq!(cache.cache.next_due(), None);

@@ -1,11 +1,13 @@
 //! What comes with the answer: its status and fields, then the beginning of its page.
 
+use std::sync::Arc;
+
 use super::gather::{HeardRule, Preferences};
 use super::robots_meta::MetaRule;
 use super::statement::{Meaning, shown};
 use super::{
-    Asker, Carrier, Purposes, Source, Stage, Statement, content_signal, content_usage, html, link,
-    robots_meta, tdmrep,
+    Asker, Carrier, Purposes, Rsl, Source, Stage, Statement, content_signal, content_usage, html,
+    link, robots_meta, tdmrep,
 };
 
 impl Preferences {
@@ -81,7 +83,7 @@ impl Preferences {
         for document in said.documents {
             self.name_licence(asker, "", Carrier::Meta, Stage::Body);
             if let Some(licence) = self.licences.last_mut() {
-                licence.document = Some(document);
+                licence.document = Some(Arc::new(Rsl::parse(document.as_bytes())));
             }
         }
     }

@@ -148,6 +148,14 @@ pub struct Asker<'a> {
 }
 
 impl Asker<'_> {
+    /// Whether a family is read that could refuse one of the crawler's purposes.
+    #[must_use]
+    pub fn heeds(&self, source: Source) -> bool {
+        let refusable = source.refusable();
+        let purposes = self.declaration.purposes;
+        self.reads(source) && !purposes.intersection(refusable).is_empty()
+    }
+
     pub(super) fn reads(&self, source: Source) -> bool {
         self.reading.sources.contains(source)
     }

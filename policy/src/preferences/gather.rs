@@ -1,12 +1,14 @@
 //! Gathering: what is said about one request, in the order in which it becomes known.
 
+use std::sync::Arc;
+
 use super::path_rule::Paths;
 use super::robots_meta::{MetaReader, MetaRule};
 use super::robots_txt::{Lines, ai_txt, only_restricting, policy_tokens};
 use super::rsl::{Page, Says};
 use super::{
-    Asker, Carrier, Judgement, MetaDialect, Purpose, Purposes, Source, Stage, Statement, link,
-    robots_meta, rsl, tdmrep,
+    Asker, Carrier, Judgement, MetaDialect, Preference, Purpose, Purposes, Rsl, Source, Stage,
+    Statement, Tdmrep, link, robots_meta, rsl, tdmrep,
 };
 use crate::robots_txt::RobotsTxt;
 use crate::{Decision, Target, Verdict};
@@ -26,8 +28,29 @@ pub(super) struct Licence {
     url: String,
     carrier: Carrier,
     stage: Stage,
-    /// Its text, once it is had; that of one in the page at once.
-    pub(super) document: Option<String>,
+    /// What it says, once it is had; one in the page at once.
+    pub(super) document: Option<Arc<Rsl>>,
+    /// Why it cannot be had, if somebody tried.
+    why_not: Option<String>,
+}
+
+impl Licence {
+    fn text(&self) -> String {
+        match (&self.document, &self.why_not) {
+            (None, Some(why_not)) => format!("License: {} ({why_not})", self.url),
+            _ => format!("License: {}", self.url),
+        }
+    }
+
+    /// Where what it says stands: what robots.txt names is a file of its own.
+    fn decides_at(&self) -> Carrier {
+        match self.stage {
+            Stage::Before => Carrier::File {
+                url: self.url.clone(),
+            },
+            Stage::Head | Stage::Body => self.carrier.clone(),
+        }
+    }
 }
 
 /// A robots meta rule that is for the crawler, and where it stands.
@@ -139,11 +162,11 @@ impl Preferences {
         self.embargoes.extend(lines.embargoes().map(str::to_owned));
     }
 
-    /// Takes in `/.well-known/tdmrep.json`.
-    pub fn hear_tdmrep(&mut self, asker: Asker<'_>, file: &[u8]) {
+    /// Takes in `/.well-known/tdmrep.json`. One that cannot be had says nothing: its "origin server does not implement this
+    /// protocol" (TDMRep, section on the file).
+    pub fn hear_tdmrep(&mut self, asker: Asker<'_>, file: &Tdmrep) {
         if asker.reads(Source::Tdmrep) {
-            let entries = tdmrep::entries(file);
-            let said = self.paths.each(|path| tdmrep::in_file(&entries, path));
+            let said = self.paths.each(|path| file.about(path));
             let said = said
                 .into_iter()
                 .map(|(it, only_restricts)| only_restricting(it, only_restricts));
@@ -159,16 +182,37 @@ impl Preferences {
         }
     }
 
-    /// The licences that were named so far and are still to be fetched.
-    pub fn missing_licences(&self) -> impl Iterator<Item = &str> {
-        let missing = self.licences.iter().filter(|it| it.document.is_none());
-        missing.map(|it| &*it.url)
+    /// The licences that were named so far and are still to be fetched, each once.
+    pub fn missing_licences(&self) -> Vec<String> {
+        let mut missing: Vec<String> = Vec::new();
+        for licence in self.licences.iter().filter(|it| it.document.is_none()) {
+            if !missing.contains(&licence.url) {
+                missing.push(licence.url.clone());
+            }
+        }
+        missing
     }
 
     /// Takes in a licence that was named. One never taken in counts as one that cannot be had.
-    pub fn hear_licence(&mut self, url: &str, document: &str) {
+    pub fn hear_licence(&mut self, url: &str, document: &Arc<Rsl>) {
         for licence in self.licences.iter_mut().filter(|it| it.url == url) {
-            licence.document = Some(document.to_owned());
+            licence.document = Some(Arc::clone(document));
+        }
+    }
+
+    /// Takes in a licence that robots.txt names, whatever else that says.
+    pub fn hear_named_licence(&mut self, asker: Asker<'_>, url: &str, document: &Arc<Rsl>) {
+        let carrier = Carrier::File {
+            url: url.to_owned(),
+        };
+        self.name_licence(asker, url, carrier, Stage::Before);
+        self.hear_licence(url, document);
+    }
+
+    /// Takes in why a licence that was named cannot be had, for explanations.
+    pub fn miss_licence(&mut self, url: &str, why_not: &str) {
+        for licence in self.licences.iter_mut().filter(|it| it.url == url) {
+            licence.why_not = Some(why_not.to_owned());
         }
     }
 
@@ -180,6 +224,15 @@ impl Preferences {
         statements.extend(self.meta_statements(asker));
         statements.extend(self.licence_statements(asker));
         Judgement::of(&statements, asker.declaration, self.heard)
+    }
+
+    /// Whether a purpose is refused whatever the licences say that are still to be fetched.
+    #[must_use]
+    pub fn is_refused_already(&self, asker: Asker<'_>) -> bool {
+        let mut had = self.clone();
+        had.licences.retain(|it| it.document.is_some());
+        let judgement = had.judge(asker);
+        judgement.preference == Preference::Refuse && judgement.statement().is_some()
     }
 
     /// What only those can keep who use the page.
@@ -228,6 +281,7 @@ impl Preferences {
                 carrier,
                 stage,
                 document: None,
+                why_not: None,
             });
         }
     }
@@ -277,8 +331,8 @@ impl Preferences {
                 };
                 Some(Statement {
                     source: Source::Rsl,
-                    carrier: licence.carrier.clone(),
-                    text: format!("License: {}", licence.url),
+                    carrier: licence.decides_at(),
+                    text: licence.text(),
                     clause,
                     policy: Some(licence.url.clone()),
                     stage: licence.stage,

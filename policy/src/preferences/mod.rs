@@ -38,6 +38,7 @@ pub use declaration::{Asker, ContentUse, Declaration, MetaDialect, Reading, Unkn
 pub use gather::{Duty, Preferences};
 pub use judgement::{Judgement, Preference, Say};
 pub use purpose::{Purpose, Purposes, UnknownPurpose};
+pub use rsl::Rsl;
 pub use source::{Source, Sources, Stage, UnknownSource};
 pub use statement::{Carrier, Statement};
-pub use tdmrep::TDMREP_PATH;
+pub use tdmrep::Tdmrep;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::{Purpose, Purposes};
+
 /// A family of statements about use. A family combines its own statements by its own rules; between families any refusal
 /// refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +45,17 @@ impl Source {
         Self::RobotsMeta,
         Self::AiTxt,
     ];
+
+    /// The purposes that it can refuse.
+    #[must_use]
+    pub const fn refusable(self) -> Purposes {
+        match self {
+            // A reservation is not read as barring search or archives.
+            Self::Tdmrep => Purposes::of(&[Purpose::Tdm, Purpose::TrainAi, Purpose::AiInput]),
+            Self::AiTxt | Self::AiTrainingRule => Purposes::of(&[Purpose::TrainAi]),
+            _ => Purposes::ALL,
+        }
+    }
 
     /// The spelling used in configuration, answers and metrics.
     #[must_use]

@@ -83,6 +83,11 @@ pub enum Carrier {
     Field,
     /// An element of the page.
     Meta,
+    /// An entry of `/.well-known/tdmrep.json`.
+    Tdmrep {
+        /// The entry's number, from 1; 0 if no single entry decides.
+        entry: usize,
+    },
     /// A file of its own.
     File {
         /// Its URL or, on the origin asked, its path.
@@ -99,6 +104,8 @@ impl fmt::Display for Carrier {
             Self::RobotsTxt { line } => write!(f, "robots.txt:{line}"),
             Self::Field => f.write_str("field"),
             Self::Meta => f.write_str("meta"),
+            Self::Tdmrep { entry: 0 } => f.write_str("tdmrep.json"),
+            Self::Tdmrep { entry } => write!(f, "tdmrep.json#{entry}"),
             Self::File { url } => f.write_str(url),
             Self::Configuration => f.write_str("configuration"),
         }

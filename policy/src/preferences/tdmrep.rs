@@ -2,61 +2,124 @@
 
 use serde_json::Value;
 
-use super::{Carrier, Purpose, Purposes, Source, Stage, Statement};
+use super::{Carrier, Purposes, Source, Stage, Statement};
 use crate::robots_txt::specificity;
 
-/// What a reservation is about. It is not read as barring search or archives.
-pub(super) const PURPOSES: Purposes =
-    Purposes::of(&[Purpose::Tdm, Purpose::TrainAi, Purpose::AiInput]);
+const PURPOSES: Purposes = Source::Tdmrep.refusable();
 
 const CLAUSE: &str = "TDMRep; Directive (EU) 2019/790 art. 4(3)";
 
-/// Where a site keeps its reservations.
-pub const TDMREP_PATH: &str = "/.well-known/tdmrep.json";
+/// `/.well-known/tdmrep.json`, parsed.
+#[derive(Clone, Debug, Default)]
+pub struct Tdmrep {
+    entries: Vec<Entry>,
+    /// There is more of it than was read.
+    is_cut: bool,
+}
 
-/// The entries of the file; none if it is not an array.
-pub(super) fn entries(file: &[u8]) -> Vec<Value> {
-    match serde_json::from_slice(file) {
-        Ok(Value::Array(entries)) => entries,
-        _ => Vec::new(),
+#[derive(Clone, Debug)]
+struct Entry {
+    /// From 1, those that cannot be read counted too.
+    number: usize,
+    location: String,
+    /// 1 reserves, 0 does not; anything else says nothing.
+    reservation: Option<String>,
+    policy: Option<String>,
+}
+
+impl Tdmrep {
+    /// Reads a file. What is not an array says nothing, and neither does an entry without a location.
+    #[must_use]
+    pub fn parse(file: &[u8]) -> Self {
+        let file = file.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(file);
+        let entries = match serde_json::from_slice(file) {
+            Ok(Value::Array(entries)) => entries,
+            _ => Vec::new(),
+        };
+        let entries = (1..).zip(&entries);
+        Self {
+            entries: entries.filter_map(Entry::read).collect(),
+            is_cut: false,
+        }
+    }
+
+    /// Reads a file of which there is more than this. If it begins as the array that it should be, any path may be reserved
+    /// further on.
+    #[must_use]
+    pub fn parse_beginning(file: &[u8]) -> Self {
+        let file = file.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(file);
+        Self {
+            entries: Vec::new(),
+            is_cut: file.trim_ascii_start().starts_with(b"["),
+        }
+    }
+
+    /// Roughly what it holds in memory beside itself.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let entry = |it: &Entry| {
+            size_of::<Entry>() + it.location.len() + text(&it.reservation) + text(&it.policy)
+        };
+        self.entries.iter().map(entry).sum()
+    }
+
+    /// What the file says about a path: its first entry that matches decides, whatever comes after. Without a path, what all
+    /// entries say.
+    pub(super) fn about(&self, path: Option<&str>) -> Vec<Statement> {
+        if self.is_cut {
+            return vec![too_long()];
+        }
+        let Some(path) = path else {
+            return self.entries.iter().filter_map(Entry::statement).collect();
+        };
+        let matches = |entry: &&Entry| specificity(&entry.location, path).is_some();
+        let decides = self.entries.iter().find(matches);
+        decides.and_then(Entry::statement).into_iter().collect()
     }
 }
 
-/// What the file says about a path: its first entry that matches decides, whatever comes after. Without a path, what all
-/// entries say.
-pub(super) fn in_file(entries: &[Value], path: Option<&str>) -> Vec<Statement> {
-    let Some(path) = path else {
-        return entries.iter().filter_map(statement_of).collect();
-    };
-    let matches = |entry: &&Value| {
-        let location = location(entry).filter(|it| !it.is_empty());
-        location.is_some_and(|it| specificity(it, path).is_some())
-    };
-    let decides = entries.iter().find(matches);
-    decides.and_then(statement_of).into_iter().collect()
+impl Entry {
+    fn read((number, entry): (usize, &Value)) -> Option<Self> {
+        let location = entry.get("location")?.as_str()?;
+        let reservation = match entry.get("tdm-reservation") {
+            Some(Value::Number(number)) => Some(number.to_string()),
+            // Meant as a number; to take it for one can only restrict.
+            Some(Value::String(text)) if text == "1" => Some(text.clone()),
+            _ => None,
+        };
+        let policy = entry.get("tdm-policy").and_then(Value::as_str);
+        (!location.is_empty()).then(|| Self {
+            number,
+            location: location.to_owned(),
+            reservation,
+            policy: policy.map(str::to_owned),
+        })
+    }
+
+    fn statement(&self) -> Option<Statement> {
+        let value = self.reservation.as_ref()?;
+        let text = format!("{}: tdm-reservation {value}", self.location);
+        let statement = statement(value, text, Stage::Before)?;
+        Some(Statement {
+            carrier: Carrier::Tdmrep { entry: self.number },
+            policy: self.policy.clone(),
+            ..statement
+        })
+    }
 }
 
-fn location(entry: &Value) -> Option<&str> {
-    entry.get("location")?.as_str()
-}
-
-fn statement_of(entry: &Value) -> Option<Statement> {
-    let value = match entry.get("tdm-reservation")? {
-        Value::Number(number) => number.to_string(),
-        // Meant as a number; to take it for one can only restrict.
-        Value::String(text) if text == "1" => text.clone(),
-        _ => return None,
-    };
-    let text = format!("{}: tdm-reservation {value}", location(entry)?);
-    let statement = statement(&value, text, Stage::Before)?;
-    let policy = entry.get("tdm-policy").and_then(Value::as_str);
-    Some(Statement {
-        carrier: Carrier::File {
-            url: TDMREP_PATH.to_owned(),
-        },
-        policy: policy.map(str::to_owned),
-        ..statement
-    })
+fn too_long() -> Statement {
+    Statement {
+        source: Source::Tdmrep,
+        carrier: Carrier::Tdmrep { entry: 0 },
+        text: "the file is longer than is read".to_owned(),
+        clause: "TDMRep, processing priority: the file is checked first",
+        policy: None,
+        stage: Stage::Before,
+        refuses: PURPOSES,
+        allows: Purposes::NONE,
+    }
 }
 
 /// What `tdm-reservation` says in a field or an element: 1 reserves, 0 does not, and anything else says nothing.

@@ -5,16 +5,18 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_policy::lifecycle::Body;
+use wayleave_policy::lifecycle::{Body, Resource};
+use wayleave_policy::preferences::{Asker, Declaration, Preferences, Purpose, Purposes, Reading};
 use wayleave_policy::{
-    AccessResult, Dialect, ProductToken, Reason, Target, decide_any_path_strictly, decide_strictly,
+    AccessResult, Dialect, Document, ProductToken, Reason, Target, decide_any_path_strictly,
+    decide_strictly,
 };
 
 use super::answer::{Json, Mistake, error, wrong};
-use super::robots::decided_by;
+use super::robots::{decided_by, kept};
 use super::robots_view::DecidedBy;
 use super::state::Admin;
-use crate::observe::decisions::Decision;
+use crate::observe::decisions::{Decision, UsePreference};
 
 /// What a decision rests on.
 #[derive(Debug, Serialize, ToSchema)]
@@ -29,6 +31,18 @@ struct Grounds {
     /// The deciding rule's line.
     line: Option<u32>,
     /// Whether reading that copy again gives the same verdict by the same line.
+    is_same: bool,
+    /// The document beside robots.txt that decided, if the decision is about use and rests on one.
+    document: Option<GroundDocument>,
+}
+
+/// A document beside robots.txt that decided.
+#[derive(Debug, Serialize, ToSchema)]
+struct GroundDocument {
+    url: String,
+    /// What was decided by.
+    said: DecidedBy,
+    /// Whether reading that copy again gives the same preference by the same statement.
     is_same: bool,
 }
 
@@ -77,6 +91,7 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
         line: finding.line,
         is_same: false,
         said,
+        document: document_of(admin, decision, &target).await,
     };
     if let Some(bytes) = body.flatten() {
         let body = Body {
@@ -101,4 +116,78 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
             || again.line() == finding.line && again.verdict().as_str() == finding.verdict;
     }
     Some(grounds)
+}
+
+/// The document whose statement decided, read again for the purpose it decided about.
+async fn document_of(
+    admin: &Admin,
+    decision: &Decision,
+    target: &Target,
+) -> Option<GroundDocument> {
+    let by_document = |it: &&UsePreference| it.document.is_some();
+    let mut all = decision.preferences.iter().filter(by_document);
+    let refused = all.clone().find(|it| it.preference == "refuse");
+    let preference = refused.or_else(|| all.next())?;
+    let document = preference.document.as_ref()?;
+    let (digest, fetched_at) = document.sha256.zip(document.fetched_at)?;
+    let store = admin.decider.robots.store();
+    let resource = Resource::parse(&document.url).ok();
+    let (said, body) = kept(store, resource, digest, fetched_at).await;
+    let reading = &admin.decider.settings().preferences.reading;
+    let again = body.map(|body| {
+        read_again(
+            &body,
+            said.is_cut(),
+            preference,
+            target,
+            (decision, reading),
+        )
+    });
+    Some(GroundDocument {
+        url: document.url.clone(),
+        is_same: again.flatten().is_some_and(|again| {
+            again.preference == preference.preference && again.statement == preference.statement
+        }),
+        said,
+    })
+}
+
+/// What a copy of a document says to a purpose by itself, by the settings that hold now.
+fn read_again(
+    bytes: &[u8],
+    is_cut: bool,
+    preference: &UsePreference,
+    target: &Target,
+    (decision, reading): (&Decision, &Reading),
+) -> Option<UsePreference> {
+    let url = &preference.document.as_ref()?.url;
+    let purpose: Purpose = preference.purpose.parse().ok()?;
+    let declaration = Declaration {
+        purposes: Purposes::of(&[purpose]),
+        ..Declaration::default()
+    };
+    let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
+    let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
+    let finding = decision.finding.as_ref();
+    let dialect = finding.and_then(|it| it.dialect.parse().ok());
+    let asker = Asker {
+        declaration: &declaration,
+        reading,
+        tokens: &tokens,
+        dialect: dialect.unwrap_or_default(),
+        strict: true,
+        now: decision.at,
+    };
+    let mut heard = match decision.outcome == "tunnelled" || decision.method == "CONNECT" {
+        true => Preferences::for_every_path(&target.to_string()),
+        false => Preferences::new(asker, &target.to_string(), target.path().as_str()),
+    };
+    match Resource::parse(url).ok()?.kind().read(bytes, is_cut)? {
+        Document::Tdmrep(file) => heard.hear_tdmrep(asker, &file),
+        Document::AiTxt(file) => heard.hear_ai_txt(asker, &file),
+        Document::Rsl(licence) => heard.hear_named_licence(asker, url, &licence),
+        _ => return None,
+    }
+    let judgement = heard.judge(asker);
+    judgement.each.first().map(UsePreference::from)
 }

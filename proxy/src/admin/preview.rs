@@ -9,7 +9,7 @@ use super::answer::{Json, Mistake, Parameters, wrong};
 use super::state::Admin;
 use crate::decide::preview::{Question, Reading};
 use crate::exchange::record;
-use crate::observe::decisions::{Finding, Policy, Word};
+use crate::observe::decisions::{Finding, Policy, UsePreference, Word};
 
 /// What would become of a request. Members that do not apply are left out.
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,6 +39,9 @@ struct Preview {
     policy: Option<Policy>,
     #[serde(flatten)]
     finding: Option<Finding>,
+    /// What is said before the request about its use, for each purpose.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    preferences: Vec<UsePreference>,
     /// What would have been answered, if a refusal is only observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     would_be: Option<u16>,
@@ -55,7 +58,7 @@ struct Preview {
 
 /// What would be decided about a request, and why, without making it.
 ///
-/// Fetches the origin's robots.txt if it is not known.
+/// Fetches the origin's robots.txt, and for a crawler with purposes what stands beside it, if that is not known.
 #[utoipa::path(
     get,
     path = "/v1/decision",
@@ -88,6 +91,7 @@ pub(super) async fn preview(
         origin: decision.origin,
         policy: decision.policy,
         finding: decision.finding,
+        preferences: decision.preferences,
         would_be: decision.would_be,
         mode: decision.mode,
         configuration: decision.configuration,

@@ -6,16 +6,18 @@ use std::time::SystemTime;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::State as EntryState;
+use wayleave_policy::lifecycle::{Resource, State as EntryState};
 
 use super::answer::{Json, Mistake, Named, Parameters, error, limit, wrong};
-use super::robots_view::{DecidedBy, Said, Summary, Text, Version, Whole};
+use super::robots_view::{DecidedBy, Document, Said, Summary, Text, Version, Whole};
 use super::state::Admin;
 use crate::observe::decisions::Decision;
-use crate::robots::{self, Listing, Store};
+use crate::observe::digest::Digest;
+use crate::robots::{self, Listing, Robots, Store};
 
 /// Origins listed at most.
 const MOST_LISTED: usize = 10_000;
@@ -145,6 +147,7 @@ pub(super) async fn show(
         return match robots.inspect(&origin).await {
             Some(inspection) => {
                 let whole = Whole::new(&origin, &inspection, now);
+                let whole = whole.beside(documents(robots, &origin, now).await);
                 Json(Told::Whole(Box::new(whole))).into_response()
             }
             None => unknown(&origin),
@@ -159,6 +162,15 @@ pub(super) async fn show(
         Some(said) => Json(Told::Said(Box::new(said))).into_response(),
         None => error(StatusCode::NOT_FOUND, "what it served then is not known"),
     }
+}
+
+async fn documents(robots: &Robots, origin: &Origin, now: SystemTime) -> Vec<Document> {
+    let mut documents = Vec::new();
+    for resource in robots.beside(origin).await {
+        let inspection = robots.inspect(&resource).await;
+        documents.extend(inspection.map(|it| Document::new(&resource, &it, now)));
+    }
+    documents
 }
 
 /// What is known of an origin now, or what it said at a time.
@@ -194,19 +206,33 @@ pub(super) async fn decided_by(
 ) -> Option<(DecidedBy, Option<Arc<[u8]>>)> {
     let finding = decision.finding.as_ref()?;
     let (digest, fetched_at) = finding.robots_sha256.zip(finding.robots_fetched_at)?;
-    let history = match decision.origin.as_deref().map(Origin::parse) {
-        Some(Ok(origin)) => store.history(&origin).await,
-        _ => Vec::new(),
+    let origin = decision
+        .origin
+        .as_deref()
+        .and_then(|it| Resource::parse(it).ok());
+    Some(kept(store, origin, digest, fetched_at).await)
+}
+
+/// What is kept of a file of this digest.
+pub(super) async fn kept(
+    store: &Store,
+    resource: Option<Resource>,
+    digest: Digest,
+    fetched_at: SystemTime,
+) -> (DecidedBy, Option<Arc<[u8]>>) {
+    let history = match resource {
+        Some(resource) => store.history(&resource).await,
+        None => Vec::new(),
     };
     let is_it =
         |said: &robots::Version| said.digest == Some(digest.0) && said.first_seen_at <= fetched_at;
     let said = history.into_iter().rfind(is_it);
     let body = store.body(digest.0).await;
     let text = Text::new(body.as_deref());
-    Some((DecidedBy::new(digest, said.as_ref(), text), body))
+    (DecidedBy::new(digest, said.as_ref(), text), body)
 }
 
-/// Fetches an origin's robots.txt again now.
+/// Fetches an origin's robots.txt again now, and the documents beside it that are known.
 #[utoipa::path(
     post,
     path = "/v1/robots/{origin}/refresh",
@@ -220,7 +246,11 @@ pub(super) async fn decided_by(
 )]
 pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) -> Response {
     let robots = &admin.decider.robots;
-    match robots.refresh(&origin).await {
+    let beside = robots.beside(&origin).await;
+    let beside = join_all(beside.iter().map(|it| robots.refresh(it)));
+    // What became of a document its own view shows.
+    let (refreshed, _) = tokio::join!(robots.refresh(&origin), beside);
+    match refreshed {
         Ok(snapshot) => {
             Json(Summary::new(&origin, &snapshot, robots.clock().now())).into_response()
         }
@@ -228,7 +258,7 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
     }
 }
 
-/// Forgets an origin: the next request for it waits for a fetch. Its history is kept.
+/// Forgets an origin and the documents beside its robots.txt: the next request for it waits for a fetch. Its history is kept.
 #[utoipa::path(
     delete,
     path = "/v1/robots/{origin}",
@@ -241,7 +271,12 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
     )
 )]
 pub(super) async fn forget(State(admin): State<Admin>, Named(origin): Named) -> Response {
-    match admin.decider.robots.forget(&origin).await {
+    let robots = &admin.decider.robots;
+    let mut was_known = robots.forget(&origin).await;
+    for resource in robots.beside(&origin).await {
+        was_known |= robots.forget(&resource).await;
+    }
+    match was_known {
         true => StatusCode::NO_CONTENT.into_response(),
         false => unknown(&origin),
     }

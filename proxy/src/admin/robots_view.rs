@@ -6,7 +6,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{self, FetchErrorKind, FetchOutcome, Snapshot};
+use wayleave_policy::lifecycle::{self, FetchErrorKind, FetchOutcome, Resource, Snapshot};
 
 use crate::observe::digest::Digest;
 use crate::robots::{self, Inspection};
@@ -94,9 +94,48 @@ pub(super) struct Whole {
     last_failure: Option<Facts>,
     /// What it served earlier, oldest first, the last answer included.
     history: Vec<Version>,
+    /// What stands beside it and speaks of use, if crawlers with purposes had it fetched.
+    documents: Vec<Document>,
+}
+
+/// A document beside an origin's robots.txt.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Document {
+    url: String,
+    /// The source of preferences: `tdmrep`, `rsl` or `ai.txt`.
+    source: &'static str,
+    #[serde(flatten)]
+    summary: Summary,
+    is_fetching: bool,
+    answer: Option<Facts>,
+    last_failure: Option<Facts>,
+    history: Vec<Version>,
+}
+
+impl Document {
+    pub(super) fn new(resource: &Resource, inspection: &Inspection, now: SystemTime) -> Self {
+        let failing = inspection.entry.failing.as_ref();
+        Self {
+            url: resource.uri(),
+            source: resource.kind().as_str(),
+            summary: match &inspection.snapshot {
+                Some(snapshot) => Summary::new(resource.origin(), snapshot, now),
+                None => Summary::on_disk(resource.origin()),
+            },
+            is_fetching: inspection.is_fetching,
+            answer: inspection.entry.answer.as_deref().map(Facts::new),
+            last_failure: failing.map(|failing| Facts::new(&failing.last)),
+            history: inspection.history.iter().map(Version::new).collect(),
+        }
+    }
 }
 
 impl Whole {
+    /// The same, with documents beside the robots.txt.
+    pub(super) fn beside(self, documents: Vec<Document>) -> Self {
+        Self { documents, ..self }
+    }
+
     pub(super) fn new(origin: &Origin, inspection: &Inspection, now: SystemTime) -> Self {
         let failing = inspection.entry.failing.as_ref();
         Self {
@@ -109,6 +148,7 @@ impl Whole {
             answer: inspection.entry.answer.as_deref().map(Facts::new),
             last_failure: failing.map(|failing| Facts::new(&failing.last)),
             history: inspection.history.iter().map(Version::new).collect(),
+            documents: Vec::new(),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn fetch<'a>(
         for origin in origins {
             if !fetched.contains_key(origin) {
                 let request = FetchRequest {
-                    origin: origin.clone(),
+                    resource: origin.into(),
                     validators: None,
                 };
                 let outcome = fetch.fetch(request, None).await.outcome;

@@ -1,34 +1,25 @@
 //! `[preferences]`: which statements about the use of content are obeyed, and how they are read.
 
 use bytesize::ByteSize;
-use wayleave_policy::preferences::{MetaDialect, Reading, Source};
+use wayleave_policy::preferences::{MetaDialect, Reading, Source, Sources};
 
 use super::file::{Node, Parsed, Section, boolean, checked, filled_list, size_or_zero, tried};
 use super::robots::bytes;
 use crate::decide::settings::Preferences;
 
-/// The families that are obeyed; the others are not yet.
-const SOURCES: [Source; 6] = [
-    Source::ContentUsage,
-    Source::ContentSignal,
-    Source::AiTrainingRule,
-    Source::PolicyToken,
-    Source::Tdmrep,
-    Source::RobotsMeta,
-];
-
 /// That much of each page may be in memory several times.
 const MAX_META_SCAN: ByteSize = ByteSize::mib(1);
 
 pub(super) fn preferences(section: &mut Section<'_>) -> Preferences {
-    let sources = section.key("sources", SOURCES.to_vec(), filled_list(source));
+    let sources = section.key("sources", default_sources(), filled_list(source));
     let dialects = [("google", MetaDialect::Google), ("bing", MetaDialect::Bing)];
     Preferences {
         reading: Reading {
             sources: sources.into_iter().collect(),
             legacy_labels: section.key("legacy_labels", true, boolean),
             robots_meta: section.word("robots_meta", MetaDialect::Google, &dialects),
-            ..Reading::default()
+            rsl_user: section.key("rsl_user", String::new(), rsl_word),
+            rsl_geo: section.key("rsl_geo", String::new(), rsl_word),
         },
         meta_scan_bytes: bytes(section.key(
             "meta_scan",
@@ -46,11 +37,23 @@ fn meta_scan(size: &ByteSize) -> Result<(), String> {
     }
 }
 
+fn default_sources() -> Vec<Source> {
+    let default = Sources::default();
+    let all = Source::OPTIONAL.into_iter();
+    all.filter(|it| default.contains(*it)).collect()
+}
+
 fn source(node: &Node<'_>) -> Parsed<Source> {
     tried(node, |name| {
-        let source: Source = name.parse().map_err(|error| format!("{error}"))?;
-        let is_obeyed = SOURCES.contains(&source);
-        let source = is_obeyed.then_some(source);
-        source.ok_or_else(|| format!("{name:?} is not supported yet"))
+        name.parse().map_err(|error| format!("{error}"))
+    })
+}
+
+/// A word of RSL's lists, which are parted by blanks; none if it is empty.
+fn rsl_word(node: &Node<'_>) -> Parsed<String> {
+    tried(node, |word| {
+        let is_word = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let word = is_word.then(|| word.to_owned());
+        word.ok_or_else(|| "expected one word of letters, digits and -, or nothing".to_owned())
     })
 }

@@ -10,6 +10,7 @@ use wayleave_policy::{
 };
 
 use super::delay;
+use super::documents::Documents;
 use super::identify::{Identified, Identity};
 use super::preference::Said;
 use super::refusal::{Deciding, DecidingRule, Refusal};
@@ -20,7 +21,7 @@ use crate::identity::Mode;
 use crate::observe::decisions::Finding;
 use crate::observe::digest::Digest;
 use crate::politeness;
-use crate::robots::{Behalf, Known, Robots};
+use crate::robots::{Behalf, ChosenBy, Known, Pending, Robots};
 use crate::signing::SignedBy;
 
 /// What the origin's robots.txt says of a request.
@@ -39,11 +40,13 @@ pub(crate) struct Consulted {
 }
 
 impl Consulted {
-    /// The same, if the request may be sent with what is `said` about use, too.
-    fn and(self, said: impl FnOnce() -> Option<Said>, resolved: &Resolved) -> Self {
-        let preferences = self.reason.as_ref().ok().and_then(|_| said());
-        let said = preferences.as_ref();
-        let refusal = said.and_then(|it| it.refusal_before(resolved));
+    /// The same, if the request may be sent with what is said about use, too.
+    fn and(self, said: Option<Result<Said, Pending>>, resolved: &Resolved) -> Self {
+        let (refusal, preferences) = match said {
+            None => (None, None),
+            Some(Ok(said)) => (said.refusal_before(resolved), Some(said)),
+            Some(Err(pending)) => (Some(unheard(pending)), None),
+        };
         Self {
             reason: refusal.map_or(self.reason, Err),
             preferences,
@@ -76,20 +79,30 @@ pub(crate) async fn consult(
         crawler: identity.label(),
         client: Some(identified.client),
         user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
+        chosen: ChosenBy::Crawler,
     };
     match robots.find_for(origin, behalf).await {
-        Ok(known) => robots.counting(origin, &known, || {
-            let said = || {
-                Said::by_robots_txt(
-                    &known,
-                    &settings.preferences.reading,
-                    identified,
-                    method,
-                    resolved,
-                )
+        Ok(known) => {
+            let reading = &settings.preferences.reading;
+            let said = || Said::by_robots_txt(&known, reading, identified, method, resolved);
+            let (consulted, said) = robots.counting(origin, &known, || {
+                let consulted = go_by(&known, politeness, identity, resolved);
+                let said = consulted.reason.as_ref().ok().and_then(|_| said());
+                (consulted, said)
+            });
+            let documents = Documents {
+                robots,
+                settings,
+                behalf,
+                origin,
+                known: &known,
             };
-            go_by(&known, politeness, identity, resolved).and(said, resolved)
-        }),
+            let said = match said {
+                Some(said) => Some(said.and_by(&documents, reading).await),
+                None => None,
+            };
+            consulted.and(said, resolved)
+        }
         Err(pending) => {
             let refusal = unreachable(target, &pending.to_string(), pending.retry_after);
             Consulted {
@@ -223,6 +236,21 @@ fn unreached(target: &Target, Known { snapshot, at }: &Known) -> Refusal {
     };
     let retry_after = snapshot.retry_after(*at).unwrap_or(Duration::from_secs(1));
     unreachable(target, details, retry_after)
+}
+
+/// What could refuse the use has not been read.
+fn unheard(pending: Pending) -> Refusal {
+    Refusal {
+        is_policy: true,
+        retry_after: Some(pending.retry_after),
+        ..Refusal::new(
+            503,
+            "Usage preferences unreachable",
+            ErrorType::DestinationUnavailable,
+            "preference",
+            "a document that could refuse the use has not been fetched: ask again later",
+        )
+    }
 }
 
 fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal {

@@ -72,6 +72,19 @@ pub(crate) struct Identified {
     /// What was proved.
     pub(crate) proof: Option<Proof>,
     pub(crate) objection: Option<Refusal>,
+    /// With other purposes than its own, for a preview: what is said about these is looked for.
+    pub(crate) purposes_of: Option<Arc<Crawler>>,
+}
+
+impl Identified {
+    /// The crawler whose purposes count.
+    pub(crate) fn declaring(&self) -> Option<&Arc<Crawler>> {
+        let known = match &self.identity {
+            Identity::Known(crawler) => Some(crawler),
+            Identity::Asserted { .. } => None,
+        };
+        self.purposes_of.as_ref().or(known)
+    }
 }
 
 /// The configured crawler behind a request, or else the name that the request gives itself.
@@ -105,6 +118,7 @@ pub(crate) fn recognised(
         identity,
         proof,
         objection,
+        purposes_of: None,
     }
 }
 

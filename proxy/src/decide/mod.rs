@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  identify ── resolve ── rules ── consult ── delay, preference      who asks, for what, what the organisation and robots.txt say
+//!  documents                            what stands beside robots.txt and speaks of use
 //!  preview                              the same for a request that nobody made
 //!  request, permit, refusal             what goes in and comes out
 //!  settings, https_mode                 what is gone by
@@ -9,6 +10,7 @@
 
 pub(crate) mod consult;
 pub(crate) mod delay;
+mod documents;
 pub(crate) mod https_mode;
 pub(crate) mod identify;
 pub(crate) mod permit;

@@ -5,16 +5,17 @@ use std::time::SystemTime;
 
 use wayleave_policy::Dialect;
 use wayleave_policy::preferences::{
-    Asker, Duty, Judgement, Preference, Preferences, Reading, Source,
+    Asker, Carrier, Duty, Judgement, Preference, Preferences, Reading, Say, Source, Statement,
 };
 
-use super::identify::{Identified, Identity};
+use super::documents::{Consulted, Documents};
+use super::identify::Identified;
 use super::refusal::{Deciding, Refusal};
 use super::resolve::{Resolved, Scope};
 use crate::http::proxy_status::ErrorType;
 use crate::identity::{Crawler, Mode};
 use crate::observe::decisions::UsePreference;
-use crate::robots::Known;
+use crate::robots::{Known, Pending};
 
 /// What a site said so far about the use of what is asked for, and what that comes to.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Said {
     pub(crate) judgement: Judgement,
     /// What only whoever uses the answer can keep.
     pub(crate) duties: Vec<Duty>,
+    /// The documents beside robots.txt that were asked for.
+    documents: Vec<Consulted>,
 }
 
 impl Said {
@@ -37,9 +40,7 @@ impl Said {
         method: &str,
         resolved: &Resolved,
     ) -> Option<Self> {
-        let Identity::Known(crawler) = &identified.identity else {
-            return None;
-        };
+        let crawler = identified.declaring()?;
         let only_reads = resolved.scope == Scope::EveryPath || matches!(method, "GET" | "HEAD");
         if crawler.declaration.purposes.is_empty() || !only_reads {
             return None;
@@ -62,7 +63,30 @@ impl Said {
         if let Some(robots) = known.access().rules(dialect) {
             heard.hear_robots_txt(asker, robots);
         }
-        Some(Self::judged(Arc::clone(crawler), reading, known.at, heard))
+        let crawler = Arc::clone(crawler);
+        Some(Self::judged(crawler, reading, known.at, heard, Vec::new()))
+    }
+
+    /// The same with what documents beside robots.txt say, unless that can only repeat a refusal.
+    ///
+    /// # Errors
+    ///
+    /// As [`Documents::add_to`].
+    pub(super) async fn and_by(
+        self,
+        documents: &Documents<'_>,
+        reading: &Reading,
+    ) -> Result<Self, Pending> {
+        if self
+            .heard
+            .is_refused_already(asker(&self.crawler, reading, self.at))
+        {
+            return Ok(self);
+        }
+        let (crawler, at, mut heard) = (self.crawler, self.at, self.heard);
+        let asker = asker(&crawler, reading, at);
+        let consulted = documents.add_to(asker, &mut heard).await?;
+        Ok(Self::judged(crawler, reading, at, heard, consulted))
     }
 
     /// The same with what the head of the answer says.
@@ -74,7 +98,8 @@ impl Said {
     ) -> Self {
         let mut heard = self.heard.clone();
         heard.hear_head(asker(&self.crawler, reading, self.at), status, fields);
-        Self::judged(Arc::clone(&self.crawler), reading, self.at, heard)
+        let (crawler, documents) = (Arc::clone(&self.crawler), self.documents.clone());
+        Self::judged(crawler, reading, self.at, heard, documents)
     }
 
     /// Whether the beginning of the answer, whose head was heard, may say more.
@@ -87,7 +112,8 @@ impl Said {
     pub(crate) fn and_by_page(&self, reading: &Reading, page: &str) -> Self {
         let mut heard = self.heard.clone();
         heard.hear_page(asker(&self.crawler, reading, self.at), page);
-        Self::judged(Arc::clone(&self.crawler), reading, self.at, heard)
+        let (crawler, documents) = (Arc::clone(&self.crawler), self.documents.clone());
+        Self::judged(crawler, reading, self.at, heard, documents)
     }
 
     /// Whether a refusal stands whatever the page says: not one because nothing is said, nor a reservation, whose place one in the
@@ -118,6 +144,7 @@ impl Said {
         reading: &Reading,
         at: SystemTime,
         heard: Preferences,
+        documents: Vec<Consulted>,
     ) -> Self {
         let asker = asker(&crawler, reading, at);
         Self {
@@ -126,7 +153,34 @@ impl Said {
             crawler,
             at,
             heard,
+            documents,
         }
+    }
+
+    /// What is said about each purpose.
+    pub(crate) fn each(&self) -> Vec<UsePreference> {
+        let each = self.judgement.each.iter();
+        let say = |say: &Say| UsePreference {
+            document: self
+                .document(say.statement.as_ref())
+                .map(|it| Box::new(it.seen.clone())),
+            ..say.into()
+        };
+        each.map(say).collect()
+    }
+
+    /// The document that a statement stands in.
+    fn document(&self, statement: Option<&Statement>) -> Option<&Consulted> {
+        let statement = statement?;
+        let mut documents = self.documents.iter();
+        documents.find(|it| match &statement.carrier {
+            Carrier::Tdmrep { .. } => it.source == Source::Tdmrep,
+            Carrier::File { .. } if it.source == Source::Rsl => {
+                statement.policy.as_ref() == Some(&it.named)
+            }
+            Carrier::File { .. } => it.source == statement.source,
+            _ => false,
+        })
     }
 
     /// The refusal that needs no answer: of a purpose, or of what nothing is said about to who will not show what it is.
@@ -138,7 +192,11 @@ impl Said {
 
     /// The refusal, if one of the purposes is refused.
     pub(crate) fn refusal(&self, resolved: &Resolved) -> Option<Refusal> {
-        let deciding = UsePreference::deciding(&self.judgement)?;
+        let document = self.document(self.judgement.statement());
+        let deciding = UsePreference {
+            document: document.map(|it| Box::new(it.seen.clone())),
+            ..UsePreference::deciding(&self.judgement)?
+        };
         if self.judgement.preference != Preference::Refuse {
             return None;
         }
@@ -155,6 +213,7 @@ impl Said {
             is_policy: true,
             robots_url: Some(resolved.target.origin().robots_txt_uri().into()),
             statement: Some(Box::new(Deciding::Preference(deciding))),
+            retry_after: document.and_then(|it| it.retry_after),
             ..Refusal::new(
                 403,
                 "Refused by usage preference",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_policy::preferences::{Declaration, Purposes, UnknownPurpose};
 use wayleave_policy::{Dialect, Origin, Scheme, Target};
 
 use super::Decider;
@@ -40,6 +41,9 @@ pub(crate) struct Question {
     client: Option<IpAddr>,
     /// GET unless given.
     method: Option<String>,
+    /// What it would be fetched for, instead of what the crawler declares: `search`, `ai-input`, `train-ai`, `archive`, `tdm`,
+    /// `other`, or several of them with commas between.
+    purpose: Option<String>,
 }
 
 /// A way of reading robots.txt.
@@ -223,14 +227,48 @@ fn identify_as_asked(
                 identity: Identity::Known(crawler),
                 proof: None,
                 objection: None,
+                purposes_of: None,
             }
         }
     };
-    Ok(match question.dialect {
+    let identified = match question.dialect {
         None => identified,
         Some(dialect) => Identified {
             identity: in_dialect(identified.identity, dialect.into()),
             ..identified
         },
+    };
+    match &question.purpose {
+        None => Ok(identified),
+        Some(names) => for_purposes(identified, names),
+    }
+}
+
+/// The same crawler, or whoever asserts to be one, if it declared these purposes.
+fn for_purposes(identified: Identified, names: &str) -> Result<Identified, String> {
+    let purposes = names.split(',').map(|name| name.trim().parse());
+    let purposes: Result<Purposes, UnknownPurpose> = purposes.collect();
+    let purposes = purposes.map_err(|error| format!("purpose: {error}"))?;
+    let identity = &identified.identity;
+    let crawler = identity.crawler().cloned();
+    let mut crawler = crawler.unwrap_or_else(|| Crawler {
+        name: identity.label().to_owned(),
+        tokens: identity.tokens().to_vec(),
+        user_agent: None,
+        addresses: Vec::new(),
+        username: None,
+        dialect: identity.dialect(),
+        mode: identity.mode(),
+        default_delay: None,
+        robots_user_agent: None,
+        user_agent_must_contain_token: false,
+        signing_key: None,
+        source_address: None,
+        declaration: Declaration::default(),
+    });
+    crawler.declaration.purposes = purposes;
+    Ok(Identified {
+        purposes_of: Some(Arc::new(crawler)),
+        ..identified
     })
 }

@@ -9,7 +9,7 @@ use crate::decide::preference::Said;
 use crate::decide::preview::{Previewed, Reading};
 use crate::decide::resolve::Scope;
 use crate::http::http1::oddities::Oddity;
-use crate::observe::decisions::{Decision, DecisionId, Decisions, Policy, UsePreference, Word};
+use crate::observe::decisions::{Decision, DecisionId, Decisions, Policy, Word};
 use crate::observe::metrics::{ASSERTED, Metrics};
 use crate::observe::traces::{Parent, Traces};
 use crate::rules::Match;
@@ -124,7 +124,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
             .facts
             .preferences
             .as_ref()
-            .map_or_else(Vec::new, uses),
+            .map_or_else(Vec::new, Said::each),
         reached_origin: matches!(exchange.outcome, Outcome::Withhold(_)).then_some(true),
         would_be,
         signature: exchange.known.signature.map(Word::Borrowed),
@@ -140,14 +140,6 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
 }
 
 /// What is said to each purpose.
-fn uses(said: &Said) -> Vec<UsePreference> {
-    said.judgement
-        .each
-        .iter()
-        .map(UsePreference::from)
-        .collect()
-}
-
 fn word(oddity: Oddity) -> Word {
     Word::Borrowed(oddity.as_str())
 }

@@ -1,12 +1,12 @@
-//! May it go there? A redirect of a robots.txt leads where its origin pleases: the organisation's rules and the pace that
-//! hold for requests hold for it, and the decision log has a line.
+//! May it go there? A redirect of a robots.txt leads where its origin pleases, and so does the URL of a licence: the
+//! organisation's rules hold for them as for requests, for redirects the pace too, and the decision log has a line.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use wayleave_policy::Target;
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind};
+use wayleave_policy::{Kind, Target};
 
 use super::outcome::{Begun, Exchange, Known, Outcome};
 use super::{Exchanges, await_delay, record};
@@ -24,11 +24,12 @@ use crate::rules::Asked;
 
 /// Why such a request is made.
 const REASON: &str = "robots-redirect";
+const DOCUMENT: &str = "preference-document";
 /// The crawler that makes it, and its product token.
 const WAYLEAVE: &str = "wayleave";
 
 impl Exchanges {
-    /// What every redirect of a robots.txt has to pass, while this lives.
+    /// What a fetch has to pass that is not for an origin's robots.txt itself, while this lives.
     pub(crate) fn gate(self: &Arc<Self>) -> Gate {
         let exchanges = Arc::downgrade(self);
         Box::new(move |redirect, asking| {
@@ -59,9 +60,13 @@ impl Exchanges {
             method: "GET",
             received: None,
         };
-        let (facts, turn) = self.turn(&settings, target, begun.started_at).await;
+        let reason = match redirect.kind {
+            Kind::RobotsTxt => REASON,
+            Kind::Tdmrep | Kind::AiTxt | Kind::Rsl => DOCUMENT,
+        };
+        let (facts, turn) = self.turn(&settings, &redirect, begun.started_at).await;
         let (outcome, passed) = match turn {
-            Ok(turn) => go(turn, target, asking).await,
+            Ok(turn) => go(turn, target, reason, asking).await,
             Err(refusal) => {
                 let error = prohibited(format!("{target}: {}", refusal.details));
                 (Outcome::Refuse(refusal), Err(error))
@@ -77,13 +82,15 @@ impl Exchanges {
         passed
     }
 
-    /// A turn at the target's origin, unless it needs none: a robots.txt may always be asked for.
+    /// A turn at the target's origin, unless it needs none: a robots.txt may always be asked for, and a document beside it is
+    /// as seldom.
     async fn turn(
         &self,
         settings: &Settings,
-        target: &Target,
+        redirect: &Redirect,
         now: SystemTime,
     ) -> (Facts, Result<Option<Turn<'_>>, Refusal>) {
+        let target = &redirect.target;
         // Rules for certain crawlers say nothing of what is fetched for all.
         let asked = Asked {
             target,
@@ -100,7 +107,7 @@ impl Exchanges {
         if let Some(refusal) = facts.rule.as_ref().and_then(rules::refusal) {
             return (facts, Err(refusal));
         }
-        if target.path().as_str() == "/robots.txt" {
+        if redirect.is_first || target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
         }
         let (options, crawlers) = (&settings.politeness, &settings.crawlers);
@@ -133,16 +140,17 @@ impl Exchanges {
 async fn go(
     turn: Option<Turn<'_>>,
     target: &Target,
+    reason: &'static str,
     asking: Asking<'_>,
 ) -> (Outcome, Result<(), FetchError>) {
     let answered = match asking.await {
         Ok(answered) => answered,
-        Err(error) => return (Outcome::Fail(failure(&error)), Err(error)),
+        Err(error) => return (Outcome::Fail(failure(&error, reason)), Err(error)),
     };
     if let Some(turn) = turn {
         turn.answered(target.origin(), answered.status, answered.retry_after);
     }
-    let (status, reason) = (answered.status, REASON);
+    let status = answered.status;
     (Outcome::Forward { status, reason }, Ok(()))
 }
 
@@ -153,7 +161,7 @@ fn prohibited(detail: String) -> FetchError {
     }
 }
 
-fn failure(error: &FetchError) -> Refusal {
+fn failure(error: &FetchError, reason: &'static str) -> Refusal {
     let kind = ErrorType::DestinationUnavailable;
-    Refusal::new(502, kind.phrase(), kind, REASON, error.detail.clone())
+    Refusal::new(502, kind.phrase(), kind, reason, error.detail.clone())
 }

@@ -8,8 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::Snapshot;
+use wayleave_policy::lifecycle::{Resource, Snapshot};
 
 use super::snapshots::Published;
 
@@ -21,8 +20,8 @@ const SPARE_PLACES: usize = 1000;
 /// The order in which entries go when memory runs out.
 pub(super) struct Memory {
     limit_bytes: usize,
-    small: VecDeque<Origin>,
-    main: VecDeque<Origin>,
+    small: VecDeque<Resource>,
+    main: VecDeque<Resource>,
     /// Hashes of origins that left the small queue unused: if they come back soon, that was wrong.
     ghosts: VecDeque<u32>,
     ghost_set: HashSet<u32>,
@@ -47,13 +46,13 @@ impl Memory {
     }
 
     /// Takes in what was published for the first time.
-    pub(super) fn enter(&mut self, published: &Published, origin: &Origin) {
-        let ghost = self.ghost(origin);
+    pub(super) fn enter(&mut self, published: &Published, resource: &Resource) {
+        let ghost = self.ghost(resource);
         if self.ghost_set.remove(&ghost) {
-            self.main.push_back(origin.clone());
+            self.main.push_back(resource.clone());
         } else {
-            self.small.push_back(origin.clone());
-            published.set_small(origin, true);
+            self.small.push_back(resource.clone());
+            published.set_small(resource, true);
         }
     }
 
@@ -61,7 +60,7 @@ impl Memory {
     pub(super) fn shrink(
         &mut self,
         published: &Published,
-        mut withdrawn: impl FnMut(&Origin, &Snapshot),
+        mut withdrawn: impl FnMut(&Resource, &Snapshot),
     ) {
         if self.small.len() + self.main.len() > 2 * published.len() + SPARE_PLACES {
             self.tidy(published);
@@ -82,8 +81,8 @@ impl Memory {
     /// Gives every entry one place: those that were forgotten left theirs behind, and got another if they came back.
     fn tidy(&mut self, published: &Published) {
         let mut placed = HashSet::new();
-        let mut keeps = |origin: &Origin| {
-            published.uses(origin).is_some() && placed.insert(self.hasher.hash_one(origin))
+        let mut keeps = |resource: &Resource| {
+            published.uses(resource).is_some() && placed.insert(self.hasher.hash_one(resource))
         };
         self.small.retain(&mut keeps);
         self.main.retain(&mut keeps);
@@ -93,23 +92,23 @@ impl Memory {
     fn shrink_small(
         &mut self,
         published: &Published,
-        withdrawn: &mut impl FnMut(&Origin, &Snapshot),
+        withdrawn: &mut impl FnMut(&Resource, &Snapshot),
     ) -> bool {
-        let Some(origin) = self.small.pop_front() else {
+        let Some(resource) = self.small.pop_front() else {
             return !self.main.is_empty();
         };
-        let Some(uses) = published.uses(&origin) else {
+        let Some(uses) = published.uses(&resource) else {
             return true;
         };
         if uses > 1 {
-            published.set_uses(&origin, 0);
-            published.set_small(&origin, false);
-            self.main.push_back(origin);
+            published.set_uses(&resource, 0);
+            published.set_small(&resource, false);
+            self.main.push_back(resource);
         } else {
-            if let Some(snapshot) = published.withdraw(&origin) {
-                withdrawn(&origin, &snapshot);
+            if let Some(snapshot) = published.withdraw(&resource) {
+                withdrawn(&resource, &snapshot);
             }
-            self.haunt(&origin);
+            self.haunt(&resource);
         }
         true
     }
@@ -118,28 +117,28 @@ impl Memory {
     fn shrink_main(
         &mut self,
         published: &Published,
-        withdrawn: &mut impl FnMut(&Origin, &Snapshot),
+        withdrawn: &mut impl FnMut(&Resource, &Snapshot),
     ) -> bool {
-        let Some(origin) = self.main.pop_front() else {
+        let Some(resource) = self.main.pop_front() else {
             return false;
         };
-        match published.uses(&origin) {
+        match published.uses(&resource) {
             Some(0) => {
-                if let Some(snapshot) = published.withdraw(&origin) {
-                    withdrawn(&origin, &snapshot);
+                if let Some(snapshot) = published.withdraw(&resource) {
+                    withdrawn(&resource, &snapshot);
                 }
             }
             Some(uses) => {
-                published.set_uses(&origin, uses - 1);
-                self.main.push_back(origin);
+                published.set_uses(&resource, uses - 1);
+                self.main.push_back(resource);
             }
             None => {}
         }
         true
     }
 
-    fn haunt(&mut self, origin: &Origin) {
-        let ghost = self.ghost(origin);
+    fn haunt(&mut self, resource: &Resource) {
+        let ghost = self.ghost(resource);
         if self.ghost_set.insert(ghost) {
             self.ghosts.push_back(ghost);
         }
@@ -151,8 +150,8 @@ impl Memory {
         }
     }
 
-    fn ghost(&self, origin: &Origin) -> u32 {
-        let [a, b, c, d, ..] = self.hasher.hash_one(origin).to_le_bytes();
+    fn ghost(&self, resource: &Resource) -> u32 {
+        let [a, b, c, d, ..] = self.hasher.hash_one(resource).to_le_bytes();
         u32::from_le_bytes([a, b, c, d])
     }
 }
@@ -171,17 +170,17 @@ mod tests {
 
     const START: SystemTime = SystemTime::UNIX_EPOCH;
 
-    fn origin(n: usize) -> Origin {
-        Origin::parse(&format!("https://host{n:06}.example")).expect("an origin")
+    fn resource(n: usize) -> Resource {
+        Resource::parse(&format!("https://host{n:06}.example")).expect("an resource")
     }
 
-    fn snapshot(origin: &Origin) -> Arc<Snapshot> {
-        let outcome = FetchOutcome::failed(origin.robots_txt_uri(), FetchErrorKind::Connect, "");
-        snapshot_after(origin, outcome)
+    fn snapshot(resource: &Resource) -> Arc<Snapshot> {
+        let outcome = FetchOutcome::failed(resource.uri(), FetchErrorKind::Connect, "");
+        snapshot_after(resource, outcome)
     }
 
     /// Of a file with so many rules in one group.
-    fn snapshot_of_rules(origin: &Origin, rules: usize) -> Arc<Snapshot> {
+    fn snapshot_of_rules(resource: &Resource, rules: usize) -> Arc<Snapshot> {
         let lines = (0..rules).map(|n| format!("Disallow: /{n}\n"));
         let body = format!("User-agent: *\n{}", lines.collect::<String>());
         let response = Response {
@@ -195,15 +194,15 @@ mod tests {
         };
         let outcome = FetchOutcome {
             redirects: Vec::new(),
-            uri: origin.robots_txt_uri(),
+            uri: resource.uri(),
             ending: Ending::Response(response),
         };
-        snapshot_after(origin, outcome)
+        snapshot_after(resource, outcome)
     }
 
-    fn snapshot_after(origin: &Origin, outcome: FetchOutcome) -> Arc<Snapshot> {
+    fn snapshot_after(resource: &Resource, outcome: FetchOutcome) -> Arc<Snapshot> {
         let entry = Entry::default().after(outcome, START);
-        Arc::new(Cache::default().restored(origin, &entry.into()))
+        Arc::new(Cache::default().restored(resource, &entry.into()))
     }
 
     struct World {
@@ -215,9 +214,9 @@ mod tests {
         /// Room for about `entries`.
         fn with_room_for(entries: usize) -> Self {
             let published = Published::new();
-            published.publish(&origin(0), &snapshot(&origin(0)));
+            published.publish(&resource(0), &snapshot(&resource(0)));
             let one = published.bytes();
-            published.withdraw(&origin(0));
+            published.withdraw(&resource(0));
             Self {
                 published,
                 memory: Memory::new(entries * one),
@@ -226,11 +225,11 @@ mod tests {
 
         /// Uses an origin, fetching it first if it is not there; whether it was.
         fn visit(&mut self, n: usize) -> bool {
-            let origin = origin(n);
-            let is_there = self.published.at_hand(&origin, START).is_some();
+            let resource = resource(n);
+            let is_there = self.published.at_hand(&resource, START).is_some();
             if !is_there {
-                assert!(self.published.publish(&origin, &snapshot(&origin)));
-                self.memory.enter(&self.published, &origin);
+                assert!(self.published.publish(&resource, &snapshot(&resource)));
+                self.memory.enter(&self.published, &resource);
                 self.memory.shrink(&self.published, |_, _| {});
             }
             is_there
@@ -269,7 +268,7 @@ mod tests {
         for _ in 0..10 * SPARE_PLACES {
             assert!(!world.visit(1));
             world.visit(2);
-            world.published.withdraw(&origin(1));
+            world.published.withdraw(&resource(1));
         }
         let Memory { small, main, .. } = &world.memory;
         assert!(small.len() + main.len() < 2 * SPARE_PLACES);
@@ -289,11 +288,11 @@ mod tests {
 
     #[test]
     fn what_decisions_add_to_a_file_counts() {
-        let (published, origin) = (Published::new(), origin(0));
-        let rules = snapshot_of_rules(&origin, 1_000);
-        assert!(published.publish(&origin, &rules));
-        published.set_small(&origin, true);
-        assert!(!published.recount(&origin));
+        let (published, resource) = (Published::new(), resource(0));
+        let rules = snapshot_of_rules(&resource, 1_000);
+        assert!(published.publish(&resource, &rules));
+        published.set_small(&resource, true);
+        assert!(!published.recount(&resource));
         let counted = published.bytes();
 
         let before = rules.heap_bytes();
@@ -306,20 +305,20 @@ mod tests {
         );
         let added = rules.heap_bytes() - before;
         assert!(added > 10_000, "{added}");
-        let recount = || published.recount(&origin);
+        let recount = || published.recount(&resource);
         assert_eq!([recount(), recount()], [true, false]);
         assert_eq!(published.bytes(), counted + added);
         assert_eq!(published.small_bytes(), counted + added);
 
         // The same file published again is counted as it is, and nothing stays when it goes.
-        assert!(!published.publish(&origin, &rules));
+        assert!(!published.publish(&resource, &rules));
         assert_eq!(published.small_bytes(), counted + added);
-        published.set_small(&origin, false);
+        published.set_small(&resource, false);
         assert_eq!(
             (published.small_bytes(), published.bytes()),
             (0, counted + added)
         );
-        published.withdraw(&origin);
+        published.withdraw(&resource);
         assert_eq!(published.bytes(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Fetches robots.txt and follows redirects, within one deadline.
+//! Fetches robots.txt and the documents beside it, and follows redirects, within one deadline.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use wayleave_policy::lifecycle::{
 
 use super::body::{self, Coding};
 use super::fields;
-use super::redirect::{ChosenBy, Gate};
+use super::redirect::{ChosenBy, Gate, Redirect};
 use super::room::{Place, Room};
 use crate::clock::Clock;
 use crate::observe::traces::Traces;
@@ -26,7 +26,7 @@ use crate::signing::SignedBy;
 /// A longer `Location` is not followed.
 const MAX_URI_BYTES: usize = 8 * 1024;
 
-/// As whom a robots.txt is fetched.
+/// As whom something is fetched.
 #[derive(Clone, Debug, Default)]
 pub struct FetchAs {
     /// By this `User-Agent`, if not by the usual one.
@@ -35,6 +35,8 @@ pub struct FetchAs {
     pub(crate) signed_by: Option<SignedBy>,
     /// From this address, if not from everybody's.
     pub source: Option<IpAddr>,
+    /// Who named its host.
+    pub(crate) chosen: ChosenBy,
 }
 
 /// Fetches robots.txt files: over HTTP, or in tests from a script.
@@ -159,9 +161,16 @@ impl HttpFetch {
                 .as_ref()
                 .filter(|validators| validators.uri == way.uri);
             let asking = self.ask(&target, validators, fetch_as, way.chosen);
-            let mut exchange = match way.redirects.is_empty() {
-                true => asking.await?,
-                false => self.pass(&target, asking).await?,
+            let is_first = way.redirects.is_empty();
+            let mut exchange = if is_first && request.resource.is_robots_txt() {
+                asking.await?
+            } else {
+                let redirect = Redirect {
+                    target: target.clone(),
+                    kind: request.resource.kind(),
+                    is_first,
+                };
+                self.pass(redirect, asking).await?
             };
             way.chosen = way.chosen.then(exchange.is_public);
             let status = exchange.status;
@@ -216,8 +225,8 @@ impl Fetch for HttpFetch {
         let started_at = self.clock.now();
         let mut way = Way {
             redirects: Vec::new(),
-            uri: request.origin.robots_txt_uri(),
-            chosen: ChosenBy::Crawler,
+            uri: request.resource.uri(),
+            chosen: fetch_as.map_or_else(ChosenBy::default, |by| by.chosen),
             place: None,
         };
         let follow = self.follow(&request, fetch_as, &mut way);
@@ -237,7 +246,7 @@ impl Fetch for HttpFetch {
             ending,
         };
         if let Some(traces) = &self.traces {
-            let uri = request.origin.robots_txt_uri();
+            let uri = request.resource.uri();
             traces.robots_fetch(&uri, started_at, self.clock.now(), &outcome);
         }
         Fetched {

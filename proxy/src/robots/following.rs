@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::Learned;
+use wayleave_policy::lifecycle::{Learned, Resource};
 
 use super::shared::Shared;
 use super::snapshots::Published;
@@ -16,30 +15,30 @@ const AT_ONCE: usize = 64;
 /// Origins to look up, and those that are being.
 #[derive(Default)]
 pub(super) struct Following {
-    to_look_up: VecDeque<Origin>,
-    looking: JoinSet<Option<(Origin, Learned)>>,
+    to_look_up: VecDeque<Resource>,
+    looking: JoinSet<Option<(Resource, Learned)>>,
 }
 
 impl Following {
-    pub(super) fn add(&mut self, origins: impl IntoIterator<Item = Origin>) {
-        self.to_look_up.extend(origins);
+    pub(super) fn add(&mut self, resources: impl IntoIterator<Item = Resource>) {
+        self.to_look_up.extend(resources);
     }
 
     pub(super) fn start(&mut self, published: &Arc<Published>, shared: &Shared) {
         while self.looking.len() < AT_ONCE
-            && let Some(origin) = self.to_look_up.pop_front()
+            && let Some(resource) = self.to_look_up.pop_front()
         {
             let (published, shared) = (Arc::clone(published), shared.clone());
             self.looking.spawn(async move {
-                let known = published.snapshot(&origin)?;
-                let learned = shared.newer(&origin, &known).await?;
-                Some((origin, learned))
+                let known = published.snapshot(&resource)?;
+                let learned = shared.newer(&resource, &known).await?;
+                Some((resource, learned))
             });
         }
     }
 
     /// What one look-up found; `None` if there is none under way.
-    pub(super) async fn next(&mut self) -> Option<Option<(Origin, Learned)>> {
+    pub(super) async fn next(&mut self) -> Option<Option<(Resource, Learned)>> {
         // One that panics has reported it; it found nothing.
         Some(self.looking.join_next().await?.ok().flatten())
     }

@@ -1,4 +1,4 @@
-//! Lists the known origins, in memory or only on disk, for operators.
+//! Lists the origins whose robots.txt is known, in memory or only on disk, for operators.
 //!
 //! No body is read from disk for this: the state of an entry follows from its times and its status.
 
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Cache, Entry, Lifetimes, Snapshot, State};
+use wayleave_policy::lifecycle::{Cache, Entry, Lifetimes, Resource, Snapshot, State};
 
 use super::snapshots::Published;
 use super::store::Store;
@@ -55,9 +55,14 @@ impl OnDisk {
     }
 
     /// What follows from an entry, unless that is of no more use: then it is kept for the origin's history only.
-    fn snapshot(&self, origin: &Origin, entry: &Entry, now: SystemTime) -> Option<Arc<Snapshot>> {
+    fn snapshot(
+        &self,
+        resource: &Resource,
+        entry: &Entry,
+        now: SystemTime,
+    ) -> Option<Arc<Snapshot>> {
         let mut cache = Cache::new(Lifetimes::clone(&self.lifetimes.load()));
-        let snapshot = Arc::new(cache.restored(origin, &entry.clone().into()));
+        let snapshot = Arc::new(cache.restored(resource, &entry.clone().into()));
         let due = cache.due(now, |_| Some((snapshot.clone(), false)));
         due.forgotten.is_empty().then_some(snapshot)
     }
@@ -81,9 +86,14 @@ impl Places<'_> {
             let state = listing.state;
             state.is_none_or(|state| snapshot.state(now) == state)
         };
-        let mut found = self
-            .published
-            .select(|origin, snapshot| is_in_state(snapshot) && is_asked_for(&origin.to_string()));
+        let found = self.published.select(|resource, snapshot| {
+            let is_listed = resource.is_robots_txt() && is_in_state(snapshot);
+            is_listed && is_asked_for(&resource.to_string())
+        });
+        let found = found.into_iter();
+        let mut found: Vec<_> = found
+            .map(|(resource, snapshot)| (resource.origin().clone(), snapshot))
+            .collect();
         let mut missing = listing.limit;
         self.store.walk(after.as_deref(), |text, entry| {
             if is_asked_for(text)
@@ -138,14 +148,14 @@ impl Places<'_> {
 
     fn on_disk_only(
         &self,
-        entry: &dyn Fn() -> Option<(Origin, Entry)>,
+        entry: &dyn Fn() -> Option<(Resource, Entry)>,
         now: SystemTime,
     ) -> Option<(Origin, Arc<Snapshot>)> {
-        let (origin, entry) = entry()?;
-        if self.published.snapshot(&origin).is_some() {
+        let (resource, entry) = entry()?;
+        if !resource.is_robots_txt() || self.published.snapshot(&resource).is_some() {
             return None;
         }
-        let snapshot = self.on_disk.snapshot(&origin, &entry, now)?;
-        Some((origin, snapshot))
+        let snapshot = self.on_disk.snapshot(&resource, &entry, now)?;
+        Some((resource.origin().clone(), snapshot))
     }
 }

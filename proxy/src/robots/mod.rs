@@ -1,6 +1,6 @@
-//! The cache of every origin's robots.txt.
+//! The cache of every origin's robots.txt, and of the documents beside it that speak of the use of content.
 //!
-//! A [`Robots`] is a handle. What is known of an origin is a [`Snapshot`] behind an atomic pointer in one concurrent
+//! A [`Robots`] is a handle. Both kinds are a [`Resource`], and have one lifecycle. What is known of one is a [`Snapshot`] behind an atomic pointer in one concurrent
 //! map (`snapshots`): reading it takes no lock and waits for nobody. What is not known, or too old to go by, is asked
 //! for: one task (`refresh`) owns the lifecycle of all entries, starts at most one fetch per origin however many wait
 //! for it, and publishes what it brings. Facts go to the store on disk and come back from there when an origin that was
@@ -36,8 +36,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 #[cfg(doc)]
 use wayleave_policy::lifecycle::Cache;
-use wayleave_policy::lifecycle::{Entry, Lifetimes, Snapshot, State};
-use wayleave_policy::{AccessResult, Origin};
+use wayleave_policy::lifecycle::{Entry, Lifetimes, Resource, Snapshot, State};
+use wayleave_policy::{AccessResult, Document, Origin};
 
 use crate::clock::Clock;
 use crate::fleet::Fleet;
@@ -48,7 +48,7 @@ pub use known::Listing;
 use known::{OnDisk, Places};
 use queue::Asker;
 pub use queue::FetchBounds;
-pub(crate) use redirect::{Asking, Gate, Redirect};
+pub(crate) use redirect::{Asking, ChosenBy, Gate, Redirect};
 use refresh::{Event, Refresh, Surroundings, Terms, Wish};
 use shared::Shared;
 pub(crate) use shares::Shares;
@@ -131,6 +131,11 @@ impl Known {
     pub fn access(&self) -> &AccessResult {
         self.snapshot.access(self.at)
     }
+
+    /// What a document beside robots.txt says at that moment, if there is one.
+    pub fn document(&self) -> Option<&Arc<Document>> {
+        self.snapshot.document(self.at)
+    }
 }
 
 /// On whose behalf an origin's robots.txt is wanted: fetches are shared out among crawlers and their clients.
@@ -146,6 +151,8 @@ pub struct Behalf<'a> {
     pub(crate) signed_by: Option<&'a SignedBy>,
     /// And sent from this address.
     pub source: Option<IpAddr>,
+    /// Who named the host.
+    pub(crate) chosen: ChosenBy,
 }
 
 impl Behalf<'_> {
@@ -159,6 +166,7 @@ impl Behalf<'_> {
                 user_agent: self.user_agent.cloned(),
                 signed_by: self.signed_by.cloned(),
                 source: self.source,
+                chosen: self.chosen,
             },
         }
     }
@@ -179,14 +187,14 @@ impl fmt::Display for Pending {
 
 impl std::error::Error for Pending {}
 
-/// Everything that is known of one origin, for operators.
+/// Everything that is known of one resource, for operators.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// What is gone by, if it is in memory.
     pub snapshot: Option<Arc<Snapshot>>,
     /// What that follows from: the last answer with its body, the failures since.
     pub entry: Entry,
-    /// What the origin said before, oldest first, the last answer included.
+    /// What it said before, oldest first, the last answer included.
     pub history: Vec<Version>,
     /// Whether a fetch is in progress.
     pub is_fetching: bool,
@@ -238,15 +246,15 @@ impl Robots {
         (robots, tokio::spawn(refresh.run()))
     }
 
-    /// What is known of `origin`'s robots.txt. Returns at once if that may be gone by; otherwise waits until it has been
+    /// What is known of a resource, such as an origin's robots.txt. Returns at once if that may be gone by; otherwise waits until it has been
     /// fetched, at most a little longer than one fetch may take. While the fetch waits for its turn, a copy that was good so
     /// far serves. Leaving early does not end a fetch that has begun.
     ///
     /// # Errors
     ///
     /// If the fetch has not ended in time, as when too many are under way.
-    pub async fn find(&self, origin: &Origin) -> Result<Known, Pending> {
-        self.find_for(origin, Behalf::default()).await
+    pub async fn find(&self, resource: impl Into<Resource>) -> Result<Known, Pending> {
+        self.find_for(resource, Behalf::default()).await
     }
 
     /// As [`find`](Self::find), on somebody's behalf; what a fetch brings is for all.
@@ -254,29 +262,36 @@ impl Robots {
     /// # Errors
     ///
     /// As [`find`](Self::find).
-    pub async fn find_for(&self, origin: &Origin, behalf: Behalf<'_>) -> Result<Known, Pending> {
-        if let Some(known) = self.at_hand(origin) {
+    pub async fn find_for(
+        &self,
+        resource: impl Into<Resource>,
+        behalf: Behalf<'_>,
+    ) -> Result<Known, Pending> {
+        let resource = resource.into();
+        if let Some(known) = self.at_hand(&resource) {
             return Ok(known);
         }
-        let wanted = |reply| Event::Wanted(origin.clone(), behalf.wish(), reply);
+        let wanted = |reply| Event::Wanted(resource, behalf.wish(), reply);
         let snapshot = self.ask_in_time(wanted).await?;
         let at = self.clock.now();
         Ok(Known { snapshot, at })
     }
 
-    /// What is known of `origin`'s robots.txt, if that may be gone by now. Never waits.
-    pub fn at_hand(&self, origin: &Origin) -> Option<Known> {
-        let at = self.clock.now();
-        let found = self.published.at_hand(origin, at)?;
+    /// What is known of a resource, such as an origin's robots.txt, if that may be gone by now. Never waits.
+    pub fn at_hand(&self, resource: impl Into<Resource>) -> Option<Known> {
+        let (resource, at) = (resource.into(), self.clock.now());
+        let found = self.published.at_hand(&resource, at)?;
         if found.is_overdue
             && self
                 .events
-                .try_send(Event::Overdue(origin.clone()))
+                .try_send(Event::Overdue(resource.clone()))
                 .is_err()
         {
-            self.published.unreport(origin);
+            self.published.unreport(&resource);
         }
-        self.metrics.robots_lookup(Lookup::Hit);
+        if resource.is_robots_txt() {
+            self.metrics.robots_lookup(Lookup::Hit);
+        }
         let snapshot = found.snapshot;
         Some(Known { snapshot, at })
     }
@@ -285,46 +300,55 @@ impl Robots {
     pub fn counting<T>(&self, origin: &Origin, known: &Known, decide: impl FnOnce() -> T) -> T {
         let before = known.snapshot.heap_bytes();
         let decided = decide();
-        if known.snapshot.heap_bytes() > before && self.published.recount(origin) {
+        if known.snapshot.heap_bytes() > before && self.published.recount(&origin.into()) {
             // If too many events wait, one of them brings the memory in order.
             let _ = self.events.try_send(Event::Grown);
         }
         decided
     }
 
-    /// Fetches `origin`'s robots.txt anew and returns what is known then.
+    /// Fetches a resource anew and returns what is known then.
     ///
     /// # Errors
     ///
     /// If the fetch has not ended in time. It goes on.
-    pub async fn refresh(&self, origin: &Origin) -> Result<Arc<Snapshot>, Pending> {
-        let refresh = |reply| Event::Refresh(origin.clone(), reply);
+    pub async fn refresh(&self, resource: impl Into<Resource>) -> Result<Arc<Snapshot>, Pending> {
+        let resource = resource.into();
+        let refresh = |reply| Event::Refresh(resource, reply);
         self.ask_in_time(refresh).await
     }
 
-    /// Forgets what is known of `origin`, in memory and in the store; whether there was anything. What it said before
+    /// Forgets what is known of a resource, in memory and in the store; whether there was anything. What it said before
     /// stays in its history.
-    pub async fn forget(&self, origin: &Origin) -> bool {
-        let was_kept = self.store.load(origin).await.is_some();
+    pub async fn forget(&self, resource: impl Into<Resource>) -> bool {
+        let resource = resource.into();
+        let was_kept = self.store.load(&resource).await.is_some();
         // First: whoever fetches it then does so for all.
-        self.shared.forget(origin).await;
-        let forget = |reply| Event::Forget(origin.clone(), reply);
+        self.shared.forget(&resource).await;
+        let forget = |reply| Event::Forget(resource, reply);
         let was_at_hand = self.ask(forget).await.unwrap_or(false);
         was_kept || was_at_hand
     }
 
-    /// Everything that is known of `origin`, in memory and in the store. Does not count as a use.
-    pub async fn inspect(&self, origin: &Origin) -> Option<Inspection> {
-        let snapshot = self.published.snapshot(origin);
-        let entry = self.store.load(origin).await;
+    /// The documents beside an origin's robots.txt that are kept, in the order of their URLs.
+    pub async fn beside(&self, origin: &Origin) -> Vec<Resource> {
+        self.store.beside(origin).await
+    }
+
+    /// Everything that is known of a resource, in memory and in the store. Does not count as a use.
+    pub async fn inspect(&self, resource: impl Into<Resource>) -> Option<Inspection> {
+        let resource = resource.into();
+        let snapshot = self.published.snapshot(&resource);
+        let entry = self.store.load(&resource).await;
         if snapshot.is_none() && entry.is_none() {
             return None;
         }
-        let is_fetching = |reply| Event::IsFetching(origin.clone(), reply);
+        let history = self.store.history(&resource).await;
+        let is_fetching = |reply| Event::IsFetching(resource, reply);
         Some(Inspection {
             snapshot,
             entry: entry.unwrap_or_default(),
-            history: self.store.history(origin).await,
+            history,
             is_fetching: self.ask(is_fetching).await.unwrap_or(false),
         })
     }

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{
     Body, Ending, Entry, Facts, Failing, FetchError, FetchErrorKind, FetchOutcome, Fields, Hop,
-    Response,
+    Resource, Response,
 };
 
 use crate::observe::digest::Digest;
@@ -90,17 +89,17 @@ pub(super) fn time(millis: u64) -> SystemTime {
 }
 
 impl EntryRecord {
-    pub(super) fn new(origin: &Origin, entry: &Entry) -> Self {
+    pub(super) fn new(resource: &Resource, entry: &Entry) -> Self {
         let failing = entry.failing.as_ref();
         Self {
             answer: entry
                 .answer
                 .as_deref()
-                .map(|facts| FactsRecord::new(origin, facts)),
+                .map(|facts| FactsRecord::new(resource, facts)),
             failing: failing.map(|failing| FailingRecord {
                 since: millis(failing.since),
                 count: failing.count,
-                last: FactsRecord::new(origin, &failing.last),
+                last: FactsRecord::new(resource, &failing.last),
             }),
         }
     }
@@ -156,24 +155,24 @@ impl EntryRecord {
     }
 
     /// The entry, its answer's body being `bytes`.
-    pub(super) fn entry(self, origin: &Origin, bytes: Option<Arc<[u8]>>) -> Entry {
+    pub(super) fn entry(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> Entry {
         Entry {
             answer: self
                 .answer
-                .map(|answer| Arc::new(answer.facts(origin, bytes))),
+                .map(|answer| Arc::new(answer.facts(resource, bytes))),
             failing: self.failing.map(|failing| Failing {
                 since: time(failing.since),
                 count: failing.count,
-                last: Arc::new(failing.last.facts(origin, None)),
+                last: Arc::new(failing.last.facts(resource, None)),
             }),
         }
     }
 }
 
 impl FactsRecord {
-    fn new(origin: &Origin, facts: &Facts) -> Self {
+    fn new(resource: &Resource, facts: &Facts) -> Self {
         let outcome = &facts.outcome;
-        let is_usual = outcome.uri == origin.robots_txt_uri();
+        let is_usual = outcome.uri == resource.uri();
         let redirects = outcome.redirects.iter();
         Self {
             fetched_at: millis(facts.fetched_at),
@@ -201,14 +200,14 @@ impl FactsRecord {
         stated.chain([&mut self.fetched_at])
     }
 
-    fn facts(self, origin: &Origin, bytes: Option<Arc<[u8]>>) -> Facts {
+    fn facts(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> Facts {
         let redirects = self.redirects.into_iter();
         Facts {
             fetched_at: time(self.fetched_at),
             outcome: FetchOutcome {
                 redirects: redirects.map(|(uri, status)| Hop { uri, status }).collect(),
                 uri: if self.uri.is_empty() {
-                    origin.robots_txt_uri()
+                    resource.uri()
                 } else {
                     self.uri
                 },

@@ -1,26 +1,28 @@
-//! Redirects of a robots.txt: who named the host, and what each has to pass before it is followed.
+//! Where a fetch goes that is not for the robots.txt of the origin a crawler asked for: who named the host, and what has to be
+//! passed first.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use wayleave_policy::Target;
 use wayleave_policy::lifecycle::FetchError;
+use wayleave_policy::{Kind, Target};
 
 /// Who named the host that is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChosenBy {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ChosenBy {
+    #[default]
     Crawler,
-    /// A redirect, and all before it are at internal addresses.
+    /// A redirect or a robots.txt, and all before it are at internal addresses.
     Internal,
-    /// A redirect, and one before it is at a public address: what is internal is not for the public to name, not even where
+    /// A redirect or a robots.txt, and one before it is at a public address: what is internal is not for the public to name, not even where
     /// it is open to crawlers.
     Public,
 }
 
 impl ChosenBy {
     /// Who names the next host, after one that is at a public address or not.
-    pub(super) fn then(self, is_public: bool) -> Self {
+    pub(crate) fn then(self, is_public: bool) -> Self {
         match self {
             Self::Crawler | Self::Internal if !is_public => Self::Internal,
             _ => Self::Public,
@@ -28,10 +30,14 @@ impl ChosenBy {
     }
 }
 
-/// Where a robots.txt is redirected to.
+/// Where a fetch goes: a redirect, or a document beside robots.txt.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
     pub(crate) target: Target,
+    /// What is fetched.
+    pub(crate) kind: Kind,
+    /// It is the document itself, and not what it is redirected to.
+    pub(crate) is_first: bool,
 }
 
 /// What was answered there.
@@ -45,7 +51,7 @@ pub(crate) struct Answered {
 pub(crate) type Asking<'a> =
     Pin<Box<dyn Future<Output = Result<Answered, FetchError>> + Send + 'a>>;
 
-/// What every redirect has to pass: it has the request sent, or says why it is not.
+/// What each of them has to pass: it has the request sent, or says why it is not.
 pub(crate) type Gate = Box<
     dyn for<'a> Fn(
             Redirect,

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
-use wayleave_policy::Origin;
+use wayleave_policy::Kind;
 use wayleave_policy::lifecycle::{
-    Cache, Entry, FetchErrorKind, FetchOutcome, Learned, Lifetimes, Snapshot, State, Use,
+    Cache, Entry, FetchErrorKind, FetchOutcome, Learned, Lifetimes, Resource, Snapshot, State, Use,
 };
 
 use super::eviction::Memory;
@@ -35,17 +35,17 @@ const RECALLED: usize = 64;
 /// What the handle asks of the task.
 pub(super) enum Event {
     /// A request cannot go on without this origin's robots.txt.
-    Wanted(Origin, Wish, oneshot::Sender<Arc<Snapshot>>),
+    Wanted(Resource, Wish, oneshot::Sender<Arc<Snapshot>>),
     /// A request went on with what is known, but another attempt to reach the origin is due.
-    Overdue(Origin),
+    Overdue(Resource),
     /// What is known of an origin takes more memory than when it was published.
     Grown,
     /// An operator wants it fetched anew.
-    Refresh(Origin, oneshot::Sender<Arc<Snapshot>>),
+    Refresh(Resource, oneshot::Sender<Arc<Snapshot>>),
     /// An operator wants it forgotten; whether it was in memory.
-    Forget(Origin, oneshot::Sender<bool>),
+    Forget(Resource, oneshot::Sender<bool>),
     /// Whether a fetch is in progress.
-    IsFetching(Origin, oneshot::Sender<bool>),
+    IsFetching(Resource, oneshot::Sender<bool>),
     /// The configuration was read again.
     Reconfigure(Terms, oneshot::Sender<()>),
     /// The last event: what is known is to be on disk when this is answered.
@@ -82,20 +82,20 @@ pub(super) struct Refresh<F> {
     fetch: Arc<F>,
     around: Surroundings,
     events: mpsc::Receiver<Event>,
-    to_recall: VecDeque<Origin>,
-    recalling: JoinSet<Vec<(Origin, Option<Learned>)>>,
+    to_recall: VecDeque<Resource>,
+    recalling: JoinSet<Vec<(Resource, Option<Learned>)>>,
     fetching: JoinSet<Brought>,
     fetch_timeout: Duration,
     changes: mpsc::UnboundedReceiver<fleet::Event>,
     following: Following,
     jobs: HashMap<Id, Job>,
-    waiting: HashMap<Origin, Vec<oneshot::Sender<Arc<Snapshot>>>>,
+    waiting: HashMap<Resource, Vec<oneshot::Sender<Arc<Snapshot>>>>,
     /// Being recalled or fetched for an operator, even if what is known may be gone by.
-    forced: HashSet<Origin>,
+    forced: HashSet<Resource>,
     /// Being recalled, and who wants them.
-    wishes: HashMap<Origin, Wishes>,
+    wishes: HashMap<Resource, Wishes>,
     /// Joined the queue just now, or found themselves in it.
-    queued: Vec<Origin>,
+    queued: Vec<Resource>,
 }
 
 /// What a fetch brought, or the fleet knew.
@@ -161,8 +161,8 @@ impl<F: Fetch> Refresh<F> {
                 },
                 Some(recalled) = self.recalling.join_next() => {
                     // A read that fails or panics is the store's to report; it brings nothing.
-                    for (origin, learned) in recalled.into_iter().flatten() {
-                        self.recalled(origin, learned);
+                    for (resource, learned) in recalled.into_iter().flatten() {
+                        self.recalled(resource, learned);
                     }
                 }
                 Some(ended) = self.fetching.join_next_with_id() => self.fetched(ended),
@@ -184,31 +184,34 @@ impl<F: Fetch> Refresh<F> {
 
     fn hear(&mut self, event: Event) {
         match event {
-            Event::Wanted(origin, wish, reply) => self.wanted(origin, wish, reply),
-            Event::Overdue(origin) => {
-                let known = self.around.published.snapshot(&origin);
-                if self.cache.wanted(&origin, known.as_deref(), self.now()) {
-                    self.recall(origin);
+            Event::Wanted(resource, wish, reply) => self.wanted(resource, wish, reply),
+            Event::Overdue(resource) => {
+                let known = self.around.published.snapshot(&resource);
+                if self.cache.wanted(&resource, known.as_deref(), self.now()) {
+                    self.recall(resource);
                 }
             }
             Event::Grown => self.shrink(),
-            Event::Refresh(origin, reply) => {
-                self.waiting.entry(origin.clone()).or_default().push(reply);
-                self.forced.insert(origin.clone());
-                if self.cache.start(&origin) {
-                    self.recall(origin);
+            Event::Refresh(resource, reply) => {
+                self.waiting
+                    .entry(resource.clone())
+                    .or_default()
+                    .push(reply);
+                self.forced.insert(resource.clone());
+                if self.cache.start(&resource) {
+                    self.recall(resource);
                 }
             }
-            Event::Forget(origin, reply) => {
+            Event::Forget(resource, reply) => {
                 // Whoever asked may have gone, here and below.
-                let _ = reply.send(self.forget(&origin));
+                let _ = reply.send(self.forget(&resource));
             }
             Event::Reconfigure(terms, reply) => {
                 self.reconfigure(terms);
                 let _ = reply.send(());
             }
-            Event::IsFetching(origin, reply) => {
-                let _ = reply.send(self.cache.is_under_way(&origin));
+            Event::IsFetching(resource, reply) => {
+                let _ = reply.send(self.cache.is_under_way(&resource));
             }
             // Ends the loop.
             Event::Close(_) => {}
@@ -216,11 +219,11 @@ impl<F: Fetch> Refresh<F> {
     }
 
     /// Whether it was in memory.
-    fn forget(&mut self, origin: &Origin) -> bool {
-        self.around.store.forget(origin);
-        let withdrawn = self.around.published.withdraw(origin);
+    fn forget(&mut self, resource: &Resource) -> bool {
+        self.around.store.forget(resource);
+        let withdrawn = self.around.published.withdraw(resource);
         if let Some(known) = &withdrawn {
-            self.cache.evict(origin, known);
+            self.cache.evict(resource, known);
         }
         withdrawn.is_some()
     }
@@ -228,47 +231,53 @@ impl<F: Fetch> Refresh<F> {
     /// Another node noted something. What is only in the store is asked about when it is wanted.
     fn follow(&mut self, change: fleet::Event) {
         match change {
-            fleet::Event::Changed(origin) => {
-                let origin = Origin::parse(&origin).ok();
+            fleet::Event::Changed(resource) => {
+                let resource = Resource::parse(&resource).ok();
                 let published = &self.around.published;
-                let held = origin.filter(|origin| published.snapshot(origin).is_some());
+                let held = resource.filter(|resource| published.snapshot(resource).is_some());
                 self.following.add(held);
             }
-            fleet::Event::Forgotten(origin) => {
-                if let Ok(origin) = Origin::parse(&origin) {
-                    self.forget(&origin);
+            fleet::Event::Forgotten(resource) => {
+                if let Ok(resource) = Resource::parse(&resource) {
+                    self.forget(&resource);
                 }
             }
             fleet::Event::Suspect(partition) => {
                 let fleet = &self.around.shared.fleet;
-                let suspect = |origin: &Origin| fleet.partition(&origin.to_string()) == partition;
-                let held = self.around.published.select(|origin, _| suspect(origin));
+                let suspect =
+                    |resource: &Resource| fleet.partition(&resource.to_string()) == partition;
+                let held = self
+                    .around
+                    .published
+                    .select(|resource, _| suspect(resource));
                 self.following
-                    .add(held.into_iter().map(|(origin, _)| origin));
+                    .add(held.into_iter().map(|(resource, _)| resource));
             }
             fleet::Event::Rests(..) | fleet::Event::Rested(_) => {}
         }
     }
 
-    fn followed(&mut self, newer: Option<(Origin, Learned)>) {
-        let Some((origin, learned)) = newer else {
+    fn followed(&mut self, newer: Option<(Resource, Learned)>) {
+        let Some((resource, learned)) = newer else {
             return;
         };
-        let Some(known) = self.around.published.snapshot(&origin) else {
+        let Some(known) = self.around.published.snapshot(&resource) else {
             return;
         };
-        self.cache.evict(&origin, &known);
-        let snapshot = Arc::new(self.cache.restored(&origin, &learned));
+        self.cache.evict(&resource, &known);
+        let snapshot = Arc::new(self.cache.restored(&resource, &learned));
         let entry = Arc::new(learned.into_entry());
-        self.around.store.save(&origin, entry);
-        self.publish(&origin, &snapshot);
+        self.around.store.save(&resource, entry);
+        self.publish(&resource, &snapshot);
     }
 
     fn reconfigure(&mut self, terms: Terms) {
         self.fetch_timeout = terms.fetch_timeout;
         let known = self.around.published.select(|_, _| true).into_iter();
-        for (origin, snapshot) in self.cache.change_lifetimes(terms.lifetimes, known) {
-            self.around.published.replace(&origin, &Arc::new(snapshot));
+        for (resource, snapshot) in self.cache.change_lifetimes(terms.lifetimes, known) {
+            self.around
+                .published
+                .replace(&resource, &Arc::new(snapshot));
         }
         self.memory.set_limit(terms.memory_bytes);
         self.shrink();
@@ -277,76 +286,86 @@ impl<F: Fetch> Refresh<F> {
     fn shrink(&mut self) {
         let cache = &mut self.cache;
         self.memory
-            .shrink(&self.around.published, |origin, snapshot| {
-                cache.evict(origin, snapshot);
+            .shrink(&self.around.published, |resource, snapshot| {
+                cache.evict(resource, snapshot);
             });
     }
 
-    fn wanted(&mut self, origin: Origin, wish: Wish, reply: oneshot::Sender<Arc<Snapshot>>) {
-        let known = self.around.published.snapshot(&origin);
-        let is_first = self.cache.wanted(&origin, known.as_deref(), self.now());
-        let lookup = match (known, is_first, self.cache.is_under_way(&origin)) {
+    fn wanted(&mut self, resource: Resource, wish: Wish, reply: oneshot::Sender<Arc<Snapshot>>) {
+        let known = self.around.published.snapshot(&resource);
+        let is_first = self.cache.wanted(&resource, known.as_deref(), self.now());
+        let lookup = match (known, is_first, self.cache.is_under_way(&resource)) {
             (Some(known), false, false) => {
                 // It was published while the request was on its way here.
                 let _ = reply.send(known);
-                self.around.metrics.robots_lookup(Lookup::Hit);
+                self.note_lookup(&resource, Lookup::Hit);
                 return;
             }
             (_, true, _) => Lookup::Miss,
             (_, false, _) => Lookup::Joined,
         };
-        self.around.metrics.robots_lookup(lookup);
-        self.waiting.entry(origin.clone()).or_default().push(reply);
+        self.note_lookup(&resource, lookup);
+        self.waiting
+            .entry(resource.clone())
+            .or_default()
+            .push(reply);
         if is_first {
-            self.recall(origin.clone());
-            let wishes = self.wishes.entry(origin).or_default();
+            self.recall(resource.clone());
+            let wishes = self.wishes.entry(resource).or_default();
             wishes.fetch_as = wish.fetch_as;
             wishes.askers.insert(wish.asker);
-        } else if let Some(wishes) = self.wishes.get_mut(&origin) {
+        } else if let Some(wishes) = self.wishes.get_mut(&resource) {
             wishes.askers.insert(wish.asker);
-        } else if self.queue.join(&origin, &wish.asker) {
-            self.queued.push(origin);
+        } else if self.queue.join(&resource, &wish.asker) {
+            self.queued.push(resource);
+        }
+    }
+
+    fn note_lookup(&self, resource: &Resource, lookup: Lookup) {
+        if resource.is_robots_txt() {
+            self.around.metrics.robots_lookup(lookup);
         }
     }
 
     /// Reads what the store keeps of an origin, for a fetch to go on from, or to go by.
-    fn recall(&mut self, origin: Origin) {
-        self.wishes.entry(origin.clone()).or_default();
-        self.to_recall.push_back(origin);
+    fn recall(&mut self, resource: Resource) {
+        self.wishes.entry(resource.clone()).or_default();
+        self.to_recall.push_back(resource);
     }
 
     fn start_recalls(&mut self) {
         while self.recalling.len() < RECALLS && !self.to_recall.is_empty() {
             let some = self.to_recall.len().min(RECALLED);
-            let origins = self.to_recall.drain(..some).collect();
+            let resources = self.to_recall.drain(..some).collect();
             let (store, published) = (self.around.store.clone(), self.around.published.clone());
             self.recalling.spawn(async move {
-                let loaded = store.load_all(origins).await.into_iter();
-                let parse = |(origin, entry): (Origin, Option<Entry>)| {
-                    let known = published.snapshot(&origin);
-                    let learned = entry.map(|entry| Learned::of(entry, known.as_deref()));
-                    (origin, learned)
+                let loaded = store.load_all(resources).await.into_iter();
+                let parse = |(resource, entry): (Resource, Option<Entry>)| {
+                    let known = published.snapshot(&resource);
+                    let kind = resource.kind();
+                    let learned = entry.map(|entry| Learned::of(kind, entry, known.as_deref()));
+                    (resource, learned)
                 };
                 loaded.map(parse).collect()
             });
         }
     }
 
-    fn recalled(&mut self, origin: Origin, learned: Option<Learned>) {
-        let wishes = self.wishes.remove(&origin).unwrap_or_default();
-        let is_forced = self.forced.contains(&origin);
-        let is_published = self.around.published.snapshot(&origin).is_some();
+    fn recalled(&mut self, resource: Resource, learned: Option<Learned>) {
+        let wishes = self.wishes.remove(&resource).unwrap_or_default();
+        let is_forced = self.forced.contains(&resource);
+        let is_published = self.around.published.snapshot(&resource).is_some();
         // Another node may have learned something since this one kept it.
         let is_current = !self.around.shared.fleet.is_to_be_asked();
         if let (Some(learned), false, true) = (&learned, is_published, is_current) {
-            let snapshot = Arc::new(self.cache.restored(&origin, learned));
-            self.publish(&origin, &snapshot);
+            let snapshot = Arc::new(self.cache.restored(&resource, learned));
+            self.publish(&resource, &snapshot);
             let usable = snapshot.usable(self.now());
             if usable != Use::AfterRefetch && !is_forced {
-                self.answer(&origin, &snapshot);
+                self.answer(&resource, &snapshot);
             }
             if usable == Use::AtOnce && !is_forced {
-                self.cache.stop(&origin);
+                self.cache.stop(&resource);
                 return;
             }
         }
@@ -354,9 +373,9 @@ impl<F: Fetch> Refresh<F> {
         if askers.is_empty() {
             askers.insert(Asker::default());
         }
-        self.queued.push(origin.clone());
+        self.queued.push(resource.clone());
         let job = Job {
-            origin,
+            resource,
             entry: learned
                 .map(|learned| learned.entry().clone())
                 .unwrap_or_default(),
@@ -368,13 +387,13 @@ impl<F: Fetch> Refresh<F> {
     fn start_fetches(&mut self) {
         loop {
             let waiting = &self.waiting;
-            let is_abandoned = |origin: &Origin| {
-                let replies = waiting.get(origin);
+            let is_abandoned = |resource: &Resource| {
+                let replies = waiting.get(resource);
                 replies.is_some_and(|replies| replies.iter().all(oneshot::Sender::is_closed))
             };
             match self.queue.next(is_abandoned) {
                 Some(Next::Start(job)) => self.start_fetch(job),
-                Some(Next::Drop(origin)) => self.abandon(&origin),
+                Some(Next::Drop(resource)) => self.abandon(&resource),
                 None => return,
             }
         }
@@ -384,15 +403,15 @@ impl<F: Fetch> Refresh<F> {
     fn start_fetch(&mut self, mut job: Job) {
         let fetch_as = std::mem::take(&mut job.fetch_as);
         let (fetch, clock) = (self.fetch.clone(), self.around.clock);
-        let (purpose, shared) = (self.purpose(&job.origin), self.around.shared.clone());
+        let (purpose, shared) = (self.purpose(&job.resource), self.around.shared.clone());
         let timeout = self.fetch_timeout;
-        let known = self.around.published.snapshot(&job.origin);
+        let known = self.around.published.snapshot(&job.resource);
         let lifetimes = self.cache.lifetimes().clone();
-        let (origin, own) = (job.origin.clone(), job.entry.clone());
+        let (resource, own) = (job.resource.clone(), job.entry.clone());
         let metrics = self.around.metrics.clone();
         let task = self.fetching.spawn(async move {
             let terms = (&lifetimes, timeout);
-            let lease = match shared.claim(&origin, own, purpose, terms).await {
+            let lease = match shared.claim(&resource, own, purpose, terms).await {
                 Claim::Fetch(lease) => lease,
                 Claim::Known(learned, lease) => {
                     let place = None;
@@ -404,12 +423,12 @@ impl<F: Fetch> Refresh<F> {
                 }
             };
             let started = Instant::now();
-            let request = lease.before.request(&origin);
+            let request = lease.before.request(&resource);
             let Fetched { outcome, place } = fetch.fetch(request, Some(&fetch_as)).await;
-            report(&metrics, &origin, &outcome, started.elapsed());
+            report(&metrics, &resource, &outcome, started.elapsed());
             let before = (&lease.before, known.as_deref());
             Brought {
-                learned: Learned::after(before, outcome, clock.now(), &lifetimes),
+                learned: Learned::after(resource.kind(), before, outcome, clock.now(), &lifetimes),
                 place,
                 lease: Some(lease),
             }
@@ -417,9 +436,9 @@ impl<F: Fetch> Refresh<F> {
         self.jobs.insert(task.id(), job);
     }
 
-    fn purpose(&self, origin: &Origin) -> Purpose {
-        let mut waiting = self.waiting.get(origin).into_iter().flatten();
-        if self.forced.contains(origin) {
+    fn purpose(&self, resource: &Resource) -> Purpose {
+        let mut waiting = self.waiting.get(resource).into_iter().flatten();
+        if self.forced.contains(resource) {
             Purpose::Forced
         } else if waiting.any(|reply| !reply.is_closed()) {
             Purpose::Wanted
@@ -429,24 +448,24 @@ impl<F: Fetch> Refresh<F> {
     }
 
     /// Nobody waits for it any more; the next who wants it starts anew.
-    fn abandon(&mut self, origin: &Origin) {
-        self.waiting.remove(origin);
-        self.forced.remove(origin);
-        let known = self.around.published.snapshot(origin);
-        self.cache.abandoned(origin, known.as_deref());
-        self.around.published.unreport(origin);
+    fn abandon(&mut self, resource: &Resource) {
+        self.waiting.remove(resource);
+        self.forced.remove(resource);
+        let known = self.around.published.snapshot(resource);
+        self.cache.abandoned(resource, known.as_deref());
+        self.around.published.unreport(resource);
     }
 
     /// Those whose origin has to wait for its turn go by a copy that was good so far, if there is one.
     fn answer_those_in_the_queue(&mut self) {
-        for origin in std::mem::take(&mut self.queued) {
-            if !self.queue.is_waiting(&origin) || self.forced.contains(&origin) {
+        for resource in std::mem::take(&mut self.queued) {
+            if !self.queue.is_waiting(&resource) || self.forced.contains(&resource) {
                 continue;
             }
-            let known = self.around.published.snapshot(&origin);
+            let known = self.around.published.snapshot(&resource);
             if let Some(known) = known.filter(|known| known.state(self.now()) != State::Unreachable)
             {
-                self.answer(&origin, &known);
+                self.answer(&resource, &known);
             }
         }
     }
@@ -456,21 +475,30 @@ impl<F: Fetch> Refresh<F> {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
         };
-        let Some(Job { origin, entry, .. }) = self.jobs.remove(&id) else {
+        let Some(Job {
+            resource, entry, ..
+        }) = self.jobs.remove(&id)
+        else {
             return;
         };
-        self.queue.ended(&origin);
-        self.forced.remove(&origin);
-        let known = self.around.published.snapshot(&origin);
+        self.queue.ended(&resource);
+        self.forced.remove(&resource);
+        let known = self.around.published.snapshot(&resource);
         let brought = match ended {
             Ok((_, brought)) => brought,
             Err(error) => {
-                let outcome = broken(&origin, &error);
-                report(&self.around.metrics, &origin, &outcome, Duration::ZERO);
+                let outcome = broken(&resource, &error);
+                report(&self.around.metrics, &resource, &outcome, Duration::ZERO);
                 let before = (&entry, known.as_deref());
                 let lifetimes = self.cache.lifetimes();
                 Brought {
-                    learned: Learned::after(before, outcome, self.now(), lifetimes),
+                    learned: Learned::after(
+                        resource.kind(),
+                        before,
+                        outcome,
+                        self.now(),
+                        lifetimes,
+                    ),
                     place: None,
                     lease: None,
                 }
@@ -481,32 +509,32 @@ impl<F: Fetch> Refresh<F> {
             place,
             lease,
         } = brought;
-        let snapshot = self.cache.fetched(&origin, &learned, known.as_deref());
+        let snapshot = self.cache.fetched(&resource, &learned, known.as_deref());
         let learned = learned.into_entry();
         if let Some(lease) = lease {
             let shared = &self.around.shared;
-            shared.settle(&origin, &learned, &snapshot, lease);
+            shared.settle(&resource, &learned, &snapshot, lease);
         }
         if learned != entry {
-            self.around.store.save(&origin, Arc::new(learned));
+            self.around.store.save(&resource, Arc::new(learned));
         }
         let snapshot = Arc::new(snapshot);
-        self.publish(&origin, &snapshot);
+        self.publish(&resource, &snapshot);
         // From here on it is counted as an entry, and by the store.
         drop(place);
-        self.answer(&origin, &snapshot);
+        self.answer(&resource, &snapshot);
     }
 
-    fn publish(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {
-        if self.around.published.publish(origin, snapshot) {
-            self.memory.enter(&self.around.published, origin);
+    fn publish(&mut self, resource: &Resource, snapshot: &Arc<Snapshot>) {
+        if self.around.published.publish(resource, snapshot) {
+            self.memory.enter(&self.around.published, resource);
         }
         self.around.metrics.snapshot_swap();
         self.shrink();
     }
 
-    fn answer(&mut self, origin: &Origin, snapshot: &Arc<Snapshot>) {
-        for reply in self.waiting.remove(origin).into_iter().flatten() {
+    fn answer(&mut self, resource: &Resource, snapshot: &Arc<Snapshot>) {
+        for reply in self.waiting.remove(resource).into_iter().flatten() {
             // Whoever waited may have gone.
             let _ = reply.send(snapshot.clone());
         }
@@ -516,34 +544,37 @@ impl<F: Fetch> Refresh<F> {
         let published = &self.around.published;
         let due = self
             .cache
-            .due(self.around.clock.now(), |origin| published.look(origin));
-        for origin in due.forgotten {
-            published.withdraw(&origin);
+            .due(self.around.clock.now(), |resource| published.look(resource));
+        for resource in due.forgotten {
+            published.withdraw(&resource);
         }
-        for origin in due.refetch {
-            self.recall(origin);
+        for resource in due.refetch {
+            self.recall(resource);
         }
     }
 }
 
-fn report(metrics: &Metrics, origin: &Origin, outcome: &FetchOutcome, took: Duration) {
+fn report(metrics: &Metrics, resource: &Resource, outcome: &FetchOutcome, took: Duration) {
     let result = outcome.result().as_str();
-    metrics.robots_fetch(result, took);
+    match resource.kind() {
+        Kind::RobotsTxt => metrics.robots_fetch(result, took),
+        kind => metrics.preference_fetch(kind, result),
+    }
     tracing::debug!(
-        %origin,
+        %resource,
         result,
         status = outcome.status(),
         error = outcome.cause(),
         ?took,
-        "fetched robots.txt"
+        "fetched"
     );
 }
 
 /// A fetch that panicked still ends, or its origin would wait forever.
-fn broken(origin: &Origin, error: &JoinError) -> FetchOutcome {
-    tracing::error!(%origin, %error, "the fetch of a robots.txt failed unexpectedly");
+fn broken(resource: &Resource, error: &JoinError) -> FetchOutcome {
+    tracing::error!(%resource, %error, "a fetch failed unexpectedly");
     FetchOutcome::failed(
-        origin.robots_txt_uri(),
+        resource.uri(),
         FetchErrorKind::Internal,
         "the fetch failed unexpectedly",
     )

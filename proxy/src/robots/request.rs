@@ -120,10 +120,10 @@ impl HttpFetch {
         })
     }
 
-    /// Asks where a redirect leads, if that passes the gate.
+    /// Asks where a fetch goes, if that passes the gate.
     pub(super) async fn pass(
         &self,
-        target: &Target,
+        redirect: Redirect,
         asking: impl Future<Output = Result<Exchange, FetchError>> + Send,
     ) -> Result<Exchange, FetchError> {
         let Some(gate) = self.gate.get() else {
@@ -138,9 +138,6 @@ impl HttpFetch {
                 status: exchange.status,
                 retry_after: retry_at.map(|at| at.duration_since(now).unwrap_or_default()),
             })
-        };
-        let redirect = Redirect {
-            target: target.clone(),
         };
         gate(redirect, Box::pin(asking)).await?;
         exchange.ok_or_else(|| failure(FetchErrorKind::Internal, "it was not asked"))
@@ -162,7 +159,7 @@ impl HttpFetch {
         }
         let mut route = route.map_err(|error| egress_failure(&error, chosen))?;
         if chosen == ChosenBy::Public {
-            let detail = "a public origin's redirect leads to an internal address";
+            let detail = "a public origin names a host at an internal address";
             let internal = || failure(FetchErrorKind::RedirectProhibited, detail);
             route = route.public_only().ok_or_else(internal)?;
         }

@@ -3,8 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Cache, Entry, Learned, Lifetimes, Snapshot, Use};
+use wayleave_policy::lifecycle::{Cache, Entry, Learned, Lifetimes, Resource, Snapshot, Use};
 
 use super::record::EntryRecord;
 use crate::clock::Clock;
@@ -65,12 +64,12 @@ impl Shared {
     /// Whether to fetch, where this node has kept `own`.
     pub(super) async fn claim(
         &self,
-        origin: &Origin,
+        resource: &Resource,
         own: Entry,
         purpose: Purpose,
         (lifetimes, timeout): (&Lifetimes, Duration),
     ) -> Claim {
-        let text = origin.to_string();
+        let text = resource.to_string();
         let own_age = touched_at(&own).map(|at| self.age(at));
         let mut newer_than = match purpose {
             Purpose::Wanted => None,
@@ -78,8 +77,8 @@ impl Shared {
             Purpose::Forced => Some(Duration::ZERO),
         };
         let usable = |entry: &Entry| {
-            let learned = Learned::from(entry.clone());
-            let snapshot = Cache::new(lifetimes.clone()).restored(origin, &learned);
+            let learned = Learned::of(resource.kind(), entry.clone(), None);
+            let snapshot = Cache::new(lifetimes.clone()).restored(resource, &learned);
             let is_usable = snapshot.usable(self.clock.now()) == Use::AtOnce;
             is_usable.then_some(learned)
         };
@@ -87,7 +86,7 @@ impl Shared {
             let claimed = self.fleet.claim(&text, newer_than, timeout + GRACE).await;
             match claimed {
                 Claimable::Known(record) => {
-                    let Some(entry) = self.read(origin, &record) else {
+                    let Some(entry) = self.read(resource, &record) else {
                         let token = 0;
                         return Claim::Fetch(Lease { token, before: own });
                     };
@@ -99,7 +98,7 @@ impl Shared {
                         Some(self.age(touched_at(&entry).unwrap_or(SystemTime::UNIX_EPOCH)));
                 }
                 Claimable::Fetch { token, older } => {
-                    let older = older.and_then(|record| self.read(origin, &record));
+                    let older = older.and_then(|record| self.read(resource, &record));
                     let before = match older {
                         Some(older) if touched_at(&older) > touched_at(&own) => older,
                         _ => own,
@@ -116,22 +115,28 @@ impl Shared {
     }
 
     /// Tells the fleet what was learned, beside.
-    pub(super) fn settle(&self, origin: &Origin, entry: &Entry, snapshot: &Snapshot, lease: Lease) {
+    pub(super) fn settle(
+        &self,
+        resource: &Resource,
+        entry: &Entry,
+        snapshot: &Snapshot,
+        lease: Lease,
+    ) {
         if !self.fleet.is_shared() {
             return;
         }
         let now = self.clock.now();
         let good_until = snapshot.fresh_until().max(snapshot.retry_at());
         let fresh_for = good_until.and_then(|until| until.duration_since(now).ok());
-        let (shared, origin, entry) = (self.clone(), origin.clone(), entry.clone());
+        let (shared, resource, entry) = (self.clone(), resource.clone(), entry.clone());
         tokio::spawn(async move {
-            let Some(bytes) = write(&origin, &entry) else {
+            let Some(bytes) = write(&resource, &entry) else {
                 return;
             };
             let age = touched_at(&entry).map(|at| shared.age(at));
             let is_same = says_the_same(&lease.before, &entry);
             let settlement = Settlement {
-                origin: origin.to_string(),
+                origin: resource.to_string(),
                 token: lease.token,
                 kind: if is_same { Kind::Same } else { Kind::Changed },
                 record: Record {
@@ -146,9 +151,9 @@ impl Shared {
     }
 
     /// Has the whole fleet forget an origin.
-    pub(super) async fn forget(&self, origin: &Origin) {
+    pub(super) async fn forget(&self, resource: &Resource) {
         let settlement = Settlement {
-            origin: origin.to_string(),
+            origin: resource.to_string(),
             token: 0,
             kind: Kind::Forgotten,
             record: Record {
@@ -162,14 +167,14 @@ impl Shared {
     }
 
     /// What the fleet knows, unless `known` is as new.
-    pub(super) async fn newer(&self, origin: &Origin, known: &Snapshot) -> Option<Learned> {
-        let record = self.fleet.record(&origin.to_string()).await?;
-        let entry = self.read(origin, &record)?;
+    pub(super) async fn newer(&self, resource: &Resource, known: &Snapshot) -> Option<Learned> {
+        let record = self.fleet.record(&resource.to_string()).await?;
+        let entry = self.read(resource, &record)?;
         let at = touched_at(&entry)?;
         let known_at = known.fetched_at().max(known.unreachable_since())?;
         let is_older = at + EXACT < known_at;
         let is_same = at < known_at + EXACT && digest(&entry) == known.digest().copied();
-        (!is_older && !is_same).then(|| entry.into())
+        (!is_older && !is_same).then(|| Learned::of(resource.kind(), entry, None))
     }
 
     fn age(&self, at: SystemTime) -> Duration {
@@ -177,10 +182,10 @@ impl Shared {
     }
 
     /// A record, its times as if this node had learned it so long ago.
-    fn read(&self, origin: &Origin, record: &Record) -> Option<Entry> {
-        let read = read(origin, record, self.clock.now());
+    fn read(&self, resource: &Resource, record: &Record) -> Option<Entry> {
+        let read = read(resource, record, self.clock.now());
         if read.is_none() {
-            self.fleet.note_corrupt(&origin.to_string());
+            self.fleet.note_corrupt(&resource.to_string());
         }
         read
     }
@@ -212,9 +217,9 @@ fn says_the_same(before: &Entry, after: &Entry) -> bool {
     is_same && (after.failing.is_some() || before.failing.is_none())
 }
 
-fn write(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
+fn write(resource: &Resource, entry: &Entry) -> Option<Vec<u8>> {
     let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
-    let entry = EntryRecord::new(origin, entry);
+    let entry = EntryRecord::new(resource, entry);
     let body = entry.body().and(body).map(|body| body.bytes.to_vec());
     let whole = postcard::to_stdvec(&Whole { entry, body }).ok()?;
     let mut written = u32::try_from(whole.len()).ok()?.to_be_bytes().to_vec();
@@ -222,7 +227,7 @@ fn write(origin: &Origin, entry: &Entry) -> Option<Vec<u8>> {
     Some(written)
 }
 
-fn read(origin: &Origin, record: &Record, now: SystemTime) -> Option<Entry> {
+fn read(resource: &Resource, record: &Record, now: SystemTime) -> Option<Entry> {
     let (length, packed) = record.bytes.split_first_chunk::<4>()?;
     let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
     if length > LONGEST {
@@ -235,5 +240,5 @@ fn read(origin: &Origin, record: &Record, now: SystemTime) -> Option<Entry> {
         return None;
     }
     entry.move_to(now.checked_sub(record.age)?);
-    Some(entry.entry(origin, body.map(Into::into)))
+    Some(entry.entry(resource, body.map(Into::into)))
 }

@@ -8,18 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Snapshot, State, Use};
+use wayleave_policy::lifecycle::{Resource, Snapshot, State, Use};
 
 /// What an origin costs beside a long host name and its rules: its place in the map, its snapshot, its reminder and its
-/// place in the order of eviction. Measured by the bench `robots`.
-const OVERHEAD_BYTES: usize = 240;
+/// place in the order of eviction. 240 bytes measured by the bench `robots`, and since then a pointer in each of the four.
+const OVERHEAD_BYTES: usize = 272;
 /// Uses are counted so far and no further: enough to tell the popular from the rest.
 const MOST_USES: u8 = 3;
 
 /// The map.
 pub(super) struct Published {
-    slots: papaya::HashMap<Origin, Slot, foldhash::fast::RandomState>,
+    slots: papaya::HashMap<Resource, Slot, foldhash::fast::RandomState>,
     bytes: AtomicUsize,
     /// Those of entries in the small queue of `memory`.
     small_bytes: AtomicUsize,
@@ -85,9 +84,9 @@ impl Published {
     }
 
     /// What is known of `origin`, if that may be gone by at `now`. Waits for nobody.
-    pub(super) fn at_hand(&self, origin: &Origin, now: SystemTime) -> Option<AtHand> {
+    pub(super) fn at_hand(&self, resource: &Resource, now: SystemTime) -> Option<AtHand> {
         let slots = self.slots.pin();
-        let slot = slots.get(origin)?;
+        let slot = slots.get(resource)?;
         let snapshot = slot.snapshot.load_full()?;
         let usable = snapshot.usable(now);
         if usable == Use::AfterRefetch {
@@ -103,19 +102,19 @@ impl Published {
     }
 
     /// Has the next reader report again that an attempt is due.
-    pub(super) fn unreport(&self, origin: &Origin) {
-        if let Some(slot) = self.slots.pin().get(origin) {
+    pub(super) fn unreport(&self, resource: &Resource) {
+        if let Some(slot) = self.slots.pin().get(resource) {
             slot.is_reported.store(false, Ordering::Relaxed);
         }
     }
 
     /// Makes `snapshot` what readers find; whoever holds the one before keeps it. Whether the origin is new.
-    pub(super) fn publish(&self, origin: &Origin, snapshot: &Arc<Snapshot>) -> bool {
-        let bytes = size(origin, snapshot);
+    pub(super) fn publish(&self, resource: &Resource, snapshot: &Arc<Snapshot>) -> bool {
+        let bytes = size(resource, snapshot);
         let slots = self.slots.pin();
-        let Some(slot) = slots.get(origin) else {
+        let Some(slot) = slots.get(resource) else {
             let counted = Counted::GONE.resized(bytes);
-            slots.insert(origin.clone(), Slot::new(snapshot, counted));
+            slots.insert(resource.clone(), Slot::new(snapshot, counted));
             self.recounted(Counted::GONE, counted);
             return true;
         };
@@ -127,25 +126,25 @@ impl Published {
     }
 
     /// The same for what says nothing new: whether it was used and reported stays.
-    pub(super) fn replace(&self, origin: &Origin, snapshot: &Arc<Snapshot>) {
-        if let Some(slot) = self.slots.pin().get(origin) {
+    pub(super) fn replace(&self, resource: &Resource, snapshot: &Arc<Snapshot>) {
+        if let Some(slot) = self.slots.pin().get(resource) {
             slot.snapshot.store(Some(snapshot.clone()));
         }
     }
 
     /// Takes an origin off the map; what was known of it, if it was there.
-    pub(super) fn withdraw(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
+    pub(super) fn withdraw(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
         let slots = self.slots.pin();
-        let slot = slots.remove(origin)?;
+        let slot = slots.remove(resource)?;
         self.change(slot, |_| Counted::GONE);
         slot.snapshot.swap(None)
     }
 
     /// Counts what decisions added to an entry since it was counted: the indexes of large groups, which may take more than
     /// the rules they are of. Whether there was any.
-    pub(super) fn recount(&self, origin: &Origin) -> bool {
+    pub(super) fn recount(&self, resource: &Resource) -> bool {
         let slots = self.slots.pin();
-        let Some(slot) = slots.get(origin) else {
+        let Some(slot) = slots.get(resource) else {
             return false;
         };
         let Some(snapshot) = slot.snapshot.load_full() else {
@@ -153,7 +152,7 @@ impl Published {
         };
         let order = Ordering::Relaxed;
         let before = Counted(slot.counted.load(order));
-        let after = before.resized(size(origin, &snapshot));
+        let after = before.resized(size(resource, &snapshot));
         if before == Counted::GONE || after.bytes() <= before.bytes() {
             return false;
         }
@@ -201,34 +200,34 @@ impl Published {
     }
 
     /// What is known of `origin`, whether or not it may be gone by. Does not count as a use.
-    pub(super) fn snapshot(&self, origin: &Origin) -> Option<Arc<Snapshot>> {
-        self.slots.pin().get(origin)?.snapshot.load_full()
+    pub(super) fn snapshot(&self, resource: &Resource) -> Option<Arc<Snapshot>> {
+        self.slots.pin().get(resource)?.snapshot.load_full()
     }
 
     /// The same, and whether it was gone by since it was published.
-    pub(super) fn look(&self, origin: &Origin) -> Option<(Arc<Snapshot>, bool)> {
+    pub(super) fn look(&self, resource: &Resource) -> Option<(Arc<Snapshot>, bool)> {
         let slots = self.slots.pin();
-        let slot = slots.get(origin)?;
+        let slot = slots.get(resource)?;
         let is_used = slot.is_used.load(Ordering::Relaxed);
         Some((slot.snapshot.load_full()?, is_used))
     }
 
     /// How often `origin` was used lately.
-    pub(super) fn uses(&self, origin: &Origin) -> Option<u8> {
+    pub(super) fn uses(&self, resource: &Resource) -> Option<u8> {
         let slots = self.slots.pin();
-        Some(slots.get(origin)?.uses.load(Ordering::Relaxed))
+        Some(slots.get(resource)?.uses.load(Ordering::Relaxed))
     }
 
     /// Sets how often `origin` counts as used lately.
-    pub(super) fn set_uses(&self, origin: &Origin, uses: u8) {
-        if let Some(slot) = self.slots.pin().get(origin) {
+    pub(super) fn set_uses(&self, resource: &Resource, uses: u8) {
+        if let Some(slot) = self.slots.pin().get(resource) {
             slot.uses.store(uses, Ordering::Relaxed);
         }
     }
 
     /// Notes whether an origin is in the small queue.
-    pub(super) fn set_small(&self, origin: &Origin, is_small: bool) {
-        if let Some(slot) = self.slots.pin().get(origin) {
+    pub(super) fn set_small(&self, resource: &Resource, is_small: bool) {
+        if let Some(slot) = self.slots.pin().get(resource) {
             self.change(slot, |Counted(word)| match is_small {
                 true => Counted(word | Counted::SMALL),
                 false => Counted(word & !Counted::SMALL),
@@ -239,20 +238,21 @@ impl Published {
     /// The origins, with what is known of them, that `is_asked_for`; in no order.
     pub(super) fn select(
         &self,
-        is_asked_for: impl Fn(&Origin, &Snapshot) -> bool,
-    ) -> Vec<(Origin, Arc<Snapshot>)> {
+        is_asked_for: impl Fn(&Resource, &Snapshot) -> bool,
+    ) -> Vec<(Resource, Arc<Snapshot>)> {
         let slots = self.slots.pin();
         let all = slots.iter();
-        all.filter_map(|(origin, slot)| Some((origin, slot.snapshot.load_full()?)))
-            .filter(|(origin, snapshot)| is_asked_for(origin, snapshot))
-            .map(|(origin, snapshot)| (origin.clone(), snapshot))
+        all.filter_map(|(resource, slot)| Some((resource, slot.snapshot.load_full()?)))
+            .filter(|(resource, snapshot)| is_asked_for(resource, snapshot))
+            .map(|(resource, snapshot)| (resource.clone(), snapshot))
             .collect()
     }
 
-    /// How many entries are in each state at `now`.
+    /// How many robots.txt files are in each state at `now`.
     pub(super) fn count(&self, now: SystemTime) -> [(State, usize); 4] {
         let mut counts = State::ALL.map(|state| (state, 0));
-        for (_, slot) in &self.slots.pin() {
+        let slots = self.slots.pin();
+        for (_, slot) in slots.iter().filter(|(it, _)| it.is_robots_txt()) {
             let snapshot = slot.snapshot.load();
             let found = snapshot.as_ref().map(|snapshot| snapshot.state(now));
             for (state, count) in &mut counts {
@@ -265,8 +265,8 @@ impl Published {
 
 /// What an entry costs.
 #[inline]
-fn size(origin: &Origin, snapshot: &Snapshot) -> usize {
-    OVERHEAD_BYTES + origin.heap_bytes() + snapshot.heap_bytes()
+fn size(resource: &Resource, snapshot: &Snapshot) -> usize {
+    OVERHEAD_BYTES + resource.heap_bytes() + snapshot.heap_bytes()
 }
 
 impl Slot {
@@ -303,13 +303,13 @@ mod tests {
     fn what_is_withdrawn_is_let_go_of_at_once() {
         let published = Published::new();
         for n in 0..100 {
-            let origin = Origin::parse(&format!("https://host{n}.test")).expect("an origin");
-            let learned = Learned::of(Entry::default(), None);
-            let snapshot = Arc::new(Cache::default().restored(&origin, &learned));
+            let resource = Resource::parse(&format!("https://host{n}.test")).expect("an resource");
+            let learned = Learned::from(Entry::default());
+            let snapshot = Arc::new(Cache::default().restored(&resource, &learned));
             let seen = Arc::downgrade(&snapshot);
-            published.publish(&origin, &snapshot);
+            published.publish(&resource, &snapshot);
             drop(snapshot);
-            assert!(seen.upgrade().is_some() && published.withdraw(&origin).is_some());
+            assert!(seen.upgrade().is_some() && published.withdraw(&resource).is_some());
             assert!(seen.upgrade().is_none(), "the map still holds the {n}th");
         }
     }

@@ -171,6 +171,7 @@ async function explained(found) {
     ["Crawler", `${found.crawler} (${found.identity}), client ${found.client}`],
     ["Tokens", found.tokens?.join(", ")],
     ["Details", found.details],
+    ...(found.preferences ?? []).map((said) => [`Use for ${said.purpose}`, `${said.preference}${said.statement ? `: ${said.statement} (${said.carrier}; ${said.clause})` : ""}${said.document ? `, ${said.document.url}` : ""}`]),
     ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
     ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
     ["At", time(found.at, true)],
@@ -206,9 +207,12 @@ async function rests(found) {
     ["Status", said?.status],
     ["SHA-256", said?.sha256 && h("code", {}, said.sha256)],
   ]);
+  const document = grounds.document && h("details", { open: "" }, h("summary", {}, grounds.document.url),
+    grounds.document.is_same ? "" : h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently."),
+    grounds.document.said.body ? listing(grounds.document.said.body) : h("p", { class: "empty" }, "What it said then is no longer kept."));
   const text = said?.body === null || said?.body === undefined
     ? h("p", { class: "empty" }, said ? "That response had no rules." : "What the origin served then is no longer kept.")
     : listing(said.body, { line: grounds.line, group: grounds.group_lines, verdict: found.verdict });
   const differs = said?.body && !grounds.is_same && h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently.");
-  return panel("Robots.txt", copy, differs, text, origin && h("details", {}, h("summary", {}, "The last fetch"), fetchFacts(origin)));
+  return panel("Robots.txt", document, copy, differs, text, origin && h("details", {}, h("summary", {}, "The last fetch"), fetchFacts(origin)));
 }

@@ -6,7 +6,9 @@ use std::str::FromStr;
 
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
-use wayleave_policy::preferences::{Asker, Declaration, Judgement, Preferences, Purpose, Reading};
+use wayleave_policy::preferences::{
+    Asker, Declaration, Judgement, Preferences, Purpose, Reading, Rsl, Tdmrep,
+};
 use wayleave_policy::{Decision, ProductToken, RobotsTxt};
 
 use crate::clock;
@@ -166,7 +168,7 @@ impl Question {
             heard.hear_rule(one_of("rule", rule, ["allow", "refuse"])? == 0);
         }
         if let Some(file) = &self.tdmrep {
-            heard.hear_tdmrep(asker, file.as_bytes());
+            heard.hear_tdmrep(asker, &Tdmrep::parse(file.as_bytes()));
         }
         if let Some(file) = &self.ai_txt {
             heard.hear_ai_txt(asker, &RobotsTxt::parse(file.as_bytes()));
@@ -181,7 +183,7 @@ impl Question {
             heard.hear_page(asker, &page[..page.floor_char_boundary(meta_scan)]);
         }
         for (url, document) in &self.rsl {
-            heard.hear_licence(url, document);
+            heard.hear_licence(url, &Rsl::parse(document.as_bytes()).into());
         }
         Ok(Some(heard.judge(asker).into()))
     }

@@ -42,7 +42,7 @@ pub(crate) use self::live::{Seen, Watch};
 use self::recent::Recent;
 pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
-pub(crate) use self::use_preference::UsePreference;
+pub(crate) use self::use_preference::{DocumentSeen, UsePreference};
 use self::writer::Writer;
 pub(crate) use crate::observe::chain::event::Configuration;
 use crate::observe::logging::Log;

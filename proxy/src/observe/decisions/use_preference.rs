@@ -1,10 +1,14 @@
 //! What was said about one purpose of a request, for the log, the API and refusals.
 
 use std::borrow::Cow;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wayleave_policy::preferences::{Judgement, Say};
+
+use crate::clock::rfc3339;
+use crate::observe::digest::Digest;
 
 /// What a site says about the use of what was asked for, to one of the crawler's purposes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -35,6 +39,29 @@ pub(crate) struct UsePreference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub(crate) stage: Option<Cow<'static, str>>,
+    /// The document that the statement stands in, if that is not the origin's robots.txt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) document: Option<Box<DocumentSeen>>,
+}
+
+/// A document beside robots.txt, as it was when it decided.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DocumentSeen {
+    /// Where it was asked for.
+    pub(crate) url: String,
+    /// Its SHA-256, if it could be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub(crate) sha256: Option<Digest>,
+    /// When it was fetched or last confirmed.
+    #[serde(
+        default,
+        serialize_with = "rfc3339::serialize_some",
+        deserialize_with = "rfc3339::deserialize_some",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub(crate) fetched_at: Option<SystemTime>,
 }
 
 impl UsePreference {
@@ -62,6 +89,7 @@ impl From<&Say> for UsePreference {
             clause: statement.map(|it| it.clause.to_owned()),
             policy: statement.and_then(|it| it.policy.clone()),
             stage: statement.map(|it| it.stage.as_str().into()),
+            document: None,
         }
     }
 }

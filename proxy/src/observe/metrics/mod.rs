@@ -19,6 +19,7 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
+use wayleave_policy::Kind;
 use wayleave_policy::preferences::Judgement;
 
 pub use self::fleet::FleetMetrics;
@@ -230,6 +231,13 @@ impl Metrics {
     pub(crate) fn robots_fetch(&self, result: &str, took: Duration) {
         self.robots.fetches.with_label_values(&[result]).inc();
         self.robots.fetch_duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts one fetch of a document beside robots.txt.
+    pub(crate) fn preference_fetch(&self, kind: Kind, result: &str) {
+        let labels = [kind.as_str(), result];
+        let fetches = &self.robots.document_fetches;
+        fetches.with_label_values(&labels).inc();
     }
 
     /// Counts one look-up of an origin's robots.txt.

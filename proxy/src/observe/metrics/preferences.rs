@@ -17,6 +17,9 @@ const SOURCES: [(Stage, &[Source]); 3] = [
             Source::ContentSignal,
             Source::AiTrainingRule,
             Source::PolicyToken,
+            Source::Tdmrep,
+            Source::Rsl,
+            Source::AiTxt,
         ],
     ),
     (
@@ -25,11 +28,15 @@ const SOURCES: [(Stage, &[Source]); 3] = [
             Source::ContentUsage,
             Source::ContentSignal,
             Source::Tdmrep,
+            Source::Rsl,
             Source::RobotsMeta,
             Source::Payment,
         ],
     ),
-    (Stage::Body, &[Source::Tdmrep, Source::RobotsMeta]),
+    (
+        Stage::Body,
+        &[Source::Tdmrep, Source::Rsl, Source::RobotsMeta],
+    ),
 ];
 
 pub(super) fn register(registry: &Registry) -> anyhow::Result<IntCounterVec> {

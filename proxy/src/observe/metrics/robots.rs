@@ -1,9 +1,12 @@
 //! Metrics of fetching and caching robots.txt files.
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use wayleave_policy::Kind;
 
 use super::registered::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
 
+const DOCUMENT_FETCHES: &str =
+    "Fetches of documents beside robots.txt that speak of use, by source and access result.";
 const FETCH_DURATION: &str = "Duration of one fetch of robots.txt, redirects included.";
 const ROBOTS_CACHE_BYTES: &str = "Memory that robots.txt entries hold.";
 const ROBOTS_ENTRIES: &str = "Origins whose robots.txt is known, by state.";
@@ -38,6 +41,7 @@ impl Lookup {
 pub(super) struct RobotsMetrics {
     pub(super) fetches: IntCounterVec,
     pub(super) fetch_duration: Histogram,
+    pub(super) document_fetches: IntCounterVec,
     pub(super) entries: IntGaugeVec,
     pub(super) cache_bytes: IntGauge,
     /// By [`Lookup`]: looked up once, because every request counts here.
@@ -67,6 +71,12 @@ impl RobotsMetrics {
                 FETCH_DURATION,
                 REQUEST_SECONDS,
             )?,
+            document_fetches: counters(
+                registry,
+                "preference_fetches_total",
+                DOCUMENT_FETCHES,
+                &["source", "result"],
+            )?,
             entries: gauges(registry, "robots_entries", ROBOTS_ENTRIES, "state")?,
             cache_bytes: gauge(registry, "robots_cache_bytes", ROBOTS_CACHE_BYTES)?,
             lookups: [Lookup::Hit, Lookup::Miss, Lookup::Joined]
@@ -76,6 +86,10 @@ impl RobotsMetrics {
         };
         for result in ["successful", "unavailable", "unreachable", "redirect_lost"] {
             metrics.fetches.with_label_values(&[result]);
+            for source in [Kind::Tdmrep, Kind::Rsl, Kind::AiTxt] {
+                let labels = [source.as_str(), result];
+                metrics.document_fetches.with_label_values(&labels);
+            }
         }
         for state in ["fresh", "stale", "unavailable", "unreachable"] {
             metrics.entries.with_label_values(&[state]);

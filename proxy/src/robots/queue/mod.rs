@@ -4,8 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::Entry;
+use wayleave_policy::lifecycle::{Entry, Resource};
 
 use super::fetch::FetchAs;
 
@@ -42,7 +41,7 @@ pub(super) struct Asker {
 /// An origin to fetch, and what is kept of it so far.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) origin: Origin,
+    pub(super) resource: Resource,
     pub(super) entry: Entry,
     pub(super) fetch_as: FetchAs,
 }
@@ -76,18 +75,18 @@ pub(super) enum Next {
     /// It counts as running until it [`ended`](Queue::ended).
     Start(Job),
     /// Nobody waits for it any more.
-    Drop(Origin),
+    Drop(Resource),
 }
 
 /// Fetches that wait for their turn.
 #[derive(Debug)]
 pub(super) struct Queue {
     bounds: FetchBounds,
-    waiting: HashMap<Origin, Waiting>,
+    waiting: HashMap<Resource, Waiting>,
     /// By [`Kind`].
     turns: [Turns; 3],
     /// Waiting for another fetch to the same host to end.
-    held: HashMap<Box<str>, VecDeque<(Asker, Origin)>>,
+    held: HashMap<Box<str>, VecDeque<(Asker, Resource)>>,
     running: Running,
 }
 
@@ -101,7 +100,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Turns {
     ring: VecDeque<Asker>,
-    wanted: HashMap<Asker, VecDeque<Origin>>,
+    wanted: HashMap<Asker, VecDeque<Resource>>,
 }
 
 /// How many fetches are under way, and for whom.
@@ -111,7 +110,7 @@ struct Running {
     by_asker: HashMap<Asker, usize>,
     by_crawler: HashMap<String, usize>,
     by_host: HashMap<Box<str>, usize>,
-    askers: HashMap<Origin, Asker>,
+    askers: HashMap<Resource, Asker>,
 }
 
 impl Queue {
@@ -129,37 +128,37 @@ impl Queue {
     pub(super) fn push(&mut self, job: Job, askers: HashSet<Asker>) {
         let turns = &mut self.turns[Kind::of(&job.entry) as usize];
         for asker in &askers {
-            turns.add(asker, &job.origin);
+            turns.add(asker, &job.resource);
         }
-        let origin = job.origin.clone();
-        self.waiting.insert(origin, Waiting { job, askers });
+        let resource = job.resource.clone();
+        self.waiting.insert(resource, Waiting { job, askers });
     }
 
     /// Another asker wants it, too, and may have its turn earlier; whether it still waits.
-    pub(super) fn join(&mut self, origin: &Origin, asker: &Asker) -> bool {
-        let Some(waiting) = self.waiting.get_mut(origin) else {
+    pub(super) fn join(&mut self, resource: &Resource, asker: &Asker) -> bool {
+        let Some(waiting) = self.waiting.get_mut(resource) else {
             return false;
         };
         if waiting.askers.insert(asker.clone()) {
-            self.turns[Kind::of(&waiting.job.entry) as usize].add(asker, origin);
+            self.turns[Kind::of(&waiting.job.entry) as usize].add(asker, resource);
         }
         true
     }
 
     /// Whether a job for it has not started.
-    pub(super) fn is_waiting(&self, origin: &Origin) -> bool {
-        self.waiting.contains_key(origin)
+    pub(super) fn is_waiting(&self, resource: &Resource) -> bool {
+        self.waiting.contains_key(resource)
     }
 
     /// The next fetch that may start. One that `is_abandoned` is dropped when its turn comes, unless there is a copy to keep
     /// good.
-    pub(super) fn next(&mut self, is_abandoned: impl Fn(&Origin) -> bool) -> Option<Next> {
+    pub(super) fn next(&mut self, is_abandoned: impl Fn(&Resource) -> bool) -> Option<Next> {
         Kind::ALL
             .into_iter()
             .find_map(|kind| self.next_of(kind, &is_abandoned))
     }
 
-    fn next_of(&mut self, kind: Kind, is_abandoned: &impl Fn(&Origin) -> bool) -> Option<Next> {
+    fn next_of(&mut self, kind: Kind, is_abandoned: &impl Fn(&Resource) -> bool) -> Option<Next> {
         let free = self.free(kind);
         for _ in 0..self.turns[kind as usize].ring.len() {
             if free == 0 {
@@ -191,34 +190,37 @@ impl Queue {
         &mut self,
         asker: &Asker,
         kind: Kind,
-        is_abandoned: &impl Fn(&Origin) -> bool,
+        is_abandoned: &impl Fn(&Resource) -> bool,
     ) -> Option<Next> {
         loop {
             let wanted = self.turns[kind as usize].wanted.get_mut(asker)?;
-            let origin = wanted.pop_front()?;
-            if !self.waiting.contains_key(&origin) {
+            let resource = wanted.pop_front()?;
+            if !self.waiting.contains_key(&resource) {
                 continue;
             }
-            if kind != Kind::Good && is_abandoned(&origin) {
-                self.waiting.remove(&origin);
-                self.release(origin.host());
-                return Some(Next::Drop(origin));
+            if kind != Kind::Good && is_abandoned(&resource) {
+                self.waiting.remove(&resource);
+                self.release(resource.origin().host());
+                return Some(Next::Drop(resource));
             }
-            if self.running.at_host(origin.host()) >= self.bounds.per_host.max(1) {
-                let held = self.held.entry(origin.host().into()).or_default();
-                held.push_back((asker.clone(), origin));
+            if self.running.at_host(resource.origin().host()) >= self.bounds.per_host.max(1) {
+                let held = self
+                    .held
+                    .entry(resource.origin().host().into())
+                    .or_default();
+                held.push_back((asker.clone(), resource));
                 continue;
             }
-            let waiting = self.waiting.remove(&origin)?;
-            self.running.begin(origin, asker);
+            let waiting = self.waiting.remove(&resource)?;
+            self.running.begin(resource, asker);
             return Some(Next::Start(waiting.job));
         }
     }
 
     /// A fetch that was started has ended.
-    pub(super) fn ended(&mut self, origin: &Origin) {
-        self.running.end(origin);
-        self.release(origin.host());
+    pub(super) fn ended(&mut self, resource: &Resource) {
+        self.running.end(resource);
+        self.release(resource.origin().host());
     }
 
     /// Lets the next one go on that waits for a host.
@@ -228,10 +230,10 @@ impl Queue {
         };
         let waiting = &self.waiting;
         let released = std::iter::from_fn(|| held.pop_front())
-            .find_map(|(asker, origin)| Some((asker, waiting.get(&origin)?)));
+            .find_map(|(asker, resource)| Some((asker, waiting.get(&resource)?)));
         if let Some((asker, waiting)) = released {
             let kind = Kind::of(&waiting.job.entry);
-            self.turns[kind as usize].add_first(&asker, &waiting.job.origin);
+            self.turns[kind as usize].add_first(&asker, &waiting.job.resource);
         }
         if held.is_empty() {
             self.held.remove(host);
@@ -240,15 +242,15 @@ impl Queue {
 }
 
 impl Turns {
-    fn add(&mut self, asker: &Asker, origin: &Origin) {
-        self.wanted_by(asker).push_back(origin.clone());
+    fn add(&mut self, asker: &Asker, resource: &Resource) {
+        self.wanted_by(asker).push_back(resource.clone());
     }
 
-    fn add_first(&mut self, asker: &Asker, origin: &Origin) {
-        self.wanted_by(asker).push_front(origin.clone());
+    fn add_first(&mut self, asker: &Asker, resource: &Resource) {
+        self.wanted_by(asker).push_front(resource.clone());
     }
 
-    fn wanted_by(&mut self, asker: &Asker) -> &mut VecDeque<Origin> {
+    fn wanted_by(&mut self, asker: &Asker) -> &mut VecDeque<Resource> {
         if !self.wanted.contains_key(asker) {
             self.ring.push_back(asker.clone());
         }
@@ -278,22 +280,25 @@ impl Running {
         self.by_host.get(host).copied().unwrap_or_default()
     }
 
-    fn begin(&mut self, origin: Origin, asker: &Asker) {
+    fn begin(&mut self, resource: Resource, asker: &Asker) {
         self.total += 1;
         *self.by_asker.entry(asker.clone()).or_default() += 1;
         *self.by_crawler.entry(asker.crawler.clone()).or_default() += 1;
-        *self.by_host.entry(origin.host().into()).or_default() += 1;
-        self.askers.insert(origin, asker.clone());
+        *self
+            .by_host
+            .entry(resource.origin().host().into())
+            .or_default() += 1;
+        self.askers.insert(resource, asker.clone());
     }
 
-    fn end(&mut self, origin: &Origin) {
-        let Some(asker) = self.askers.remove(origin) else {
+    fn end(&mut self, resource: &Resource) {
+        let Some(asker) = self.askers.remove(resource) else {
             return;
         };
         self.total -= 1;
         one_less(&mut self.by_asker, &asker);
         one_less(&mut self.by_crawler, &asker.crawler);
-        one_less(&mut self.by_host, origin.host());
+        one_less(&mut self.by_host, resource.origin().host());
     }
 }
 

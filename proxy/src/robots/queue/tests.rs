@@ -4,7 +4,7 @@ use super::*;
 
 fn job(uri: &str) -> Job {
     Job {
-        origin: Origin::parse(uri).expect("an origin"),
+        resource: Resource::parse(uri).expect("a resource"),
         entry: Entry::default(),
         fetch_as: FetchAs::default(),
     }
@@ -52,7 +52,7 @@ fn push(queue: &mut Queue, job: Job, asker: &Asker) {
 fn started(queue: &mut Queue) -> Vec<String> {
     let next = || queue.next(|_| false);
     let name = |next| match next {
-        Next::Start(job) => job.origin.to_string(),
+        Next::Start(job) => job.resource.to_string(),
         Next::Drop(origin) => panic!("{origin} was dropped"),
     };
     std::iter::from_fn(next).map(name).collect()
@@ -81,10 +81,10 @@ fn a_storm_of_new_origins_leaves_room_for_good_ones() {
     assert_eq!(started(&mut queue), ["https://known.example"]);
     push(&mut queue, good("https://known2.example"), &asker("x", 1));
     assert!(started(&mut queue).is_empty(), "four are running");
-    queue.ended(&job("https://new0.example").origin);
+    queue.ended(&job("https://new0.example").resource);
     assert_eq!(started(&mut queue), ["https://known2.example"]);
-    queue.ended(&job("https://new1.example").origin);
-    queue.ended(&job("https://new2.example").origin);
+    queue.ended(&job("https://new1.example").resource);
+    queue.ended(&job("https://new2.example").resource);
     assert_eq!(started(&mut queue), ["https://new3.example"]);
 }
 
@@ -106,12 +106,12 @@ fn one_host_holds_up_only_itself() {
         "https://quick.example",
     ];
     assert_eq!(started(&mut queue), first);
-    queue.ended(&job("https://quick.example").origin);
+    queue.ended(&job("https://quick.example").resource);
     assert!(started(&mut queue).is_empty());
-    queue.ended(&job("https://slow.example:2").origin);
+    queue.ended(&job("https://slow.example:2").resource);
     assert_eq!(started(&mut queue), ["https://slow.example:3"]);
     for port in [1, 3, 4, 5] {
-        queue.ended(&job(&format!("https://slow.example:{port}")).origin);
+        queue.ended(&job(&format!("https://slow.example:{port}")).resource);
         started(&mut queue);
     }
     assert!(queue.held.is_empty() && queue.running.by_host.is_empty());
@@ -181,7 +181,7 @@ fn those_who_want_much_get_equal_shares_in_time() {
         under_way.extend(started(&mut queue));
         if under_way.len() > 40 {
             let ended: String = under_way.pop_front().expect("some are");
-            queue.ended(&job(&ended).origin);
+            queue.ended(&job(&ended).resource);
             under_way.extend(started(&mut queue));
         }
     }
@@ -209,7 +209,7 @@ fn clients_take_turns() {
     let mut order = Vec::new();
     for _ in 0..5 {
         let [next] = started(&mut queue).try_into().expect("one at a time");
-        queue.ended(&job(&next).origin);
+        queue.ended(&job(&next).resource);
         order.push(next);
     }
     let expected = ["a0", "b1", "b2", "a1", "a2"].map(|name| format!("http://{name}.example"));
@@ -227,10 +227,10 @@ fn what_another_client_wants_too_comes_when_its_turn_comes() {
         );
     }
     assert_eq!(started(&mut queue).len(), 8);
-    let last = job("http://host99.example").origin;
+    let last = job("http://host99.example").resource;
     assert!(queue.join(&last, &asker("b", 2)) && queue.join(&last, &asker("b", 2)));
     assert!(
-        !queue.join(&job("http://host0.example").origin, &asker("b", 2)),
+        !queue.join(&job("http://host0.example").resource, &asker("b", 2)),
         "it runs"
     );
     assert_eq!(started(&mut queue), ["http://host99.example"]);
@@ -262,7 +262,7 @@ fn origins_that_failed_come_last_and_take_nothing_from_good_ones() {
 fn what_nobody_waits_for_is_dropped_unless_a_copy_is_kept_good() {
     let mut queue = Queue::new(bounds(100, 1, 0));
     let one = asker("a", 1);
-    let origin = |uri: &str| job(uri).origin;
+    let origin = |uri: &str| job(uri).resource;
     push(&mut queue, job("http://shop.example:1"), &one);
     assert!(
         matches!(queue.next(|_| true), Some(Next::Drop(dropped)) if dropped == origin("http://shop.example:1"))

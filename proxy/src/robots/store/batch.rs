@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use redb::{ReadableTable, Table, TableError, WriteTransaction};
-use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::Resource;
 
 use super::failure::Failure;
 use super::sealed::{pack, unpack};
@@ -80,8 +80,8 @@ impl<'txn> Batch<'txn> {
         Ok(self.damaged)
     }
 
-    pub(super) fn apply(&mut self, origin: &Origin, change: &Change) -> Result<(), Failure> {
-        let key = origin.to_string();
+    pub(super) fn apply(&mut self, resource: &Resource, change: &Change) -> Result<(), Failure> {
+        let key = resource.to_string();
         match change {
             Change::Forget => {
                 self.drop_entry(&key)?;
@@ -90,7 +90,7 @@ impl<'txn> Batch<'txn> {
                 }
             }
             Change::Save(entry) => {
-                let record = EntryRecord::new(origin, entry);
+                let record = EntryRecord::new(resource, entry);
                 if let Some((seen_at, version)) = record.version() {
                     let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
                     let bytes = body.map(|body| &*body.bytes).unwrap_or_default();
@@ -447,7 +447,7 @@ fn domain(key: &str) -> &str {
     let authority = key.split_once("://").map_or(key, |(_, rest)| rest);
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
-        None => authority.split(':').next().unwrap_or(authority),
+        None => authority.split([':', '/']).next().unwrap_or(authority),
     };
     match host.parse::<IpAddr>() {
         Ok(_) => host,
@@ -494,6 +494,11 @@ mod tests {
             ("https://192.0.2.7:8443", "192.0.2.7"),
             ("https://[2001:db8::1]:8443", "2001:db8::1"),
             ("https://com", "com"),
+            (
+                "https://a.example.com/.well-known/tdmrep.json",
+                "example.com",
+            ),
+            ("http://[2001:db8::1]/license.xml", "2001:db8::1"),
         ] {
             assert_eq!(domain(key), expected, "{key}");
         }

@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::Entry;
+use wayleave_policy::lifecycle::{Entry, Resource};
 
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
@@ -132,56 +132,56 @@ impl Store {
     }
 
     /// Keeps `entry`. Returns at once; it is on disk within the second unless the disk fails.
-    pub fn save(&self, origin: &Origin, entry: Arc<Entry>) {
-        self.writer.change(origin, Change::Save(entry));
+    pub fn save(&self, resource: impl Into<Resource>, entry: Arc<Entry>) {
+        self.writer.change(&resource.into(), Change::Save(entry));
     }
 
     /// Forgets the origin's entry. What it said before stays in its history.
-    pub fn forget(&self, origin: &Origin) {
-        self.writer.change(origin, Change::Forget);
+    pub fn forget(&self, resource: impl Into<Resource>) {
+        self.writer.change(&resource.into(), Change::Forget);
     }
 
     /// What is kept of the origin; nothing if the store fails.
-    pub async fn load(&self, origin: &Origin) -> Option<Entry> {
-        let loaded = self.load_all(vec![origin.clone()]).await;
+    pub async fn load(&self, resource: impl Into<Resource>) -> Option<Entry> {
+        let loaded = self.load_all(vec![resource.into()]).await;
         loaded.into_iter().next().and_then(|(_, entry)| entry)
     }
 
     /// The same for many origins, in the order given.
-    pub async fn load_all(&self, origins: Vec<Origin>) -> Vec<(Origin, Option<Entry>)> {
-        let unwritten: Vec<_> = origins
+    pub async fn load_all(&self, resources: Vec<Resource>) -> Vec<(Resource, Option<Entry>)> {
+        let unwritten: Vec<_> = resources
             .iter()
-            .map(|origin| self.writer.unwritten(origin))
+            .map(|resource| self.writer.unwritten(resource))
             .collect();
         let mut written = Vec::new();
         if unwritten.iter().any(Option::is_none) {
-            let asked = origins.clone();
+            let asked = resources.clone();
             let read = self.read(move |database| tables::entries(database, &asked));
             let found = read.await.unwrap_or_default();
-            let found = origins.iter().zip(found);
+            let found = resources.iter().zip(found);
             written = found
-                .map(|(origin, loaded)| self.sound(origin, loaded))
+                .map(|(resource, loaded)| self.sound(resource, loaded))
                 .collect();
         }
-        written.resize_with(origins.len(), || None);
+        written.resize_with(resources.len(), || None);
         let loaded = unwritten.into_iter().zip(written);
         let loaded = loaded.map(|(unwritten, written)| match unwritten {
             Some(Change::Save(entry)) => Some((*entry).clone()),
             Some(Change::Forget) => None,
             None => written,
         });
-        origins.into_iter().zip(loaded).collect()
+        resources.into_iter().zip(loaded).collect()
     }
 
     /// What was loaded, unless it was changed on disk: then it is dropped, and the origin counts as unknown.
-    fn sound(&self, origin: &Origin, loaded: Loaded) -> Option<Entry> {
+    fn sound(&self, resource: &Resource, loaded: Loaded) -> Option<Entry> {
         match loaded {
             Loaded::Nothing => None,
             Loaded::Entry(entry) => Some(*entry),
             // What was saved meanwhile is newer than what was read.
-            Loaded::Damaged(_) if self.writer.unwritten(origin).is_some() => None,
+            Loaded::Damaged(_) if self.writer.unwritten(resource).is_some() => None,
             Loaded::Damaged(body) => {
-                self.writer.damaged(origin, body);
+                self.writer.damaged(resource, body);
                 None
             }
         }
@@ -192,7 +192,7 @@ impl Store {
     pub fn walk(
         &self,
         after: Option<&str>,
-        take: impl FnMut(&str, &dyn Fn() -> Option<(Origin, Entry)>) -> bool,
+        take: impl FnMut(&str, &dyn Fn() -> Option<(Resource, Entry)>) -> bool,
     ) {
         self.writer.write();
         if let Some(database) = self.writer.database() {
@@ -203,10 +203,18 @@ impl Store {
         }
     }
 
-    /// Everything the origin is known to have said, oldest first.
-    pub async fn history(&self, origin: &Origin) -> Vec<Version> {
+    /// The documents beside an origin's robots.txt of which there is an entry, in the order of their URLs.
+    pub async fn beside(&self, origin: &Origin) -> Vec<Resource> {
         self.flush().await;
         let asked = origin.clone();
+        let found = self.read(move |database| tables::beside(database, &asked));
+        found.await.unwrap_or_default()
+    }
+
+    /// Everything the origin is known to have said, oldest first.
+    pub async fn history(&self, resource: impl Into<Resource>) -> Vec<Version> {
+        self.flush().await;
+        let asked = resource.into();
         let found = self
             .read(move |database| tables::versions(database, &asked))
             .await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
 use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::Entry;
+use wayleave_policy::lifecycle::{Entry, Resource};
 
 use super::failure::Failure;
 use super::sealed::{seal, unpack, unseal};
@@ -15,14 +15,14 @@ use crate::robots::record::{EntryRecord, VersionRecord};
 pub(super) type Digest = [u8; 32];
 
 pub(super) const HEAD: TableDefinition<'_, &str, u64> = TableDefinition::new("head");
-/// Origin → entry, sealed.
+/// Resource → entry, sealed.
 pub(super) const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
 /// Digest → body, packed.
 pub(super) const BODIES: TableDefinition<'_, &Digest, &[u8]> = TableDefinition::new("packed");
 /// Digest and scope → how many versions in the scope have that body.
 pub(super) const REFERENCES: TableDefinition<'_, (&Digest, &str), u64> =
     TableDefinition::new("scoped references");
-/// Origin and when it was first seen → version, sealed.
+/// Resource and when it was first seen → version, sealed.
 pub(super) const VERSIONS: TableDefinition<'_, (&str, u64), &[u8]> =
     TableDefinition::new("versions");
 /// Scope, rank, when it was last seen, origin, when it was first seen: what goes first stands first.
@@ -75,22 +75,22 @@ pub(super) fn written<T: serde::Serialize>(key: &str, record: &T) -> Result<Vec<
 }
 
 /// What is kept of origins, in their order.
-pub(super) fn entries(database: &Database, origins: &[Origin]) -> Result<Vec<Loaded>, Failure> {
+pub(super) fn entries(database: &Database, resources: &[Resource]) -> Result<Vec<Loaded>, Failure> {
     let read = database.begin_read()?;
     let table = read.open_table(ENTRIES)?;
-    let load = |origin: &Origin| -> Result<Loaded, Failure> {
-        let key = origin.to_string();
+    let load = |resource: &Resource| -> Result<Loaded, Failure> {
+        let key = resource.to_string();
         match table.get(key.as_str())? {
             None => Ok(Loaded::Nothing),
-            Some(sealed) => load(&read, origin, self::read(&key, sealed.value())),
+            Some(sealed) => load(&read, resource, self::read(&key, sealed.value())),
         }
     };
-    origins.iter().map(load).collect()
+    resources.iter().map(load).collect()
 }
 
 fn load(
     read: &ReadTransaction,
-    origin: &Origin,
+    resource: &Resource,
     record: Option<EntryRecord>,
 ) -> Result<Loaded, Failure> {
     let Some(record) = record else {
@@ -103,15 +103,15 @@ fn load(
             Some(Err(Damaged)) | None => return Ok(Loaded::Damaged(Some(body.digest))),
         },
     };
-    Ok(Loaded::Entry(Box::new(record.entry(origin, bytes))))
+    Ok(Loaded::Entry(Box::new(record.entry(resource, bytes))))
 }
 
 /// Everything the origin is known to have said, oldest first, with when each began.
 pub(super) fn versions(
     database: &Database,
-    origin: &Origin,
+    resource: &Resource,
 ) -> Result<Vec<(u64, VersionRecord)>, Failure> {
-    let key = origin.to_string();
+    let key = resource.to_string();
     let versions = database.begin_read()?.open_table(VERSIONS)?;
     let mut found = Vec::new();
     for row in versions.range(of(&key))? {
@@ -119,6 +119,21 @@ pub(super) fn versions(
         if let Some(record) = read(&key, value.value()) {
             found.push((row_key.value().1, record));
         }
+    }
+    Ok(found)
+}
+
+/// The resources with an entry whose text begins with an origin and goes on with a path.
+pub(super) fn beside(database: &Database, origin: &Origin) -> Result<Vec<Resource>, Failure> {
+    let entries = database.begin_read()?.open_table(ENTRIES)?;
+    let begin = format!("{origin}/");
+    let mut found = Vec::new();
+    for row in entries.range(begin.as_str()..)? {
+        let (key, _) = row?;
+        if !key.value().starts_with(&begin) {
+            break;
+        }
+        found.extend(Resource::parse(key.value()).ok());
     }
     Ok(found)
 }
@@ -144,7 +159,7 @@ fn body_bytes(read: &ReadTransaction, digest: &Digest) -> Result<Option<Checked>
 pub(super) fn walk(
     database: &Database,
     after: Option<&str>,
-    mut take: impl FnMut(&str, &dyn Fn() -> Option<(Origin, Entry)>) -> bool,
+    mut take: impl FnMut(&str, &dyn Fn() -> Option<(Resource, Entry)>) -> bool,
 ) -> Result<(), Failure> {
     let entries = database.begin_read()?.open_table(ENTRIES)?;
     let start = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -153,9 +168,9 @@ pub(super) fn walk(
         let key = key.value();
         let entry = || {
             let record: EntryRecord = read(key, sealed.value())?;
-            let origin = Origin::parse(key).ok()?;
-            let entry = record.entry(&origin, None);
-            Some((origin, entry))
+            let resource = Resource::parse(key).ok()?;
+            let entry = record.entry(&resource, None);
+            Some((resource, entry))
         };
         if !take(key, &entry) {
             break;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::Entry;
+use wayleave_policy::lifecycle::{Entry, Resource};
 
 /// What is to be written of an origin.
 #[derive(Clone, Debug)]
@@ -43,7 +42,7 @@ impl Change {
 /// belong in its history.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    changes: HashMap<Origin, Vec<Change>>,
+    changes: HashMap<Resource, Vec<Change>>,
     bytes: usize,
 }
 
@@ -53,20 +52,22 @@ impl Waiting {
     }
 
     /// The last of an origin's changes.
-    pub(super) fn last(&self, origin: &Origin) -> Option<&Change> {
-        self.changes.get(origin).and_then(|changes| changes.last())
+    pub(super) fn last(&self, resource: &Resource) -> Option<&Change> {
+        self.changes
+            .get(resource)
+            .and_then(|changes| changes.last())
     }
 
     /// All changes, each origin's in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Origin, &Change)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Resource, &Change)> {
         let all = self.changes.iter();
-        all.flat_map(|(origin, changes)| changes.iter().map(move |change| (origin, change)))
+        all.flat_map(|(resource, changes)| changes.iter().map(move |change| (resource, change)))
     }
 
     /// Has `change` wait, in the place of the one before it if nothing is lost by that.
-    pub(super) fn push(&mut self, origin: &Origin, change: Change) {
+    pub(super) fn push(&mut self, resource: &Resource, change: Change) {
         self.bytes += change.bytes();
-        let changes = self.changes.entry(origin.clone()).or_default();
+        let changes = self.changes.entry(resource.clone()).or_default();
         // The first of those that say the same stays: since when it was said.
         if let [.., first, last] = &changes[..]
             && first.is_covered_by(&change)
@@ -82,10 +83,10 @@ impl Waiting {
     pub(super) fn take(&mut self, bytes: usize) -> Self {
         let mut taken = Self::default();
         while taken.bytes < bytes {
-            let Some(origin) = self.changes.keys().next().cloned() else {
+            let Some(resource) = self.changes.keys().next().cloned() else {
                 break;
             };
-            taken.put(origin.clone(), self.remove(&origin));
+            taken.put(resource.clone(), self.remove(&resource));
         }
         // What is left of a large map is not kept for a small one.
         self.changes.shrink_to(2 * self.changes.len());
@@ -94,10 +95,10 @@ impl Waiting {
 
     /// Lets what was taken wait again, before what has come since.
     pub(super) fn put_back(&mut self, taken: &Self) {
-        for (origin, changes) in &taken.changes {
-            let since = self.remove(origin);
+        for (resource, changes) in &taken.changes {
+            let since = self.remove(resource);
             for change in changes.iter().cloned().chain(since) {
-                self.push(origin, change);
+                self.push(resource, change);
             }
         }
     }
@@ -106,21 +107,21 @@ impl Waiting {
     pub(super) fn bound(&mut self, most: usize) -> usize {
         let mut lost = 0;
         while self.bytes > most {
-            let Some(origin) = self.changes.keys().next().cloned() else {
+            let Some(resource) = self.changes.keys().next().cloned() else {
                 break;
             };
-            lost += self.remove(&origin).len();
+            lost += self.remove(&resource).len();
         }
         lost
     }
 
-    fn put(&mut self, origin: Origin, changes: Vec<Change>) {
+    fn put(&mut self, resource: Resource, changes: Vec<Change>) {
         self.bytes += changes.iter().map(Change::bytes).sum::<usize>();
-        self.changes.insert(origin, changes);
+        self.changes.insert(resource, changes);
     }
 
-    fn remove(&mut self, origin: &Origin) -> Vec<Change> {
-        let changes = self.changes.remove(origin).unwrap_or_default();
+    fn remove(&mut self, resource: &Resource) -> Vec<Change> {
+        let changes = self.changes.remove(resource).unwrap_or_default();
         self.bytes -= changes.iter().map(Change::bytes).sum::<usize>();
         changes
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
-use wayleave_policy::Origin;
+use wayleave_policy::lifecycle::Resource;
 
 use super::batch::Batch;
 use super::error::StoreError;
@@ -168,9 +168,9 @@ impl Writer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn change(&self, origin: &Origin, change: Change) {
+    pub(super) fn change(&self, resource: &Resource, change: Change) {
         let mut state = self.state();
-        state.waiting.push(origin, change);
+        state.waiting.push(resource, change);
         let lost = state.waiting.bound(self.options.memory);
         drop(state);
         self.count_lost(lost);
@@ -178,10 +178,10 @@ impl Writer {
     }
 
     /// Of `origin` a record or the body with this digest was changed on disk: it is dropped.
-    pub(super) fn damaged(&self, origin: &Origin, body: Option<Digest>) {
-        tracing::error!(%origin, "this origin's record was changed on disk: it is dropped, and fetched again");
+    pub(super) fn damaged(&self, resource: &Resource, body: Option<Digest>) {
+        tracing::error!(%resource, "this resource's record was changed on disk: it is dropped, and fetched again");
         self.metrics.store_error("checksum");
-        self.change(origin, Change::Forget);
+        self.change(resource, Change::Forget);
         self.state().damaged.extend(body);
     }
 
@@ -194,10 +194,10 @@ impl Writer {
         self.changed.send_replace(());
     }
 
-    pub(super) fn unwritten(&self, origin: &Origin) -> Option<Change> {
+    pub(super) fn unwritten(&self, resource: &Resource) -> Option<Change> {
         let state = self.state();
-        let waiting = state.waiting.last(origin);
-        waiting.or_else(|| state.writing.last(origin)).cloned()
+        let waiting = state.waiting.last(resource);
+        waiting.or_else(|| state.writing.last(resource)).cloned()
     }
 
     /// Writes what waits; whether nothing is left.
@@ -406,8 +406,8 @@ fn write(
     let write = tables::begin(database)?;
     let mut batch = Batch::open(&write, keep)?;
     damaged.iter().try_for_each(|body| batch.drop_body(body))?;
-    for (origin, change) in changes.iter() {
-        batch.apply(origin, change)?;
+    for (resource, change) in changes.iter() {
+        batch.apply(resource, change)?;
     }
     batch.sweep()?;
     let found = batch.close()?;

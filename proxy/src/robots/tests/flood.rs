@@ -25,14 +25,14 @@ const AT_ONCE: usize = 256;
 
 impl Fetch for Unique {
     async fn fetch(&self, request: FetchRequest, _: Option<&FetchAs>) -> Fetched {
-        let host = request.origin.host();
+        let host = request.resource.origin().host();
         let digits: String = host.chars().filter(char::is_ascii_digit).collect();
         let place = self.0.take(2 * 512_000).await.expect("never closed");
         let body = unique(digits.parse().expect("a number"), 500_000);
         let digest = Digest::of(&body).0;
         let outcome = FetchOutcome {
             redirects: Vec::new(),
-            uri: request.origin.robots_txt_uri(),
+            uri: request.resource.uri(),
             ending: Ending::Response(Response {
                 status: 200,
                 fields: Fields::default(),

@@ -72,7 +72,7 @@ impl Fetch for ScriptedFetch {
         let script = &self.script;
         let under_way = script.under_way.fetch_add(1, Ordering::SeqCst) + 1;
         script.most_under_way.fetch_max(under_way, Ordering::SeqCst);
-        let origin = request.origin.clone();
+        let origin = request.resource.origin().clone();
         script.fetched.lock().unwrap().push(request);
         let user_agent = fetch_as
             .and_then(|by| by.user_agent.as_deref())
@@ -416,7 +416,10 @@ async fn a_storm_of_unknown_origins_does_not_hold_up_known_ones() {
     });
     settle().await;
     let fetched = fetch.script.fetched.lock().unwrap().clone();
-    assert_eq!(fetched.last().map(|request| &request.origin), Some(&shop));
+    assert_eq!(
+        fetched.last().map(|request| request.resource.origin()),
+        Some(&shop)
+    );
     fetch.open_gate(&gate);
     assert!(known.await.unwrap());
     assert!(storm.join_all().await.into_iter().all(|found| found));
@@ -489,7 +492,7 @@ async fn operators_inspect_refresh_and_forget() {
     let refreshed = robots.refresh(&origin("c")).await.unwrap();
     assert_eq!(refreshed.state(robots.clock().now()), State::Fresh);
     assert!(robots.forget(&origin("a")).await && !robots.forget(&origin("a")).await);
-    assert!(robots.at_hand(&origin("a")).is_none());
+    assert!(robots.at_hand(origin("a")).is_none());
 
     robots.observe();
     let (_, text) = metrics.text().unwrap();
@@ -538,10 +541,7 @@ async fn a_restart_forgets_nothing() {
     assert_eq!(fetch.fetches(), 2);
 
     let robots = start_in(dir.path(), &fetch, Duration::from_secs(20), memory);
-    assert!(
-        robots.at_hand(&origin("shop")).is_none(),
-        "read when wanted"
-    );
+    assert!(robots.at_hand(origin("shop")).is_none(), "read when wanted");
     let shop = robots.find(&origin("shop")).await.unwrap().snapshot;
     assert_eq!(private(&robots, &shop), Verdict::Disallow);
     let down = robots.find(&origin("down")).await.unwrap().snapshot;
@@ -739,7 +739,7 @@ async fn one_clients_tarpits_hold_up_nobody_else() {
     let known = fetch.script.fetched.lock().unwrap();
     let refetched = known
         .iter()
-        .filter(|request| request.origin.host().starts_with("known"));
+        .filter(|request| request.resource.origin().host().starts_with("known"));
     assert_eq!(refetched.count(), 120, "each twice");
 }
 

@@ -109,7 +109,7 @@ async fn failing_dns() -> SocketAddr {
 
 async fn fetch_by(server: &Server, options: FetchOptions) -> FetchOutcome {
     let request = FetchRequest {
-        origin: Origin::parse("http://shop.test:8000").unwrap(),
+        resource: Origin::parse("http://shop.test:8000").unwrap().into(),
         validators: None,
     };
     fetcher(server, &distrust(), options)
@@ -173,14 +173,14 @@ async fn a_copy_is_confirmed_by_its_validators() {
     };
     let origin = Origin::parse("http://shop.test").unwrap();
     let request = FetchRequest {
-        origin: origin.clone(),
+        resource: origin.clone().into(),
         validators: validators("http://shop.test/robots.txt"),
     };
     let confirmed = fetcher.fetch(request, None).await.outcome;
     assert!(matches!(confirmed.ending, Ending::NotModified(_)));
     assert!(server.asked()[0].contains("if-modified-since: Sat, 21 Nov 2026 08:00:00 GMT"));
     let request = FetchRequest {
-        origin,
+        resource: origin.into(),
         validators: validators("http://other.test/robots.txt"),
     };
     let outcome = fetcher.fetch(request, None).await.outcome;
@@ -302,7 +302,7 @@ async fn redirects_that_lead_nowhere_are_no_answer() {
 async fn an_internal_origin_is_prohibited() {
     let server = Server::start(|_| ok(RULES)).await;
     let request = FetchRequest {
-        origin: Origin::parse("http://127.0.0.2").unwrap(),
+        resource: Origin::parse("http://127.0.0.2").unwrap().into(),
         validators: None,
     };
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
@@ -542,7 +542,13 @@ async fn connecting_has_a_deadline_of_its_own() {
     let validators = None;
     let started = tokio::time::Instant::now();
     let outcome = fetcher
-        .fetch(FetchRequest { origin, validators }, None)
+        .fetch(
+            FetchRequest {
+                resource: origin.into(),
+                validators,
+            },
+            None,
+        )
         .await
         .outcome;
     assert_eq!(kind(&outcome), Some(FetchErrorKind::ConnectTimeout));
@@ -567,7 +573,9 @@ async fn connections_and_names_that_fail_are_told_apart() {
     let fetch = |host: &str| {
         fetcher.fetch(
             FetchRequest {
-                origin: Origin::parse(&format!("http://{host}.test")).unwrap(),
+                resource: Origin::parse(&format!("http://{host}.test"))
+                    .unwrap()
+                    .into(),
                 validators: None,
             },
             None,
@@ -605,7 +613,13 @@ async fn https_origins_must_prove_who_they_are() {
         async move {
             let validators = None;
             fetcher
-                .fetch(FetchRequest { origin, validators }, None)
+                .fetch(
+                    FetchRequest {
+                        resource: origin.into(),
+                        validators,
+                    },
+                    None,
+                )
                 .await
                 .outcome
         }
@@ -633,7 +647,13 @@ async fn a_server_without_tls_is_no_https_origin() {
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
     let outcome = fetcher
-        .fetch(FetchRequest { origin, validators }, None)
+        .fetch(
+            FetchRequest {
+                resource: origin.into(),
+                validators,
+            },
+            None,
+        )
         .await
         .outcome;
     assert!(
@@ -673,7 +693,13 @@ async fn http2_is_spoken_where_nothing_else_is() {
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
     let outcome = fetcher
-        .fetch(FetchRequest { origin, validators }, None)
+        .fetch(
+            FetchRequest {
+                resource: origin.into(),
+                validators,
+            },
+            None,
+        )
         .await
         .outcome;
     assert_eq!(body(&outcome), RULES, "{outcome:?}");
@@ -697,7 +723,7 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let origin = Origin::parse("http://shop.test").unwrap();
     let validators = None;
     let request = FetchRequest {
-        origin: origin.clone(),
+        resource: origin.clone().into(),
         validators,
     };
     let outcome = fetcher.fetch(request, None).await.outcome;

@@ -50,7 +50,13 @@ where
     let origin = Origin::parse("https://shop.test").unwrap();
     let validators = None;
     fetcher
-        .fetch(FetchRequest { origin, validators }, None)
+        .fetch(
+            FetchRequest {
+                resource: origin.into(),
+                validators,
+            },
+            None,
+        )
         .await
         .outcome
 }

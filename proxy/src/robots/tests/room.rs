@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use wayleave_policy::Origin;
 use wayleave_policy::lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest, FetchResult};
 
 use super::super::room::FREE_BYTES;
@@ -41,7 +40,7 @@ async fn server() -> Server {
 
 async fn fetch(fetcher: &HttpFetch, host: &str) -> FetchOutcome {
     let request = FetchRequest {
-        origin: Origin::parse(&format!("http://{host}.test")).expect("an origin"),
+        resource: Resource::parse(&format!("http://{host}.test")).expect("a resource"),
         validators: None,
     };
     fetcher.fetch(request, None).await.outcome
@@ -133,7 +132,7 @@ async fn a_place_is_held_until_what_came_is_counted() {
     let server = server().await;
     let fetcher = fetcher(&server, &distrust(), FetchOptions::default());
     let request = FetchRequest {
-        origin: Origin::parse("http://long.test").expect("an origin"),
+        resource: Resource::parse("http://long.test").expect("a resource"),
         validators: None,
     };
     let fetched = fetcher.fetch(request, None).await;

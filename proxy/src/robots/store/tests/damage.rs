@@ -89,7 +89,7 @@ async fn no_damage_ends_the_process_or_changes_what_an_origin_said() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(FILE), &file).unwrap();
         let store = open(dir.path()).unwrap_or_else(|error| panic!("{n}, {what}: {error}"));
-        let origins = saved.iter().map(|(origin, _)| origin.clone()).collect();
+        let origins = saved.iter().map(|(origin, _)| origin.into()).collect();
         for ((origin, loaded), (_, entry)) in store.load_all(origins).await.into_iter().zip(&saved)
         {
             lost += usize::from(loaded.is_none());
@@ -133,7 +133,7 @@ async fn a_panic_of_the_database_puts_the_file_aside_and_says_so() {
     let clock = Clock::start_at(first());
     let store = Store::open(dir.path(), StoreOptions::default(), clock, metrics.clone()).unwrap();
     assert_eq!(store.load(&origin("own1")).await, None);
-    store.save(&origin("a"), entry(response(200, RULES), at(0)));
+    store.save(origin("a"), entry(response(200, RULES), at(0)));
     store.flush().await;
     store.flush().await;
     assert_eq!(store.fault(), None);

@@ -205,7 +205,7 @@ async fn a_damaged_file_is_put_aside() {
     drop(open(dir.path()).unwrap());
     std::fs::write(&path, vec![0xaa; 100_000]).unwrap();
     let store = open(dir.path()).unwrap();
-    store.save(&origin("a"), entry(response(200, RULES), at(0)));
+    store.save(origin("a"), entry(response(200, RULES), at(0)));
     store.flush().await;
     assert!(store.load(&origin("a")).await.is_some());
     assert_eq!(store.fault(), None);
@@ -334,19 +334,19 @@ async fn what_is_too_old_goes_bit_by_bit() {
     let store = open_at(dir.path(), at(0), StoreOptions::default()).unwrap();
     for n in 0..200 {
         store.save(
-            &origin(&format!("idle{n}")),
+            origin(&format!("idle{n}")),
             entry(response(200, RULES), at(0)),
         );
     }
-    store.save(&origin("busy"), entry(response(200, OTHER_RULES), at(0)));
-    store.save(&origin("busy"), entry(response(200, RULES), at(1)));
+    store.save(origin("busy"), entry(response(200, OTHER_RULES), at(0)));
+    store.save(origin("busy"), entry(response(200, RULES), at(1)));
     store.flush().await;
-    store.save(&origin("busy"), entry(response(200, OTHER_RULES), at(399)));
+    store.save(origin("busy"), entry(response(200, OTHER_RULES), at(399)));
     drop(store);
 
     let store = open_at(dir.path(), at(400), StoreOptions::default()).unwrap();
     for _ in 0..10 {
-        store.save(&origin("busy"), entry(response(200, OTHER_RULES), at(400)));
+        store.save(origin("busy"), entry(response(200, OTHER_RULES), at(400)));
         store.flush().await;
     }
     for n in 0..200 {

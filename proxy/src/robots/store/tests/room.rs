@@ -33,7 +33,7 @@ async fn a_flood_of_unique_files_stays_below_max_size_and_the_newest_are_kept() 
         let body = unique(n, 1000 + 97_003 * n % 400_000);
         written += body.len() as u64;
         let now = first() + Duration::from_secs(n as u64);
-        store.save(&registered(n), entry(response(200, &body), now));
+        store.save(registered(n), entry(response(200, &body), now));
         if n % 5 == 0 {
             store.flush().await;
             assert!(
@@ -71,11 +71,11 @@ async fn what_was_said_before_goes_before_any_origin_does() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), SMALL).unwrap();
     // The oldest of all, of which nothing is history.
-    store.save(&registered(0), entry(response(200, RULES), at(0)));
+    store.save(registered(0), entry(response(200, RULES), at(0)));
     for version in 0..19 {
         for n in 1..9 {
             let body = unique(100 * n + version, 50_000);
-            store.save(&registered(n), entry(response(200, &body), at(n as u32)));
+            store.save(registered(n), entry(response(200, &body), at(n as u32)));
         }
         store.flush().await;
     }
@@ -85,7 +85,7 @@ async fn what_was_said_before_goes_before_any_origin_does() {
     );
     for n in 9..50 {
         let body = unique(1000 + n, 100_000);
-        store.save(&registered(n), entry(response(200, &body), at(20)));
+        store.save(registered(n), entry(response(200, &body), at(20)));
         store.flush().await;
     }
     let oldest = store.history(&registered(1)).await.len();
@@ -106,7 +106,7 @@ async fn sub_domains_of_one_registered_domain_push_nobody_else_out() {
     let sub_domain = |n: usize| Origin::parse(&format!("https://s{n}.evil.test")).unwrap();
     for n in 0..200 {
         store.save(
-            &sub_domain(n),
+            sub_domain(n),
             entry(response(200, &unique(n, 50_000)), at(5)),
         );
         store.flush().await;
@@ -127,7 +127,7 @@ async fn a_file_that_is_over_a_smaller_max_size_shrinks_when_it_is_opened() {
     for n in 0..300 {
         let now = first() + Duration::from_secs(n as u64);
         store.save(
-            &registered(n),
+            registered(n),
             entry(response(200, &unique(n, 100_000)), now),
         );
         store.flush().await;
@@ -151,7 +151,7 @@ async fn bodies_are_compressed() {
     for n in 0..20 {
         let line = format!("Disallow: /some/directory/{n}\n");
         let body = format!("User-agent: *\n{}", line.repeat(20_000));
-        store.save(&registered(n), entry(response(200, body.as_bytes()), at(0)));
+        store.save(registered(n), entry(response(200, body.as_bytes()), at(0)));
     }
     drop(store);
     assert!(
@@ -165,12 +165,12 @@ async fn bodies_are_compressed() {
 async fn what_was_forgotten_does_not_stay_in_the_history_for_ever() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_at(dir.path(), at(0), StoreOptions::default()).unwrap();
-    store.save(&registered(1), entry(response(200, RULES), at(0)));
+    store.save(registered(1), entry(response(200, RULES), at(0)));
     store.flush().await;
-    store.forget(&registered(1));
+    store.forget(registered(1));
     drop(store);
     let store = open_at(dir.path(), at(400), StoreOptions::default()).unwrap();
-    store.save(&registered(2), entry(response(404, b""), at(400)));
+    store.save(registered(2), entry(response(404, b""), at(400)));
     store.flush().await;
     assert_eq!(store.history(&registered(1)).await, []);
     assert_eq!(store.body(digest(RULES)).await, None);
@@ -192,7 +192,7 @@ fn write_first_format(path: &Path, entries: &[(Origin, Entry)]) {
         let mut bodies = write.open_table(bodies).unwrap();
         let mut versions = write.open_table(versions).unwrap();
         for (origin, entry) in entries {
-            let (key, record) = (origin.to_string(), EntryRecord::new(origin, entry));
+            let (key, record) = (origin.to_string(), EntryRecord::new(&origin.into(), entry));
             let encoded = postcard::to_stdvec(&record).unwrap();
             kept.insert(key.as_str(), encoded.as_slice()).unwrap();
             let Some((seen_at, version)) = record.version() else {

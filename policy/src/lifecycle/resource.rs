@@ -1,0 +1,174 @@
+//! `Resource`: what is fetched and kept, robots.txt or another document of an origin.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::document::Kind;
+use crate::{InvalidUri, Origin, Path, Target};
+
+/// Something to have at hand: an origin's robots.txt, or another document by which a site says what it has to say.
+///
+/// As text it is the document's URL, and for a robots.txt only the origin: so what is kept of an origin stands together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    origin: Origin,
+    /// `None` for robots.txt. One pointer, because there are millions, and nearly all are.
+    path: Option<Arc<Path<'static>>>,
+}
+
+impl Resource {
+    /// Reads what [`Display`](fmt::Display) wrote, or the URL of a document that is not an origin's robots.txt.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::parse`].
+    pub fn parse(text: &str) -> Result<Self, InvalidUri> {
+        match Origin::parse(text) {
+            Ok(origin) if !text.ends_with('/') => Ok(origin.into()),
+            _ => Target::parse(text).map(Self::from),
+        }
+    }
+
+    /// The document at `path` on an origin.
+    #[must_use]
+    pub fn at(origin: &Origin, path: &'static str) -> Self {
+        Self {
+            origin: origin.clone(),
+            path: Some(Arc::new(Path::from_checked(path.to_owned()))),
+        }
+    }
+
+    /// Whom it is asked for.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// How it is read.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match &self.path {
+            None => Kind::RobotsTxt,
+            Some(path) => Kind::at(path.as_str()),
+        }
+    }
+
+    /// Whether it is an origin's robots.txt.
+    #[must_use]
+    pub fn is_robots_txt(&self) -> bool {
+        self.path.is_none()
+    }
+
+    /// Where it stands on its origin.
+    #[must_use]
+    pub fn path(&self) -> Path<'static> {
+        match &self.path {
+            None => Path::from_checked("/robots.txt".to_owned()),
+            Some(path) => Path::clone(path),
+        }
+    }
+
+    /// Where it is fetched.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        match &self.path {
+            None => self.origin.robots_txt_uri(),
+            Some(path) => format!("{}{path}", self.origin),
+        }
+    }
+
+    /// What it holds in memory beside itself.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        let path = self.path.as_deref();
+        let path = path.map_or(0, |path| size_of_val(path) + path.as_str().len());
+        self.origin.heap_bytes() + path
+    }
+}
+
+impl From<Origin> for Resource {
+    fn from(origin: Origin) -> Self {
+        Self { origin, path: None }
+    }
+}
+
+impl From<&Origin> for Resource {
+    fn from(origin: &Origin) -> Self {
+        origin.clone().into()
+    }
+}
+
+impl From<&Self> for Resource {
+    fn from(resource: &Self) -> Self {
+        resource.clone()
+    }
+}
+
+/// The document that a request for this target would get.
+impl From<Target> for Resource {
+    fn from(target: Target) -> Self {
+        Self {
+            origin: target.origin().clone(),
+            path: Some(Arc::new(target.path().clone())),
+        }
+    }
+}
+
+impl Hash for Resource {
+    /// As its origin for a robots.txt, so that an origin's moments stay where they are.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.origin.hash(state);
+        if let Some(path) = &self.path {
+            path.hash(state);
+        }
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            None => write!(f, "{}", self.origin),
+            Some(path) => write!(f, "{}{path}", self.origin),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_is_read_from_its_text() {
+        for (text, uri, kind) in [
+            (
+                "https://a.test",
+                "https://a.test/robots.txt",
+                Kind::RobotsTxt,
+            ),
+            ("http://a.test:81/.well-known/tdmrep.json", "", Kind::Tdmrep),
+            ("http://a.test/ai.txt", "", Kind::AiTxt),
+            ("https://a.test/ai.txt?x", "", Kind::Rsl),
+            ("https://a.test/", "", Kind::Rsl),
+            ("https://a.test/robots.txt", "", Kind::Rsl),
+        ] {
+            let resource = Resource::parse(text).unwrap();
+            assert_eq!(resource.to_string(), text);
+            assert_eq!(resource.uri(), if uri.is_empty() { text } else { uri });
+            assert_eq!(resource.kind(), kind, "{text}");
+            assert_eq!(resource.is_robots_txt(), kind == Kind::RobotsTxt);
+        }
+        assert!(Resource::parse("ftp://a.test/x").is_err());
+        assert!(Resource::parse("/x").is_err());
+    }
+
+    #[test]
+    fn documents_of_one_origin_are_told_apart() {
+        let origin = Origin::parse("https://a.test").unwrap();
+        let robots = Resource::from(&origin);
+        let tdmrep = Resource::at(&origin, "/.well-known/tdmrep.json");
+        assert_ne!(robots, tdmrep);
+        assert_eq!(tdmrep, Resource::parse(&tdmrep.to_string()).unwrap());
+        assert_eq!(robots.origin(), tdmrep.origin());
+    }
+}
