@@ -10,6 +10,7 @@ MEANINGFUL = {
     "uri": ["http://shop.test/a", "https://shop.test/private?x=1", "http://down.test/"],
     "date-time": ["2026-11-21T08:00:00Z", "2100-01-01T00:00:00Z", "1999-12-31T23:59:59Z"],
     "crawler": ["news"],
+    "purposes": ["search", "search,train-ai", "tdm, other"],
     "ip-address": ["127.0.0.1", "::1", "10.1.2.3"],
 }
 for name, values in MEANINGFUL.items():

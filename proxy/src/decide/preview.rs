@@ -43,6 +43,7 @@ pub(crate) struct Question {
     method: Option<String>,
     /// What it would be fetched for, instead of what the crawler declares: `search`, `ai-input`, `train-ai`, `archive`, `tdm`,
     /// `other`, or several of them with commas between.
+    #[param(format = "purposes")]
     purpose: Option<String>,
 }
 
