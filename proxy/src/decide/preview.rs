@@ -265,6 +265,7 @@ fn for_purposes(identified: Identified, names: &str) -> Result<Identified, Strin
         user_agent_must_contain_token: false,
         signing_key: None,
         source_address: None,
+        certificate: None,
         declaration: Declaration::default(),
     });
     crawler.declaration.purposes = purposes;
