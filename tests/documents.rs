@@ -293,6 +293,7 @@ fn licences_lead_to_no_internal_address() {
         "http://internal.example/l.xml".to_owned(),
         format!("http://{}/l.xml", internal.http),
         "file:///etc/passwd".to_owned(),
+        "ftp://internal.example/l.xml".to_owned(),
         "http:///l.xml".to_owned(),
     ]
     .iter()
@@ -305,7 +306,7 @@ fn licences_lead_to_no_internal_address() {
         let settings = settings.resolve_to("internal.example", &internal);
         settings.table(CRAWLERS)
     });
-    for number in 0..4 {
+    for number in 0..5 {
         refusal(&proxy, INDEX, &format!("http://lure{number}.test/a"));
     }
     assert_eq!(internal.connections(), 0, "{:?}", internal.seen());

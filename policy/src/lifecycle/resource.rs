@@ -158,7 +158,7 @@ mod tests {
             assert_eq!(resource.kind(), kind, "{text}");
             assert_eq!(resource.is_robots_txt(), kind == Kind::RobotsTxt);
         }
-        assert!(Resource::parse("ftp://a.test/x").is_err());
+        assert!(Resource::parse("gopher://a.test/x").is_err());
         assert!(Resource::parse("/x").is_err());
     }
 

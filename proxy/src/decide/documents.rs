@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use wayleave_policy::lifecycle::{FetchErrorKind, Resource, Snapshot};
 use wayleave_policy::preferences::{Asker, Preferences, Source};
 use wayleave_policy::{
-    AI_TXT_PATH, AccessResult, Document, Origin, TDMREP_PATH, Target, Verdict,
+    AI_TXT_PATH, AccessResult, Document, Origin, Scheme, TDMREP_PATH, Target, Verdict,
     decide_any_path_strictly,
 };
 
@@ -87,7 +87,10 @@ impl Documents<'_> {
 
     fn wanted(&self, asker: Asker<'_>, heard: &Preferences) -> Vec<Wanted> {
         let files = [(Source::Tdmrep, TDMREP_PATH), (Source::AiTxt, AI_TXT_PATH)];
-        let files = files.into_iter().filter(|(it, _)| asker.heeds(*it));
+        // Both are of HTTP alone (RFC 8615 section 1; Spawning).
+        let has_files = self.origin.scheme() != Scheme::Ftp;
+        let files = files.into_iter();
+        let files = files.filter(|(it, _)| has_files && asker.heeds(*it));
         let files = files.map(|(source, path)| Wanted {
             source,
             url: path.to_owned(),
@@ -152,6 +155,9 @@ fn licence(url: &str, index: usize) -> Result<Resource, String> {
         return Err(format!("its URL is longer than {LONGEST_URL} bytes"));
     }
     let target = Target::parse(url).map_err(|error| error.to_string())?;
+    if target.origin().scheme() == Scheme::Ftp {
+        return Err("licences are fetched over HTTP only".to_owned());
+    }
     Ok(target.into())
 }
 
