@@ -30,7 +30,7 @@ const MEANINGS = {
   destination_ip_prohibited: "the name resolves to an internal address; failed: found only when connecting",
   "malformed-request": "the request is malformed; failed: only its body",
   misdirected: "inside a tunnel, but for another origin",
-  "unsupported-scheme": "neither http nor https, nor ftp with GET or HEAD",
+  "unsupported-scheme": "neither http, https nor ftp, or ftp with another method than GET and HEAD",
   proxy_loop_detected: "the request has already passed through this proxy; failed: the parent proxy is this proxy",
   proxy_configuration_error: "the parent proxy does not accept our credentials",
   "head-too-large": "no readable request head arrived",
