@@ -8,8 +8,8 @@ use anyhow::{Context, bail, ensure};
 use flate2::bufread::MultiGzDecoder;
 use ring::digest::{Context as Hasher, SHA256};
 
-use super::record::{PATH, digest};
-use crate::cli::evidence::manifest;
+use super::record::{self, PATH, digest};
+use crate::cli::evidence::manifest::{self, Manifest};
 use crate::observe::digest::Digest;
 
 /// No record of ours is as long: a robots.txt is the longest, besides a manifest.
@@ -41,8 +41,15 @@ pub(crate) fn unpack(path: &Path, dir: &Path) -> anyhow::Result<()> {
         };
         if path == manifest::PATH {
             let mut sha256 = [0; 32];
-            sha256.copy_from_slice(before.finish().as_ref());
+            sha256.copy_from_slice(before.clone().finish().as_ref());
             fs::write(dir.join("records.sha256"), Digest(sha256).to_string())?;
+            // Nothing signed tells of its head: it is what is made of its block.
+            let mut made = before;
+            made.update(&manifest_bytes(&record.block, number - 1)?);
+            ensure!(
+                made.finish().as_ref() == hasher.clone().finish().as_ref(),
+                "record {number}: the head of the manifest was altered"
+            );
             let rest = records.fill_buf().context("behind the manifest")?;
             ensure!(
                 rest.is_empty(),
@@ -64,6 +71,13 @@ pub(crate) fn unpack(path: &Path, dir: &Path) -> anyhow::Result<()> {
             file.write_all(b"\n")?;
         }
     }
+}
+
+/// The record of a manifest as it is written behind `before` others.
+fn manifest_bytes(line: &[u8], before: u64) -> anyhow::Result<Vec<u8>> {
+    let manifest: Manifest = serde_json::from_slice(line).context(manifest::PATH)?;
+    let record = record::Record::line(manifest::PATH, &manifest.made_at, line);
+    Ok(record.bytes(&record.id(before)))
 }
 
 struct Record {

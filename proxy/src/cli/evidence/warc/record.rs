@@ -18,7 +18,18 @@ pub(super) struct Record<'a> {
     pub(super) block: &'a [u8],
 }
 
-impl Record<'_> {
+impl<'a> Record<'a> {
+    /// One line of the file at `path` in the export.
+    pub(super) fn line(path: &str, date: &'a str, line: &'a [u8]) -> Self {
+        Self {
+            kind: "metadata",
+            date,
+            content_type: "application/json",
+            fields: vec![(PATH, path.to_owned())],
+            block: line,
+        }
+    }
+
     /// Its id: made of all that it says and how many are before it.
     pub(super) fn id(&self, number: u64) -> String {
         let mut all = format!("{number} {} {}", self.kind, self.date).into_bytes();

@@ -62,24 +62,14 @@ impl Warc {
         about: Option<About<'_>>,
     ) -> anyhow::Result<()> {
         let made_at = self.made_at.clone();
-        let mut fields = vec![(PATH, path.to_owned())];
-        let date = match &about {
-            Some(about) => {
-                // What was asked for may be no URI at all.
-                let is_uri = about.url.bytes().all(|byte| byte.is_ascii_graphic());
-                let uri = is_uri.then(|| ("WARC-Target-URI", about.url.to_owned()));
-                fields.extend(uri);
-                about.at
-            }
-            None => &made_at,
-        };
-        let record = Record {
-            kind: "metadata",
-            date,
-            content_type: "application/json",
-            fields,
-            block: line,
-        };
+        let date = about.as_ref().map_or(made_at.as_str(), |about| about.at);
+        let mut record = Record::line(path, date, line);
+        if let Some(about) = &about {
+            // What was asked for may be no URI at all.
+            let is_uri = about.url.bytes().all(|byte| byte.is_ascii_graphic());
+            let uri = is_uri.then(|| ("WARC-Target-URI", about.url.to_owned()));
+            record.fields.extend(uri);
+        }
         self.put(&record).map(drop)
     }
 
