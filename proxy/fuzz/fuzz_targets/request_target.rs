@@ -2,6 +2,9 @@
 
 #![no_main]
 
+#[path = "../../src/http/ftp_path.rs"]
+#[allow(dead_code, reason = "the proxy uses the rest")]
+mod ftp_path;
 #[path = "../../src/http/request_target.rs"]
 #[allow(dead_code, reason = "the proxy uses the rest")]
 mod request_target;

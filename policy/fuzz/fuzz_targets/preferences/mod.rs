@@ -26,7 +26,7 @@ pub fn allows(hear: impl Fn(&mut Preferences, Asker<'_>)) -> bool {
         };
         let mut heard = Preferences::new(asker, "https://site.test/a/b?c", "/a/b?c");
         hear(&mut heard, asker);
-        heard.duties(asker);
+        let _duties = heard.duties(asker);
         heard.judge(asker).preference
     };
     let all = Reading { sources: Source::OPTIONAL.into_iter().collect(), ..Reading::default() };
