@@ -6,15 +6,12 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A SHA-256, written as 64 hexadecimal digits in lower case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Digest(pub(crate) [u8; 32]);
 
 impl Digest {
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-        let mut array = [0; 32];
-        array.copy_from_slice(digest.as_ref());
-        Self(array)
+        ring::digest::digest(&ring::digest::SHA256, bytes).into()
     }
 
     /// Reads 64 hexadecimal digits.
@@ -25,6 +22,15 @@ impl Digest {
             *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
         }
         is_hex.then_some(Self(array))
+    }
+}
+
+impl From<ring::digest::Digest> for Digest {
+    /// Of a SHA-256.
+    fn from(digest: ring::digest::Digest) -> Self {
+        let mut array = [0; 32];
+        array.copy_from_slice(digest.as_ref());
+        Self(array)
     }
 }
 

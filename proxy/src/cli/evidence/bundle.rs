@@ -99,11 +99,9 @@ impl Bundle {
         if let Some(mut file) = log.file {
             file.flush()?;
         }
-        let mut sha256 = [0; 32];
-        sha256.copy_from_slice(log.hasher.finish().as_ref());
         self.logs.push(Listed {
             path: log.path,
-            sha256: Digest(sha256),
+            sha256: log.hasher.finish().into(),
             bytes: log.bytes,
         });
         Ok(())

@@ -19,11 +19,5 @@ pub(super) struct Exchange {
     /// 200 if it had rules, else as it was answered.
     pub(super) status: u16,
     pub(super) is_cut: bool,
-    pub(super) sha256: Option<String>,
-}
-
-impl Exchange {
-    pub(super) fn has_body(&self, digest: Digest) -> bool {
-        self.sha256.as_deref() == Some(&*digest.to_string())
-    }
+    pub(super) sha256: Option<Digest>,
 }

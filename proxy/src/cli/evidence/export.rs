@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::Args;
 
 use super::bundle::Bundle;
@@ -142,8 +142,8 @@ fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
 /// What decisions rest on.
 #[derive(Default)]
 struct Rests {
-    configurations: BTreeSet<String>,
-    bodies: BTreeSet<String>,
+    configurations: BTreeSet<Digest>,
+    bodies: BTreeSet<Digest>,
     exchanges: BTreeSet<Exchange>,
 }
 
@@ -201,30 +201,26 @@ impl Exporting {
     /// Adds what the decisions rest on; what of it is not kept.
     fn grounds(&mut self, sources: &Sources<'_>) -> anyhow::Result<Vec<String>> {
         let mut missing = Vec::new();
-        let digest = |text: &String| Digest::from_hex(text).context("a digest was read");
-        let mut by_body: BTreeMap<&str, Vec<&Exchange>> = BTreeMap::new();
+        let mut by_body: BTreeMap<Digest, Vec<&Exchange>> = BTreeMap::new();
         for exchange in &self.rests.exchanges {
-            match exchange.sha256.as_deref() {
+            match exchange.sha256 {
                 Some(sha256) => by_body.entry(sha256).or_default().push(exchange),
                 None => self.bundle.exchange(exchange)?,
             }
         }
-        for text in &self.rests.bodies {
-            let sha256 = digest(text)?;
+        for &sha256 in &self.rests.bodies {
             match sources.body(sha256)? {
                 Some(bytes) => {
-                    let exchanges = by_body.remove(text.as_str()).unwrap_or_default();
-                    ensure!(exchanges.iter().all(|it| it.has_body(sha256)), "mixed up");
+                    let exchanges = by_body.remove(&sha256).unwrap_or_default();
                     self.bundle.body(sha256, &bytes, &exchanges)?;
                 }
-                None => missing.push(text.clone()),
+                None => missing.push(sha256.to_string()),
             }
         }
-        for text in &self.rests.configurations {
-            let sha256 = digest(text)?;
+        for &sha256 in &self.rests.configurations {
             match sources.configuration(sha256) {
                 Some(bytes) => self.bundle.configuration(sha256, &bytes)?,
-                None => missing.push(text.clone()),
+                None => missing.push(sha256.to_string()),
             }
         }
         Ok(missing)
@@ -233,23 +229,21 @@ impl Exporting {
 
 impl Rests {
     fn note(&mut self, decision: &Decision, configuration: Option<Digest>) {
-        self.configurations
-            .extend(configuration.map(|digest| digest.to_string()));
+        self.configurations.extend(configuration);
         let Some(finding) = &decision.finding else {
             return;
         };
-        let sha256 = finding.robots_sha256.map(|digest| digest.to_string());
-        self.bodies.extend(sha256.clone());
+        let sha256 = finding.robots_sha256;
+        self.bodies.extend(sha256);
         let origin = decision.origin.as_deref();
         let (Some(origin), Some(at)) = (origin, finding.robots_fetched_at) else {
             return;
         };
-        let has_body = sha256.is_some();
         self.exchanges.insert(Exchange {
             url: format!("{origin}/robots.txt"),
             at: humantime::format_rfc3339_micros(at).to_string(),
             status: match finding.robots_status {
-                Some(status) if !has_body => status,
+                Some(status) if sha256.is_none() => status,
                 _ => 200,
             },
             is_cut: finding.robots_cut,

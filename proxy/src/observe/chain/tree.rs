@@ -106,9 +106,7 @@ fn digest(parts: &[&[u8]]) -> Digest {
     for part in parts {
         context.update(part);
     }
-    let mut array = [0; 32];
-    array.copy_from_slice(context.finish().as_ref());
-    Digest(array)
+    context.finish().into()
 }
 
 #[cfg(test)]

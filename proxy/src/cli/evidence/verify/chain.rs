@@ -24,9 +24,7 @@ pub(super) fn read(file: File, mut take: impl FnMut(u64, &[u8])) -> std::io::Res
         take(number, line.strip_suffix(b"\n").unwrap_or(&line));
         line.clear();
     }
-    let mut sha256 = [0; 32];
-    sha256.copy_from_slice(hasher.finish().as_ref());
-    Ok(Digest(sha256))
+    Ok(hasher.finish().into())
 }
 
 /// How a file ended, for the next.

@@ -1,7 +1,5 @@
 //! Makes a decision again, by what its line names.
 
-use serde::Deserialize;
-
 use super::materials::Materials;
 use super::robots::{Robots, asked_for};
 use super::settings::AllSettings;
@@ -24,13 +22,6 @@ pub(super) struct Deriver {
     materials: Materials,
     robots: Robots,
     settings: AllSettings,
-}
-
-/// What a line may name besides.
-#[derive(Default, Deserialize)]
-struct Named {
-    #[serde(default)]
-    user_agent: Option<String>,
 }
 
 impl Deriver {
@@ -56,8 +47,7 @@ impl Deriver {
         let mut is_derived = false;
         let digest = link::configuration(line).ok_or("the line names no configuration")?;
         let settings = self.settings.of(digest, &self.materials)?;
-        let named: Named = serde_json::from_slice(line).unwrap_or_default();
-        if settings.identity(decision, named.user_agent.as_deref())? {
+        if settings.identity(decision)? {
             derived.identities += 1;
             is_derived = true;
         }

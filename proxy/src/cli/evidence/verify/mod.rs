@@ -33,6 +33,7 @@ use crate::cli::terminal::{complain, print, unusable};
 use crate::observe::chain::event::START;
 use crate::observe::chain::head::is_signed_by;
 use crate::observe::decisions::Decision;
+use crate::observe::digest::Digest;
 
 /// The exit status for decisions that come out differently.
 const DIFFERENT: u8 = 1;
@@ -60,11 +61,11 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 
 fn verify(arguments: &Arguments) -> anyhow::Result<Verified> {
     if arguments.path.is_dir() {
-        return Verified::of(&arguments.path, arguments.key.as_deref());
+        return Verified::of(&arguments.path, None, arguments.key.as_deref());
     }
     let unpacked = tempfile::tempdir().context("making a temporary folder")?;
-    warc::read::unpack(&arguments.path, unpacked.path())?;
-    Verified::of(unpacked.path(), arguments.key.as_deref())
+    let records = warc::read::unpack(&arguments.path, unpacked.path())?;
+    Verified::of(unpacked.path(), records, arguments.key.as_deref())
 }
 
 /// What came of it.
@@ -76,8 +77,9 @@ struct Verified {
 }
 
 impl Verified {
-    fn of(dir: &Path, trusted: Option<&str>) -> anyhow::Result<Self> {
-        let manifest = read_manifest(dir, trusted)?;
+    /// `records`: the digest of the records that the files came from, if they came from a WARC file.
+    fn of(dir: &Path, records: Option<Digest>, trusted: Option<&str>) -> anyhow::Result<Self> {
+        let manifest = read_manifest(dir, records, trusted)?;
         let mut findings = Findings::default();
         let materials = Materials::check(dir, &manifest, &mut findings);
         let deriver = Deriver::new(materials);
@@ -175,7 +177,11 @@ impl Verified {
 }
 
 /// The manifest, once it is sure whose it is.
-fn read_manifest(dir: &Path, trusted: Option<&str>) -> anyhow::Result<Manifest> {
+fn read_manifest(
+    dir: &Path,
+    records: Option<Digest>,
+    trusted: Option<&str>,
+) -> anyhow::Result<Manifest> {
     let name = manifest::PATH;
     let bytes = fs::read(dir.join(name)).with_context(|| format!("{name}:1"))?;
     let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
@@ -197,10 +203,8 @@ fn read_manifest(dir: &Path, trusted: Option<&str>) -> anyhow::Result<Manifest> 
             manifest.key
         );
     }
-    let records = fs::read_to_string(dir.join("records.sha256")).ok();
-    let said = manifest.records_sha256.map(|digest| digest.to_string());
     anyhow::ensure!(
-        records == said,
+        records == manifest.records_sha256,
         "{name}:1: the records before it are not those that it was signed with"
     );
     Ok(manifest)

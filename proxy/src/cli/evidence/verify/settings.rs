@@ -120,14 +120,10 @@ impl Settings {
     /// # Errors
     ///
     /// Returns what comes out differently.
-    pub(super) fn identity(
-        &self,
-        decision: &Decision,
-        user_agent: Option<&str>,
-    ) -> Result<bool, String> {
+    pub(super) fn identity(&self, decision: &Decision) -> Result<bool, String> {
         // Certificates of clients are not written down.
         let may_be = !self.by_certificate && decision.crawler != "wayleave";
-        let Some(user_agent) = user_agent.filter(|_| may_be) else {
+        let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
             return Ok(false);
         };
         let username = decision.username.as_deref();

@@ -15,12 +15,13 @@ use crate::observe::digest::Digest;
 /// No record of ours is as long: a robots.txt is the longest, besides a manifest.
 const LONGEST: u64 = 1 << 30;
 
-/// Writes the files of the export in the WARC file at `path` below `dir`. What is wrong with a record is named with its number.
+/// Writes the files of the export in the WARC file at `path` below `dir`, and returns the digest of all records before the
+/// manifest's. What is wrong with a record is named with its number.
 ///
 /// # Errors
 ///
 /// Returns an error if a record is not whole, or does not have its digest.
-pub(crate) fn unpack(path: &Path, dir: &Path) -> anyhow::Result<()> {
+pub(crate) fn unpack(path: &Path, dir: &Path) -> anyhow::Result<Option<Digest>> {
     let file = BufReader::with_capacity(256 * 1024, File::open(path)?);
     let is_packed = path.extension().is_some_and(|kind| kind == "gz");
     let mut records: Box<dyn BufRead> = match is_packed {
@@ -28,21 +29,19 @@ pub(crate) fn unpack(path: &Path, dir: &Path) -> anyhow::Result<()> {
         false => Box::new(file),
     };
     let mut hasher = Hasher::new(&SHA256);
-    let (mut open, mut number) = (None, 0);
+    let (mut open, mut number, mut records_sha256) = (None, 0, None);
     loop {
         number += 1;
         let before = hasher.clone();
         let read = record(&mut *records, &mut hasher);
         let Some(record) = read.with_context(|| format!("record {number}"))? else {
-            return Ok(());
+            return Ok(records_sha256);
         };
         let Some(path) = record.path()? else {
             continue;
         };
         if path == manifest::PATH {
-            let mut sha256 = [0; 32];
-            sha256.copy_from_slice(before.clone().finish().as_ref());
-            fs::write(dir.join("records.sha256"), Digest(sha256).to_string())?;
+            records_sha256 = Some(before.clone().finish().into());
             // Nothing signed tells of its head: it is what is made of its block.
             let mut made = before;
             made.update(&manifest_bytes(&record.block, number - 1)?);

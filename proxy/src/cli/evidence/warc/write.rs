@@ -153,9 +153,7 @@ impl Warc {
 
     /// The digest of all records so far.
     pub(crate) fn records_sha256(&self) -> Digest {
-        let mut sha256 = [0; 32];
-        sha256.copy_from_slice(self.hasher.clone().finish().as_ref());
-        Digest(sha256)
+        self.hasher.clone().finish().into()
     }
 
     /// The last record.
