@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_policy::Dialect;
 use wayleave_policy::preferences::{
     Asker, Carrier, Duty, Judgement, Preference, Preferences, Reading, Say, Source, Statement,
 };
+use wayleave_policy::{AccessResult, Dialect, Target};
 
 use super::documents::{Consulted, Documents};
 use super::identify::Identified;
@@ -46,23 +46,7 @@ impl Said {
             return None;
         }
         let asker = asker(crawler, reading, known.at);
-        let target = &resolved.target;
-        let mut heard = match resolved.scope {
-            Scope::Path | Scope::Server => {
-                Preferences::new(asker, &target.to_string(), target.path().as_str())
-            }
-            Scope::EveryPath => Preferences::for_every_path(&target.to_string()),
-            // It is always fetched, and where nothing is judged no preference is either.
-            Scope::RobotsTxt | Scope::Bypass => return None,
-        };
-        // The strictest of the dialects chooses groups as the standard does.
-        let dialect = match asker.dialect {
-            Dialect::Strictest => Dialect::Rfc9309,
-            dialect => dialect,
-        };
-        if let Some(robots) = known.access().rules(dialect) {
-            heard.hear_robots_txt(asker, robots);
-        }
+        let heard = hear_robots_txt(asker, known.access(), &resolved.target, resolved.scope)?;
         let crawler = Arc::clone(crawler);
         Some(Self::judged(crawler, reading, known.at, heard, Vec::new()))
     }
@@ -225,7 +209,34 @@ impl Said {
     }
 }
 
-fn asker<'a>(crawler: &'a Crawler, reading: &'a Reading, now: SystemTime) -> Asker<'a> {
+/// What robots.txt says about the use of what is asked for; nothing where no preference is judged.
+pub(crate) fn hear_robots_txt(
+    asker: Asker<'_>,
+    access: &AccessResult,
+    target: &Target,
+    scope: Scope,
+) -> Option<Preferences> {
+    let mut heard = match scope {
+        Scope::Path | Scope::Server => {
+            Preferences::new(asker, &target.to_string(), target.path().as_str())
+        }
+        Scope::EveryPath => Preferences::for_every_path(&target.to_string()),
+        // It is always fetched, and where nothing is judged no preference is either.
+        Scope::RobotsTxt | Scope::Bypass => return None,
+    };
+    // The strictest of the dialects chooses groups as the standard does.
+    let dialect = match asker.dialect {
+        Dialect::Strictest => Dialect::Rfc9309,
+        dialect => dialect,
+    };
+    if let Some(robots) = access.rules(dialect) {
+        heard.hear_robots_txt(asker, robots);
+    }
+    Some(heard)
+}
+
+/// A crawler as it asks at a moment.
+pub(crate) fn asker<'a>(crawler: &'a Crawler, reading: &'a Reading, now: SystemTime) -> Asker<'a> {
     Asker {
         declaration: &crawler.declaration,
         reading,

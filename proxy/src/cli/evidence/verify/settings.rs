@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use toml::{Table, Value};
 use wayleave_policy::Target;
-use wayleave_policy::preferences::{Asker, Preferences};
 
 use super::materials::Materials;
 use crate::config::Config;
 use crate::decide::identify::{identity_of, objection_to};
+use crate::decide::preference::{asker, hear_robots_txt};
 use crate::decide::resolve::Scope;
 use crate::decide::rules;
 use crate::identity::{Crawlers, Mode, Seen};
@@ -235,26 +235,9 @@ impl Settings {
         if decision.preferences.is_empty() || !carriers.clone().all(is_by_robots) {
             return Ok(false);
         }
-        let asker = Asker {
-            declaration: &crawler.declaration,
-            reading: &self.config.preferences.reading,
-            tokens: &crawler.tokens,
-            dialect: crawler.dialect,
-            strict: true,
-            now: decision.at,
-        };
-        let mut heard = match scope {
-            Scope::EveryPath => Preferences::for_every_path(&target.to_string()),
-            _ => Preferences::new(asker, &target.to_string(), target.path().as_str()),
-        };
-        let dialect = match asker.dialect {
-            wayleave_policy::Dialect::Strictest => wayleave_policy::Dialect::Rfc9309,
-            dialect => dialect,
-        };
-        if let Some(robots) = access.rules(dialect) {
-            heard.hear_robots_txt(asker, robots);
-        }
-        let derived = heard.judge(asker).each;
+        let asker = asker(&crawler, &self.config.preferences.reading, decision.at);
+        let heard = hear_robots_txt(asker, access, target, scope);
+        let derived = heard.map_or_else(Vec::new, |heard| heard.judge(asker).each);
         let mut pairs = derived.iter().zip(&decision.preferences);
         let is_same = derived.len() == decision.preferences.len()
             && pairs.all(|(derived, said)| {
