@@ -76,17 +76,8 @@ fn unreadable(certificate: &Path, error: &io::Error) -> String {
 
 /// The first listener whose port is known, without TLS if there is one, as a client on this machine dials it.
 fn address_to_dial(config: &Config) -> Option<Listen> {
-    let known = || {
-        config
-            .proxy
-            .listen
-            .iter()
-            .filter(|listen| listen.address.port() != 0)
-    };
-    let plain = known().find(|listen| !listen.is_tls);
-    plain
-        .or_else(|| known().next())
-        .map(|listen| listen.dialable())
+    let all = config.proxy.listen.iter().copied();
+    Listen::nearest(all.filter(|listen| listen.address.port() != 0))
 }
 
 #[cfg(test)]

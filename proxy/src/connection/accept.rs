@@ -128,11 +128,13 @@ impl Listener {
             }),
             Err(Ended::Closed) => None,
             Err(Ended::Plain(tcp)) => {
-                let exchanges = &self.server.exchanges;
-                let stream: Stream = Box::new(tcp);
-                exchanges
-                    .refuse_connection(stream, &connection, refusal::plain_text())
-                    .await;
+                let ahead = BytesMut::new();
+                let arrival = Arrival {
+                    tcp,
+                    ahead,
+                    connection,
+                };
+                self.refuse(arrival, refusal::plain_text()).await;
                 None
             }
         }

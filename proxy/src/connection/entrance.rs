@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use pingora_core::protocols::UniqueID;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::server::Server;
@@ -51,10 +52,7 @@ pub(super) async fn end_tls(
         if ahead[0] != tls::HANDSHAKE {
             return Err(Ended::Plain(tcp));
         }
-        let id = tcp.id();
-        let tcp = tcp.ungathered().with_read_ahead(ahead.freeze());
-        let accepted = entrance.acceptor().accept(tcp).await;
-        Ok(accepted.map(|tls| Transport::new(tls, id)))
+        Ok(accept(entrance.acceptor(), tcp, ahead).await)
     };
     let (result, opened) = match timeout(patience, opening).await {
         Ok(Ok(Ok(secured))) => {
@@ -69,6 +67,21 @@ pub(super) async fn end_tls(
     };
     server.exchanges.metrics.client_handshake(result);
     opened
+}
+
+/// Ends TLS on `stream`, of which `ahead` was read already.
+pub(super) async fn accept<S>(
+    acceptor: TlsAcceptor,
+    stream: Transport<S>,
+    ahead: BytesMut,
+) -> io::Result<Transport<TlsStream<Transport<S>>>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let id = stream.id();
+    let stream = stream.ungathered().with_read_ahead(ahead.freeze());
+    let tls = acceptor.accept(stream).await?;
+    Ok(Transport::new(tls, id))
 }
 
 /// What the client showed. The handshake found it good, or it is from a session for which one did.

@@ -38,6 +38,11 @@ impl Listen {
         Self { address, ..self }
     }
 
+    /// The first that a client on this machine dials best, without TLS if there is one.
+    pub(crate) fn nearest(all: impl Iterator<Item = Self>) -> Option<Self> {
+        all.min_by_key(|listen| listen.is_tls).map(Self::dialable)
+    }
+
     /// As a URL.
     pub(crate) fn url(self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use pingora_core::protocols::UniqueID;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,9 +11,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use wayleave_policy::{Origin, Scheme};
 
-use super::blind_tunnel;
 use super::entrance::Secured;
 use super::server::Server;
+use super::{blind_tunnel, entrance};
 use crate::decide::request::{Connection, Tunnel};
 use crate::decide::resolve;
 use crate::exchange::connect::TunnelPermit;
@@ -161,14 +160,12 @@ async fn accept_on<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
 {
-    let id = stream.id();
-    let stream = stream.ungathered().with_read_ahead(ahead.freeze());
-    let tls = TlsAcceptor::from(config).accept(stream).await?;
-    let session = tls.get_ref().1;
+    let tls = entrance::accept(TlsAcceptor::from(config), stream, ahead).await?;
+    let session = tls.inner().get_ref().1;
     Ok(Accepted {
         speaks_http2: session.alpn_protocol() == Some(b"h2"),
         server_name: session.server_name().map(str::to_owned),
-        stream: Box::new(Transport::new(tls, id)),
+        stream: Box::new(tls),
     })
 }
 

@@ -32,7 +32,6 @@ use crate::observe::traces::Traces;
 use crate::observe::traffic::Traffic;
 use crate::politeness::Politeness;
 use crate::robots::{self, HttpFetch, Robots, Store};
-
 use crate::run::reload::{self, Parts, Signals};
 use crate::run::wiring;
 use crate::tls::intercept::{CertificateAuthority, Interceptor};
@@ -279,10 +278,10 @@ fn own_addresses(listeners: &[Bound], admin: &TcpListener) -> std::io::Result<Ve
     Ok(own)
 }
 
-/// Where clients on this machine reach the proxy, without TLS if they can.
+/// Where clients on this machine reach the proxy.
 fn nearest(listeners: &[Bound]) -> Listen {
-    let plain = listeners.iter().find(|bound| !bound.at.is_tls);
-    plain.unwrap_or(&listeners[0]).at.dialable()
+    let nearest = Listen::nearest(listeners.iter().map(|bound| bound.at));
+    nearest.expect("there is a listener")
 }
 
 /// Says on standard output where everything is, and the lines that a user pastes next.
