@@ -268,7 +268,7 @@ impl Robots {
         behalf: Behalf<'_>,
     ) -> Result<Known, Pending> {
         let resource = resource.into();
-        if let Some(known) = self.at_hand(&resource) {
+        if let Some(known) = self.look_up(&resource) {
             return Ok(known);
         }
         let wanted = |reply| Event::Wanted(resource, behalf.wish(), reply);
@@ -279,15 +279,19 @@ impl Robots {
 
     /// What is known of a resource, such as an origin's robots.txt, if that may be gone by now. Never waits.
     pub fn at_hand(&self, resource: impl Into<Resource>) -> Option<Known> {
-        let (resource, at) = (resource.into(), self.clock.now());
-        let found = self.published.at_hand(&resource, at)?;
+        self.look_up(&resource.into())
+    }
+
+    fn look_up(&self, resource: &Resource) -> Option<Known> {
+        let at = self.clock.now();
+        let found = self.published.at_hand(resource, at)?;
         if found.is_overdue
             && self
                 .events
                 .try_send(Event::Overdue(resource.clone()))
                 .is_err()
         {
-            self.published.unreport(&resource);
+            self.published.unreport(resource);
         }
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(Lookup::Hit);
