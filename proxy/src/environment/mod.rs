@@ -24,6 +24,11 @@ pub(crate) struct ProxyUrl {
 }
 
 impl ProxyUrl {
+    /// As clients write it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.url
+    }
+
     /// Whether clients speak TLS to the proxy itself.
     pub(crate) fn is_tls(&self) -> bool {
         self.url.starts_with("https://")
@@ -58,13 +63,6 @@ impl FromStr for ProxyUrl {
             port,
             url: url.as_str().trim_end_matches('/').to_owned(),
         })
-    }
-}
-
-impl ProxyUrl {
-    /// As clients write it.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.url
     }
 }
 

@@ -139,7 +139,6 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
     (decision, exchange.outcome)
 }
 
-/// What is said to each purpose.
 fn word(oddity: Oddity) -> Word {
     Word::Borrowed(oddity.as_str())
 }

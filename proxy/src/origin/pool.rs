@@ -11,12 +11,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::destination::Destination;
-use super::http2::{Http2Connection, Http2Stream};
-use crate::http::transport::Stream;
 use futures_util::FutureExt;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
+
+use super::destination::Destination;
+use super::http2::{Http2Connection, Http2Stream};
+use crate::http::transport::Stream;
 
 /// How long an unused connection is kept. Most servers close theirs after 60 to 75 seconds; being
 /// first avoids the race of sending into a closing connection.
