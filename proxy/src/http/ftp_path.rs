@@ -7,9 +7,7 @@
 /// Says what the server could read differently from what was judged: a line's end, which would be another command; a query, which
 /// FTP does not have; and patterns, which servers expand to other names.
 pub(crate) fn decoded(path: &str) -> Result<String, &'static str> {
-    let name: String = percent_encoding::percent_decode_str(path)
-        .map(char::from)
-        .collect();
+    let name = characters(path);
     if path.contains('?') {
         return Err("an ftp: URL has no query; write a \"?\" in a name as %3F");
     }
@@ -29,12 +27,14 @@ pub(crate) fn credentials(target: &str) -> Option<(String, String)> {
     let authority = rest.split(['/', '?', '#']).next()?;
     let (user_info, _) = authority.rsplit_once('@')?;
     let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
-    let decoded = |text: &str| -> String {
-        percent_encoding::percent_decode_str(text)
-            .map(char::from)
-            .collect()
-    };
-    (!user.is_empty()).then(|| (decoded(user), decoded(password)))
+    (!user.is_empty()).then(|| (characters(user), characters(password)))
+}
+
+/// A character up to U+00FF for each byte without percent-encoding.
+fn characters(text: &str) -> String {
+    percent_encoding::percent_decode_str(text)
+        .map(char::from)
+        .collect()
 }
 
 /// The same target without user name and password, to be written down.

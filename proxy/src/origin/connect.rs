@@ -10,6 +10,7 @@ use pingora_core::protocols::UniqueID;
 use quick_cache::sync::Cache;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -128,9 +129,7 @@ impl Door {
         route: &Route,
         deadline: Instant,
     ) -> Result<Link, Fault> {
-        let dialled = timeout_at(deadline, route.dial()).await;
-        let dialled = dialled.map_err(|_| too_late(origin))?;
-        let tcp = dialled.map_err(|failed| connect_fault(&failed))?;
+        let tcp = dial_tcp(origin, route, deadline).await?;
         let Some(parent) = route.parent().filter(|it| it.speaks == Speaks::Https) else {
             return Ok(over_tcp(tcp));
         };
@@ -207,10 +206,8 @@ impl Door {
             let details = "FTP goes through HTTP proxies only".to_owned();
             return Err(Fault::new(ErrorType::ProxyConfigurationError, details));
         }
-        let dialled = timeout_at(deadline, route.dial()).await;
-        let dialled = dialled.map_err(|_| too_late(origin))?;
         Ok(Opened::Ftp(Box::new(FtpConnection {
-            tcp: dialled.map_err(|failed| connect_fault(&failed))?,
+            tcp: dial_tcp(origin, route, deadline).await?,
             data: self.egress.beside(route),
         })))
     }
@@ -267,6 +264,12 @@ impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         Self::Other(fault)
     }
+}
+
+async fn dial_tcp(origin: &Origin, route: &Route, deadline: Instant) -> Result<TcpStream, Fault> {
+    let dialled = timeout_at(deadline, route.dial()).await;
+    let dialled = dialled.map_err(|_| too_late(origin))?;
+    dialled.map_err(|failed| connect_fault(&failed))
 }
 
 fn server_name(host: &str) -> Result<ServerName<'static>, Fault> {

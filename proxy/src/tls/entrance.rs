@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -15,7 +15,7 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-use super::pem_file::PemFile;
+use super::pem_file::{self, PemFile};
 use crate::tls;
 
 /// A certificate with its chain and its key, as two files had them.
@@ -33,13 +33,7 @@ impl OwnCertificate {
     ///
     /// Returns an error if one of them cannot be read or used, or if they do not belong together.
     pub(crate) fn read(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
-        let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-        let chain: Vec<_> = chain.with_context(|| certificate.display().to_string())?;
-        ensure!(
-            !chain.is_empty(),
-            "{} contains no certificate",
-            certificate.display()
-        );
+        let chain = pem_file::certificates(certificate).map_err(anyhow::Error::msg)?;
         let private = PrivateKeyDer::from_pem_file(key);
         let private = private.with_context(|| key.display().to_string())?;
         let certified = CertifiedKey::from_der(chain, private, &tls::provider());

@@ -1,6 +1,6 @@
 //! Authorities' certificates in a file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -21,12 +21,7 @@ impl PemFile {
     ///
     /// Says what is wrong with it.
     pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
-        let certificates = CertificateDer::pem_file_iter(&path).and_then(Iterator::collect);
-        let certificates: Vec<CertificateDer<'static>> =
-            certificates.map_err(|error| format!("{}: {error}", path.display()))?;
-        if certificates.is_empty() {
-            return Err(format!("{} contains no certificate", path.display()));
-        }
+        let certificates = certificates(&path)?;
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
             roots.add(certificate.clone()).map_err(|error| {
@@ -35,5 +30,19 @@ impl PemFile {
             })?;
         }
         Ok(Self { path, certificates })
+    }
+}
+
+/// The certificates in a file: at least one.
+///
+/// # Errors
+///
+/// Says what is wrong with it.
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found: Vec<_> = found.map_err(|error| format!("{}: {error}", path.display()))?;
+    match found.is_empty() {
+        true => Err(format!("{} contains no certificate", path.display())),
+        false => Ok(found),
     }
 }

@@ -48,21 +48,6 @@ pub enum EgressError {
 }
 
 impl EgressError {
-    /// The error type of RFC 9209 section 2.3 that says this.
-    pub fn proxy_status(&self) -> &'static str {
-        match self {
-            Self::Prohibited { .. } => "destination_ip_prohibited",
-            Self::Dns { .. } | Self::DnsFailed { .. } => "dns_error",
-            Self::DnsTimeout => "dns_timeout",
-            Self::OtherFamily { .. } => "destination_ip_unroutable",
-            Self::InternalName => "destination_ip_prohibited",
-            Self::OfParent { error, .. } => match **error {
-                Self::Prohibited { .. } => "proxy_loop_detected",
-                ref error => error.proxy_status(),
-            },
-        }
-    }
-
     /// Whether it may not be dialled, whatever else is wrong.
     pub(crate) fn is_prohibited(&self) -> bool {
         matches!(self, Self::Prohibited { .. } | Self::InternalName)

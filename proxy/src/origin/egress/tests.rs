@@ -4,6 +4,7 @@ use std::sync::Arc;
 use super::dns::MAX_ADDRESSES;
 use super::internal::why_internal;
 use super::*;
+use crate::origin::error::Fault;
 
 impl Egress {
     /// What the route dials.
@@ -192,7 +193,11 @@ async fn literals_are_checked_like_names() {
         "[fe80::1]",
     ] {
         let error = door.addresses(host, 80).await.unwrap_err();
-        assert_eq!(error.proxy_status(), "destination_ip_prohibited", "{host}");
+        assert_eq!(
+            Fault::from(error).error.as_str(),
+            "destination_ip_prohibited",
+            "{host}"
+        );
     }
 }
 
@@ -238,7 +243,11 @@ async fn an_override_is_no_exemption() {
     });
     for host in ["site.test", "8.8.4.4"] {
         let error = door.addresses(host, 80).await.unwrap_err();
-        assert_eq!(error.proxy_status(), "destination_ip_prohibited", "{host}");
+        assert_eq!(
+            Fault::from(error).error.as_str(),
+            "destination_ip_prohibited",
+            "{host}"
+        );
     }
 }
 
