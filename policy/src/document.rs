@@ -39,7 +39,22 @@ impl Kind {
     /// be read says so when it is asked.
     #[must_use]
     pub fn read(self, bytes: &[u8], is_cut: bool) -> Option<Document> {
-        Document::read(self, bytes, is_cut)
+        match self {
+            Self::AiTxt if is_cut => Some(Document::AiTxt(RobotsTxt::parse_beginning(bytes))),
+            Self::AiTxt => Some(Document::AiTxt(RobotsTxt::parse_with_limit(
+                bytes,
+                bytes.len(),
+            ))),
+            #[cfg(feature = "preferences")]
+            Self::Tdmrep if is_cut => Some(Document::Tdmrep(Tdmrep::parse_beginning(bytes))),
+            #[cfg(feature = "preferences")]
+            Self::Tdmrep => Some(Document::Tdmrep(Tdmrep::parse(bytes))),
+            #[cfg(feature = "preferences")]
+            Self::Rsl if is_cut => Some(Document::Rsl(Rsl::unreadable().into())),
+            #[cfg(feature = "preferences")]
+            Self::Rsl => Some(Document::Rsl(Rsl::parse(bytes).into())),
+            _ => None,
+        }
     }
 
     /// `robots.txt`, or the source of preferences that it is.
@@ -69,22 +84,6 @@ pub enum Document {
 }
 
 impl Document {
-    fn read(kind: Kind, bytes: &[u8], is_cut: bool) -> Option<Self> {
-        match kind {
-            Kind::AiTxt if is_cut => Some(Self::AiTxt(RobotsTxt::parse_beginning(bytes))),
-            Kind::AiTxt => Some(Self::AiTxt(RobotsTxt::parse_with_limit(bytes, bytes.len()))),
-            #[cfg(feature = "preferences")]
-            Kind::Tdmrep if is_cut => Some(Self::Tdmrep(Tdmrep::parse_beginning(bytes))),
-            #[cfg(feature = "preferences")]
-            Kind::Tdmrep => Some(Self::Tdmrep(Tdmrep::parse(bytes))),
-            #[cfg(feature = "preferences")]
-            Kind::Rsl if is_cut => Some(Self::Rsl(Rsl::unreadable().into())),
-            #[cfg(feature = "preferences")]
-            Kind::Rsl => Some(Self::Rsl(Rsl::parse(bytes).into())),
-            _ => None,
-        }
-    }
-
     /// Roughly what it holds in memory beside itself.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

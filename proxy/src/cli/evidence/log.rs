@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 
 use crate::observe::chain::Head;
-use crate::observe::chain::event::{Event, What};
+use crate::observe::chain::event::Event;
 use crate::observe::decisions::{file_number, kept_head, rotated_files};
 
 /// How often the files are listed anew if the log was rotated meanwhile.
@@ -56,11 +56,7 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<LogFile>> {
         let line = kept_head(path).with_context(|| {
             format!("{shown} has no head beside it: has this version of wayleave written it?")
         })?;
-        let Some(Event {
-            what: What::Head(head),
-            ..
-        }) = Event::read(&line)
-        else {
+        let Some(head) = Event::head(&line) else {
             bail!("the head beside {shown} cannot be read");
         };
         let mut paths = rotated_files(path)?;
@@ -112,6 +108,5 @@ fn is_ended(log: &LogFile) -> anyhow::Result<bool> {
     file.read_to_end(&mut end)?;
     let end = end.strip_suffix(b"\n").unwrap_or(&end);
     let last = end.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-    let what = Event::read(last).map(|event| event.what);
-    Ok(matches!(what, Some(What::Head(Head { next: Some(_), .. }))))
+    Ok(Event::head(last).is_some_and(|head| head.next.is_some()))
 }

@@ -91,6 +91,14 @@ impl Event {
             .then(|| serde_json::from_slice(line).ok())
             .flatten()
     }
+
+    /// The head in a line, if it is one.
+    pub(crate) fn head(line: &[u8]) -> Option<Head> {
+        match Self::read(line)?.what {
+            What::Head(head) => Some(head),
+            _ => None,
+        }
+    }
 }
 
 /// This program and its version.

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use super::super::files::{rotated_files, vacant};
 use crate::clock::calendar;
 use crate::observe::chain::event::{Event, What};
-use crate::observe::chain::head::{Head, is_signed_by};
+use crate::observe::chain::head::is_signed_by;
 use crate::observe::chain::link::previous;
 use crate::observe::chain::{Chain, Tree};
 use crate::observe::digest::Digest;
@@ -293,8 +293,7 @@ impl Found {
             read.known.chain.take(bytes);
             read.known.bytes += bytes.len() as u64 + 1;
             read.lines += 1;
-            let event = Event::read(bytes).map(|event| event.what);
-            read.is_ended = matches!(event, Some(What::Head(Head { next: Some(_), .. })));
+            read.is_ended = Event::head(bytes).is_some_and(|head| head.next.is_some());
             line.clear();
         }
         if read.torn.is_some() {
