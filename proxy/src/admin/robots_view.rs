@@ -84,16 +84,8 @@ impl Summary {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Whole {
     #[serde(flatten)]
-    summary: Summary,
+    file: File,
     robots_url: String,
-    /// Whether a fetch is in progress.
-    is_fetching: bool,
-    /// The last answer that counts.
-    answer: Option<Facts>,
-    /// The last failure since.
-    last_failure: Option<Facts>,
-    /// What it served earlier, oldest first, the last answer included.
-    history: Vec<Version>,
     /// What stands beside it and speaks of use, if crawlers with purposes had it fetched.
     documents: Vec<Document>,
 }
@@ -105,27 +97,46 @@ pub(super) struct Document {
     /// The source of preferences: `tdmrep`, `rsl` or `ai.txt`.
     source: &'static str,
     #[serde(flatten)]
+    file: File,
+}
+
+/// What is known of a file.
+#[derive(Debug, Serialize, ToSchema)]
+struct File {
+    #[serde(flatten)]
     summary: Summary,
+    /// Whether a fetch is in progress.
     is_fetching: bool,
+    /// The last answer that counts.
     answer: Option<Facts>,
+    /// The last failure since.
     last_failure: Option<Facts>,
+    /// What it served earlier, oldest first, the last answer included.
     history: Vec<Version>,
 }
 
-impl Document {
-    pub(super) fn new(resource: &Resource, inspection: &Inspection, now: SystemTime) -> Self {
+impl File {
+    fn new(origin: &Origin, inspection: &Inspection, now: SystemTime) -> Self {
         let failing = inspection.entry.failing.as_ref();
         Self {
-            url: resource.uri(),
-            source: resource.kind().as_str(),
             summary: match &inspection.snapshot {
-                Some(snapshot) => Summary::new(resource.origin(), snapshot, now),
-                None => Summary::on_disk(resource.origin()),
+                Some(snapshot) => Summary::new(origin, snapshot, now),
+                None => Summary::on_disk(origin),
             },
             is_fetching: inspection.is_fetching,
             answer: inspection.entry.answer.as_deref().map(Facts::new),
             last_failure: failing.map(|failing| Facts::new(&failing.last)),
             history: inspection.history.iter().map(Version::new).collect(),
+        }
+    }
+}
+
+impl Document {
+    pub(super) fn new(resource: &Resource, inspection: &Inspection, now: SystemTime) -> Self {
+        Self {
+            url: resource.uri(),
+            source: resource.kind().as_str(),
+            file: File::new(resource.origin(), inspection, now),
         }
     }
 }
@@ -137,17 +148,9 @@ impl Whole {
     }
 
     pub(super) fn new(origin: &Origin, inspection: &Inspection, now: SystemTime) -> Self {
-        let failing = inspection.entry.failing.as_ref();
         Self {
-            summary: match &inspection.snapshot {
-                Some(snapshot) => Summary::new(origin, snapshot, now),
-                None => Summary::on_disk(origin),
-            },
+            file: File::new(origin, inspection, now),
             robots_url: origin.robots_txt_uri(),
-            is_fetching: inspection.is_fetching,
-            answer: inspection.entry.answer.as_deref().map(Facts::new),
-            last_failure: failing.map(|failing| Facts::new(&failing.last)),
-            history: inspection.history.iter().map(Version::new).collect(),
             documents: Vec::new(),
         }
     }
