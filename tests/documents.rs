@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Origin, Reply, Response, Wayleave, eventually};
+use crate::harness::{Origin, Reply, Wayleave, eventually};
+use crate::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
 
 const CASES: &str = include_str!("../policy/tests/cases/preferences.jsonl");
 
@@ -15,41 +16,23 @@ const RESERVED: &str = r#"[{"location": "/open/", "tdm-reservation": 0},
     {"location": "/", "tdm-reservation": 1, "tdm-policy": "https://site.test/policy.json"}]"#;
 
 /// One that only searches, one that also trains, and one that says nothing of itself.
-const CRAWLERS: &str = r#"
-[[crawler]]
-name = "index"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Index" }
-purposes = ["search"]
-[[crawler]]
-name = "corpus"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Corpus" }
-purposes = ["search", "train-ai"]
-[[crawler]]
-name = "stated"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Stated" }
-purposes = ["train-ai"]
-unstated = "refuse"
-[[crawler]]
-name = "plain"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot" }
-"#;
-
-const INDEX: &str = "ExampleBot-Index/1";
-const CORPUS: &str = "ExampleBot-Corpus/1";
-const STATED: &str = "ExampleBot-Stated/1";
-const PLAIN: &str = "ExampleBot/1";
-
-fn start(origin: &Origin, preferences: &str) -> Wayleave {
-    let table = format!("{preferences}\n{CRAWLERS}");
-    Wayleave::start_with(origin, |settings| settings.table(&table))
+fn crawlers() -> String {
+    [
+        crawler("index", INDEX, "purposes = [\"search\"]"),
+        crawler("corpus", CORPUS, "purposes = [\"search\", \"train-ai\"]"),
+        crawler(
+            "stated",
+            STATED,
+            "purposes = [\"train-ai\"]\nunstated = \"refuse\"",
+        ),
+        crawler("plain", PLAIN, ""),
+    ]
+    .concat()
 }
 
-fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.exchange(&Ask::get(url).agent(agent))
+fn start(origin: &Origin, preferences: &str) -> Wayleave {
+    let table = format!("{preferences}\n{}", crawlers());
+    Wayleave::start_with(origin, |settings| settings.table(&table))
 }
 
 fn status(proxy: &Wayleave, agent: &str, url: &str) -> u16 {
@@ -304,7 +287,7 @@ fn licences_lead_to_no_internal_address() {
     }
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.resolve_to("internal.example", &internal);
-        settings.table(CRAWLERS)
+        settings.table(&crawlers())
     });
     for number in 0..5 {
         refusal(&proxy, INDEX, &format!("http://lure{number}.test/a"));

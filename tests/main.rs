@@ -49,6 +49,7 @@ mod page;
 mod politeness;
 mod preferences;
 mod proxy_protocol;
+mod purposes;
 mod readme;
 mod redirects;
 mod refuse;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::check::{lines, run};
-use crate::harness::{Ask, Origin, Reply, Response, Wayleave};
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
 
 /// One JSON object a line, as the README beside the file describes.
 const CASES: &str = include_str!("../policy/tests/cases/preferences.jsonl");
@@ -128,44 +129,31 @@ fn the_command_line_tells_what_is_said_for_each_purpose() {
 }
 
 /// Two crawlers of one house: one that searches, one that also trains; and one that says nothing of itself.
-const CRAWLERS: &str = r#"
-[[crawler]]
-name = "index"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Index" }
-purposes = ["search"]
-[[crawler]]
-name = "corpus"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Corpus" }
-purposes = ["search", "train-ai"]
-purpose_tokens = { train-ai = "ExampleBot-Extended" }
-[[crawler]]
-name = "stated"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Stated" }
-purposes = ["search"]
-unstated = "refuse"
-[[crawler]]
-name = "plain"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot" }
-"#;
-
-const INDEX: &str = "ExampleBot-Index/1";
-const CORPUS: &str = "ExampleBot-Corpus/1";
-const PLAIN: &str = "ExampleBot/1";
+fn crawlers() -> String {
+    let tokens = "purpose_tokens = { train-ai = \"ExampleBot-Extended\" }";
+    [
+        crawler("index", INDEX, "purposes = [\"search\"]"),
+        crawler(
+            "corpus",
+            CORPUS,
+            &format!("purposes = [\"search\", \"train-ai\"]\n{tokens}"),
+        ),
+        crawler(
+            "stated",
+            STATED,
+            "purposes = [\"search\"]\nunstated = \"refuse\"",
+        ),
+        crawler("plain", PLAIN, ""),
+    ]
+    .concat()
+}
 
 /// An origin with this robots.txt, and a proxy before it.
 fn site(robots: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     origin.site("site.test").robots(robots);
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(CRAWLERS));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&crawlers()));
     (origin, proxy)
-}
-
-fn get(proxy: &Wayleave, agent: &str, url: &str) -> Response {
-    proxy.exchange(&Ask::get(url).agent(agent))
 }
 
 #[test]
@@ -214,7 +202,7 @@ fn each_crawler_gets_what_its_purposes_may() {
 #[test]
 fn nothing_said_refuses_only_who_asks_for_that() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: /a search=y\n");
-    let agent = "ExampleBot-Stated/1";
+    let agent = STATED;
     assert_eq!(get(&proxy, agent, "http://site.test/a").status, 200);
     let problem = get(&proxy, agent, "http://site.test/b").json();
     assert_eq!(problem["reason"], "preference");
@@ -230,7 +218,7 @@ fn answered(field: (&str, &str), settings: &str) -> (Origin, Wayleave) {
         .site("site.test")
         .robots("User-agent: *\nAllow: /\n")
         .page("/page", page);
-    let table = format!("{settings}\n{CRAWLERS}");
+    let table = format!("{settings}\n{}", crawlers());
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
     (origin, proxy)
 }

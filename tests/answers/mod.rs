@@ -6,43 +6,28 @@ mod pages;
 mod passing;
 
 use crate::harness::origin::reply::Reply;
-use crate::harness::{Ask, Origin, Response, Wayleave};
+use crate::harness::{Origin, Response, Wayleave};
+use crate::purposes::{self, CORPUS, INDEX, OBSERVED, PLAIN, STATED, crawler};
 
 /// Crawlers that search, that also train, that need to be allowed, that are only observed, and that say nothing of themselves.
-const CRAWLERS: &str = r#"
-[[crawler]]
-name = "index"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Index" }
-purposes = ["search"]
-[[crawler]]
-name = "corpus"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Corpus" }
-purposes = ["train-ai", "ai-input"]
-[[crawler]]
-name = "stated"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Stated" }
-purposes = ["tdm"]
-unstated = "refuse"
-[[crawler]]
-name = "observed"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot-Observed" }
-purposes = ["search"]
-mode = "observe"
-[[crawler]]
-name = "plain"
-tokens = ["ExampleBot"]
-match = { user_agent = "ExampleBot" }
-"#;
-
-const INDEX: &str = "ExampleBot-Index/1";
-const CORPUS: &str = "ExampleBot-Corpus/1";
-const STATED: &str = "ExampleBot-Stated/1";
-const OBSERVED: &str = "ExampleBot-Observed/1";
-const PLAIN: &str = "ExampleBot/1";
+fn crawlers() -> String {
+    [
+        crawler("index", INDEX, "purposes = [\"search\"]"),
+        crawler("corpus", CORPUS, "purposes = [\"train-ai\", \"ai-input\"]"),
+        crawler(
+            "stated",
+            STATED,
+            "purposes = [\"tdm\"]\nunstated = \"refuse\"",
+        ),
+        crawler(
+            "observed",
+            OBSERVED,
+            "purposes = [\"search\"]\nmode = \"observe\"",
+        ),
+        crawler("plain", PLAIN, ""),
+    ]
+    .concat()
+}
 
 /// A page that is not to be found by searching.
 const NOINDEX: &str =
@@ -53,13 +38,13 @@ fn site(page: Reply, settings: &str) -> (Origin, Wayleave) {
     let origin = Origin::start();
     let robots = "User-agent: *\nAllow: /\n";
     origin.site("site.test").robots(robots).page("/page", page);
-    let table = format!("{settings}\n{CRAWLERS}");
+    let table = format!("{settings}\n{}", crawlers());
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
     (origin, proxy)
 }
 
 fn get(proxy: &Wayleave, agent: &str) -> Response {
-    proxy.exchange(&Ask::get("http://site.test/page").agent(agent))
+    purposes::get(proxy, agent, "http://site.test/page")
 }
 
 /// The statement that an answer was withheld for.

@@ -231,7 +231,7 @@ fn what_is_left_of_an_answer_is_nobodys() {
     let origin = Origin::start();
     let long = Reply::html(NOINDEX).step(Step::Pattern(200_000));
     origin.site("site.test").page("/page", long);
-    let proxy = Wayleave::start_with(&origin, |settings| settings.table(super::CRAWLERS));
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&super::crawlers()));
     for _ in 0..3 {
         expect_withheld(&get(&proxy, INDEX), "body");
         let other = Ask::get("http://site.test/other").agent(INDEX);

@@ -116,7 +116,7 @@ fn nothing_is_read_inside_an_uninspected_tunnel() {
         .page("/page", Reply::html(super::NOINDEX));
     let proxy = Wayleave::start_with(&origin, |settings| {
         let settings = settings.set("https.mode", "\"tunnel\"");
-        settings.table(super::CRAWLERS)
+        settings.table(&super::crawlers())
     });
     let tunnel = |agent: &str| {
         let mut wire = proxy.connect();
