@@ -60,6 +60,7 @@ mod revoked;
 mod robots;
 mod rules;
 mod scarce;
+mod secrets;
 mod security;
 mod selftest;
 mod shutdown;

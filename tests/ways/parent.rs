@@ -97,7 +97,7 @@ fn squid_takes_plain_http_as_it_is_and_all_else_through_tunnels() {
         );
         assert_eq!(proxy.metric("wayleave_upstream_proxy", &[]), 1.0);
         assert!(!proxy.log().contains("secret"), "{}", proxy.log());
-        let page = proxy.admin_get("/v1/config").text();
+        let page = proxy.admin_get("/v1/configuration").text();
         assert!(!page.contains("secret"), "{page}");
         drop(proxy);
         // It logs a tunnel when that ends.

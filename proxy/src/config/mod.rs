@@ -233,10 +233,9 @@ impl Config {
         entrance.map_or_else(Vec::new, |entrance| entrance.files())
     }
 
-    /// All of it for everyone to see: hashes of passwords and tokens are left out. What needs a restart is shown as the process
-    /// `started_with` it.
+    /// All of it for everyone to see. What needs a restart is shown as the process `started_with` it.
     pub(crate) fn in_use(&self, started_with: &Self) -> String {
-        self.keys.held(&started_with.keys).without_secrets()
+        self.keys.held(&started_with.keys).to_string()
     }
 
     /// The keys, or sections such as `[admin]`, that need a restart because the process `started_with` other values.
@@ -251,6 +250,7 @@ impl Default for Config {
     }
 }
 
+/// Without secrets.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.keys.fmt(f)

@@ -81,11 +81,12 @@ fn urls(node: &Node<'_>) -> Parsed<String> {
             let url = Url::parse(url).ok();
             url.is_some_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host())
         };
-        match text.split(',').find(|url| !is_server(url)) {
-            None => Ok(text.to_owned()),
-            Some(wrong) => Err(format!(
-                "{wrong:?} is not the URL of a server, such as \"rediss://wayleave@redis.internal:6379\""
-            )),
+        // Without what was read: it may hold a password.
+        match text.split(',').all(is_server) {
+            true => Ok(text.to_owned()),
+            false => Err(
+                "is not the URL of a server, such as \"rediss://wayleave@redis.internal:6379\", or several with commas between them",
+            ),
         }
     })
 }

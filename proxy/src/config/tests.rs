@@ -360,8 +360,66 @@ fn rules_are_read() {
 #[test]
 fn shown_configuration_reads_back_the_same() {
     let config = every_key();
-    let shown = config.to_string();
-    assert_eq!(Config::from_toml("shown", &shown), Ok(config), "{shown}");
+    let mut shown = config.to_string();
+    for (hidden, secret) in [
+        (
+            "token_sha256 = \"(not shown)\"",
+            format!(
+                "token_sha256 = {:?}",
+                "00112233445566778899aabbccddeeff".repeat(2)
+            ),
+        ),
+        (
+            "password_hash = \"(not shown)\"",
+            format!("password_hash = {HASH:?}"),
+        ),
+        (
+            "//proxy.corp:3128 (credentials not shown)",
+            "//user:pass@proxy.corp:3128".to_owned(),
+        ),
+    ] {
+        let (before, _) = shown.split_once(hidden).expect("it is hidden");
+        let line = 1 + before.matches('\n').count();
+        let complaint = mistakes_of(&shown);
+        let place = format!("t.toml:{line}: ");
+        assert!(
+            complaint.iter().any(|it| it.starts_with(&place)),
+            "{hidden}: {complaint:?}"
+        );
+        shown = shown.replace(hidden, &secret);
+    }
+    assert!(Config::from_toml("shown", &shown) == Ok(config), "{shown}");
+}
+
+#[test]
+fn only_what_is_secret_is_hidden() {
+    for (written, shown) in [
+        (
+            "upstream.proxy = \"socks5://a:c@b:1\"",
+            "\"socks5://b:1 (credentials not shown)\"",
+        ),
+        ("upstream.proxy = \"http://b\"", "\"http://b\""),
+        (
+            "upstream.proxy = \"http://a:b,c%40@d\"",
+            "\"http://d (credentials not shown)\"",
+        ),
+        (
+            "store.url = \"redis://a,rediss://b/1\"",
+            "\"redis://a,rediss://b/1\"",
+        ),
+        (
+            "store.url = \"redis://u:p@a,redis://:p@b:1\"",
+            "\"redis://b:1 (credentials not shown)\"",
+        ),
+        ("store.url = \"\"", "\"\""),
+    ] {
+        let (key, _) = written.split_once(" = ").expect("a key");
+        let (section, key) = key.split_once('.').expect("a section");
+        let config = Config::from_toml("t.toml", written).expect("nothing is wrong with it");
+        let text = config.to_string();
+        let table: toml::Table = text.parse().expect("it is TOML");
+        assert_eq!(table[section][key].to_string(), shown, "{written}");
+    }
 }
 
 /// Their own tests rest on them.

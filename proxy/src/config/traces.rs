@@ -26,8 +26,13 @@ fn collector(node: &Node<'_>) -> Parsed<Url> {
             let is_http = matches!(url.scheme(), "http" | "https");
             is_http && url.has_host() && url.query().is_none() && url.fragment().is_none()
         };
+        let is_open = |url: &Url| url.username().is_empty() && url.password().is_none();
         match Url::parse(text) {
-            Ok(url) if is_base(&url) => Ok(url),
+            Ok(url) if is_base(&url) && is_open(&url) => Ok(url),
+            Ok(url) if is_base(&url) => Err(
+                "has credentials: they belong in OTEL_EXPORTER_OTLP_HEADERS, as Authorization"
+                    .to_owned(),
+            ),
             _ => Err(format!(
                 "{text:?} is not the URL of a collector, such as \"http://127.0.0.1:4318\""
             )),

@@ -4,6 +4,8 @@ use std::fmt;
 
 use toml::Value;
 
+use super::value::credentials;
+
 /// The name of a key or a section, and how it is treated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
@@ -30,7 +32,7 @@ pub(crate) fn fixed(key: impl Into<Key>) -> Key {
     }
 }
 
-/// A key whose value the admin page does not show.
+/// A key whose value, or what is secret of it, is not shown to anybody: neither on the admin page nor by `config check`.
 pub(crate) fn secret(key: impl Into<Key>) -> Key {
     Key {
         is_secret: true,
@@ -38,7 +40,8 @@ pub(crate) fn secret(key: impl Into<Key>) -> Key {
     }
 }
 
-/// All keys with their values, table by table in the order of reading. Displays as a file that reads back the same.
+/// All keys with their values, table by table in the order of reading. Displays as a file that reads back the same, unless it has
+/// secrets: those are left out, and what stands in their place is not taken for a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Keys(Vec<Table>);
 
@@ -129,17 +132,6 @@ impl Keys {
         keys
     }
 
-    /// What is displayed, but hashes of passwords and tokens.
-    pub(crate) fn without_secrets(&self) -> String {
-        let mut shown = self.clone();
-        for line in shown.0.iter_mut().flat_map(|table| &mut table.lines) {
-            if line.is_secret && line.value.as_str() != Some("") {
-                line.value = "(not shown)".into();
-            }
-        }
-        shown.to_string()
-    }
-
     /// All that needs a restart: how that is called, the key, its value.
     fn fixed(&self) -> impl Iterator<Item = (String, &str, &Value)> {
         self.0.iter().flat_map(|table| {
@@ -166,9 +158,24 @@ impl fmt::Display for Keys {
             }
             writeln!(f, "{}", table.header)?;
             for line in &table.lines {
-                writeln!(f, "{} = {}", line.key, line.value)?;
+                match line.value.as_str().filter(|_| line.is_secret) {
+                    Some(secret) => writeln!(f, "{} = {}", line.key, shown(secret))?,
+                    None => writeln!(f, "{} = {}", line.key, line.value)?,
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// What may be shown of a secret: where a URL leads, and that there is one.
+fn shown(secret: &str) -> Value {
+    match credentials(secret) {
+        Some(at) => {
+            let (scheme, place) = (&secret[..at.start], &secret[at.end..]);
+            format!("{scheme}{place} (credentials not shown)").into()
+        }
+        None if secret.is_empty() || secret.contains("://") => secret.into(),
+        None => "(not shown)".into(),
     }
 }

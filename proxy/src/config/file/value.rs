@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -35,11 +36,30 @@ pub(crate) type Parsed<T> = Result<T, Vec<Fault>>;
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 fn fault<T>(node: &Node<'_>, message: impl Into<String>) -> Parsed<T> {
+    let mut message = message.into();
+    // A URL with a password may stand where none belongs.
+    if let DeValue::String(text) = node.get_ref()
+        && let Some(at) = credentials(text)
+    {
+        let masked = format!("{}(not shown)@{}", &text[..at.start], &text[at.end..]);
+        message = message.replace(&format!("{text:?}"), &format!("{masked:?}"));
+    }
     Err(vec![Fault {
         at: node.span().start,
         within: String::new(),
-        message: message.into(),
+        message,
     }])
+}
+
+/// Where the credentials of a URL stand, or of the first to the last of several, with the "@" behind them. The scheme may have
+/// been forgotten.
+pub(super) fn credentials(url: &str) -> Option<Range<usize>> {
+    let end = url.rfind('@')? + 1;
+    let start = match url[..end].find("://") {
+        Some(at) => at + 3,
+        None => url[..end].find(':').map(|_| 0)?,
+    };
+    Some(start..end)
 }
 
 /// A string.
