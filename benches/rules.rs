@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use criterion::{BenchmarkId, Criterion};
 use wayleave::rules::{Asked, Rule, Rules};
 use wayleave_policy::Target;
+use wayleave_policy::preferences::Purposes;
 
 /// How many rules there are, and which matches the request, if any does.
 const COUNTS: [usize; 3] = [10, 1_000, 10_000];
@@ -80,6 +81,7 @@ fn main() {
                 target: &target,
                 method: "GET",
                 crawler: "news",
+                purposes: Purposes::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
             assert_eq!(rules.find(asked).is_some(), is_found, "{name}");

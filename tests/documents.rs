@@ -556,7 +556,7 @@ fn an_uninspected_tunnel_is_refused_if_any_path_is_reserved() {
         wire.send(format!(
             "CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\nUser-Agent: {CORPUS}\r\n\r\n"
         ));
-        assert_eq!(wire.response().status, expected, "{host}");
+        assert_eq!(wire.response_head().status, expected, "{host}");
     }
 }
 

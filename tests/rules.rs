@@ -1,6 +1,7 @@
 //! The organisation's own rules: before robots.txt, the first that matches.
 
 use crate::harness::{Ask, Origin, Response, Wayleave, eventually};
+use crate::purposes::{CORPUS, INDEX, PLAIN, crawler, get};
 
 const TABLES: &str = r#"
 [[crawler]]
@@ -188,6 +189,85 @@ fn a_rule_for_a_method_is_not_passed_by_another_spelling_of_it() {
     assert!(
         !arrived.iter().any(|line| line.contains("/carts/")),
         "{arrived:?}"
+    );
+}
+
+/// A site that lets nobody in, with an agreement about training, and one that is not to be mined.
+const BY_PURPOSE: &str = r#"
+[[rule]]
+action = "allow"
+hosts = ["agreed.test"]
+purposes = ["train-ai", "tdm"]
+owner = "data@example.com"
+reason = "contract 2026-18"
+expires = "2999-01-01"
+[[rule]]
+action = "refuse"
+hosts = ["kept.test"]
+purposes = ["train-ai"]
+"#;
+
+#[test]
+fn a_rule_may_be_for_purposes() {
+    let origin = Origin::start();
+    let site = origin.site("agreed.test");
+    site.robots("User-agent: *\nDisallow: /closed/\nContent-Signal: ai-train=no\n");
+    origin.site("kept.test");
+    let crawlers = [
+        crawler("index", INDEX, "purposes = [\"search\", \"train-ai\"]"),
+        crawler("corpus", CORPUS, "purposes = [\"train-ai\"]"),
+        crawler("plain", PLAIN, ""),
+    ];
+    let tables = format!("{BY_PURPOSE}{}", crawlers.concat());
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings.set("https.bypass", "[\"kept.test\"]");
+        settings.table(&tables)
+    });
+    // The agreement is about training only: who searches as well goes by what the site says.
+    for (agent, url, reason) in [
+        (CORPUS, "https://agreed.test/a", None),
+        (CORPUS, "https://agreed.test/closed/a", None),
+        (INDEX, "https://agreed.test/a", Some("preference")),
+        (PLAIN, "https://agreed.test/a", None),
+        (PLAIN, "https://agreed.test/closed/a", Some("rule")),
+        (CORPUS, "http://kept.test/a", Some("policy-rule")),
+        (INDEX, "http://kept.test/a", Some("policy-rule")),
+        (PLAIN, "http://kept.test/a", None),
+    ] {
+        let before = origin.seen().len();
+        let answer = get(&proxy, agent, url);
+        match reason {
+            None => assert_eq!(answer.status, 200, "{agent} {url}"),
+            Some(reason) => assert_eq!(answer.json()["reason"], reason, "{agent} {url}"),
+        }
+        let arrived = origin.seen().split_off(before);
+        assert_eq!(arrived.contains(&format!("GET {url}")), reason.is_none());
+    }
+    for (agent, status) in [(CORPUS, 403), (PLAIN, 200)] {
+        let mut wire = proxy.connect();
+        wire.send(format!(
+            "CONNECT kept.test:443 HTTP/1.1\r\nHost: kept.test:443\r\nUser-Agent: {agent}\r\n\r\n"
+        ));
+        assert_eq!(wire.response_head().status, status, "{agent}");
+    }
+    for (question, reason) in [
+        ("crawler=plain&purpose=tdm", "policy-exception"),
+        (
+            "user_agent=Other/1&purpose=train-ai,tdm",
+            "policy-exception",
+        ),
+        ("crawler=corpus&purpose=search", "no-matching-rule"),
+        ("crawler=corpus&purpose=search,train-ai", "preference"),
+    ] {
+        let question = format!("/v1/decision?url=https://agreed.test/a&{question}");
+        let told = proxy.admin_get(&question).json();
+        assert_eq!(told["reason"], reason, "{question}: {told}");
+    }
+    let rules = proxy.admin_get("/v1/rules").json();
+    assert_eq!(
+        rules["rules"][0]["purposes"],
+        serde_json::json!(["train-ai", "tdm"]),
+        "{rules}"
     );
 }
 

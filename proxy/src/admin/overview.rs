@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
+use wayleave_policy::preferences::Purpose;
 
 use super::answer::{Json, Mistake, Parameters, limit, wrong};
 use super::entry_count::Entries;
@@ -166,6 +167,8 @@ struct Listed {
     paths: Vec<String>,
     /// Empty: all.
     crawlers: Vec<String>,
+    /// Empty: all requests, whatever they are for.
+    purposes: Vec<&'static str>,
     /// Empty: all.
     methods: Vec<String>,
     owner: Option<String>,
@@ -244,6 +247,7 @@ fn listed(number: usize, rule: &Rule, now: SystemTime) -> Listed {
         hosts: rule.hosts.iter().map(ToString::to_string).collect(),
         paths: rule.paths.clone(),
         crawlers: rule.crawlers.clone(),
+        purposes: rule.purposes.iter().map(Purpose::as_str).collect(),
         methods: rule.methods.clone(),
         owner: rule.owner.clone(),
         reason: rule.reason.clone(),

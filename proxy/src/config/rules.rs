@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use wayleave_policy::HostPattern;
+use wayleave_policy::preferences::Purpose;
 
 use super::file::{Node, Parsed, Section, boolean, checked, date, filled_list, text, tried, word};
 use crate::identity::Crawler;
@@ -27,6 +28,7 @@ fn rule(section: &mut Section<'_>, crawlers: &[Crawler]) -> Rule {
         hosts: hosts.unwrap_or_default(),
         paths: section.items("paths", checked(text, pattern)),
         crawlers: everybody(section.items("crawlers", is_crawler)),
+        purposes: section.items("purposes", purpose).into_iter().collect(),
         methods: section.items("methods", checked(text, method)),
         owner: section.optional("owner", text),
         reason: section.optional("reason", text),
@@ -69,6 +71,10 @@ fn everybody(named: Vec<String>) -> Vec<String> {
 
 fn host(node: &Node<'_>) -> Parsed<HostPattern> {
     tried(node, str::parse)
+}
+
+fn purpose(node: &Node<'_>) -> Parsed<Purpose> {
+    tried(node, str::parse::<Purpose>)
 }
 
 fn is_known(name: &str, crawlers: &[Crawler]) -> Result<(), String> {

@@ -174,6 +174,7 @@ legal = true
 hosts = ["*.example.com", ".example.org"]
 paths = ["/private/*"]
 crawlers = ["news", "asserted"]
+purposes = ["train-ai", "ai-use"]
 methods = ["GET"]
 owner = "legal@example.com"
 [[rule]]
@@ -349,6 +350,9 @@ fn rules_are_read() {
     assert_eq!(refusal.hosts, hosts);
     assert_eq!(refusal.paths, ["/private/*"]);
     assert_eq!(refusal.crawlers, ["news", "asserted"]);
+    let purposes = Purposes::of(&[Purpose::TrainAi, Purpose::AiInput]);
+    assert_eq!(refusal.purposes, purposes);
+    assert_eq!(exception.purposes, Purposes::NONE);
     assert_eq!(refusal.methods, ["GET"]);
     assert_eq!(exception.action, Action::Allow);
     assert_eq!(exception.crawlers, [""; 0]);

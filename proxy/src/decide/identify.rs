@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wayleave_policy::preferences::Purposes;
 use wayleave_policy::{Dialect, ProductToken};
 
 use super::refusal::Refusal;
@@ -84,6 +85,12 @@ impl Identified {
             Identity::Asserted { .. } => None,
         };
         self.purposes_of.as_ref().or(known)
+    }
+
+    /// The purposes it declares.
+    pub(crate) fn purposes(&self) -> Purposes {
+        let declaring = self.declaring();
+        declaring.map_or(Purposes::NONE, |crawler| crawler.declaration.purposes)
     }
 }
 

@@ -217,6 +217,7 @@ impl Decider {
             target: &resolved.target,
             method,
             crawler: identity.label(),
+            purposes: identified.purposes(),
             now: self.robots.clock().now(),
         };
         let rule = rules::find(&settings.rules, asked, scope, mode);

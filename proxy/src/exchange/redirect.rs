@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use wayleave_policy::lifecycle::{FetchError, FetchErrorKind};
+use wayleave_policy::preferences::Purposes;
 use wayleave_policy::{Kind, Target};
 
 use super::outcome::{Begun, Exchange, Known, Outcome};
@@ -91,11 +92,12 @@ impl Exchanges {
         now: SystemTime,
     ) -> (Facts, Result<Option<Turn<'_>>, Refusal>) {
         let target = &redirect.target;
-        // Rules for certain crawlers say nothing of what is fetched for all.
+        // Rules for certain crawlers or purposes say nothing of what is fetched for all.
         let asked = Asked {
             target,
             method: "GET",
             crawler: "",
+            purposes: Purposes::NONE,
             now,
         };
         let origin = target.origin();

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use wayleave_policy::preferences::Purposes;
 use wayleave_policy::{
     AccessResult, Dialect, HostPattern, RobotsTxt, Target, Verdict, decide_any_path_strictly,
 };
@@ -53,6 +54,8 @@ pub struct Rule {
     pub paths: Vec<String>,
     /// The names of the crawlers it is for, `asserted` for unknown ones. Empty: all.
     pub crawlers: Vec<String>,
+    /// The declared purposes it is for. Empty: all requests, whatever they are for.
+    pub purposes: Purposes,
     /// The methods it is for. Empty: all.
     pub methods: Vec<String>,
     /// Who answers for it. Never empty where it allows.
@@ -64,8 +67,21 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn is_for_crawler(&self, crawler: &str) -> bool {
-        self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == crawler)
+    /// Whether it is for who asks, and what for.
+    fn is_for(&self, asked: Asked<'_>) -> bool {
+        let is_for_crawler =
+            self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == asked.crawler);
+        is_for_crawler && (self.purposes.is_empty() || self.is_for_purposes(asked.purposes))
+    }
+
+    /// One fetch serves all purposes of a crawler: a refusal of one refuses it, and an exception has to cover them all.
+    fn is_for_purposes(&self, declared: Purposes) -> bool {
+        match self.action {
+            Action::Refuse | Action::RefuseLegally => {
+                !declared.intersection(self.purposes).is_empty()
+            }
+            Action::Allow => !declared.is_empty() && declared.without(self.purposes).is_empty(),
+        }
     }
 
     /// Whether no request to its hosts is left out.
@@ -122,6 +138,8 @@ pub struct Asked<'a> {
     pub method: &'a str,
     /// The crawler's name, `asserted` for an unknown one.
     pub crawler: &'a str,
+    /// The purposes it declares.
+    pub purposes: Purposes,
     /// The time by which rules expire.
     pub now: SystemTime,
 }
@@ -266,7 +284,7 @@ impl Rules {
         indexes.into_iter().filter_map(move |index| {
             let compiled = &self.rules[index];
             let rule = &compiled.rule;
-            let counts = rule.is_for_crawler(asked.crawler) && !rule.has_expired(asked.now);
+            let counts = rule.is_for(asked) && !rule.has_expired(asked.now);
             counts.then(|| compiled.found_at(index))
         })
     }
@@ -318,7 +336,7 @@ impl Compiled {
     fn matches(&self, asked: Asked<'_>) -> bool {
         let rule = &self.rule;
         let methods = &rule.methods;
-        rule.is_for_crawler(asked.crawler)
+        rule.is_for(asked)
             && (methods.is_empty() || methods.iter().any(|method| method == asked.method))
             && !rule.has_expired(asked.now)
             && self.paths.as_ref().is_none_or(|paths| {
@@ -368,6 +386,7 @@ mod tests {
             target: &target,
             method: "GET",
             crawler: "news",
+            purposes: Purposes::NONE,
             now: SystemTime::UNIX_EPOCH,
         };
         rules.find(asked).map(|found| found.number)
@@ -426,6 +445,7 @@ mod tests {
                 target: &target,
                 method: "CONNECT",
                 crawler: "news",
+                purposes: Purposes::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
             let every = rules.find_for_every_request(asked);
@@ -452,6 +472,7 @@ mod tests {
                 target: &target,
                 method,
                 crawler,
+                purposes: Purposes::NONE,
                 now: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
             };
             rules.find(asked).is_some()
@@ -513,6 +534,7 @@ mod tests {
                 target: &target,
                 method: &format!("M{}", pick(60)),
                 crawler: &format!("crawler-{}", pick(30)),
+                purposes: Purposes::NONE,
                 now: SystemTime::UNIX_EPOCH,
             };
             let number = rules.find(asked).map(|found| found.number);

@@ -46,7 +46,7 @@ function ruleTable(rules) {
     h("td", { class: "number" }, rule.number),
     h("td", {}, badge(rule.action === "allow" ? "exception" : "refusal"), rule.legal ? " 451" : ""),
     h("td", { class: "url" }, rule.hosts.join(", "), h("br"), h("small", {}, rule.paths.join(", ") || "all paths")),
-    h("td", {}, rule.crawlers.join(", ") || "all", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
+    h("td", {}, rule.crawlers.join(", ") || "all", rule.purposes.length ? ` for ${rule.purposes.join(", ")}` : "", rule.methods.length ? ` (${rule.methods.join(", ")})` : ""),
     h("td", {}, rule.owner ?? "–", h("br"), h("small", {}, rule.reason ?? "")),
     h("td", { class: rule.has_expired ? "bad" : null }, rule.expires_at ? [rule.has_expired ? "expired " : "", day(rule.expires_at)].flat() : "never")));
   return table("Rules", ["#Rule", "Action", "Hosts and paths", "Crawlers", "Owner and reason", "Expires"], rows, "There are no rules. Add [[rule]] to the configuration.", "rules");

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use toml::{Table, Value};
 use wayleave_policy::Target;
+use wayleave_policy::preferences::Purposes;
 
 use super::materials::Materials;
 use crate::config::Config;
@@ -196,10 +197,12 @@ impl Settings {
         now: std::time::SystemTime,
     ) -> Option<Match> {
         let is_redirect = decision.crawler == "wayleave";
+        let declaring = self.crawlers.named(&decision.crawler);
         let asked = Asked {
             target,
             method: &decision.method,
             crawler: if is_redirect { "" } else { &decision.crawler },
+            purposes: declaring.map_or(Purposes::NONE, |it| it.declaration.purposes),
             now,
         };
         let mode = match &*decision.mode {
