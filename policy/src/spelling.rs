@@ -190,7 +190,7 @@ fn without_empty_segments(path: &str) -> Option<String> {
 }
 
 /// Without dot segments (RFC 3986 §5.2.4), whose dots may be percent-encoded.
-fn without_dot_segments(path: &str) -> Option<String> {
+pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
     let (segments, query) = split_query(path);
     if !segments.split('/').any(|segment| dots(segment) > 0) {
         return None;

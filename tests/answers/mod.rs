@@ -2,6 +2,7 @@
 
 mod coded;
 mod hostile;
+mod licences;
 mod pages;
 mod passing;
 

@@ -1,13 +1,11 @@
 //! What comes with the answer: its status and fields, then the beginning of its page.
 
-use std::sync::Arc;
-
 use super::gather::{HeardRule, Preferences};
 use super::robots_meta::MetaRule;
 use super::statement::{Meaning, shown};
 use super::{
-    Asker, Carrier, Purposes, Rsl, Source, Stage, Statement, content_signal, content_usage, html,
-    link, robots_meta, tdmrep,
+    Asker, Carrier, Purposes, Source, Stage, Statement, content_signal, content_usage, html, link,
+    robots_meta, tdmrep,
 };
 
 impl Preferences {
@@ -77,14 +75,14 @@ impl Preferences {
                 self.hear_meta_rules(asker, content, &text, Stage::Body);
             }
         }
+        let base = said.base.as_deref();
+        let base = base.map_or(self.url.clone(), |it| link::absolute(it, &self.url));
         for reference in &said.licences {
-            self.name_licence(asker, reference, Carrier::Meta, Stage::Body);
+            let url = link::absolute(reference, &base);
+            self.name_licence(asker, &url, Carrier::Meta, Stage::Body);
         }
         for document in said.documents {
-            self.name_licence(asker, "", Carrier::Meta, Stage::Body);
-            if let Some(licence) = self.licences.last_mut() {
-                licence.document = Some(Arc::new(Rsl::parse(document.as_bytes())));
-            }
+            self.hear_licence_in_page(asker, &document);
         }
     }
 

@@ -1,14 +1,12 @@
 //! Gathering: what is said about one request, in the order in which it becomes known.
 
-use std::sync::Arc;
-
+use super::licences::Licence;
 use super::path_rule::Paths;
 use super::robots_meta::{MetaReader, MetaRule};
 use super::robots_txt::{Lines, ai_txt, only_restricting, policy_tokens};
-use super::rsl::{Page, Says};
 use super::{
-    Asker, Carrier, Judgement, MetaDialect, Preference, Purpose, Purposes, Rsl, Source, Stage,
-    Statement, Tdmrep, link, robots_meta, rsl, tdmrep,
+    Asker, Carrier, Judgement, MetaDialect, Preference, Purpose, Purposes, Source, Stage,
+    Statement, Tdmrep, robots_meta, tdmrep,
 };
 use crate::robots_txt::RobotsTxt;
 use crate::{Decision, Target, Verdict};
@@ -20,37 +18,6 @@ pub struct Duty {
     pub name: &'static str,
     /// The value as written.
     pub value: Option<String>,
-}
-
-/// A licence that something names.
-#[derive(Clone, Debug)]
-pub(super) struct Licence {
-    url: String,
-    carrier: Carrier,
-    stage: Stage,
-    /// What it says, once it is had; one in the page at once.
-    pub(super) document: Option<Arc<Rsl>>,
-    /// Why it cannot be had, if somebody tried.
-    why_not: Option<String>,
-}
-
-impl Licence {
-    fn text(&self) -> String {
-        match (&self.document, &self.why_not) {
-            (None, Some(why_not)) => format!("License: {} ({why_not})", self.url),
-            _ => format!("License: {}", self.url),
-        }
-    }
-
-    /// Where what it says stands: what robots.txt names is a file of its own.
-    fn decides_at(&self) -> Carrier {
-        match self.stage {
-            Stage::Before => Carrier::File {
-                url: self.url.clone(),
-            },
-            Stage::Head | Stage::Body => self.carrier.clone(),
-        }
-    }
 }
 
 /// A robots meta rule that is for the crawler, and where it stands.
@@ -66,9 +33,10 @@ pub(super) struct HeardRule {
 /// All that is said about one request for a crawler's purposes, as far as it is known.
 #[derive(Clone, Debug)]
 pub struct Preferences {
-    url: String,
-    origin: Option<String>,
-    paths: Paths,
+    /// What references in answers start from.
+    pub(super) url: String,
+    pub(super) origin: Option<String>,
+    pub(super) paths: Paths,
     pub(super) statements: Vec<Statement>,
     pub(super) licences: Vec<Licence>,
     pub(super) meta_rules: Vec<HeardRule>,
@@ -182,40 +150,6 @@ impl Preferences {
         }
     }
 
-    /// The licences that were named so far and are still to be fetched, each once.
-    pub fn missing_licences(&self) -> Vec<String> {
-        let mut missing: Vec<String> = Vec::new();
-        for licence in self.licences.iter().filter(|it| it.document.is_none()) {
-            if !missing.contains(&licence.url) {
-                missing.push(licence.url.clone());
-            }
-        }
-        missing
-    }
-
-    /// Takes in a licence that was named. One never taken in counts as one that cannot be had.
-    pub fn hear_licence(&mut self, url: &str, document: &Arc<Rsl>) {
-        for licence in self.licences.iter_mut().filter(|it| it.url == url) {
-            licence.document = Some(Arc::clone(document));
-        }
-    }
-
-    /// Takes in a licence that robots.txt names, whatever else that says.
-    pub fn hear_named_licence(&mut self, asker: Asker<'_>, url: &str, document: &Arc<Rsl>) {
-        let carrier = Carrier::File {
-            url: url.to_owned(),
-        };
-        self.name_licence(asker, url, carrier, Stage::Before);
-        self.hear_licence(url, document);
-    }
-
-    /// Takes in why a licence that was named cannot be had, for explanations.
-    pub fn miss_licence(&mut self, url: &str, why_not: &str) {
-        for licence in self.licences.iter_mut().filter(|it| it.url == url) {
-            licence.why_not = Some(why_not.to_owned());
-        }
-    }
-
     /// What all that comes to.
     #[must_use]
     pub fn judge(&self, asker: Asker<'_>) -> Judgement {
@@ -230,7 +164,7 @@ impl Preferences {
     #[must_use]
     pub fn is_refused_already(&self, asker: Asker<'_>) -> bool {
         let mut had = self.clone();
-        had.licences.retain(|it| it.document.is_some());
+        had.licences.retain(|it| !it.is_missing());
         let judgement = had.judge(asker);
         judgement.preference == Preference::Refuse && judgement.statement().is_some()
     }
@@ -248,16 +182,8 @@ impl Preferences {
         let archives = purposes.contains(Purpose::Archive);
         let embargo = self.embargoes.join("|");
         let embargo = (archives && !embargo.is_empty()).then_some(("embargo", Some(embargo)));
-        let asks = |licence| {
-            purposes
-                .iter()
-                .any(|it| asks_attribution(self.says(asker, licence, it)))
-        };
-        let attribution = self
-            .licences
-            .iter()
-            .any(asks)
-            .then_some(("attribution", None));
+        let attribution = self.asks_attribution(asker);
+        let attribution = attribution.then_some(("attribution", None));
         let mut duties: Vec<Duty> = Vec::new();
         for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
             // Of limits of one name the strictest comes first.
@@ -266,24 +192,6 @@ impl Preferences {
             }
         }
         duties
-    }
-
-    pub(super) fn name_licence(
-        &mut self,
-        asker: Asker<'_>,
-        reference: &str,
-        carrier: Carrier,
-        stage: Stage,
-    ) {
-        if asker.reads(Source::Rsl) {
-            self.licences.push(Licence {
-                url: link::absolute(reference, &self.url),
-                carrier,
-                stage,
-                document: None,
-                why_not: None,
-            });
-        }
     }
 
     fn meta_reader(&self, asker: Asker<'_>) -> MetaReader {
@@ -318,58 +226,4 @@ impl Preferences {
         });
         statements.collect()
     }
-
-    fn licence_statements(&self, asker: Asker<'_>) -> Vec<Statement> {
-        let purposes = asker.declaration.purposes;
-        let each = self.licences.iter().flat_map(|licence| {
-            purposes.iter().filter_map(move |purpose| {
-                let of_purpose = Purposes::of(&[purpose]);
-                let (refuses, allows, clause) = match self.says(asker, licence, purpose) {
-                    Says::Refuses { clause } => (of_purpose, Purposes::NONE, clause),
-                    Says::Allows { clause, .. } => (Purposes::NONE, of_purpose, clause),
-                    Says::Nothing => return None,
-                };
-                Some(Statement {
-                    source: Source::Rsl,
-                    carrier: licence.decides_at(),
-                    text: licence.text(),
-                    clause,
-                    policy: Some(licence.url.clone()),
-                    stage: licence.stage,
-                    refuses,
-                    allows,
-                })
-            })
-        });
-        each.collect()
-    }
-
-    /// What a licence says to a purpose about any of the spellings of the path.
-    fn says(&self, asker: Asker<'_>, licence: &Licence, purpose: Purpose) -> Says {
-        let said = self.paths.each(|path| {
-            let page = Page {
-                origin: self.origin.as_deref(),
-                path,
-                names_it: licence.stage != Stage::Before,
-            };
-            vec![rsl::read(licence.document.as_deref(), page, purpose, asker)]
-        });
-        let mut refusing = said
-            .iter()
-            .filter(|(says, _)| matches!(says, Says::Refuses { .. }));
-        refusing
-            .next()
-            .or(said.first())
-            .map_or(Says::Nothing, |(says, _)| *says)
-    }
-}
-
-fn asks_attribution(says: Says) -> bool {
-    matches!(
-        says,
-        Says::Allows {
-            attribution: true,
-            ..
-        }
-    )
 }

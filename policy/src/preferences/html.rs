@@ -10,6 +10,8 @@ use super::rsl::MEDIA_TYPE;
 pub(super) struct Said {
     /// The name of each `meta` element, in lower case, and its content.
     pub(super) metas: Vec<(String, String)>,
+    /// Where references start from, if the page says so.
+    pub(super) base: Option<String>,
     /// The references of links to RSL licences.
     pub(super) licences: Vec<String>,
     /// RSL documents that stand in the page.
@@ -33,6 +35,9 @@ pub(super) fn read(page: &str) -> Said {
                 match &**tag.name {
                     b"template" => templates += 1,
                     b"meta" if templates == 0 => said.metas.extend(meta(&tag)),
+                    b"base" if templates == 0 && said.base.is_none() => {
+                        said.base = attribute(&tag, "href");
+                    }
                     b"link" if templates == 0 => said.licences.extend(licence(&tag)),
                     _ => {}
                 }

@@ -1,6 +1,7 @@
 //! Links to licences: the `Link` field (RFC 8288), and references made absolute.
 
 use super::rsl::MEDIA_TYPE;
+use crate::spelling;
 
 /// The targets of the links in a field's value that name an RSL licence.
 pub(super) fn licences(field: &str) -> Vec<String> {
@@ -29,10 +30,10 @@ pub(super) fn is_licence(relations: &str, media_type: &str) -> bool {
         && essence.eq_ignore_ascii_case(MEDIA_TYPE)
 }
 
-/// A reference as an absolute URL (RFC 3986 §5.2), without removing dot segments.
+/// A reference as an absolute URL (RFC 3986 §5.2), without a fragment: what is fetched is all of it.
 pub(super) fn absolute(reference: &str, base: &str) -> String {
-    let reference = reference.trim();
-    if reference.contains("://") {
+    let reference = reference.split('#').next().unwrap_or_default().trim();
+    if has_scheme(reference) {
         return reference.to_owned();
     }
     let Some((scheme, rest)) = base.split_once("://") else {
@@ -42,12 +43,23 @@ pub(super) fn absolute(reference: &str, base: &str) -> String {
         return format!("{scheme}://{network_path}");
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    if reference.starts_with('/') {
-        return format!("{scheme}://{authority}{reference}");
-    }
     let path = path.split('?').next().unwrap_or_default();
-    let directory = path.rfind('/').map_or("/", |end| &path[..=end]);
-    format!("{scheme}://{authority}{directory}{reference}")
+    let directory = match reference.starts_with('/') {
+        true => "",
+        false => path.rfind('/').map_or("/", |end| &path[..=end]),
+    };
+    let path = format!("{directory}{reference}");
+    let path = spelling::without_dot_segments(&path).unwrap_or(path);
+    format!("{scheme}://{authority}{path}")
+}
+
+/// Whether a reference begins with a scheme (RFC 3986 section 3.1).
+fn has_scheme(reference: &str) -> bool {
+    let scheme = reference.split_once(':').map(|(scheme, _)| scheme);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    scheme.is_some_and(|it| {
+        it.starts_with(|c: char| c.is_ascii_alphabetic()) && it.chars().all(is_name)
+    })
 }
 
 /// The parts of a text between separators that stand neither in quotes nor in angle brackets.
@@ -87,9 +99,12 @@ mod tests {
         let base = "https://h:1/a/b?c/d";
         for (reference, url) in [
             ("https://x/y", "https://x/y"),
-            ("//x/y", "https://x/y"),
+            ("//x/y#z", "https://x/y"),
             ("/y", "https://h:1/y"),
             ("y", "https://h:1/a/y"),
+            ("../y/./z", "https://h:1/y/z"),
+            ("/../y?../z", "https://h:1/y?../z"),
+            ("y?z=http://x", "https://h:1/a/y?z=http://x"),
         ] {
             assert_eq!(absolute(reference, base), url);
         }

@@ -24,6 +24,7 @@ mod declaration;
 mod gather;
 mod html;
 mod judgement;
+mod licences;
 mod link;
 mod path_rule;
 mod purpose;

@@ -6,7 +6,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wayleave_policy::lifecycle::{Body, Resource};
-use wayleave_policy::preferences::{Asker, Declaration, Preferences, Purpose, Purposes, Reading};
+use wayleave_policy::preferences::{
+    Asker, Declaration, Preferences, Purpose, Purposes, Reading, Stage,
+};
 use wayleave_policy::{
     AccessResult, Dialect, Document, ProductToken, Reason, Target, decide_any_path_strictly,
     decide_strictly,
@@ -185,9 +187,20 @@ fn read_again(
     match Resource::parse(url).ok()?.kind().read(bytes, is_cut)? {
         Document::Tdmrep(file) => heard.hear_tdmrep(asker, &file),
         Document::AiTxt(file) => heard.hear_ai_txt(asker, &file),
-        Document::Rsl(licence) => heard.hear_named_licence(asker, url, &licence),
+        Document::Rsl(licence) => {
+            let stage = stage_of(preference);
+            heard.hear_named_licence(asker, url, &licence, stage);
+        }
         _ => return None,
     }
     let judgement = heard.judge(asker);
     judgement.each.first().map(UsePreference::from)
+}
+
+/// When what was said was known; a page names its licences itself.
+fn stage_of(preference: &UsePreference) -> Stage {
+    let stages = [Stage::Head, Stage::Body].into_iter();
+    let said = preference.stage.as_deref();
+    let mut said = stages.filter(|stage| Some(stage.as_str()) == said);
+    said.next().unwrap_or(Stage::Before)
 }

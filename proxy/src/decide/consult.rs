@@ -1,5 +1,6 @@
 //! Asks the origin's robots.txt for a decision, and waits for it if it is not known yet.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::refusal::{Deciding, DecidingRule, Refusal};
 use super::resolve::{Resolved, Scope};
 use super::settings::Settings;
 use crate::http::proxy_status::ErrorType;
-use crate::identity::Mode;
+use crate::identity::{Crawler, Mode};
 use crate::observe::decisions::Finding;
 use crate::observe::digest::Digest;
 use crate::politeness;
@@ -68,19 +69,9 @@ pub(crate) async fn consult(
     let origin = target.origin();
     let crawler = identity.crawler();
     let politeness = &settings.politeness;
-    let key = crawler.and_then(|crawler| crawler.signing_key.as_ref());
-    let signed_by = key.filter(|_| settings.signer.signs()).map(|key| SignedBy {
-        signer: Arc::clone(&settings.signer),
-        key: Arc::clone(key),
-    });
-    let behalf = Behalf {
-        signed_by: signed_by.as_ref(),
-        source: crawler.and_then(|crawler| crawler.source_address),
-        crawler: identity.label(),
-        client: Some(identified.client),
-        user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
-        chosen: ChosenBy::Crawler,
-    };
+    let signed_by = signed_by(settings, crawler);
+    let whose = (identity.label(), crawler);
+    let behalf = behalf(whose, identified.client, signed_by.as_ref());
     match robots.find_for(origin, behalf).await {
         Ok(known) => {
             let reading = &settings.preferences.reading;
@@ -93,12 +84,11 @@ pub(crate) async fn consult(
             let documents = Documents {
                 robots,
                 settings,
-                behalf,
+                client: identified.client,
                 origin,
-                known: &known,
             };
             let said = match said {
-                Some(said) => Some(said.and_by(&documents, reading).await),
+                Some(said) => Some(said.and_by(&documents).await),
                 None => None,
             };
             consulted.and(said, resolved)
@@ -113,6 +103,31 @@ pub(crate) async fn consult(
                 preferences: None,
             }
         }
+    }
+}
+
+/// Who signs what is fetched for a crawler, if it is signed.
+pub(super) fn signed_by(settings: &Settings, crawler: Option<&Crawler>) -> Option<SignedBy> {
+    let key = crawler.and_then(|crawler| crawler.signing_key.as_ref());
+    key.filter(|_| settings.signer.signs()).map(|key| SignedBy {
+        signer: Arc::clone(&settings.signer),
+        key: Arc::clone(key),
+    })
+}
+
+/// On whose behalf something is fetched that stands beside what is asked for: a name, and the crawler if it is a known one.
+pub(super) fn behalf<'a>(
+    (label, crawler): (&'a str, Option<&'a Crawler>),
+    client: IpAddr,
+    signed_by: Option<&'a SignedBy>,
+) -> Behalf<'a> {
+    Behalf {
+        signed_by,
+        source: crawler.and_then(|crawler| crawler.source_address),
+        crawler: label,
+        client: Some(client),
+        user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
+        chosen: ChosenBy::Crawler,
     }
 }
 

@@ -1,6 +1,7 @@
-//! What stands beside robots.txt and speaks of use: `tdmrep.json`, licences that robots.txt names, `ai.txt`. Asked for only if
-//! it could refuse a purpose of the crawler, and only where robots.txt lets the crawler.
+//! What stands beside robots.txt and speaks of use: `tdmrep.json`, `ai.txt`, licences that robots.txt or an answer names. Asked for
+//! only if it could refuse a purpose of the crawler, and only where robots.txt lets the crawler.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,25 +12,26 @@ use wayleave_policy::{
     decide_any_path_strictly,
 };
 
+use super::consult::{behalf, signed_by};
 use super::settings::Settings;
+use crate::identity::Crawler;
 use crate::observe::decisions::DocumentSeen;
 use crate::observe::digest::Digest;
 use crate::origin::Destination;
 use crate::robots::{Behalf, ChosenBy, Known, Pending, Robots};
 
-/// No site needs more licences for one crawler; those beyond cannot be had, which refuses.
-const MOST_LICENCES: usize = 8;
 /// As a `Location` that is followed.
 const LONGEST_URL: usize = 8 * 1024;
 
 /// Where documents come from, and for whom.
-pub(super) struct Documents<'a> {
-    pub(super) robots: &'a Robots,
-    pub(super) settings: &'a Settings,
-    pub(super) behalf: Behalf<'a>,
-    /// The origin asked for, and its robots.txt.
-    pub(super) origin: &'a Origin,
-    pub(super) known: &'a Known,
+#[derive(Clone, Copy)]
+pub(crate) struct Documents<'a> {
+    pub(crate) robots: &'a Robots,
+    pub(crate) settings: &'a Settings,
+    /// Where the request came from.
+    pub(crate) client: IpAddr,
+    /// The origin asked for.
+    pub(crate) origin: &'a Origin,
 }
 
 /// A document that was asked for.
@@ -54,8 +56,11 @@ struct Wanted {
 /// What came of that: what is known of it, or why it was not asked for.
 type Obtained = Result<Known, String>;
 
+/// Why a licence cannot be had that may come later.
+const NOT_IN_TIME: &str = "not fetched in time";
+
 impl Documents<'_> {
-    /// Adds what documents say to what was `heard`, and tells which were asked for.
+    /// Adds what documents say to what was `heard` from this robots.txt for a crawler, and tells which were asked for.
     ///
     /// # Errors
     ///
@@ -63,21 +68,18 @@ impl Documents<'_> {
     pub(super) async fn add_to(
         &self,
         asker: Asker<'_>,
+        crawler: &Crawler,
+        robots_txt: &Known,
         heard: &mut Preferences,
     ) -> Result<Vec<Consulted>, Pending> {
-        let wanted = self.wanted(asker, heard);
-        let obtained = join_all(wanted.iter().map(|it| self.obtain(asker, it))).await;
+        let files = self.files(asker);
+        let wanted: Vec<_> = files.chain(licences(heard)).collect();
         let mut consulted = Vec::new();
-        for (wanted, obtained) in wanted.iter().zip(obtained) {
+        for (wanted, obtained) in self.obtain_all(asker, crawler, robots_txt, wanted).await {
             match obtained? {
                 Ok(known) => {
-                    hear(asker, heard, wanted, &known)?;
-                    consulted.push(Consulted {
-                        source: wanted.source,
-                        named: wanted.url.clone(),
-                        seen: seen(wanted, &known),
-                        retry_after: known.snapshot.retry_after(known.at),
-                    });
+                    hear(asker, heard, &wanted, &known)?;
+                    consulted.push(wanted.consulted(Ok(&known)));
                 }
                 Err(why_not) => heard.miss_licence(&wanted.url, &why_not),
             }
@@ -85,42 +87,92 @@ impl Documents<'_> {
         Ok(consulted)
     }
 
-    fn wanted(&self, asker: Asker<'_>, heard: &Preferences) -> Vec<Wanted> {
+    /// Adds what the licences say that an answer names, and tells which were asked for. One that does not come in time
+    /// cannot be had.
+    pub(super) async fn add_licences_to(
+        &self,
+        asker: Asker<'_>,
+        crawler: &Crawler,
+        robots_txt: &Known,
+        heard: &mut Preferences,
+    ) -> Vec<Consulted> {
+        let wanted = licences(heard).collect();
+        let mut consulted = Vec::new();
+        for (wanted, obtained) in self.obtain_all(asker, crawler, robots_txt, wanted).await {
+            match obtained {
+                Ok(Ok(known)) => {
+                    hear_licence(heard, &wanted, &known);
+                    consulted.push(wanted.consulted(Ok(&known)));
+                }
+                Ok(Err(why_not)) => heard.miss_licence(&wanted.url, &why_not),
+                Err(pending) => {
+                    heard.miss_licence(&wanted.url, NOT_IN_TIME);
+                    consulted.push(wanted.consulted(Err(pending)));
+                }
+            }
+        }
+        consulted
+    }
+
+    /// The files of the origin that could refuse a purpose.
+    fn files(&self, asker: Asker<'_>) -> impl Iterator<Item = Wanted> {
         let files = [(Source::Tdmrep, TDMREP_PATH), (Source::AiTxt, AI_TXT_PATH)];
         // Both are of HTTP alone (RFC 8615 section 1; Spawning).
         let has_files = self.origin.scheme() != Scheme::Ftp;
         let files = files.into_iter();
-        let files = files.filter(|(it, _)| has_files && asker.heeds(*it));
-        let files = files.map(|(source, path)| Wanted {
+        let files = files.filter(move |(it, _)| has_files && asker.heeds(*it));
+        files.map(|(source, path)| Wanted {
             source,
             url: path.to_owned(),
             resource: Ok(Resource::at(self.origin, path)),
-        });
-        let licences = heard.missing_licences().into_iter().enumerate();
-        let licences = licences.map(|(index, url)| Wanted {
-            source: Source::Rsl,
-            resource: licence(&url, index),
-            url,
-        });
-        files.chain(licences).collect()
+        })
     }
 
+    /// All that is wanted, at once.
+    async fn obtain_all(
+        &self,
+        asker: Asker<'_>,
+        crawler: &Crawler,
+        robots_txt: &Known,
+        wanted: Vec<Wanted>,
+    ) -> Vec<(Wanted, Result<Obtained, Pending>)> {
+        let signed_by = signed_by(self.settings, Some(crawler));
+        let whose = (&*crawler.name, Some(crawler));
+        let fetching = Fetching {
+            documents: *self,
+            behalf: behalf(whose, self.client, signed_by.as_ref()),
+            robots_txt,
+        };
+        let obtained = join_all(wanted.iter().map(|it| fetching.obtain(asker, it))).await;
+        wanted.into_iter().zip(obtained).collect()
+    }
+}
+
+/// What is fetched on behalf of a crawler that asked for an origin with this robots.txt.
+struct Fetching<'a> {
+    documents: Documents<'a>,
+    behalf: Behalf<'a>,
+    robots_txt: &'a Known,
+}
+
+impl Fetching<'_> {
     async fn obtain(&self, asker: Asker<'_>, wanted: &Wanted) -> Result<Obtained, Pending> {
         let resource = match &wanted.resource {
             Ok(resource) => resource,
             Err(why_not) => return Ok(Err(why_not.clone())),
         };
-        let is_own = resource.origin() == self.origin;
+        let robots = self.documents.robots;
+        let is_own = resource.origin() == self.documents.origin;
         let is_allowed = if is_own {
-            allows(self.known.access(), asker, resource)
+            allows(self.robots_txt.access(), asker, resource)
         } else {
-            let known = self.robots.find_for(resource.origin(), self.behalf);
+            let known = robots.find_for(resource.origin(), self.behalf);
             allows(known.await?.access(), asker, resource)
         };
         if !is_allowed {
             return Ok(Err("robots.txt there does not allow it".to_owned()));
         }
-        if let Some(known) = self.robots.at_hand(resource) {
+        if let Some(known) = robots.at_hand(resource) {
             return Ok(Ok(known));
         }
         let chosen = match is_own {
@@ -131,14 +183,14 @@ impl Documents<'_> {
             chosen,
             ..self.behalf
         };
-        self.robots.find_for(resource, behalf).await.map(Ok)
+        robots.find_for(resource, behalf).await.map(Ok)
     }
 
     /// Whether the origin asked for, which names others, may be at a public address.
     async fn is_public(&self) -> bool {
-        let upstream = &self.settings.upstream;
+        let upstream = &self.documents.settings.upstream;
         let destination = Destination {
-            origin: self.origin,
+            origin: self.documents.origin,
             source: self.behalf.source,
         };
         let route = upstream.route(destination, upstream.connect_deadline());
@@ -146,11 +198,18 @@ impl Documents<'_> {
     }
 }
 
-/// The resource that a licence's URL names, by its place among all that are named.
-fn licence(url: &str, index: usize) -> Result<Resource, String> {
-    if index >= MOST_LICENCES {
-        return Err(format!("no more than {MOST_LICENCES} licences are read"));
-    }
+/// The licences that are still to be fetched.
+fn licences(heard: &Preferences) -> impl Iterator<Item = Wanted> + use<> {
+    let licences = heard.missing_licences().into_iter();
+    licences.map(|url| Wanted {
+        source: Source::Rsl,
+        resource: licence(&url),
+        url,
+    })
+}
+
+/// The resource that a licence's URL names.
+fn licence(url: &str) -> Result<Resource, String> {
     if url.len() > LONGEST_URL {
         return Err(format!("its URL is longer than {LONGEST_URL} bytes"));
     }
@@ -176,10 +235,7 @@ fn hear(
     match known.document().map(|document| &**document) {
         Some(Document::Tdmrep(file)) => heard.hear_tdmrep(asker, file),
         Some(Document::AiTxt(file)) => heard.hear_ai_txt(asker, file),
-        Some(Document::Rsl(licence)) => heard.hear_licence(&wanted.url, licence),
-        None if wanted.source == Source::Rsl => {
-            heard.miss_licence(&wanted.url, &why_not(&known.snapshot));
-        }
+        _ if wanted.source == Source::Rsl => hear_licence(heard, wanted, known),
         // To an origin that does not have one, or does not hand it out, it says nothing. Here it was not asked.
         None if is_kept_from(&known.snapshot) => {
             let retry_after = known.snapshot.retry_after(known.at).unwrap_or_default();
@@ -188,6 +244,13 @@ fn hear(
         Some(_) | None => {}
     }
     Ok(())
+}
+
+fn hear_licence(heard: &mut Preferences, wanted: &Wanted, known: &Known) {
+    match known.document().map(|document| &**document) {
+        Some(Document::Rsl(licence)) => heard.hear_licence(&wanted.url, licence),
+        _ => heard.miss_licence(&wanted.url, &why_not(&known.snapshot)),
+    }
 }
 
 /// Whether the last attempt ended for a reason that is not the origin's.
@@ -207,14 +270,24 @@ fn why_not(snapshot: &Snapshot) -> String {
     }
 }
 
-fn seen(wanted: &Wanted, known: &Known) -> DocumentSeen {
-    let document = known.document().is_some().then_some(&known.snapshot);
-    DocumentSeen {
-        url: wanted
-            .resource
-            .as_ref()
-            .map_or_else(|_| wanted.url.clone(), Resource::uri),
-        sha256: document.and_then(|it| it.digest()).copied().map(Digest),
-        fetched_at: document.and_then(|it| it.fetched_at()),
+impl Wanted {
+    /// What is told of it: of what is known, or when it may be.
+    fn consulted(&self, known: Result<&Known, Pending>) -> Consulted {
+        let document = known.ok().filter(|known| known.document().is_some());
+        let snapshot = document.map(|known| &known.snapshot);
+        let uri = self.resource.as_ref().map(Resource::uri);
+        Consulted {
+            source: self.source,
+            named: self.url.clone(),
+            seen: DocumentSeen {
+                url: uri.unwrap_or_else(|_| self.url.clone()),
+                sha256: snapshot.and_then(|it| it.digest()).copied().map(Digest),
+                fetched_at: snapshot.and_then(|it| it.fetched_at()),
+            },
+            retry_after: match known {
+                Ok(known) => known.snapshot.retry_after(known.at),
+                Err(pending) => Some(pending.retry_after),
+            },
+        }
     }
 }

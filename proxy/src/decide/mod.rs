@@ -10,7 +10,7 @@
 
 pub(crate) mod consult;
 pub(crate) mod delay;
-mod documents;
+pub(crate) mod documents;
 pub(crate) mod https_mode;
 pub(crate) mod identify;
 pub(crate) mod permit;

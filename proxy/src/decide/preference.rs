@@ -21,7 +21,8 @@ use crate::robots::{Known, Pending};
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     crawler: Arc<Crawler>,
-    at: SystemTime,
+    /// The origin's robots.txt.
+    robots_txt: Known,
     heard: Preferences,
     pub(crate) judgement: Judgement,
     /// What only whoever uses the answer can keep.
@@ -47,8 +48,29 @@ impl Said {
         }
         let asker = asker(crawler, reading, known.at);
         let heard = hear_robots_txt(asker, known.access(), &resolved.target, resolved.scope)?;
-        let crawler = Arc::clone(crawler);
-        Some(Self::judged(crawler, reading, known.at, heard, Vec::new()))
+        Some(Self {
+            crawler: Arc::clone(crawler),
+            robots_txt: known.clone(),
+            judgement: heard.judge(asker),
+            duties: heard.duties(asker),
+            heard,
+            documents: Vec::new(),
+        })
+    }
+
+    fn asker<'a>(&'a self, reading: &'a Reading) -> Asker<'a> {
+        asker(&self.crawler, reading, self.robots_txt.at)
+    }
+
+    /// The same, judged by what is heard now.
+    fn judged(self, reading: &Reading) -> Self {
+        let asker = self.asker(reading);
+        let (judgement, duties) = (self.heard.judge(asker), self.heard.duties(asker));
+        Self {
+            judgement,
+            duties,
+            ..self
+        }
     }
 
     /// The same with what documents beside robots.txt say, unless that can only repeat a refusal.
@@ -56,21 +78,37 @@ impl Said {
     /// # Errors
     ///
     /// As [`Documents::add_to`].
-    pub(super) async fn and_by(
-        self,
-        documents: &Documents<'_>,
-        reading: &Reading,
-    ) -> Result<Self, Pending> {
-        if self
-            .heard
-            .is_refused_already(asker(&self.crawler, reading, self.at))
-        {
+    pub(super) async fn and_by(self, documents: &Documents<'_>) -> Result<Self, Pending> {
+        let reading = &documents.settings.preferences.reading;
+        if self.heard.is_refused_already(self.asker(reading)) {
             return Ok(self);
         }
-        let (crawler, at, mut heard) = (self.crawler, self.at, self.heard);
-        let asker = asker(&crawler, reading, at);
-        let consulted = documents.add_to(asker, &mut heard).await?;
-        Ok(Self::judged(crawler, reading, at, heard, consulted))
+        let mut heard = self.heard.clone();
+        let (asker, robots_txt) = (self.asker(reading), &self.robots_txt);
+        let adding = documents.add_to(asker, &self.crawler, robots_txt, &mut heard);
+        let consulted = adding.await?;
+        Ok(self.with(heard, consulted).judged(reading))
+    }
+
+    /// The same with what the licences say that the answer names, unless that can only repeat a refusal. What cannot be had
+    /// refuses.
+    pub(crate) async fn and_by_licences(self, documents: &Documents<'_>) -> Self {
+        let reading = &documents.settings.preferences.reading;
+        let has_all = self.heard.missing_licences().is_empty();
+        if has_all || self.heard.is_refused_already(self.asker(reading)) {
+            return self;
+        }
+        let mut heard = self.heard.clone();
+        let (asker, robots_txt) = (self.asker(reading), &self.robots_txt);
+        // Few answers name any: in a box it takes no room in every exchange.
+        let adding = documents.add_licences_to(asker, &self.crawler, robots_txt, &mut heard);
+        let consulted = Box::pin(adding).await;
+        self.with(heard, consulted).judged(reading)
+    }
+
+    fn with(mut self, heard: Preferences, consulted: Vec<Consulted>) -> Self {
+        self.documents.extend(consulted);
+        Self { heard, ..self }
     }
 
     /// The same with what the head of the answer says.
@@ -80,24 +118,21 @@ impl Said {
         status: u16,
         fields: &(impl Iterator<Item = (&'f str, &'f str)> + Clone),
     ) -> Self {
-        let mut heard = self.heard.clone();
-        heard.hear_head(asker(&self.crawler, reading, self.at), status, fields);
-        let (crawler, documents) = (Arc::clone(&self.crawler), self.documents.clone());
-        Self::judged(crawler, reading, self.at, heard, documents)
+        let mut said = self.clone();
+        said.heard.hear_head(self.asker(reading), status, fields);
+        said.judged(reading)
     }
 
     /// Whether the beginning of the answer, whose head was heard, may say more.
     pub(crate) fn awaits_page(&self, reading: &Reading) -> bool {
-        self.heard
-            .awaits_page(asker(&self.crawler, reading, self.at))
+        self.heard.awaits_page(self.asker(reading))
     }
 
     /// The same with what the beginning of the page says.
     pub(crate) fn and_by_page(&self, reading: &Reading, page: &str) -> Self {
-        let mut heard = self.heard.clone();
-        heard.hear_page(asker(&self.crawler, reading, self.at), page);
-        let (crawler, documents) = (Arc::clone(&self.crawler), self.documents.clone());
-        Self::judged(crawler, reading, self.at, heard, documents)
+        let mut said = self.clone();
+        said.heard.hear_page(self.asker(reading), page);
+        said.judged(reading)
     }
 
     /// Whether a refusal stands whatever the page says: not one because nothing is said, nor a reservation, whose place one in the
@@ -123,24 +158,6 @@ impl Said {
         self.crawler.mode == Mode::Observe
     }
 
-    fn judged(
-        crawler: Arc<Crawler>,
-        reading: &Reading,
-        at: SystemTime,
-        heard: Preferences,
-        documents: Vec<Consulted>,
-    ) -> Self {
-        let asker = asker(&crawler, reading, at);
-        Self {
-            judgement: heard.judge(asker),
-            duties: heard.duties(asker),
-            crawler,
-            at,
-            heard,
-            documents,
-        }
-    }
-
     /// What is said about each purpose.
     pub(crate) fn each(&self) -> Vec<UsePreference> {
         let each = self.judgement.each.iter();
@@ -157,13 +174,14 @@ impl Said {
     fn document(&self, statement: Option<&Statement>) -> Option<&Consulted> {
         let statement = statement?;
         let mut documents = self.documents.iter();
-        documents.find(|it| match &statement.carrier {
-            Carrier::Tdmrep { .. } => it.source == Source::Tdmrep,
-            Carrier::File { .. } if it.source == Source::Rsl => {
-                statement.policy.as_ref() == Some(&it.named)
-            }
-            Carrier::File { .. } => it.source == statement.source,
-            _ => false,
+        documents.find(|it| {
+            it.source == statement.source
+                && match (it.source, &statement.carrier) {
+                    // Each by its name, wherever that stands.
+                    (Source::Rsl, _) => statement.policy.as_ref() == Some(&it.named),
+                    (_, Carrier::Tdmrep { .. } | Carrier::File { .. }) => true,
+                    _ => false,
+                }
         })
     }
 

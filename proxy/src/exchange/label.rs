@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use wayleave_policy::preferences::{Duty, Say};
 
 use super::page::Page;
+use crate::decide::documents::Documents;
 use crate::decide::permit::Permit;
 use crate::decide::preference::Said;
 use crate::decide::refusal::Refusal;
@@ -16,11 +17,14 @@ use crate::http::field_pairs::{Pair, first};
 use crate::http::http1::has_content;
 use crate::origin::OriginHead;
 
+/// A copy of the content is still good.
+const NOT_MODIFIED: u16 = 304;
+
 /// Judges the answer to one request of a crawler with purposes.
 pub(super) struct Label<'a> {
     /// What was said before the origin was asked.
     said: &'a Said,
-    preferences: &'a Preferences,
+    documents: Documents<'a>,
     permit: &'a Permit,
     method: &'a str,
     /// What was said, the answer included.
@@ -36,16 +40,17 @@ pub(super) enum HandOn {
 }
 
 impl<'a> Label<'a> {
-    /// Of the answer to a request that may be sent; `said`: about its use, so far.
+    /// Of the answer to a request that may be sent; `said`: about its use, so far. `documents`: where licences come from that
+    /// the answer names.
     pub(super) fn new(
         said: &'a Said,
-        preferences: &'a Preferences,
+        documents: Documents<'a>,
         permit: &'a Permit,
         method: &'a str,
     ) -> Self {
         Self {
             said,
-            preferences,
+            documents,
             permit,
             method,
             judged: Mutex::default(),
@@ -64,19 +69,15 @@ impl<'a> Label<'a> {
     /// # Errors
     ///
     /// The refusal, if the answer is to be withheld: it has content, and its use is refused.
-    pub(super) fn judge(&self, head: &OriginHead) -> Result<HandOn, Box<Refusal>> {
+    pub(super) async fn judge(&self, head: &OriginHead) -> Result<HandOn, Box<Refusal>> {
         let status = head.status();
         if status == 101 {
             return Ok(HandOn::With(Vec::new()));
         }
-        let (fields, reading) = (head.fields(), &self.preferences.reading);
-        let texts: Vec<_> = fields
-            .iter()
-            .map(|(name, value)| (text(name), text(value)))
-            .collect();
-        let texts = texts.iter().map(|(name, value)| (&**name, &**value));
-        let said = self.said.and_by_fields(reading, status, &texts);
-        let limit = self.preferences.meta_scan_bytes;
+        let fields = head.fields();
+        let said = self.and_by_fields(status, &fields).await;
+        let reading = &self.preferences().reading;
+        let limit = self.preferences().meta_scan_bytes;
         let has_page = limit > 0 && self.has_page(status, &fields) && said.awaits_page(reading);
         let is_final = said.is_final_refusal();
         match self.come_to(said, status) {
@@ -86,22 +87,45 @@ impl<'a> Label<'a> {
         }
     }
 
+    /// What is said, the head included, and the licences that it names where it is about content.
+    async fn and_by_fields(&self, status: u16, fields: &[Pair<'_>]) -> Said {
+        let said = {
+            let texts: Vec<_> = fields
+                .iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect();
+            let texts = texts.iter().map(|(name, value)| (&**name, &**value));
+            let reading = &self.preferences().reading;
+            self.said.and_by_fields(reading, status, &texts)
+        };
+        match is_judged(status) || status == NOT_MODIFIED {
+            true => said.and_by_licences(&self.documents).await,
+            false => said,
+        }
+    }
+
+    fn preferences(&self) -> &'a Preferences {
+        &self.documents.settings.preferences
+    }
+
     /// Judges by the beginning of the page, too.
     ///
     /// # Errors
     ///
     /// As [`Self::judge`].
-    pub(super) fn judge_page(&self, page: &Page) -> Result<Vec<Field<'static>>, Box<Refusal>> {
+    pub(super) async fn judge_page(
+        &self,
+        page: &Page,
+    ) -> Result<Vec<Field<'static>>, Box<Refusal>> {
         let judged = self
             .judged
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let said = judged.as_ref().unwrap_or(self.said);
-        self.come_to(
-            said.and_by_page(&self.preferences.reading, &page.text()),
-            200,
-        )
+        let said = said.and_by_page(&self.preferences().reading, &page.text());
+        let said = said.and_by_licences(&self.documents).await;
+        self.come_to(said, 200)
     }
 
     /// Whether the answer has content that is the beginning of what was asked for.
@@ -116,7 +140,7 @@ impl<'a> Label<'a> {
     /// What is said, as fields or as a refusal.
     fn come_to(&self, said: Said, status: u16) -> Result<Vec<Field<'static>>, Box<Refusal>> {
         let refusal = said.refusal(&self.permit.resolved);
-        let is_withheld = self.preferences.withholds && !said.is_only_observed();
+        let is_withheld = self.preferences().withholds && !said.is_only_observed();
         let refusal = refusal.filter(|_| is_withheld && is_judged(status));
         let labels = labels(&said);
         *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);

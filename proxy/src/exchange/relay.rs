@@ -238,6 +238,18 @@ fn too_slow() -> RelayError {
     Fault::new(ErrorType::HttpResponseTimeout, details.to_owned()).into()
 }
 
+/// What judging comes to, which may take a while, for as long as its client waits for it.
+async fn while_there<T>(
+    client: &mut Responder,
+    judging: impl Future<Output = Result<T, Box<Refusal>>>,
+) -> Result<T, RelayError> {
+    tokio::select! {
+        biased;
+        judged = judging => judged.map_err(RelayError::Refused),
+        () = client.given_up() => Err(RelayError::ClientGone),
+    }
+}
+
 /// The response on its way.
 struct Download<'a> {
     relaying: Relaying<'a>,
@@ -351,11 +363,11 @@ impl Download<'_> {
         head: &OriginHead,
         client: &mut Responder,
     ) -> Result<(Vec<Field<'static>>, Beginning), RelayError> {
-        match label.judge(head).map_err(RelayError::Refused)? {
+        match while_there(client, label.judge(head)).await? {
             HandOn::With(added) => Ok((added, Beginning::default())),
             HandOn::AfterPage(page) => {
                 let (page, has_ended) = self.hold_back(page, client).await?;
-                let added = label.judge_page(&page).map_err(RelayError::Refused)?;
+                let added = while_there(client, label.judge_page(&page)).await?;
                 let part = page.into_held();
                 Ok((added, Beginning { part, has_ended }))
             }

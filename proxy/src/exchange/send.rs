@@ -10,6 +10,7 @@ use super::relay::RelayError;
 use super::revoke::Lasting;
 use super::sign::Signing;
 use super::{AfterExchange, Exchanges, note_answer, refuse};
+use crate::decide::documents::Documents;
 use crate::decide::permit::Permit;
 use crate::decide::preference::Said;
 use crate::decide::refusal::{self, Refusal};
@@ -60,8 +61,14 @@ impl Exchanges {
         (permit, turn): (Permit, Option<Turn<'_>>),
     ) -> Ended {
         let upgraded = Notify::new();
-        let (preferences, method) = (&sending.settings.preferences, sending.received.method());
-        let label = said.map(|said| Label::new(said, preferences, &permit, method));
+        let documents = Documents {
+            robots: &self.decider.robots,
+            settings: sending.settings,
+            client: sending.connection.client,
+            origin: permit.resolved.target.origin(),
+        };
+        let method = sending.received.method();
+        let label = said.map(|said| Label::new(said, documents, &permit, method));
         let by = By::of(&sending.settings.options, sending.id);
         let heard = |head: &OriginHead| {
             if let Some(turn) = &turn {
