@@ -1,15 +1,11 @@
 //! What stands beside robots.txt and speaks of use, through the running proxy: `tdmrep.json`, licences that robots.txt names,
 //! `ai.txt`.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::harness::origin::reply::Step;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 use crate::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
-
-const CASES: &str = include_str!("../policy/tests/cases/preferences.jsonl");
 
 const TDMREP: &str = "/.well-known/tdmrep.json";
 const RESERVED: &str = r#"[{"location": "/open/", "tdm-reservation": 0},
@@ -558,141 +554,4 @@ fn an_uninspected_tunnel_is_refused_if_any_path_is_reserved() {
         ));
         assert_eq!(wire.response_head().status, expected, "{host}");
     }
-}
-
-/// A case of the conformance file, asked of a host of its own by a crawler of its own.
-struct Case {
-    question: Value,
-    host: String,
-    agent: String,
-}
-
-impl Case {
-    /// What a case says, with its host in the place of the common one.
-    fn text(&self, member: &str) -> Option<String> {
-        let text = self.question[member].as_str()?;
-        Some(text.replace("site.test", &self.host))
-    }
-
-    fn crawler(&self, name: &str) -> String {
-        let purposes = match &self.question["purpose"] {
-            Value::Array(all) => json!(all),
-            one => json!([one]),
-        };
-        let unstated = self.question["config"]["unstated"]
-            .as_str()
-            .unwrap_or("allow");
-        format!(
-            "[[crawler]]\nname = \"{name}\"\ntokens = [{}]\nmatch = {{ user_agent = \"{}\" }}\npurposes = {purposes}\nunstated = \"{unstated}\"\n",
-            self.question["token"], self.agent
-        )
-    }
-
-    fn serve(&self, origin: &Origin) {
-        let robots = self.text("robots").unwrap_or_default();
-        let site = origin.site(&self.host).robots(robots);
-        let tdmrep = self.text("tdmrep").map_or(Reply::new(404), Reply::text);
-        let ai_txt = self.text("ai_txt").map_or(Reply::new(404), Reply::text);
-        let mut site = site.page(TDMREP, tdmrep).page("/ai.txt", ai_txt);
-        let documents = self.question["rsl"].as_object();
-        let mut served = vec![];
-        for (url, text) in documents.into_iter().flatten() {
-            let path = url
-                .strip_prefix("https://site.test")
-                .expect("licences are the site's own");
-            let text = text.as_str().unwrap().replace("site.test", &self.host);
-            site = site.page(path, Reply::text(text));
-            served.push(path.to_owned());
-        }
-        for path in ["/license.xml", "/none.xml"] {
-            if !served.iter().any(|it| it == path) {
-                site = site.page(path, Reply::new(404));
-            }
-        }
-        let mut page = Reply::html("<title>page</title>");
-        for field in self.question["headers"].as_array().into_iter().flatten() {
-            let value = field[1].as_str().unwrap().replace("site.test", &self.host);
-            page = page.header(field[0].as_str().unwrap(), &value);
-        }
-        let url = self.text("url").unwrap();
-        let path = url.strip_prefix(&format!("https://{}", self.host)).unwrap();
-        site.page(path, page);
-    }
-
-    fn check(&self, origin: &Origin, proxy: &Wayleave) {
-        let url = self.text("url").unwrap();
-        let answer = get(proxy, &self.agent, &url);
-        let case = &self.question;
-        let preference = answer.header("Wayleave-Preferences").unwrap_or_default();
-        match case["expect"].as_str().unwrap() {
-            "refuse" => {
-                assert_eq!(answer.status, 403, "{case}: {preference}");
-                let stage = answer.json()["stage"]
-                    .as_str()
-                    .unwrap_or("before")
-                    .to_owned();
-                assert_eq!(stage, case["stage"].as_str().unwrap(), "{case}");
-                let is_before = case["stage"] == "before";
-                assert_eq!(asked(origin, &url) == 0, is_before, "{case}");
-            }
-            expected => {
-                assert_eq!(answer.status, 200, "{case}: {}", answer.text());
-                let said = preference.split_once('=').map(|(_, said)| said);
-                let said = said.map(|said| said.split(';').next().unwrap_or_default());
-                assert_eq!(said, Some(expected), "{case}");
-            }
-        }
-    }
-}
-
-/// Cases that are not for the proxy before the answer: a page, a status that is not a success, and a field that lifts what was
-/// reserved before anybody asked.
-fn is_elsewhere(question: &Value) -> bool {
-    !question["html"].is_null() || !question["status"].is_null() || question["id"] == "tdmrep-017"
-}
-
-#[test]
-fn every_case_about_documents_holds_through_the_proxy() {
-    let mut groups: BTreeMap<String, Vec<Case>> = BTreeMap::new();
-    for (number, line) in CASES.lines().enumerate() {
-        let question: Value = serde_json::from_str(line).unwrap();
-        let has = |member: &str| !question[member].is_null();
-        if !(has("tdmrep") || has("rsl") || has("ai_txt")) || is_elsewhere(&question) {
-            continue;
-        }
-        let mut preferences = String::from("[preferences]\n");
-        for key in ["sources", "rsl_user", "rsl_geo"] {
-            let value = &question["config"][key];
-            if !value.is_null() {
-                preferences += &format!("{key} = {value}\n");
-            }
-        }
-        let known = ["sources", "rsl_user", "rsl_geo", "unstated"];
-        let config = question["config"].as_object();
-        let unknown = config
-            .into_iter()
-            .flatten()
-            .find(|(key, _)| !known.contains(&key.as_str()));
-        assert!(unknown.is_none(), "{question}");
-        groups.entry(preferences).or_default().push(Case {
-            host: format!("case{number}.test"),
-            agent: format!("Case{number}-"),
-            question,
-        });
-    }
-    let mut judged = 0;
-    for (preferences, cases) in groups {
-        let origin = Origin::start();
-        let mut table = preferences;
-        for case in &cases {
-            case.serve(&origin);
-            table += &case.crawler(case.host.trim_end_matches(".test"));
-        }
-        let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
-        for case in &cases {
-            case.check(&origin, &proxy);
-            judged += 1;
-        }
-    }
-    assert!(judged >= 38, "{judged}");
 }

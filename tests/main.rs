@@ -47,6 +47,7 @@ mod over_time;
 mod overload;
 mod page;
 mod politeness;
+mod preference_cases;
 mod preferences;
 mod proxy_protocol;
 mod purposes;

@@ -1,4 +1,4 @@
-//! A source or a statement more never opens what was refused.
+//! A source or a statement more never opens what was refused, but where a family's own text says so: `lifting` lists where.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use wayleave_policy::preferences::{
-    Asker, Declaration, Preference, Preferences, Purpose, Reading, Rsl, Source, Sources, Tdmrep,
+    Asker, Declaration, MetaDialect, Preference, Preferences, Purpose, Reading, Rsl, Source,
+    Sources, Tdmrep,
 };
 use wayleave_policy::{Dialect, ProductToken, RobotsTxt};
 
@@ -61,23 +62,67 @@ const ELEMENTS: [&str; 5] = [
     "<script type=application/rsl+xml><rsl/></script>",
 ];
 
-const TDMREPS: [&str; 4] = [
-    r#"[{"location":"/","tdm-reservation":1}]"#,
-    r#"[{"location":"/","tdm-reservation":0}]"#,
-    r#"[{"location":"/a","tdm-reservation":1},{"location":"/","tdm-reservation":0}]"#,
-    "<html>not found</html>",
+const ENTRIES: [&str; 4] = [
+    r#"{"location":"/","tdm-reservation":1}"#,
+    r#"{"location":"/","tdm-reservation":0}"#,
+    r#"{"location":"/a","tdm-reservation":1}"#,
+    r#"{"location":"/a"}"#,
 ];
 
-const LICENCE: &str = r#"<rsl xmlns="https://rslstandard.org/rsl"><content url="/"><license>"#;
+const PERMITS: &str =
+    "<content url='/'><license><permits type='usage'>all</permits></license></content>";
+const PROHIBITS: &str =
+    "<content url='/'><license><prohibits type='usage'>all</prohibits></license></content>";
+const NARROWER: &str =
+    "<content url='/'><license><prohibits type='usage'>all</prohibits></license></content>
+     <content url='/a'><license><permits type='usage'>all</permits></license></content>";
+const SECOND: &str = "<content url='/'><license><prohibits type='usage'>all</prohibits></license>
+     <license><permits type='usage'>all</permits></license></content>";
+
+/// What may be said besides, whatever is said already. Those of `lifting` are not among them.
+const MORE_LINES: [&str; 13] = [
+    "Disallow: /",
+    "Content-Usage: train-ai=y, ai-use=y, search=y",
+    "Content-Usage: bots=y",
+    "Content-Usage: train-ai=n,",
+    "Content-Signal: search=yes, ai-input=yes, ai-train=yes, use=full",
+    "Content-Signal: everything=yes",
+    "DisallowAITraining: /a/b",
+    "AllowAITraining: ",
+    "Archive-Embargo: q",
+    "Allow-Everything: /",
+    "<meta name=robots content=all>",
+    "User-agent: OtherBot",
+    "Content-Signal",
+];
+const MORE_ENTRIES: [&str; 3] = [
+    r#"{"location":"/","tdm-reservation":0}"#,
+    r#"{"location":"/a/b","tdm-reservation":0}"#,
+    r#"{"location":"*","tdm-reservation":1}"#,
+];
+const MORE_FIELDS: [(&str, &str); 4] = [
+    ("Content-Usage", "train-ai=y, ai-use=y, search=y"),
+    ("tdm-reservation", "no"),
+    ("tdm-policy", "https://site.test/policy.json"),
+    ("Content-Type", "text/html"),
+];
+const MORE_ELEMENTS: [&str; 3] = [
+    "<meta name=examplebot content='index, follow, max-snippet:-1'>",
+    "<meta name=content-usage content='train-ai=y'>",
+    "<meta name=tdm-reservation content=yes>",
+];
 
 #[derive(Clone, Debug)]
 struct Said {
     purposes: Vec<Purpose>,
     path: &'static str,
     robots: Vec<&'static str>,
-    tdmrep: &'static str,
+    tdmrep: Vec<&'static str>,
     fields: Vec<(&'static str, &'static str)>,
     page: Vec<&'static str>,
+    /// What stands in `refuses.xml`.
+    licence: &'static str,
+    dialect: MetaDialect,
 }
 
 prop_compose! {
@@ -85,11 +130,12 @@ prop_compose! {
         purposes in subsequence(&Purpose::ALL[..], 1..4),
         path in select(&["/", "/a", "/a/b", "/b", "/a%2Fb", "/b/../a"][..]),
         robots in vec(select(&LINES[..]), 0..10),
-        tdmrep in select(&TDMREPS[..]),
+        tdmrep in vec(select(&ENTRIES[..]), 0..3),
         fields in vec(select(&FIELDS[..]), 0..3),
         page in vec(select(&ELEMENTS[..]), 0..3),
     ) -> Said {
-        Said { purposes, path, robots, tdmrep, fields, page }
+        let dialect = MetaDialect::Google;
+        Said { purposes, path, robots, tdmrep, fields, page, licence: PROHIBITS, dialect }
     }
 }
 
@@ -106,6 +152,7 @@ impl Said {
         };
         let reading = Reading {
             sources,
+            robots_meta: self.dialect,
             ..Reading::default()
         };
         let asker = Asker {
@@ -119,24 +166,19 @@ impl Said {
         let url = format!("https://site.test{}", self.path);
         let mut heard = Preferences::new(asker, &url, self.path);
         heard.hear_robots_txt(asker, &RobotsTxt::parse(self.robots.join("\n").as_bytes()));
-        heard.hear_tdmrep(asker, &Tdmrep::parse(self.tdmrep.as_bytes()));
+        let tdmrep = format!("[{}]", self.tdmrep.join(","));
+        heard.hear_tdmrep(asker, &Tdmrep::parse(tdmrep.as_bytes()));
         if stages > 1 {
             heard.hear_head(asker, 200, &self.fields.iter().copied());
         }
         if stages > 2 {
             heard.hear_page(asker, &self.page.concat());
         }
-        for (url, usage) in [
-            (
-                "https://site.test/allows.xml",
-                "<permits type='usage'>all</permits>",
-            ),
-            (
-                "https://site.test/refuses.xml",
-                "<prohibits type='usage'>all</prohibits>",
-            ),
+        for (url, contents) in [
+            ("https://site.test/allows.xml", PERMITS),
+            ("https://site.test/refuses.xml", self.licence),
         ] {
-            let licence = format!("{LICENCE}{usage}</license></content></rsl>");
+            let licence = format!("<rsl xmlns='https://rslstandard.org/rsl'>{contents}</rsl>");
             heard.hear_licence(url, &Rsl::parse(licence.as_bytes()).into());
         }
         heard.judge(asker).preference
@@ -157,6 +199,38 @@ proptest! {
         }
     }
 
+    /// Said at the end of what is said already: for what comes between, and for what is more specific, see `lifting`.
+    #[test]
+    fn a_statement_more_never_opens(
+        before in said(),
+        line in select([&LINES[..], &MORE_LINES[..]].concat()),
+        entry in select([&ENTRIES[..], &MORE_ENTRIES[..]].concat()),
+        field in select([&FIELDS[..], &MORE_FIELDS[..]].concat()),
+        element in select([&ELEMENTS[..], &MORE_ELEMENTS[..]].concat()),
+    ) {
+        let sources = Sources::default();
+        let mut lines = before.clone();
+        lines.robots.push(line);
+        let mut entries = before.clone();
+        entries.tdmrep.push(entry);
+        let mut fields = before.clone();
+        fields.fields.push(field);
+        let mut elements = before.clone();
+        elements.page.push(element);
+        // Of another type, what stands in the page would not be read.
+        let is_type = field == ("Content-Type", "image/png");
+        if before.judge(sources, 3) == Preference::Refuse {
+            for (more, is_lifted) in [
+                (lines, lifts(&before, line)),
+                (entries, false),
+                (fields, is_type),
+                (elements, false),
+            ] {
+                prop_assert!(is_lifted || more.judge(sources, 3) == Preference::Refuse, "{more:?}");
+            }
+        }
+    }
+
     #[test]
     fn what_comes_with_the_answer_never_opens(said in said()) {
         let sources = Sources::default();
@@ -165,5 +239,197 @@ proptest! {
                 prop_assert_eq!(said.judge(sources, stages + 1), Preference::Refuse);
             }
         }
+    }
+}
+
+/// Whether a line of robots.txt may lift what was refused before it.
+fn lifts(before: &Said, line: &str) -> bool {
+    let has_group = before.robots.iter().any(|it| it.starts_with("User-agent"));
+    let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+    let has_path = value.starts_with('/');
+    match name {
+        // A group of one's own takes the place of the one for everybody.
+        "User-agent" => value != "OtherBot",
+        "Content-Usage" | "Content-Signal" | "AllowAITraining" if has_path => true,
+        // In a group it takes the place of those before all groups.
+        "Content-Signal" | "License" => has_group,
+        "Allow" => true,
+        _ => false,
+    }
+}
+
+/// Nothing said, to a crawler that trains and asks for `/a/b`.
+const NOTHING: Said = Said {
+    purposes: Vec::new(),
+    path: "/a/b",
+    robots: Vec::new(),
+    tdmrep: Vec::new(),
+    fields: Vec::new(),
+    page: Vec::new(),
+    licence: PROHIBITS,
+    dialect: MetaDialect::Google,
+};
+
+fn robots(lines: &[&'static str]) -> Said {
+    Said {
+        robots: lines.to_vec(),
+        ..NOTHING
+    }
+}
+
+fn fields(fields: &[(&'static str, &'static str)]) -> Said {
+    Said {
+        tdmrep: vec![ENTRIES[0]],
+        fields: fields.to_vec(),
+        ..NOTHING
+    }
+}
+
+fn usage_fields(values: &[&'static str]) -> Said {
+    let fields = values.iter().map(|value| ("Content-Usage", *value));
+    Said {
+        fields: fields.collect(),
+        ..NOTHING
+    }
+}
+
+fn entries(entries: &[&'static str]) -> Said {
+    Said {
+        tdmrep: entries.to_vec(),
+        ..NOTHING
+    }
+}
+
+fn bing(page: &[&'static str]) -> Said {
+    Said {
+        page: page.to_vec(),
+        dialect: MetaDialect::Bing,
+        ..NOTHING
+    }
+}
+
+fn licence(licence: &'static str) -> Said {
+    Said {
+        robots: vec!["License: https://site.test/refuses.xml"],
+        licence,
+        ..NOTHING
+    }
+}
+
+/// Where a family's own text says that one statement takes the place of another: by which text, what is said, and what is said
+/// with the statement that lifts it. `docs/preferences.md` lists them.
+fn lifting() -> Vec<(&'static str, Said, Said)> {
+    let all = "User-agent: *";
+    let no_training = "Content-Usage: train-ai=n";
+    let refused = "License: https://site.test/refuses.xml";
+    vec![
+        (
+            "RFC 9309 section 2.2.1: a group of one's own",
+            robots(&[all, no_training]),
+            robots(&[all, no_training, "User-agent: ExampleBot", "Allow: /"]),
+        ),
+        (
+            "aipref-attach-05: the longest path",
+            robots(&[all, no_training]),
+            robots(&[all, no_training, "Content-Usage: /a search=y"]),
+        ),
+        (
+            "aipref-attach-05: a preference ends a run of user-agent lines",
+            robots(&[all, "User-agent: OtherBot", no_training]),
+            robots(&[
+                all,
+                "Content-Usage: search=y",
+                "User-agent: OtherBot",
+                no_training,
+            ]),
+        ),
+        (
+            "RFC 9651 section 3.2: of one key given twice the last counts",
+            usage_fields(&["train-ai=n"]),
+            usage_fields(&["train-ai=n", "train-ai=y"]),
+        ),
+        (
+            "RFC 9651 section 4.2: a dictionary that cannot be read says nothing",
+            usage_fields(&["train-ai=n"]),
+            usage_fields(&["train-ai=n", "Search=n"]),
+        ),
+        (
+            "aipref-vocab-02: a label for everything means what is not stated by itself",
+            robots(&[all, "Content-Usage: all=n"]),
+            robots(&[all, "Content-Usage: all=n, train-ai=y"]),
+        ),
+        (
+            "Content Signals: the longest path",
+            robots(&[all, "Content-Signal: ai-train=no"]),
+            robots(&[
+                all,
+                "Content-Signal: ai-train=no",
+                "Content-Signal: /a search=yes",
+            ]),
+        ),
+        (
+            "Content Signals: lines of the group take the place of those before all groups",
+            robots(&["Content-Signal: ai-train=no", all]),
+            robots(&[
+                "Content-Signal: ai-train=no",
+                all,
+                "Content-Signal: search=yes",
+            ]),
+        ),
+        (
+            "draft-canel-robots-ai-control: the longest path",
+            robots(&[all, "DisallowAITraining: /"]),
+            robots(&[all, "DisallowAITraining: /", "AllowAITraining: /a"]),
+        ),
+        (
+            "TDMRep: the first entry that matches",
+            entries(&[ENTRIES[0]]),
+            entries(&[r#"{"location":"/a","tdm-reservation":0}"#, ENTRIES[0]]),
+        ),
+        (
+            "TDMRep: a later carrier takes the place of an earlier one",
+            fields(&[]),
+            fields(&[("tdm-reservation", "0")]),
+        ),
+        (
+            "RSL 1.0: licences of the group take the place of those before all groups",
+            robots(&[refused, all]),
+            robots(&[refused, all, "License: https://site.test/allows.xml"]),
+        ),
+        (
+            "RSL 1.0: a licence for a narrower path",
+            licence(PROHIBITS),
+            licence(NARROWER),
+        ),
+        (
+            "RSL 1.0: a second offer",
+            licence(PROHIBITS),
+            licence(SECOND),
+        ),
+        (
+            "Bing, September 2023: nocache beside noarchive",
+            bing(&["<meta name=robots content=noarchive>"]),
+            bing(&[
+                "<meta name=robots content=noarchive>",
+                "<meta name=robots content=nocache>",
+            ]),
+        ),
+    ]
+}
+
+#[test]
+fn what_may_lift_a_refusal_is_what_the_families_say() {
+    for (text, before, after) in lifting() {
+        // Bing's rule is about answers, the others are about training.
+        let purpose = match before.dialect {
+            MetaDialect::Google => Purpose::TrainAi,
+            MetaDialect::Bing => Purpose::AiInput,
+        };
+        let judge = |said: Said| {
+            let purposes = vec![purpose];
+            Said { purposes, ..said }.judge(Sources::default(), 3)
+        };
+        assert_eq!(judge(before), Preference::Refuse, "{text}");
+        assert_ne!(judge(after), Preference::Refuse, "{text}");
     }
 }

@@ -81,8 +81,8 @@ impl Preferences {
             let url = link::absolute(reference, &base);
             self.name_licence(asker, &url, Carrier::Meta, Stage::Body);
         }
-        for document in said.documents {
-            self.hear_licence_in_page(asker, &document);
+        for document in said.documents.iter().filter(|_| asker.reads(Source::Rsl)) {
+            self.licences.hear_in_page(&self.url, document);
         }
     }
 

@@ -1,12 +1,14 @@
 //! Gathering: what is said about one request, in the order in which it becomes known.
 
-use super::licences::Licence;
+use std::sync::Arc;
+
+use super::licences::{Asked, Licences};
 use super::path_rule::Paths;
 use super::robots_meta::{MetaReader, MetaRule};
 use super::robots_txt::{Lines, ai_txt, only_restricting, policy_tokens};
 use super::{
-    Asker, Carrier, Judgement, MetaDialect, Preference, Purpose, Purposes, Source, Stage,
-    Statement, Tdmrep, robots_meta, tdmrep,
+    Asker, Carrier, Judgement, MetaDialect, Preference, Purpose, Purposes, Rsl, Source, Stage,
+    Statement, Tdmrep, link, robots_meta, tdmrep,
 };
 use crate::robots_txt::RobotsTxt;
 use crate::{Decision, Target, Verdict};
@@ -35,10 +37,10 @@ pub(super) struct HeardRule {
 pub struct Preferences {
     /// What references in answers start from.
     pub(super) url: String,
-    pub(super) origin: Option<String>,
-    pub(super) paths: Paths,
+    origin: Option<String>,
+    paths: Paths,
     pub(super) statements: Vec<Statement>,
-    pub(super) licences: Vec<Licence>,
+    pub(super) licences: Licences,
     pub(super) meta_rules: Vec<HeardRule>,
     embargoes: Vec<String>,
     /// The essence of the answer's `Content-Type`, in lower case; empty if that is not known.
@@ -70,7 +72,7 @@ impl Preferences {
             origin,
             paths,
             statements: Vec::new(),
-            licences: Vec::new(),
+            licences: Licences::default(),
             meta_rules: Vec::new(),
             embargoes: Vec::new(),
             content_type: String::new(),
@@ -150,13 +152,46 @@ impl Preferences {
         }
     }
 
+    /// The licences that were named so far and are still to be fetched, each once. There are few, however many are named.
+    #[must_use]
+    pub fn missing_licences(&self) -> Vec<String> {
+        self.licences.missing()
+    }
+
+    /// Takes in a licence that was named. One never taken in counts as one that cannot be had.
+    pub fn hear_licence(&mut self, url: &str, document: &Arc<Rsl>) {
+        self.licences.hear(url, document);
+    }
+
+    /// Takes in why a licence that was named cannot be had.
+    pub fn miss_licence(&mut self, url: &str, why_not: &str) {
+        self.licences.miss(url, why_not);
+    }
+
+    /// Takes in a licence that something names at a stage, whatever else that says.
+    pub fn hear_named_licence(
+        &mut self,
+        asker: Asker<'_>,
+        url: &str,
+        document: &Arc<Rsl>,
+        stage: Stage,
+    ) {
+        let carrier = match stage {
+            Stage::Before => Carrier::RobotsTxt { line: 0 },
+            Stage::Head => Carrier::Field,
+            Stage::Body => Carrier::Meta,
+        };
+        self.name_licence(asker, url, carrier, stage);
+        self.hear_licence(url, document);
+    }
+
     /// What all that comes to.
     #[must_use]
     pub fn judge(&self, asker: Asker<'_>) -> Judgement {
         let mut statements = self.statements.clone();
         tdmrep::supersede(&mut statements);
         statements.extend(self.meta_statements(asker));
-        statements.extend(self.licence_statements(asker));
+        statements.extend(self.licences.statements(asker, self.asked()));
         Judgement::of(&statements, asker.declaration, self.heard)
     }
 
@@ -164,7 +199,7 @@ impl Preferences {
     #[must_use]
     pub fn is_refused_already(&self, asker: Asker<'_>) -> bool {
         let mut had = self.clone();
-        had.licences.retain(|it| !it.is_missing());
+        had.licences.drop_missing();
         let judgement = had.judge(asker);
         judgement.preference == Preference::Refuse && judgement.statement().is_some()
     }
@@ -182,7 +217,7 @@ impl Preferences {
         let archives = purposes.contains(Purpose::Archive);
         let embargo = self.embargoes.join("|");
         let embargo = (archives && !embargo.is_empty()).then_some(("embargo", Some(embargo)));
-        let attribution = self.asks_attribution(asker);
+        let attribution = self.licences.ask_attribution(asker, self.asked());
         let attribution = attribution.then_some(("attribution", None));
         let mut duties: Vec<Duty> = Vec::new();
         for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
@@ -192,6 +227,27 @@ impl Preferences {
             }
         }
         duties
+    }
+
+    /// Takes in a reference to a licence.
+    pub(super) fn name_licence(
+        &mut self,
+        asker: Asker<'_>,
+        reference: &str,
+        carrier: Carrier,
+        stage: Stage,
+    ) {
+        if asker.reads(Source::Rsl) {
+            let url = link::absolute(reference, &self.url);
+            self.licences.name(url, carrier, stage);
+        }
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            origin: self.origin.as_deref(),
+            paths: &self.paths,
+        }
     }
 
     fn meta_reader(&self, asker: Asker<'_>) -> MetaReader {

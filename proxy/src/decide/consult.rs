@@ -1,7 +1,5 @@
 //! Asks the origin's robots.txt for a decision, and waits for it if it is not known yet.
 
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot, State};
@@ -10,6 +8,7 @@ use wayleave_policy::{
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
+use super::behalf::{behalf, signed_by};
 use super::delay;
 use super::documents::Documents;
 use super::identify::{Identified, Identity};
@@ -18,12 +17,11 @@ use super::refusal::{Deciding, DecidingRule, Refusal};
 use super::resolve::{Resolved, Scope};
 use super::settings::Settings;
 use crate::http::proxy_status::ErrorType;
-use crate::identity::{Crawler, Mode};
+use crate::identity::Mode;
 use crate::observe::decisions::Finding;
 use crate::observe::digest::Digest;
 use crate::politeness;
-use crate::robots::{Behalf, ChosenBy, Known, Pending, Robots};
-use crate::signing::SignedBy;
+use crate::robots::{Known, Pending, Robots};
 
 /// What the origin's robots.txt says of a request.
 #[derive(Debug)]
@@ -103,31 +101,6 @@ pub(crate) async fn consult(
                 preferences: None,
             }
         }
-    }
-}
-
-/// Who signs what is fetched for a crawler, if it is signed.
-pub(super) fn signed_by(settings: &Settings, crawler: Option<&Crawler>) -> Option<SignedBy> {
-    let key = crawler.and_then(|crawler| crawler.signing_key.as_ref());
-    key.filter(|_| settings.signer.signs()).map(|key| SignedBy {
-        signer: Arc::clone(&settings.signer),
-        key: Arc::clone(key),
-    })
-}
-
-/// On whose behalf something is fetched that stands beside what is asked for: a name, and the crawler if it is a known one.
-pub(super) fn behalf<'a>(
-    (label, crawler): (&'a str, Option<&'a Crawler>),
-    client: IpAddr,
-    signed_by: Option<&'a SignedBy>,
-) -> Behalf<'a> {
-    Behalf {
-        signed_by,
-        source: crawler.and_then(|crawler| crawler.source_address),
-        crawler: label,
-        client: Some(client),
-        user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
-        chosen: ChosenBy::Crawler,
     }
 }
 

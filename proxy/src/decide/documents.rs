@@ -12,7 +12,7 @@ use wayleave_policy::{
     decide_any_path_strictly,
 };
 
-use super::consult::{behalf, signed_by};
+use super::behalf::{behalf, signed_by};
 use super::settings::Settings;
 use crate::identity::Crawler;
 use crate::observe::decisions::DocumentSeen;

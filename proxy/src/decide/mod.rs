@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!  identify ── resolve ── rules ── consult ── delay, preference      who asks, for what, what the organisation and robots.txt say
-//!  documents                            what stands beside robots.txt and speaks of use
+//!  behalf, documents                    who has robots.txt fetched, what stands beside robots.txt and speaks of use
 //!  preview                              the same for a request that nobody made
 //!  request, permit, refusal             what goes in and comes out
 //!  settings, https_mode                 what is gone by
 //! ```
 
+mod behalf;
 pub(crate) mod consult;
 pub(crate) mod delay;
 pub(crate) mod documents;

@@ -142,6 +142,11 @@ impl Reply {
         self
     }
 
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(it, _)| it != name);
+        self
+    }
+
     pub fn body(self, bytes: impl AsRef<[u8]>) -> Self {
         self.step(Step::Bytes(bytes.as_ref().to_vec()))
     }
