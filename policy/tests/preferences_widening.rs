@@ -1,4 +1,4 @@
-//! A source or a statement more never opens what was refused, but where a family's own text says so: `lifting` lists where.
+//! A source or a statement more never opens what was refused, but where a family's own text says so: `lifting_in_robots_txt` and `lifting_elsewhere` list where.
 
 use std::time::SystemTime;
 
@@ -79,7 +79,7 @@ const NARROWER: &str =
 const SECOND: &str = "<content url='/'><license><prohibits type='usage'>all</prohibits></license>
      <license><permits type='usage'>all</permits></license></content>";
 
-/// What may be said besides, whatever is said already. Those of `lifting` are not among them.
+/// What may be said besides, whatever is said already. Those that lift are not among them.
 const MORE_LINES: [&str; 13] = [
     "Disallow: /",
     "Content-Usage: train-ai=y, ai-use=y, search=y",
@@ -199,7 +199,7 @@ proptest! {
         }
     }
 
-    /// Said at the end of what is said already: for what comes between, and for what is more specific, see `lifting`.
+    /// Said at the end of what is said already: for what comes between, and for what is more specific, see the list.
     #[test]
     fn a_statement_more_never_opens(
         before in said(),
@@ -316,9 +316,11 @@ fn licence(licence: &'static str) -> Said {
     }
 }
 
-/// Where a family's own text says that one statement takes the place of another: by which text, what is said, and what is said
-/// with the statement that lifts it. `docs/preferences.md` lists them.
-fn lifting() -> Vec<(&'static str, Said, Said)> {
+/// By which text, what is said, and what is said with the statement that lifts it.
+type Lifting = (&'static str, Said, Said);
+
+/// Where a family's own text says that one statement of robots.txt takes the place of another. `docs/preferences.md` lists all.
+fn lifting_in_robots_txt() -> Vec<Lifting> {
     let all = "User-agent: *";
     let no_training = "Content-Usage: train-ai=n";
     let refused = "License: https://site.test/refuses.xml";
@@ -342,16 +344,6 @@ fn lifting() -> Vec<(&'static str, Said, Said)> {
                 "User-agent: OtherBot",
                 no_training,
             ]),
-        ),
-        (
-            "RFC 9651 section 3.2: of one key given twice the last counts",
-            usage_fields(&["train-ai=n"]),
-            usage_fields(&["train-ai=n", "train-ai=y"]),
-        ),
-        (
-            "RFC 9651 section 4.2: a dictionary that cannot be read says nothing",
-            usage_fields(&["train-ai=n"]),
-            usage_fields(&["train-ai=n", "Search=n"]),
         ),
         (
             "aipref-vocab-02: a label for everything means what is not stated by itself",
@@ -382,6 +374,27 @@ fn lifting() -> Vec<(&'static str, Said, Said)> {
             robots(&[all, "DisallowAITraining: /", "AllowAITraining: /a"]),
         ),
         (
+            "RSL 1.0: licences of the group take the place of those before all groups",
+            robots(&[refused, all]),
+            robots(&[refused, all, "License: https://site.test/allows.xml"]),
+        ),
+    ]
+}
+
+/// The same for other carriers.
+fn lifting_elsewhere() -> Vec<Lifting> {
+    vec![
+        (
+            "RFC 9651 section 3.2: of one key given twice the last counts",
+            usage_fields(&["train-ai=n"]),
+            usage_fields(&["train-ai=n", "train-ai=y"]),
+        ),
+        (
+            "RFC 9651 section 4.2: a dictionary that cannot be read says nothing",
+            usage_fields(&["train-ai=n"]),
+            usage_fields(&["train-ai=n", "Search=n"]),
+        ),
+        (
             "TDMRep: the first entry that matches",
             entries(&[ENTRIES[0]]),
             entries(&[r#"{"location":"/a","tdm-reservation":0}"#, ENTRIES[0]]),
@@ -390,11 +403,6 @@ fn lifting() -> Vec<(&'static str, Said, Said)> {
             "TDMRep: a later carrier takes the place of an earlier one",
             fields(&[]),
             fields(&[("tdm-reservation", "0")]),
-        ),
-        (
-            "RSL 1.0: licences of the group take the place of those before all groups",
-            robots(&[refused, all]),
-            robots(&[refused, all, "License: https://site.test/allows.xml"]),
         ),
         (
             "RSL 1.0: a licence for a narrower path",
@@ -419,7 +427,7 @@ fn lifting() -> Vec<(&'static str, Said, Said)> {
 
 #[test]
 fn what_may_lift_a_refusal_is_what_the_families_say() {
-    for (text, before, after) in lifting() {
+    for (text, before, after) in [lifting_in_robots_txt(), lifting_elsewhere()].concat() {
         // Bing's rule is about answers, the others are about training.
         let purpose = match before.dialect {
             MetaDialect::Google => Purpose::TrainAi,
