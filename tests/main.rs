@@ -49,6 +49,7 @@ mod page;
 mod politeness;
 mod preference_cases;
 mod preferences;
+mod proxied_http2;
 mod proxy_protocol;
 mod purposes;
 mod readme;

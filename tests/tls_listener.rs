@@ -44,7 +44,7 @@ pub fn start(origin: &Origin, change: impl FnOnce(Settings) -> Settings) -> Guar
 }
 
 /// Writes a new certificate of `host` and its key.
-fn renew(dir: &Path, host: &str) {
+pub fn renew(dir: &Path, host: &str) {
     let (certificate, key) = pem_pair(host);
     std::fs::write(dir.join("proxy.crt"), certificate).expect("writable");
     std::fs::write(dir.join("proxy.key"), key).expect("writable");

@@ -4,8 +4,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::harness::client::Secured;
+use crate::harness::h2_frames::{DATA, END_HEADERS, HEADERS, block, frame, open_proxied};
+use crate::harness::tls::Authority;
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire};
+use crate::tls_listener::renew;
 
 /// A shell that becomes the binary with `listener` as its inherited socket (sd_listen_fds(3)).
 fn inheriting(listener: &TcpListener) -> Command {
@@ -133,4 +137,82 @@ fn an_address_that_others_have_is_not_waited_for_at_an_ordinary_start() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains(&format!("listening on {admin}")), "{said}");
+}
+
+fn secured(address: SocketAddr, protocol: &str) -> Secured {
+    let roots = Authority::trusted().pem.as_bytes();
+    let secured = Wire::connect(address).start_tls("localhost", roots, &[protocol]);
+    secured.expect("the proxy is trusted")
+}
+
+/// A tunnel to `shop.test:80` as the first stream of a new connection.
+fn tunnel(address: SocketAddr) -> Wire {
+    let mut wire = open_proxied(address);
+    let connect = block(&[(":method", "CONNECT"), (":authority", "shop.test:80")]);
+    wire.send(frame(HEADERS, END_HEADERS, 1, &connect));
+    assert!(wire.outcome(1).is_some_and(|frame| frame.is_200()));
+    wire
+}
+
+#[test]
+fn a_tls_listener_is_taken_over_with_its_tunnels_and_a_new_certificate() {
+    let origin = Origin::start();
+    let gate = Gate::closed();
+    origin
+        .site("shop.test")
+        .page("/slow", Reply::in_halves(&gate));
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("a bound socket has an address");
+    let dir = tempfile::tempdir().expect("a directory");
+    renew(dir.path(), "localhost");
+    let listen = format!("[\"127.0.0.1:0\", \"https://{address}\"]");
+    let settings = |settings: Settings| {
+        let settings = settings.set("proxy.listen", &listen);
+        let settings = settings.set("proxy.certificate", "\"proxy.crt\"");
+        settings.set("proxy.key", "\"proxy.key\"")
+    };
+    let (mut old, settings) =
+        Wayleave::start_inheriting(inheriting(&socket), &origin, &dir, settings);
+    let connect = |protocol: &str| secured(address, protocol);
+    let slow = "http://shop.test/slow";
+    let mut download = connect("http/1.1");
+    let first = download.chain[0].clone();
+    download.wire.send(Ask::get(slow).bytes(slow));
+    download.wire.response_head();
+    // The same by a stream of HTTP/2, inside a tunnel.
+    let mut streams = tunnel(address);
+    streams.send(frame(DATA, 0, 1, &Ask::get(slow).bytes("/slow")));
+    assert!(streams.data(1).starts_with(b"HTTP/1.1 200 "));
+
+    renew(dir.path(), "localhost");
+    crate::harness::eventually("the old one shows the new certificate", || {
+        connect("http/1.1").chain[0] != first
+    });
+    let second = connect("h2").chain[0].clone();
+    std::thread::scope(|scope| {
+        let new = scope.spawn(|| Wayleave::replace(inheriting(&socket), &dir, &settings));
+        old.signal("TERM");
+        crate::harness::eventually("the old one stops", || old.log().contains("stopping"));
+        // Whoever comes now waits in the queue of the socket, for the new one.
+        let late = scope.spawn(|| {
+            let mut late = connect("http/1.1");
+            late.wire
+                .send(Ask::get("http://shop.test/a").bytes("http://shop.test/a"));
+            (late.wire.response().status, late.chain[0].clone())
+        });
+        assert!(old.is_running(), "downloads are under way");
+        gate.open();
+        assert_eq!(download.wire.bytes(22), b"first half,second half");
+        let mut through = Vec::new();
+        while !through.ends_with(b"second half") {
+            through.extend(streams.data(1));
+        }
+        assert_eq!(old.wait().code(), Some(0));
+        let _new = new.join().expect("the new one starts");
+        assert_eq!(late.join().expect("it is served"), (200, second));
+        tunnel(address);
+    });
+    let seen = origin.seen();
+    let fetched = seen.iter().filter(|line| line.ends_with("/robots.txt"));
+    assert_eq!(fetched.count(), 1, "{seen:?}");
 }

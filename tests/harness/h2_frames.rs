@@ -1,8 +1,10 @@
 //! HTTP/2 frames by hand, because a client of the tests must be able to break it (RFC 9113 section 4, RFC 7541).
 
 use std::io;
+use std::net::SocketAddr;
 
 use super::client::Wire;
+use super::tls::Authority;
 use super::wayleave::Wayleave;
 
 pub const DATA: u8 = 0;
@@ -96,10 +98,24 @@ pub fn get<'a>(authority: &'a str, path: &'a str) -> Vec<(&'a str, &'a str)> {
 /// HTTP/2 inside an intercepted tunnel to `authority`, the preface and empty settings sent.
 #[track_caller]
 pub fn open(proxy: &Wayleave, authority: &str) -> Wire {
-    let mut wire = before_preface(proxy, authority);
+    begin(before_preface(proxy, authority))
+}
+
+fn begin(mut wire: Wire) -> Wire {
     wire.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     wire.send(frame(SETTINGS, 0, 0, &[]));
     wire
+}
+
+/// HTTP/2 with a proxy whose certificate is for `localhost`, the preface and empty settings sent.
+#[track_caller]
+pub fn open_proxied(listener: SocketAddr) -> Wire {
+    let roots = Authority::trusted().pem.as_bytes();
+    let secured = Wire::connect(listener)
+        .start_tls("localhost", roots, &["h2", "http/1.1"])
+        .expect("the proxy is trusted");
+    assert_eq!(secured.protocol.as_deref(), Some("h2"));
+    begin(secured.wire)
 }
 
 /// The same, with nothing sent yet.
@@ -135,6 +151,18 @@ impl Wire {
             let ends_it = frame.stream == stream && matches!(frame.kind, HEADERS | RST_STREAM);
             if ends_it || frame.kind == GOAWAY {
                 return Some(frame);
+            }
+        }
+    }
+
+    /// The next content of a stream.
+    #[track_caller]
+    pub fn data(&mut self, stream: u32) -> Vec<u8> {
+        loop {
+            let frame = self.frame().expect("the connection goes on");
+            assert!(frame.stream != stream || frame.kind == DATA, "{frame:?}");
+            if frame.stream == stream {
+                return frame.payload;
             }
         }
     }

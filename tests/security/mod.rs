@@ -6,6 +6,7 @@ mod hidden;
 mod http2;
 mod internal;
 mod names;
+mod proxied_http2;
 mod targets;
 mod trailers;
 mod tunnels;
@@ -102,6 +103,7 @@ fn there_are_at_least_150_cases_each_with_a_name_of_its_own() {
         ("tunnels", tunnels::names()),
         ("websocket", websocket::names()),
         ("http2", http2::names()),
+        ("proxied http2", proxied_http2::names()),
         ("internal", internal::names()),
         ("names", names::names()),
     ];

@@ -1,9 +1,9 @@
-//! Takes client connections: perhaps a PROXY header, perhaps TLS, then HTTP/1, then perhaps a tunnel with HTTP/1 or HTTP/2 inside.
+//! Takes client connections: perhaps a PROXY header, perhaps TLS, then HTTP/1 or HTTP/2, then perhaps tunnels with HTTP/1 or HTTP/2
+//! inside.
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::TcpStream;
@@ -11,22 +11,19 @@ use tokio::time::timeout;
 
 use super::entrance::Ended;
 use super::http1::After;
-use super::limits::{Full, Limits, Slot};
+use super::limits::{Full, Slot};
 use super::listeners::Bound;
 use super::proxy_protocol::Fault;
 use super::server::Server;
-use super::tunnel::Inside;
-use super::{entrance, http1, http2, listeners, proxy_protocol, tunnel};
+use super::{entrance, http1, inside, listeners, proxied_http2, proxy_protocol};
 use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::Connection;
-use crate::http::proxy_status::ErrorType;
 use crate::http::transport::{self, Stream, Transport, UNREAD};
 
 /// Takes connections and serves each in a task of its own.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) server: Arc<Server>,
-    pub(crate) limits: Limits,
 }
 
 /// A connection as it came, as far as it was read, and whose it is.
@@ -41,6 +38,7 @@ struct Opened {
     stream: Stream,
     ahead: BytesMut,
     connection: Connection,
+    speaks_http2: bool,
 }
 
 /// What comes before HTTP.
@@ -73,8 +71,8 @@ impl Listener {
         let _ = transport::tune(&tcp, settings.options.idle_timeout.max(UNREAD));
         let arrival = Arrival::of(tcp, peer);
         let slot = match is_named {
-            true => self.limits.take_unnamed(),
-            false => self.limits.take(peer),
+            true => server.limits.take_unnamed(),
+            false => server.limits.take(peer),
         };
         match slot {
             Ok(slot) if is_named || is_tls => self.server.tasks.spawn(async move {
@@ -118,13 +116,14 @@ impl Listener {
             connection,
         } = arrival;
         match entrance::end_tls(&self.server, tcp, ahead, connection.client).await {
-            Ok((stream, certificate)) => Some(Opened {
-                stream,
+            Ok(inside) => Some(Opened {
+                stream: inside.stream,
                 ahead: BytesMut::new(),
                 connection: Connection {
-                    certificate,
+                    certificate: inside.certificate,
                     ..connection
                 },
+                speaks_http2: inside.speaks_http2,
             }),
             Err(Ended::Closed) => None,
             Err(Ended::Plain(tcp)) => {
@@ -162,7 +161,7 @@ impl Listener {
     }
 
     async fn count(&self, arrival: Arrival, slot: Slot, client: IpAddr) -> Option<(Arrival, Slot)> {
-        match self.limits.name(slot, client) {
+        match self.server.limits.name(slot, client) {
             Ok(slot) => Some((arrival, slot)),
             Err(reached) => {
                 self.turn_away(arrival, reached).await;
@@ -172,8 +171,8 @@ impl Listener {
     }
 
     async fn turn_away(&self, arrival: Arrival, reached: Full) {
-        if let Some(leave) = self.limits.turn_away() {
-            self.refuse(arrival, full(reached)).await;
+        if let Some(leave) = self.server.limits.turn_away() {
+            self.refuse(arrival, reached.refusal()).await;
             drop(leave);
         }
     }
@@ -209,6 +208,7 @@ impl Arrival {
             stream: Box::new(self.tcp),
             ahead: self.ahead,
             connection: self.connection,
+            speaks_http2: false,
         }
     }
 }
@@ -218,46 +218,18 @@ async fn serve(server: &Arc<Server>, opened: Opened) {
         stream,
         ahead,
         connection,
+        speaks_http2,
     } = opened;
-    let After::Tunnel {
+    if speaks_http2 {
+        return proxied_http2::serve(server, stream, connection).await;
+    }
+    let after = http1::serve(server, stream, ahead, &connection).await;
+    if let After::Tunnel {
         stream,
         ahead,
         permit,
-    } = http1::serve(server, stream, ahead, &connection).await
-    else {
-        return;
-    };
-    let connection = Connection {
-        proof: permit.proof.clone(),
-        ..connection
-    };
-    // As with `connect`: once in a connection.
-    let entering = Box::pin(tunnel::enter(server, (stream, ahead), &connection, permit));
-    let Some(inside) = entering.await else {
-        return;
-    };
-    let Inside {
-        stream,
-        ahead,
-        connection,
-        speaks_http2,
-    } = inside;
-    if speaks_http2 {
-        http2::serve(server, stream, connection).await;
-    } else {
-        http1::serve(server, stream, ahead, &connection).await;
-    }
-}
-
-fn full(reached: Full) -> Refusal {
-    let error = ErrorType::ConnectionLimitReached;
-    let details = match reached {
-        Full::All => "proxy.max_connections connections are open",
-        Full::Client => "proxy.max_connections_per_client connections of this client are open",
-    };
-    Refusal {
-        retry_after: Some(Duration::from_secs(1)),
-        closes: true,
-        ..Refusal::new(503, error.phrase(), error, error.as_str(), details)
+    } = after
+    {
+        inside::serve(server, (stream, ahead), connection, permit).await;
     }
 }

@@ -29,8 +29,13 @@ pub(super) enum Ended {
     Plain(Transport<TcpStream>),
 }
 
-/// A stream inside TLS, and what the client showed.
-pub(super) type Inside = (Stream, Option<Arc<ClientCertificate>>);
+/// A stream inside TLS.
+pub(super) struct Inside {
+    pub(super) stream: Stream,
+    /// What the client showed.
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
+    pub(super) speaks_http2: bool,
+}
 
 /// Ends the TLS that `tcp` begins with, of which `ahead` was read already.
 pub(super) async fn end_tls(
@@ -56,9 +61,12 @@ pub(super) async fn end_tls(
     };
     let (result, opened) = match timeout(patience, opening).await {
         Ok(Ok(Ok(secured))) => {
-            let certificate = shown(entrance, &secured);
-            let stream: Stream = Box::new(secured);
-            ("completed", Ok((stream, certificate)))
+            let inside = Inside {
+                certificate: shown(entrance, &secured),
+                speaks_http2: secured.inner().get_ref().1.alpn_protocol() == Some(b"h2"),
+                stream: Box::new(secured),
+            };
+            ("completed", Ok(inside))
         }
         Ok(Ok(Err(error))) => (explain(client, &error), Err(Ended::Closed)),
         Ok(Err(ended @ Ended::Plain(_))) => ("plain", Err(ended)),

@@ -1,11 +1,12 @@
 //! HTTP/1 on a client's connection: one request after another.
 
+use std::io;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::server::Server;
@@ -24,10 +25,12 @@ use crate::tls;
 const LAST_CALL: Duration = Duration::from_millis(250);
 /// What is read of a request at first; most heads are shorter.
 const FIRST_READ: usize = 4096;
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// What an HTTP/1 connection led to.
 pub(super) enum After<'a> {
     Closed,
+    /// One that its client knows to be open.
     Tunnel {
         stream: Stream,
         ahead: BytesMut,
@@ -121,21 +124,29 @@ async fn connect<'a>(
     let nothing = Framing::Length(0);
     let mut client = Client::http1(stream, ahead, nothing, false, patience);
     let judging = server.exchanges.connect(connection, received, &mut client);
-    let judged = judging.await;
-    let Some((stream, ahead)) = client.into_next() else {
+    let permit = match judging.await {
+        Ok(permit) => permit,
+        Err(exchange) => {
+            server.exchanges.turn_away(client, *exchange).await;
+            return After::Closed;
+        }
+    };
+    let Some((mut stream, ahead)) = client.into_next() else {
         return After::Closed;
     };
-    match judged {
-        Ok(permit) => After::Tunnel {
+    match establish(&mut stream).await {
+        Ok(()) => After::Tunnel {
             stream,
             ahead,
             permit,
         },
-        Err(exchange) => {
-            server.exchanges.turn_away(stream, *exchange).await;
-            After::Closed
-        }
+        Err(_) => After::Closed,
     }
+}
+
+async fn establish(stream: &mut Stream) -> io::Result<()> {
+    stream.write_all(ESTABLISHED).await?;
+    stream.flush().await
 }
 
 /// Takes one request; tells the stream and the bytes read ahead if another one may follow.

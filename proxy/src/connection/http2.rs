@@ -1,4 +1,4 @@
-//! HTTP/2 inside a client's tunnel: each stream in a task of its own.
+//! HTTP/2 on a client's connection: each stream in a task of its own.
 
 use std::sync::Arc;
 
@@ -23,13 +23,32 @@ const MAX_REFUSED_STREAMS: usize = 1000;
 /// What an HTTP/2 stream's answer may take up on its way. A client chooses how many streams and how large their windows are.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Serves HTTP/2's streams, each in a task of its own.
-pub(super) async fn serve(server: &Arc<Server>, stream: Stream, connection: Connection) {
+/// What a client that is not inside a tunnel may send ahead on all its streams together; on each it is 64 KiB. So much less than
+/// all of them could take does not let one whose origin takes nothing hold up the others.
+const PROXIED_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// What a stream began with.
+pub(super) struct Asked {
+    pub(super) request: http::Request<RecvStream>,
+    pub(super) respond: SendResponse<Bytes>,
+    pub(super) connection: Arc<Connection>,
+    /// Its place among those of its connection.
+    pub(super) open: OwnedSemaphorePermit,
+}
+
+/// Serves HTTP/2's streams. `take` makes a task of each.
+pub(super) async fn serve(
+    server: &Arc<Server>,
+    stream: Stream,
+    connection: Connection,
+    take: fn(&Arc<Server>, Asked),
+) {
     let patience = server.settings().options.header_timeout;
-    let mut http2 = match timeout(patience, http2::handshake(stream, Some(http2_options()))).await {
+    let options = http2_options(connection.tunnel.is_some());
+    let mut http2 = match timeout(patience, http2::handshake(stream, Some(options))).await {
         Ok(Ok(http2)) => http2,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "no HTTP/2 inside the tunnel");
+            tracing::debug!(%error, "no HTTP/2");
             return;
         }
         Err(_) => return,
@@ -54,7 +73,16 @@ pub(super) async fn serve(server: &Arc<Server>, stream: Stream, connection: Conn
                     is_ending = true;
                 }
                 match Arc::clone(&streams).try_acquire_owned() {
-                    Ok(open) => exchange(server, request, respond, &connection, open),
+                    Ok(open) => {
+                        let connection = Arc::clone(&connection);
+                        let asked = Asked {
+                            request,
+                            respond,
+                            connection,
+                            open,
+                        };
+                        take(server, asked);
+                    }
                     Err(_) if refused < MAX_REFUSED_STREAMS => {
                         respond.send_reset(h2::Reason::REFUSED_STREAM);
                         refused += 1;
@@ -73,20 +101,23 @@ pub(super) async fn serve(server: &Arc<Server>, stream: Stream, connection: Conn
     }
 }
 
-fn exchange(
-    server: &Arc<Server>,
-    request: http::Request<RecvStream>,
-    respond: SendResponse<Bytes>,
-    connection: &Arc<Connection>,
-    open: OwnedSemaphorePermit,
-) {
+/// Serves a request.
+pub(super) fn exchange(server: &Arc<Server>, asked: Asked) {
     let (tasks, server) = (&server.tasks, Arc::clone(server));
-    let connection = Arc::clone(connection);
     // An exchange is kilobytes: in a box it is not copied each time that the runtime hands its task on.
     tasks.spawn(Box::pin(async move {
+        let Asked {
+            request,
+            respond,
+            connection,
+            open,
+        } = asked;
         let (head, body) = request.into_parts();
         let has_body = !body.is_end_stream();
-        let received = Received::http2(head, has_body);
+        let received = match connection.tunnel {
+            Some(_) => Received::http2(head, has_body),
+            None => Received::proxied_http2(head, has_body),
+        };
         let mut client = Client::http2(body, respond, server.settings().options.idle_timeout);
         // Dropping a client whose response is not complete resets its stream.
         server
@@ -97,8 +128,11 @@ fn exchange(
     }));
 }
 
-fn http2_options() -> http2::H2Options {
+fn http2_options(is_in_tunnel: bool) -> http2::H2Options {
     let mut options = http2::default_h2_options();
     options.max_send_buffer_size(SEND_BUFFER_BYTES);
+    if !is_in_tunnel {
+        options.initial_connection_window_size(PROXIED_WINDOW_BYTES);
+    }
     options
 }

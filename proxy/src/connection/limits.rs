@@ -2,9 +2,12 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::decide::refusal::Refusal;
+use crate::http::proxy_status::ErrorType;
 use crate::identity::per_client::{Counted, PerClient};
 
 /// Connections that are told why they are not served, at one time; further ones are closed without a word.
@@ -42,6 +45,22 @@ pub(crate) struct Slot {
 pub(crate) enum Full {
     All,
     Client,
+}
+
+impl Full {
+    /// What is told whoever finds no slot.
+    pub(super) fn refusal(self) -> Refusal {
+        let error = ErrorType::ConnectionLimitReached;
+        let details = match self {
+            Self::All => "proxy.max_connections connections are open",
+            Self::Client => "proxy.max_connections_per_client connections of this client are open",
+        };
+        Refusal {
+            retry_after: Some(Duration::from_secs(1)),
+            closes: true,
+            ..Refusal::new(503, error.phrase(), error, error.as_str(), details)
+        }
+    }
 }
 
 impl Limits {

@@ -4,9 +4,11 @@
 //!  accept ── listeners, limits             who is served
 //!     │  └─── proxy_protocol, entrance     whom a load balancer says it is; TLS to the proxy itself
 //!     │
-//!  http1 ── tunnel ── blind_tunnel         requests one after another, and what speaks inside a tunnel
+//!  proxied_http2                          requests and tunnels side by side, with the proxy itself
 //!     │
-//!  http2                                   requests side by side
+//!  inside ── tunnel ── blind_tunnel        what speaks inside a tunnel
+//!     │
+//!  http1, http2                            requests one after another; side by side
 //!
 //!  server                                  what they are served with
 //! ```
@@ -16,8 +18,10 @@ mod blind_tunnel;
 mod entrance;
 mod http1;
 mod http2;
+mod inside;
 pub(crate) mod limits;
 pub(crate) mod listeners;
+mod proxied_http2;
 mod proxy_protocol;
 mod server;
 mod tunnel;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::limits::Limits;
 use crate::decide::settings::Settings;
 use crate::exchange::Exchanges;
 use crate::tls::intercept::Interceptor;
@@ -14,6 +15,7 @@ use crate::tls::intercept::Interceptor;
 pub(crate) struct Server {
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) interceptor: Interceptor,
+    pub(crate) limits: Limits,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
 }

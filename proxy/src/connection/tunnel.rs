@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -17,6 +17,7 @@ use super::{blind_tunnel, entrance};
 use crate::decide::request::{Connection, Tunnel};
 use crate::decide::resolve;
 use crate::exchange::connect::TunnelPermit;
+use crate::http::connect_stream::ConnectStream;
 use crate::http::transport::{Stream, Transport};
 use crate::tls::{self, intercept};
 
@@ -29,7 +30,7 @@ pub(crate) struct Inside {
     pub(crate) speaks_http2: bool,
 }
 
-/// Opens the tunnel and finds out what speaks inside. `None`: nobody who can be understood, or it passed unseen.
+/// Finds out what speaks inside a tunnel whose client knows that it is open. `None`: nobody who can be understood, or it passed unseen.
 pub(super) async fn enter(
     server: &Server,
     (mut stream, mut ahead): (Stream, BytesMut),
@@ -37,9 +38,6 @@ pub(super) async fn enter(
     permit: TunnelPermit<'_>,
 ) -> Option<Inside> {
     let TunnelPermit { origin, blind, .. } = permit;
-    let opened = b"HTTP/1.1 200 Connection established\r\n\r\n";
-    stream.write_all(opened).await.ok()?;
-    stream.flush().await.ok()?;
     if blind.as_ref().is_some_and(|blind| blind.is_bypass()) {
         blind_tunnel::pass(server, stream, ahead, blind?).await;
         return None;
@@ -123,7 +121,7 @@ struct Accepted {
     server_name: Option<String>,
 }
 
-/// Ends TLS inside a tunnel, on the connection itself or inside TLS to the proxy.
+/// Ends TLS inside a tunnel, on the connection itself, inside TLS to the proxy, or on a stream inside that.
 async fn accept(
     config: Arc<ServerConfig>,
     stream: Stream,
@@ -132,6 +130,7 @@ async fn accept(
     match on(stream) {
         Ok(On::Tcp(tcp)) => accept_on(config, *tcp, ahead).await,
         Ok(On::Tls(tls)) => accept_on(config, *tls, ahead).await,
+        Ok(On::Http2(stream)) => accept_on(config, *stream, ahead).await,
         Err(error) => Err(error),
     }
 }
@@ -140,15 +139,21 @@ async fn accept(
 enum On {
     Tcp(Box<Transport<TcpStream>>),
     Tls(Box<Secured>),
+    Http2(Box<Transport<ConnectStream>>),
 }
 
 fn on(stream: Stream) -> io::Result<On> {
-    match stream.into_any().downcast() {
-        Ok(tcp) => Ok(On::Tcp(tcp)),
-        Err(other) => match other.downcast() {
-            Ok(tls) => Ok(On::Tls(tls)),
-            Err(_) => Err(io::Error::other("a tunnel was opened inside a tunnel")),
-        },
+    let other = match stream.into_any().downcast() {
+        Ok(tcp) => return Ok(On::Tcp(tcp)),
+        Err(other) => other,
+    };
+    let other = match other.downcast() {
+        Ok(tls) => return Ok(On::Tls(tls)),
+        Err(other) => other,
+    };
+    match other.downcast() {
+        Ok(stream) => Ok(On::Http2(stream)),
+        Err(_) => Err(io::Error::other("a tunnel was opened inside a tunnel")),
     }
 }
 

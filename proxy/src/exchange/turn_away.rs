@@ -7,9 +7,10 @@ use super::outcome::{Exchange, Outcome};
 use super::refuse::By;
 use super::{Exchanges, refuse};
 use crate::decide::refusal::Refusal;
-use crate::decide::request::Connection;
+use crate::decide::request::{Connection, Request};
 use crate::http::client::Client;
 use crate::http::http1::Framing;
+use crate::http::received::Received;
 use crate::http::transport::Stream;
 
 impl Exchanges {
@@ -20,18 +21,30 @@ impl Exchanges {
         connection: &Connection,
         refusal: Refusal,
     ) {
-        let begun = self.begin(connection, None);
-        let known = asked(&self.decider.settings(), connection, None);
-        let exchange = self.end(begun, known, Outcome::Refuse(refusal));
-        self.turn_away(stream, exchange).await;
+        let patience = self.decider.settings().options.idle_timeout;
+        let nothing = Framing::Length(0);
+        let client = Client::http1(stream, BytesMut::new(), nothing, false, patience);
+        let refused = self.refused(connection, None, refusal);
+        self.turn_away(client, refused).await;
+    }
+
+    /// What becomes of a connection, or of what was received by it, that is refused whatever it asks for. It is not recorded yet.
+    pub(crate) fn refused(
+        &self,
+        connection: &Connection,
+        received: Option<&Received>,
+        refusal: Refusal,
+    ) -> Exchange {
+        let settings = self.decider.settings();
+        let request = received.map(|received| Request::of(received, &settings.options.name));
+        let known = asked(&settings, connection, request.as_ref());
+        let begun = self.begin(connection, received);
+        self.end(begun, known, Outcome::Refuse(refusal))
     }
 
     /// Answers `exchange`, which was refused or failed, and records it.
-    pub(crate) async fn turn_away(&self, stream: Stream, exchange: Exchange) {
+    pub(crate) async fn turn_away(&self, mut client: Client, exchange: Exchange) {
         let settings = self.decider.settings();
-        let patience = settings.options.idle_timeout;
-        let nothing = Framing::Length(0);
-        let mut client = Client::http1(stream, BytesMut::new(), nothing, false, patience);
         let id = exchange.id;
         let outcome = self.record_ended(exchange);
         let Some(refusal) = outcome.refusal() else {

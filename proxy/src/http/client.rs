@@ -164,6 +164,16 @@ impl Client {
         }
     }
 
+    /// Both sides of an HTTP/2 stream that was not answered yet.
+    pub(crate) fn into_http2(self) -> Option<(RecvStream, SendResponse<Bytes>)> {
+        match (self.body, self.answer) {
+            (ClientBody::Http2 { stream, .. }, Responder::Http2 { respond, .. }) => {
+                Some((stream, respond))
+            }
+            _ => None,
+        }
+    }
+
     /// The connection, to end it with care.
     pub(crate) fn into_stream(self) -> Option<Stream> {
         self.into_next().map(|(stream, _)| stream)

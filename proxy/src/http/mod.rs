@@ -1,6 +1,7 @@
 //! HTTP as it is spelt on the wire, for crawlers and origins alike; nothing of policy in it.
 
 pub(crate) mod client;
+pub(crate) mod connect_stream;
 pub(crate) mod field_pairs;
 pub(crate) mod ftp_path;
 pub(crate) mod http1;

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use http::HeaderValue;
 use http::header::{CONTENT_LENGTH, HOST, USER_AGENT};
 use http::request::Parts;
+use http::{HeaderValue, Method};
 
 use super::field_pairs::{self, Pair, pairs};
 use super::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
@@ -41,26 +41,43 @@ pub(crate) enum Received {
     Http1(RequestHead),
     Http2 {
         head: Box<Parts>,
+        /// Of a request to a proxy: the whole URL, or the authority of a `CONNECT`.
+        proxied: Option<String>,
         /// Or what speaks against the request.
         framing: Result<Framing, &'static str>,
     },
 }
 
 impl Received {
-    /// Of an HTTP/2 stream; `has_body`: the head did not end it.
+    /// Of an HTTP/2 stream with an origin; `has_body`: the head did not end it.
     pub(crate) fn http2(head: Parts, has_body: bool) -> Self {
+        Self::of_stream(head, has_body, None)
+    }
+
+    /// Of an HTTP/2 stream with a proxy. `:scheme`, `:authority` and `:path` are its target (RFC 9113 section 8.3.1).
+    pub(crate) fn proxied_http2(head: Parts, has_body: bool) -> Self {
+        let target = proxied(&head);
+        Self::of_stream(head, has_body, Some(target))
+    }
+
+    fn of_stream(head: Parts, has_body: bool, proxied: Option<String>) -> Self {
         let lengths = head.headers.get_all(CONTENT_LENGTH).iter();
         let lengths = lengths.map(HeaderValue::as_bytes);
         Self::Http2 {
             framing: Framing::of_http2_request(lengths, has_body),
+            proxied,
             head: Box::new(head),
         }
     }
 
-    /// The request target as received; of HTTP/2 the `:path`.
+    /// The request target as received, or as HTTP/1.1 would have it; of HTTP/2 inside a tunnel the `:path`.
     pub(crate) fn target(&self) -> Cow<'_, str> {
         match self {
             Self::Http1(head) => Cow::Borrowed(head.target()),
+            Self::Http2 {
+                proxied: Some(target),
+                ..
+            } => Cow::Borrowed(target),
             Self::Http2 { head, .. } => match head.uri.path_and_query() {
                 Some(path) => Cow::Borrowed(path.as_str()),
                 None => Cow::Owned(head.uri.to_string()),
@@ -168,7 +185,7 @@ impl Received {
     ///
     /// Returns what is wrong with it.
     pub(crate) fn check(&self) -> Result<(), HeadError> {
-        let Self::Http2 { head, framing } = self else {
+        let Self::Http2 { head, framing, .. } = self else {
             return Ok(());
         };
         if head.headers.len() > MAX_FIELDS {
@@ -199,5 +216,24 @@ impl Received {
             return Err(details.into());
         }
         Ok(())
+    }
+}
+
+/// The target of a request to a proxy. Without `:authority` there is nothing that it could be for.
+fn proxied(head: &Parts) -> String {
+    let uri = &head.uri;
+    let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+    match (uri.scheme_str(), uri.path_and_query()) {
+        // A `CONNECT`; h2 lets no other request through without a scheme.
+        (None, None) => authority.to_owned(),
+        (None, Some(path)) => path.to_string(),
+        (Some(scheme), Some(path)) if path.as_str().starts_with('/') => {
+            format!("{scheme}://{authority}{path}")
+        }
+        // Of the server as a whole (RFC 9112 section 3.2.4).
+        (Some(scheme), Some(path)) if path == "*" && head.method == Method::OPTIONS => {
+            format!("{scheme}://{authority}")
+        }
+        (Some(_), path) => path.map_or_else(String::new, ToString::to_string),
     }
 }

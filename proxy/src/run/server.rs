@@ -20,7 +20,7 @@ use crate::admin::{self, Admin};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::connection::listeners::{Bound, Inherited, Listen, listen_when_free};
-use crate::connection::{Limits, Listener, Server};
+use crate::connection::{Limits, Listener, Server, limits};
 use crate::decide::Decider;
 use crate::environment::{GENERAL, fill};
 use crate::exchange::Exchanges;
@@ -89,7 +89,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
 
     let exchanges = Arc::new(exchanges);
     fetch.load().follow_by(exchanges.gate());
-    let server = server(&exchanges, &authority)?;
+    let server = server(config.proxy.limits, &exchanges, &authority)?;
     let (tasks, stopping) = (server.tasks.clone(), server.stopping.clone());
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let parts = Parts {
@@ -115,7 +115,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         stopping: stopping.clone(),
     };
     let mut admin = take_operators(config, admin_listener, admin, operators)?;
-    let taking = take_clients(config, listeners, server);
+    let taking = take_clients(listeners, server);
     notify(&[sd_notify::NotifyState::Ready]);
 
     let ended = tokio::select! {
@@ -158,22 +158,23 @@ fn take_operators(
 }
 
 fn server(
+    limits: limits::Options,
     exchanges: &Arc<Exchanges>,
     authority: &Arc<CertificateAuthority>,
 ) -> anyhow::Result<Server> {
     Ok(Server {
         exchanges: Arc::clone(exchanges),
         interceptor: Interceptor::new(Arc::clone(authority))?,
+        limits: Limits::new(limits),
         tasks: TaskTracker::new(),
         stopping: CancellationToken::new(),
     })
 }
 
 /// Serves clients until the server stops. Returns those who take connections, for the proxy to wait for.
-fn take_clients(config: &Config, listeners: Vec<Bound>, server: Server) -> TaskTracker {
+fn take_clients(listeners: Vec<Bound>, server: Server) -> TaskTracker {
     let listener = Arc::new(Listener {
         server: Arc::new(server),
-        limits: Limits::new(config.proxy.limits),
     });
     let taking = TaskTracker::new();
     for bound in listeners {

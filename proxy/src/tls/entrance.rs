@@ -98,7 +98,7 @@ impl Entrance {
         let certified = SingleCertAndKey::from(Arc::clone(&options.certificate.certified));
         let mut config = builder.with_cert_resolver(Arc::new(certified));
         config.ignore_client_order = true;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Self {
             options,
             id: MADE.fetch_add(1, Ordering::Relaxed),

@@ -1,0 +1,98 @@
+//! What passes through a tunnel that is one stream of an HTTP/2 connection (RFC 9113 section 8.5).
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use h2::{RecvStream, SendStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The DATA of a stream in both directions: END_STREAM is the end of a side, a reset breaks both. Dropping it resets the stream
+/// unless both sides have ended.
+pub(crate) struct ConnectStream {
+    received: RecvStream,
+    sent: SendStream<Bytes>,
+    /// The rest of the last DATA. Only what is read of it makes room for more.
+    part: Bytes,
+}
+
+impl ConnectStream {
+    pub(crate) fn new(received: RecvStream, sent: SendStream<Bytes>) -> Self {
+        Self {
+            received,
+            sent,
+            part: Bytes::new(),
+        }
+    }
+}
+
+impl AsyncRead for ConnectStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.part.is_empty() {
+            match ready!(self.received.poll_data(cx)) {
+                Some(part) => self.part = part.map_err(broken)?,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let taken = self.part.len().min(into.remaining());
+        into.put_slice(&self.part[..taken]);
+        self.part.advance(taken);
+        // A stream that ended needs no more room.
+        let _ = self.received.flow_control().release_capacity(taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for ConnectStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.sent.reserve_capacity(bytes.len());
+        // Room that is there already is not announced again.
+        let mut room = self.sent.capacity();
+        while room == 0 {
+            room = match ready!(self.sent.poll_capacity(cx)) {
+                Some(room) => room.map_err(broken)?,
+                None => return Poll::Ready(Err(ErrorKind::BrokenPipe.into())),
+            };
+        }
+        let part = Bytes::copy_from_slice(&bytes[..room.min(bytes.len())]);
+        let written = part.len();
+        self.sent.send_data(part, false).map_err(broken)?;
+        Poll::Ready(Ok(written))
+    }
+
+    /// The connection sends by itself.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // It may have ended already.
+        let _ = self.sent.send_data(Bytes::new(), true);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl fmt::Debug for ConnectStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConnectStream")
+            .field(&self.sent.stream_id())
+            .finish()
+    }
+}
+
+fn broken(error: h2::Error) -> io::Error {
+    io::Error::new(ErrorKind::ConnectionReset, error)
+}
