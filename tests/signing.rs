@@ -1,5 +1,6 @@
 //! Signed requests: what reaches the origin, verified there by a library that is not ours; and the keys that are published.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,9 +11,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::origin::Request;
-use crate::harness::tools::{self, clean, output_of, project, python};
+use crate::harness::tools::{self, clean, node_modules, output_of, program, project, python};
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const TAG: &str = "web-bot-auth";
@@ -87,6 +88,18 @@ fn run_verifier(ask: &Value) -> String {
     let mut verifier = clean(python());
     verifier.arg(project().join("tests/clients/verify_signatures.py"));
     output_of(&mut verifier, ask.to_string().as_bytes(), LIMIT)
+}
+
+/// What Cloudflare's library says of each request: the thumbprint of its key, or why it has none.
+fn web_bot_auth(requests: &[(&Request, &str)], keys: &Value) -> Vec<String> {
+    let one = |(request, url): &(&Request, &str)| json!({ "method": request.method, "url": url, "headers": request.headers });
+    let requests: Vec<_> = requests.iter().map(one).collect();
+    let mut verifier = clean(program("node"));
+    verifier.arg(project().join("tests/clients/verify_web_bot_auth.cjs"));
+    verifier.env("NODE_PATH", node_modules());
+    let ask = json!({ "requests": requests, "keys": keys });
+    let said = output_of(&mut verifier, ask.to_string().as_bytes(), LIMIT);
+    said.lines().map(str::to_owned).collect()
 }
 
 fn get(url: &str) -> Ask {
@@ -387,4 +400,173 @@ fn run(dir: &Path, arguments: &[&str]) -> String {
     let output = tools::run(command().args(arguments).current_dir(dir), b"", LIMIT);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn fetches_that_nobody_waits_for_are_signed_as_the_last_that_somebody_did() {
+    let signing = start("on-request", |settings| {
+        settings.set("robots.max_age", "\"2s\"")
+    });
+    let wish = "wanted=(\"@authority\");created;tag=\"web-bot-auth\"";
+    let site = signing.origin.site("shop.test");
+    site.robots("User-agent: *\nDisallow: /private\n")
+        .unsigned_robots(Reply::new(403).header("Accept-Signature", wish));
+    let url = "http://shop.test/private";
+    let expect_refused = || {
+        let refused = signing.proxy.exchange(&get(url));
+        assert_eq!(refused.json()["reason"], "rule", "{refused:?}");
+    };
+    expect_refused();
+    // One without a signature and one with: those who ask; then only such with.
+    let fetches = || signing.origin.requests();
+    eventually("it is fetched again and again", || {
+        expect_refused();
+        fetches().len() >= 5
+    });
+    let again = fetches();
+    assert!(again.iter().all(|request| request.target == "/robots.txt"));
+    let unsigned = again.iter().filter(|it| it.header("signature").is_none());
+    assert_eq!(unsigned.count(), 1);
+    // An operator's fetch is as those before it.
+    let forced = signing
+        .proxy
+        .admin_ask("POST", "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    assert_eq!(forced.status, 200, "{forced:?}");
+    expect_refused();
+    assert!(
+        fetches()
+            .iter()
+            .skip(1)
+            .all(|it| it.header("signature").is_some())
+    );
+}
+
+#[test]
+fn an_unsigned_fetch_that_nobody_waits_for_allows_nothing_new() {
+    let signing = start("on-request", |settings| settings);
+    let wish = "wanted=(\"@authority\");created;tag=\"web-bot-auth\"";
+    let site = || signing.origin.site("shop.test");
+    site().robots("User-agent: *\nDisallow: /private\n");
+    let url = "http://shop.test/private";
+    let by = |agent: &str| signing.proxy.exchange(&Ask::get(url).agent(agent));
+    // One without a key causes the fetch.
+    assert_eq!(by("OtherBot/1.0").json()["reason"], "rule");
+    site().unsigned_robots(Reply::new(403).header("Accept-Signature", wish));
+    let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
+    assert_eq!(signing.proxy.admin_ask("POST", refresh).status, 200);
+    assert_eq!(signing.origin.seen().len(), 2, "it was fetched");
+    assert_eq!(signing.origin.requests()[1].header("signature"), None);
+    for agent in ["OtherBot/1.0", "NewsBot/1.0"] {
+        assert_eq!(by(agent).json()["reason"], "rule", "what is known goes on");
+    }
+    assert_eq!(signing.pages().len(), 0);
+}
+
+#[test]
+fn a_second_library_verifies_the_string_form_in_every_way_of_asking() {
+    let signing = start("on-request", |settings| {
+        settings.set("signing.form", "\"string\"")
+    });
+    let wish = "sig1=(\"@authority\");created;tag=\"web-bot-auth\"";
+    for host in ["old.test", "new.test"] {
+        let asks = Reply::new(401).header("Accept-Signature", wish);
+        signing.origin.site(host).unsigned(asks);
+    }
+    signing.origin.site("old.test").http1_only();
+    signing.origin.site("new.test").http2_only();
+    for host in ["old.test", "new.test"] {
+        // Asked for once, and sent again with it; then at once, with content, too.
+        let url = format!("https://{host}/a?b=c");
+        assert_eq!(signing.proxy.exchange(&get(&url)).status, 200);
+        let post = Ask::new("POST", &url).agent("NewsBot/1.0").body("content");
+        assert_eq!(signing.proxy.exchange(&post).status, 200);
+    }
+    let mut pages = signing.pages();
+    pages.retain(|request| request.header("signature").is_some());
+    let said: Vec<_> = pages.iter().map(|it| (it.version, &*it.method)).collect();
+    let expected = [
+        ("HTTP/1.1", "GET"),
+        ("HTTP/1.1", "POST"),
+        ("HTTP/2", "GET"),
+        ("HTTP/2", "POST"),
+    ];
+    assert_eq!(said, expected);
+    let urls = [["https://old.test/a?b=c"; 2], ["https://new.test/a?b=c"; 2]].concat();
+    let asked: Vec<_> = pages.iter().map(|it| &**it).zip(urls).collect();
+    let keys = signing.proxy.admin_get(DIRECTORY).json();
+    let kid = keys["keys"][0]["kid"].as_str().expect("a thumbprint");
+    assert_eq!(web_bot_auth(&asked, &keys), [kid; 4]);
+    // Another place, another method, another key.
+    let elsewhere = [
+        (&*pages[0], "https://other.test/a?b=c"),
+        (&*pages[0], "https://old.test/b"),
+    ];
+    let said = web_bot_auth(&elsewhere, &keys);
+    assert!(
+        said.iter().all(|line| line.starts_with("not verified: ")),
+        "{said:?}"
+    );
+    let said = web_bot_auth(&asked[..1], &json!({ "keys": [] }));
+    assert_eq!(said, ["not verified: unknown key"]);
+}
+
+#[test]
+fn keys_change_hands_while_both_are_published() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        // The folder of keys is beside the configuration.
+        let file = settings.to_toml();
+        let state = file
+            .lines()
+            .find_map(|line| line.strip_prefix("state.dir = \""));
+        let state = Path::new(state.expect("it is set").trim_end_matches('"'));
+        let beside = state.parent().expect("it is in a directory");
+        keys(beside, &["new", "old"]);
+        settings
+            .set("signing.mode", "\"always\"")
+            .set("signing.agent", "\"https://bot.test\"")
+            .table("[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\nsigning_key = \"keys/old.pem\"\n")
+    });
+    let here = proxy.dir.path();
+    let published = || -> BTreeSet<String> {
+        let keys = proxy.admin_get(DIRECTORY).json();
+        let keys = keys["keys"].as_array().expect("a list").clone();
+        keys.iter()
+            .map(|key| key["kid"].as_str().expect("a thumbprint").to_owned())
+            .collect()
+    };
+    let reload = || assert_eq!(proxy.admin_ask("POST", "/v1/reload").status, 200);
+    let signer = |path: &str| {
+        let url = format!("http://shop.test{path}");
+        assert_eq!(proxy.exchange(&get(&url)).status, 200);
+        let requests = origin.requests();
+        let request = requests.iter().find(|request| request.target == path);
+        let input = request
+            .and_then(|it| it.header("signature-input"))
+            .unwrap_or_default();
+        let (_, id) = input.split_once("keyid=\"").expect("it is signed");
+        id.split_once('"').expect("it ends").0.to_owned()
+    };
+    let old = signer("/1");
+    assert_eq!(published(), BTreeSet::from([old.clone()]));
+    // Known before it signs.
+    keys(here, &["new", "young"]);
+    reload();
+    let both = published();
+    assert!(both.len() == 2 && both.contains(&old), "{both:?}");
+    assert_eq!(signer("/2"), old);
+    let file = here.join("config.toml");
+    let text = fs::read_to_string(&file).expect("readable");
+    fs::write(&file, text.replace("keys/old.pem", "keys/young.pem")).expect("writable");
+    reload();
+    // What the old one signed is still verified.
+    assert_eq!(published(), both);
+    let young = signer("/3");
+    assert!(young != old && both.contains(&young));
+    fs::remove_file(here.join("keys/old.pem")).expect("it is there");
+    reload();
+    assert_eq!(
+        (published(), signer("/4")),
+        (BTreeSet::from([young.clone()]), young)
+    );
 }

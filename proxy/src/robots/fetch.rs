@@ -37,6 +37,8 @@ pub struct FetchAs {
     pub source: Option<IpAddr>,
     /// Who named its host.
     pub(crate) chosen: ChosenBy,
+    /// No request waits for it.
+    pub(crate) is_refetch: bool,
 }
 
 /// Fetches robots.txt files: over HTTP, or in tests from a script.
@@ -103,6 +105,8 @@ pub struct HttpFetch {
     pub(super) clock: Clock,
     traces: Option<Arc<Traces>>,
     pub(super) room: Room,
+    /// Whether requests of some crawlers are signed.
+    pub(super) signs: bool,
 }
 
 impl std::fmt::Debug for HttpFetch {
@@ -133,12 +137,19 @@ impl HttpFetch {
             gate: OnceLock::new(),
             clock,
             traces: None,
+            signs: false,
         }
     }
 
     /// The same, but each fetch is also sent as a span.
     pub(crate) fn traced(mut self, traces: Option<Arc<Traces>>) -> Self {
         self.traces = traces;
+        self
+    }
+
+    /// The same for a proxy that signs requests of some crawlers.
+    pub(crate) fn beside_signatures(mut self, signs: bool) -> Self {
+        self.signs = signs;
         self
     }
 

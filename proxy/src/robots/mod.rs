@@ -15,6 +15,7 @@ mod known;
 mod queue;
 mod record;
 mod redirect;
+mod refetch_as;
 mod refresh;
 mod request;
 mod room;
@@ -162,12 +163,17 @@ impl Behalf<'_> {
                 crawler: self.crawler.to_owned(),
                 client: self.client,
             },
-            fetch_as: FetchAs {
-                user_agent: self.user_agent.cloned(),
-                signed_by: self.signed_by.cloned(),
-                source: self.source,
-                chosen: self.chosen,
-            },
+            fetch_as: self.fetch_as(),
+        }
+    }
+
+    fn fetch_as(self) -> FetchAs {
+        FetchAs {
+            user_agent: self.user_agent.cloned(),
+            signed_by: self.signed_by.cloned(),
+            source: self.source,
+            chosen: self.chosen,
+            is_refetch: false,
         }
     }
 }
@@ -268,7 +274,7 @@ impl Robots {
         behalf: Behalf<'_>,
     ) -> Result<Known, Pending> {
         let resource = resource.into();
-        if let Some(known) = self.look_up(&resource) {
+        if let Some(known) = self.look_up(&resource, Some(behalf)) {
             return Ok(known);
         }
         let wanted = |reply| Event::Wanted(resource, behalf.wish(), reply);
@@ -279,19 +285,18 @@ impl Robots {
 
     /// What is known of a resource, such as an origin's robots.txt, if that may be gone by now. Never waits.
     pub fn at_hand(&self, resource: impl Into<Resource>) -> Option<Known> {
-        self.look_up(&resource.into())
+        self.look_up(&resource.into(), None)
     }
 
-    fn look_up(&self, resource: &Resource) -> Option<Known> {
+    fn look_up(&self, resource: &Resource, behalf: Option<Behalf<'_>>) -> Option<Known> {
         let at = self.clock.now();
         let found = self.published.at_hand(resource, at)?;
-        if found.is_overdue
-            && self
-                .events
-                .try_send(Event::Overdue(resource.clone()))
-                .is_err()
-        {
-            self.published.unreport(resource);
+        if found.is_overdue {
+            let fetch_as = behalf.map(Behalf::fetch_as);
+            let overdue = Event::Overdue(resource.clone(), fetch_as);
+            if self.events.try_send(overdue).is_err() {
+                self.published.unreport(resource);
+            }
         }
         if resource.is_robots_txt() {
             self.metrics.robots_lookup(Lookup::Hit);

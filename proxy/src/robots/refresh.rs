@@ -17,6 +17,7 @@ use super::eviction::Memory;
 use super::fetch::{Fetch, FetchAs, Fetched};
 use super::following::Following;
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
+use super::refetch_as::RefetchAs;
 use super::room::Place;
 use super::shared::{Claim, Lease, Purpose, Shared};
 use super::snapshots::Published;
@@ -36,8 +37,8 @@ const RECALLED: usize = 64;
 pub(super) enum Event {
     /// A request cannot go on without this origin's robots.txt.
     Wanted(Resource, Wish, oneshot::Sender<Arc<Snapshot>>),
-    /// A request went on with what is known, but another attempt to reach the origin is due.
-    Overdue(Resource),
+    /// A request went on with what is known, but another attempt to reach the origin is due: as whom, if somebody asked.
+    Overdue(Resource, Option<FetchAs>),
     /// What is known of an origin takes more memory than when it was published.
     Grown,
     /// An operator wants it fetched anew.
@@ -94,6 +95,7 @@ pub(super) struct Refresh<F> {
     forced: HashSet<Resource>,
     /// Being recalled, and who wants them.
     wishes: HashMap<Resource, Wishes>,
+    refetch_as: RefetchAs,
     /// Joined the queue just now, or found themselves in it.
     queued: Vec<Resource>,
 }
@@ -139,6 +141,7 @@ impl<F: Fetch> Refresh<F> {
             waiting: HashMap::new(),
             forced: HashSet::new(),
             wishes: HashMap::new(),
+            refetch_as: RefetchAs::default(),
             queued: Vec::new(),
         }
     }
@@ -185,7 +188,10 @@ impl<F: Fetch> Refresh<F> {
     fn hear(&mut self, event: Event) {
         match event {
             Event::Wanted(resource, wish, reply) => self.wanted(resource, wish, reply),
-            Event::Overdue(resource) => {
+            Event::Overdue(resource, fetch_as) => {
+                if let Some(fetch_as) = fetch_as {
+                    self.refetch_as.note(&resource, &fetch_as);
+                }
                 let known = self.around.published.snapshot(&resource);
                 if self.cache.wanted(&resource, known.as_deref(), self.now()) {
                     self.recall(resource);
@@ -221,6 +227,7 @@ impl<F: Fetch> Refresh<F> {
     /// Whether it was in memory.
     fn forget(&mut self, resource: &Resource) -> bool {
         self.around.store.forget(resource);
+        self.refetch_as.forget(resource);
         let withdrawn = self.around.published.withdraw(resource);
         if let Some(known) = &withdrawn {
             self.cache.evict(resource, known);
@@ -273,6 +280,7 @@ impl<F: Fetch> Refresh<F> {
 
     fn reconfigure(&mut self, terms: Terms) {
         self.fetch_timeout = terms.fetch_timeout;
+        self.refetch_as.clear();
         let known = self.around.published.select(|_, _| true).into_iter();
         for (resource, snapshot) in self.cache.change_lifetimes(terms.lifetimes, known) {
             self.around
@@ -284,10 +292,11 @@ impl<F: Fetch> Refresh<F> {
     }
 
     fn shrink(&mut self) {
-        let cache = &mut self.cache;
+        let (cache, refetch_as) = (&mut self.cache, &mut self.refetch_as);
         self.memory
             .shrink(&self.around.published, |resource, snapshot| {
                 cache.evict(resource, snapshot);
+                refetch_as.forget(resource);
             });
     }
 
@@ -311,6 +320,7 @@ impl<F: Fetch> Refresh<F> {
             .push(reply);
         if is_first {
             self.recall(resource.clone());
+            self.refetch_as.note(&resource, &wish.fetch_as);
             let wishes = self.wishes.entry(resource).or_default();
             wishes.fetch_as = wish.fetch_as;
             wishes.askers.insert(wish.asker);
@@ -329,7 +339,9 @@ impl<F: Fetch> Refresh<F> {
 
     /// Reads what the store keeps of an origin, for a fetch to go on from, or to go by.
     fn recall(&mut self, resource: Resource) {
-        self.wishes.entry(resource.clone()).or_default();
+        let fetch_as = self.refetch_as.of(&resource);
+        let wishes = self.wishes.entry(resource.clone()).or_default();
+        wishes.fetch_as = fetch_as;
         self.to_recall.push_back(resource);
     }
 
@@ -547,6 +559,7 @@ impl<F: Fetch> Refresh<F> {
             .due(self.around.clock.now(), |resource| published.look(resource));
         for resource in due.forgotten {
             published.withdraw(&resource);
+            self.refetch_as.forget(&resource);
         }
         for resource in due.refetch {
             self.recall(resource);

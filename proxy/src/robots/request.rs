@@ -69,6 +69,19 @@ impl HttpFetch {
         match &asked.wish {
             // Its answer is left unread, and the connection with it.
             Some(_) => self.send(&asked, destination, chosen).await,
+            // To a crawler that signs it might say something else. Until a request of one comes, what is known goes on.
+            None if self.signs
+                && fetch_as.is_some_and(|by| by.is_refetch)
+                && asked.is_asked_to_sign(&exchange) =>
+            {
+                Err(failure(
+                    FetchErrorKind::Http,
+                    format!(
+                        "status {} asks for a signature, and this fetch is no crawler's",
+                        exchange.status
+                    ),
+                ))
+            }
             None => Ok(exchange),
         }
     }
@@ -182,6 +195,13 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Whether the answer to what was not signed asks for a signature.
+    fn is_asked_to_sign(&self, exchange: &Exchange) -> bool {
+        self.signed_by.is_none()
+            && matches!(exchange.status, 401 | 403)
+            && Wish::of(&pairs(&exchange.fields)).is_some()
+    }
+
     /// The signature that an answer asks for, if it can be given and was not: then the request is sent once more.
     fn wish_of(&self, exchange: &Exchange) -> Option<Wish> {
         let signed_by = self.signed_by?;

@@ -25,7 +25,7 @@ use crate::origin::{self, Upstream};
 use crate::robots::{self, HttpFetch};
 use crate::rules::Rules;
 use crate::run::kept;
-use crate::signing::Signer;
+use crate::signing::{self, Signer};
 use crate::tls;
 
 /// Of this process alone: nodes that started together do not come to an origin together.
@@ -64,8 +64,9 @@ pub(crate) fn ways(
     let upstream = Arc::new(upstream(config, tls, own_listeners, metrics)?);
     let options = config.robots.fetch.clone();
     let fetch = HttpFetch::new(Arc::clone(&upstream), options, clock);
+    let signs = config.signing.options.mode != signing::Mode::Off;
     Ok(Ways {
-        fetch: fetch.traced(traces),
+        fetch: fetch.traced(traces).beside_signatures(signs),
         upstream,
     })
 }

@@ -1,0 +1,51 @@
+//! As whom a file is fetched again that no request waits for.
+
+use std::collections::HashMap;
+
+use wayleave_policy::lifecycle::Resource;
+
+use super::fetch::FetchAs;
+
+/// The crawlers with a key or an address of their own whose requests last caused files in memory to be fetched. Their files are
+/// fetched again with that signature and from that address: an origin that lets in nobody else would answer that there is no
+/// robots.txt.
+#[derive(Default)]
+pub(super) struct RefetchAs(HashMap<Resource, FetchAs>);
+
+impl RefetchAs {
+    /// Somebody caused a fetch.
+    pub(super) fn note(&mut self, resource: &Resource, fetch_as: &FetchAs) {
+        if fetch_as.signed_by.is_none() && fetch_as.source.is_none() {
+            self.0.remove(resource);
+            return;
+        }
+        let fetch_as = FetchAs {
+            signed_by: fetch_as.signed_by.clone(),
+            source: fetch_as.source,
+            ..Self::nobody()
+        };
+        self.0.insert(resource.clone(), fetch_as);
+    }
+
+    pub(super) fn of(&self, resource: &Resource) -> FetchAs {
+        let known = self.0.get(resource).cloned();
+        known.unwrap_or_else(Self::nobody)
+    }
+
+    /// What is no longer in memory.
+    pub(super) fn forget(&mut self, resource: &Resource) {
+        self.0.remove(resource);
+    }
+
+    /// Keys and addresses may be others now.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn nobody() -> FetchAs {
+        FetchAs {
+            is_refetch: true,
+            ..FetchAs::default()
+        }
+    }
+}
