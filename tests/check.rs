@@ -429,9 +429,43 @@ fn lint_says_once_that_a_file_is_no_text_for_robots() {
         .encode_utf16()
         .flat_map(u16::to_le_bytes)
         .collect();
-    let output = run(&["lint", "--notes", "-"], &wide);
-    assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
-    assert_eq!(output.status.code(), Some(1));
+    // Without the byte order mark, and a picture.
+    for foreign in [&*wide, &wide[2..], b"GIF89a\x01\0\x01\0\n\x80\0\n\0;\n"] {
+        let output = run(&["lint", "--notes", "-"], foreign);
+        assert_eq!(stdout(&output).lines().count(), 1, "{}", stdout(&output));
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let with_rules = run(&["lint", "-"], b"User-agent: *\nDisallow: /a\0b\n");
+    assert!(stdout(&with_rules).starts_with("-:2: warning: there is a NUL byte here"));
+}
+
+#[test]
+fn lint_tells_one_mistake_once() {
+    let output = run(&["lint", "-"], b"User-agent: OldBot/1.0\nDisallow: /\n");
+    let found = stdout(&output);
+    assert!(
+        found.starts_with("-:1: warning: \"OldBot/1.0\" is not a product token"),
+        "{found}"
+    );
+    assert_eq!(found.lines().count(), 1, "{found}");
+}
+
+#[test]
+fn lint_sums_up_on_standard_error() {
+    let told = |arguments: &[&str], text: &[u8]| {
+        String::from_utf8(run(&[&["lint"], arguments].concat(), text).stderr).unwrap()
+    };
+    let text = b"User-agent: *\nDisallow: a\nDisallow: /c\nDisallow: /c\n";
+    assert_eq!(
+        told(&["-"], text),
+        "1 file: 1 error, 0 warnings, 1 note (--notes shows them)\n"
+    );
+    assert_eq!(
+        told(&["--notes", "-"], text),
+        "1 file: 1 error, 0 warnings, 1 note\n"
+    );
+    assert_eq!(told(&["--json", "-"], text), "");
+    assert_eq!(told(&["-"], b"User-agent: *\nDisallow: /a\n"), "");
 }
 
 #[test]

@@ -70,6 +70,7 @@ mod signing;
 mod soak;
 mod spellings;
 mod systemd;
+mod terminal;
 mod tls_listener;
 mod traces;
 mod tunnel;

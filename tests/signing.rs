@@ -376,6 +376,11 @@ fn keys_are_made_listed_and_written() {
     assert_eq!(lines.len(), 2, "{listed}");
     assert!(lines[0].contains("  news  ") && lines[0].ends_with("keys/old.pem"));
     assert!(lines[1].contains("  -  ") && lines[1].ends_with("keys/young.pem"));
+    let as_json = keys(dir.path(), &["list", "--json"]);
+    let as_json: Value = serde_json::from_str(&as_json).expect("JSON");
+    assert_eq!(as_json[0]["crawlers"], json!(["news"]));
+    assert!(lines[0].starts_with(as_json[0]["thumbprint"].as_str().expect("text")));
+    assert_eq!(as_json[1]["crawlers"], json!([]));
     let directory: Value = serde_json::from_str(&keys(dir.path(), &["directory"])).expect("JSON");
     assert_eq!(directory["keys"].as_array().map(Vec::len), Some(2));
     assert!(listed.contains(directory["keys"][1]["kid"].as_str().expect("a thumbprint")));

@@ -269,6 +269,8 @@ fn operators_see_the_fleet_and_what_it_lacks() {
     let (status, text) = fleet_command(&first, &["check"]);
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("settle    denied"), "{text}");
+    let (_, text) = fleet_command(&first, &["check", "--json"]);
+    assert!(text.contains("\"failure\": \"denied: "), "{text}");
     server.kill();
     eventually("the loss is shown", || {
         let (status, text) = fleet_command(&first, &["status", "--json"]);

@@ -10,8 +10,9 @@ use serde_json::Value;
 use wayleave_policy::numbered_lines;
 
 use super::admin_client::ask;
+use super::paint::Tone;
 use super::source::load_config;
-use super::terminal::{pretty, print, unusable};
+use super::terminal::{pretty, print, print_painted, unusable};
 use crate::observe::harmless::harmless;
 
 /// Lines of a long robots.txt that are shown before and after the one that decided.
@@ -47,7 +48,7 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         return print(&pretty(&decision));
     }
     let around = if arguments.whole { usize::MAX } else { AROUND };
-    print(&(describe(&decision) + &robots_txt(&decision, around)))
+    print_painted(&(describe(&decision) + &robots_txt(&decision, around)))
 }
 
 /// The robots.txt that decided, its lines numbered and the deciding one marked; of a file that is longer only what is
@@ -76,7 +77,11 @@ fn robots_txt(decision: &Value, around: usize) -> String {
                 };
                 let text = String::from_utf8_lossy(line);
                 let text = harmless(&text);
-                lines += format!("{mark} {number:>5}  {text}").trim_end();
+                let line = format!("{mark} {number:>5}  {text}");
+                lines += &match mark {
+                    ">" => Tone::Heading.paint(line.trim_end()),
+                    _ => line.trim_end().to_owned(),
+                };
                 lines += "\n";
             }
         }
@@ -166,14 +171,28 @@ fn describe(decision: &Value) -> String {
     for (name, value) in lines {
         if let Some(value) = value {
             let value = harmless(&value);
-            writeln!(described, "{name:<11} {value}").expect("writing to a String cannot fail");
+            let value = match name {
+                "outcome" => tone(decision).paint(&value),
+                _ => value.into_owned(),
+            };
+            let name = Tone::Aside.paint(&format!("{name:<11}"));
+            writeln!(described, "{name} {value}").expect("writing to a String cannot fail");
         }
     }
     described
 }
 
+fn tone(decision: &Value) -> Tone {
+    match decision["outcome"].as_str() {
+        Some("forwarded" | "tunnelled") => Tone::Good,
+        Some("observed") => Tone::Doubtful,
+        _ => Tone::Bad,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use anstream::adapter::strip_str;
     use serde_json::json;
 
     use super::*;
@@ -184,10 +203,11 @@ mod tests {
         let decision = json!({ "line": 3, "robots_txt": { "body": body } });
         let whole = "\n      1  User-agent: *\n      2  Disallow: /a\n\
                      >     3  Disallow: /\\u{1b}[2J\n      4  Disallow: /c\n";
-        assert_eq!(robots_txt(&decision, AROUND), whole);
+        let shown = |around| strip_str(&robots_txt(&decision, around)).to_string();
+        assert_eq!(shown(AROUND), whole);
         let nearest = "\n  ... lines left out: 2; --whole shows them\n\
                        >     3  Disallow: /\\u{1b}[2J\n  ... lines left out: 1; --whole shows them\n";
-        assert_eq!(robots_txt(&decision, 0), nearest);
+        assert_eq!(shown(0), nearest);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use crate::config::Config;
 use crate::robots::Fetch;
 use crate::run::wiring;
 
-/// Asks every origin once, one after the other.
-pub(super) fn fetch<'a>(
+/// Asks the origins one after the other; `tell` hears of each before it is asked.
+pub(super) fn fetch(
     config: &Config,
-    origins: impl Iterator<Item = &'a Origin>,
+    origins: &[&Origin],
+    tell: impl Fn(&Origin),
 ) -> anyhow::Result<HashMap<Origin, Facts>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -22,21 +23,21 @@ pub(super) fn fetch<'a>(
         let clock = Clock::start();
         let fetch = wiring::robots_fetch(config, clock)?;
         let mut fetched = HashMap::new();
-        for origin in origins {
-            if !fetched.contains_key(origin) {
-                let request = FetchRequest {
-                    resource: origin.into(),
-                    validators: None,
-                };
-                let outcome = fetch.fetch(request, None).await.outcome;
-                fetched.insert(
-                    origin.clone(),
-                    Facts {
-                        fetched_at: clock.now(),
-                        outcome,
-                    },
-                );
-            }
+        for &origin in origins {
+            tell(origin);
+            let request = FetchRequest {
+                resource: origin.into(),
+                validators: None,
+            };
+            let outcome = fetch.fetch(request, None).await.outcome;
+            let fetched_at = clock.now();
+            fetched.insert(
+                origin.clone(),
+                Facts {
+                    fetched_at,
+                    outcome,
+                },
+            );
         }
         Ok(fetched)
     })

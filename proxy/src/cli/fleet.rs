@@ -5,26 +5,28 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::admin_client::ask;
+use super::paint::Tone;
 use super::source::load_config;
-use super::terminal::{complain, pretty, print, unusable};
+use super::terminal::{complain, pretty, print, print_painted, unusable};
 use crate::config::Config;
 use crate::fleet::check::check;
-use crate::observe::harmless::harmless_lines;
+use crate::observe::harmless::harmless;
 use crate::run::wiring;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Show the engine, its state and all nodes (asks the running proxy)
-    Status(Status),
+    Status(Output),
     /// Connect as [store] says and try everything that a node does, without a running proxy
-    Check,
+    Check(Output),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Status {
+pub(super) struct Output {
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -37,14 +39,14 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     };
     match command {
         Command::Status(arguments) => status(arguments, &config),
-        Command::Check => try_all(&config),
+        Command::Check(arguments) => try_all(arguments, &config),
     }
 }
 
-fn status(arguments: &Status, config: &Config) -> ExitCode {
+fn status(arguments: &Output, config: &Config) -> ExitCode {
     match ask(config.admin.listen, "GET", "/v1/fleet") {
         Ok(found) if arguments.json => print(&pretty(&found)),
-        Ok(found) => print(&harmless_lines(&describe(&found))),
+        Ok(found) => print_painted(&describe(&found)),
         Err(error) => {
             complain(&format!("wayleave: {error:#}\n"));
             ExitCode::FAILURE
@@ -53,14 +55,21 @@ fn status(arguments: &Status, config: &Config) -> ExitCode {
 }
 
 fn describe(found: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let mut lines = format!("state      {}", text(&found["state"]));
+    let text = |value: &Value| harmless(value.as_str().unwrap_or("-")).into_owned();
+    let state = text(&found["state"]);
+    let tone = match &*state {
+        "lost" => Tone::Bad,
+        "up" | "alone" => Tone::Good,
+        _ => Tone::Doubtful,
+    };
+    let mut lines = format!("state      {}", tone.paint(&state));
     if let Some(seconds) = found["lost_for_seconds"].as_u64() {
         let _ = write!(lines, " for {seconds} s");
     }
     lines.push('\n');
     if let Some(message) = found["last_error"]["message"].as_str() {
         let ago = &found["last_error"]["seconds_ago"];
+        let message = harmless(message);
         let _ = writeln!(lines, "last error {message} ({ago} s ago)");
     }
     let engine = &found["engine"];
@@ -81,7 +90,26 @@ fn describe(found: &Value) -> String {
     lines
 }
 
-fn try_all(config: &Config) -> ExitCode {
+/// What a node does, and whether this machine could do it.
+#[derive(Serialize)]
+struct Tried {
+    verb: &'static str,
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+impl Tried {
+    fn line(&self) -> String {
+        let result = match &self.failure {
+            None => Tone::Good.paint("ok"),
+            Some(failure) => Tone::Bad.paint(&harmless(failure)),
+        };
+        format!("{:<9} {result}\n", self.verb)
+    }
+}
+
+fn try_all(arguments: &Output, config: &Config) -> ExitCode {
     let engine = match wiring::engine(&config.fleet) {
         Ok(Some(engine)) => engine,
         Ok(None) => return unusable("store.kind is \"embedded\": this node is alone"),
@@ -94,19 +122,17 @@ fn try_all(config: &Config) -> ExitCode {
         Ok(runtime) => runtime.block_on(check(&engine)),
         Err(error) => return unusable(&format!("starting the runtime: {error}")),
     };
-    let mut lines = String::new();
-    let mut is_fit = true;
-    for (verb, result) in tried {
-        let _ = match result {
-            Ok(()) => writeln!(lines, "{verb:<9} ok"),
-            Err(failure) => {
-                is_fit = false;
-                writeln!(lines, "{verb:<9} {}: {failure}", failure.kind())
-            }
-        };
-    }
-    let printed = print(&harmless_lines(&lines));
-    match is_fit {
+    let tried = tried.into_iter().map(|(verb, result)| Tried {
+        verb,
+        ok: result.is_ok(),
+        failure: result.err().map(|it| format!("{}: {it}", it.kind())),
+    });
+    let tried: Vec<_> = tried.collect();
+    let printed = match arguments.json {
+        true => print(&pretty(&tried)),
+        false => print_painted(&tried.iter().map(Tried::line).collect::<String>()),
+    };
+    match tried.iter().all(|it| it.ok) {
         true => printed,
         false => unusable("this node cannot take part in the fleet"),
     }

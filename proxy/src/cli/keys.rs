@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, ensure};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use serde::Serialize;
 
 use super::source::load_config;
-use super::terminal::{absolute, print, unusable};
+use super::terminal::{absolute, pretty, print, unusable};
 use crate::clock::calendar;
 use crate::config::Config;
 use crate::identity::Mode;
@@ -24,13 +25,29 @@ pub(super) enum Command {
         name: String,
     },
     /// List the keys that are published, and whose requests each signs
-    List,
+    List(List),
     /// Print the key directory (JWKS), or write it to files to publish
     Directory {
         /// Write the directory, the fields that sign it, and the crawlers' cards below this folder
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct List {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A key that is published.
+#[derive(Serialize)]
+struct Published<'a> {
+    thumbprint: &'a str,
+    /// The crawlers whose requests it signs.
+    crawlers: Vec<&'a str>,
+    path: PathBuf,
 }
 
 pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
@@ -40,7 +57,7 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     };
     let text = match command {
         Command::New { name } => new(&config, name),
-        Command::List => Ok(list(&config)),
+        Command::List(arguments) => Ok(list(&config, arguments)),
         Command::Directory { out: None } => body(&config),
         Command::Directory { out: Some(dir) } => write_files(&config, dir),
     };
@@ -65,23 +82,34 @@ fn new(config: &Config, name: &str) -> anyhow::Result<String> {
     ))
 }
 
-fn list(config: &Config) -> String {
+fn list(config: &Config, arguments: &List) -> String {
+    let keys: Vec<_> = (config.signing.keys.iter())
+        .map(|key| published(config, key))
+        .collect();
+    if arguments.json {
+        return pretty(&keys);
+    }
     let mut text = String::new();
-    for key in &config.signing.keys {
-        let crawlers = config.crawlers.crawlers.iter();
-        let users = crawlers.filter(|crawler| {
-            let own = crawler.signing_key.as_ref();
-            own.is_some_and(|own| own.thumbprint() == key.thumbprint())
-        });
-        let users: Vec<_> = users.map(|crawler| crawler.name.as_str()).collect();
-        let users = match users.is_empty() {
+    for key in &keys {
+        let users = match key.crawlers.is_empty() {
             true => "-".to_owned(),
-            false => users.join(","),
+            false => key.crawlers.join(","),
         };
-        let path = absolute(key.path());
-        let _ = writeln!(text, "{}  {users}  {}", key.thumbprint(), path.display());
+        let _ = writeln!(text, "{}  {users}  {}", key.thumbprint, key.path.display());
     }
     text
+}
+
+fn published<'a>(config: &'a Config, key: &'a Key) -> Published<'a> {
+    let crawlers = config.crawlers.crawlers.iter().filter(|crawler| {
+        let own = crawler.signing_key.as_ref();
+        own.is_some_and(|own| own.thumbprint() == key.thumbprint())
+    });
+    Published {
+        thumbprint: key.thumbprint(),
+        crawlers: crawlers.map(|crawler| crawler.name.as_str()).collect(),
+        path: absolute(key.path()),
+    }
 }
 
 fn body(config: &Config) -> anyhow::Result<String> {

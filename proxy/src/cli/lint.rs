@@ -10,8 +10,10 @@ use serde::Serialize;
 use wayleave_policy::{Dialect, Finding, Level, Target, lint};
 
 use super::fetched;
+use super::paint::Tone;
+use super::progress::Progress;
 use super::source::load_config;
-use super::terminal::{json_line, print, unusable};
+use super::terminal::{complain, json_line, print_painted, unusable};
 use crate::observe::harmless::harmless;
 
 /// What is read of a file on the way to find out how large it is.
@@ -48,29 +50,94 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
         Dialect::Rfc9309 => &[],
         _ => std::slice::from_ref(&arguments.dialect),
     };
-    let (mut text, mut has_errors) = (String::new(), false);
+    let (mut text, mut count) = (String::new(), Count::default());
+    let progress = Progress::of(arguments.sources.len());
     for source in &arguments.sources {
+        progress.begin(source);
         let body = match read(source, config) {
             Ok(body) => body,
             Err(status) => return status,
         };
         for finding in lint(&body, compared) {
-            has_errors |= finding.level == Level::Error;
+            count.add(finding.level);
             if arguments.notes || finding.level != Level::Note {
                 text += &line(source, &finding, arguments.json);
                 text += "\n";
             }
         }
     }
-    match print(&text) {
-        printed if printed == ExitCode::SUCCESS => ExitCode::from(u8::from(has_errors)),
+    drop(progress);
+    let printed = print_painted(&text);
+    if !arguments.json {
+        complain(&count.sentence(arguments));
+    }
+    match printed {
+        printed if printed == ExitCode::SUCCESS => ExitCode::from(u8::from(count.errors > 0)),
         printed => printed,
+    }
+}
+
+/// How many findings there are of each level.
+#[derive(Default)]
+struct Count {
+    errors: usize,
+    warnings: usize,
+    notes: usize,
+}
+
+impl Count {
+    fn add(&mut self, level: Level) {
+        match level {
+            Level::Error => self.errors += 1,
+            Level::Warning => self.warnings += 1,
+            _ => self.notes += 1,
+        }
+    }
+
+    /// `3 files: 2 errors, 1 warning, 4 notes (--notes shows them)`; nothing about files without findings.
+    fn sentence(&self, arguments: &Arguments) -> String {
+        let of = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let Self {
+            errors,
+            warnings,
+            notes,
+        } = *self;
+        if errors + warnings + notes == 0 {
+            return String::new();
+        }
+        let hint = match notes > 0 && !arguments.notes {
+            true => " (--notes shows them)",
+            false => "",
+        };
+        format!(
+            "{}: {}, {}, {}{hint}\n",
+            of(arguments.sources.len(), "file"),
+            of(errors, "error"),
+            of(warnings, "warning"),
+            of(notes, "note"),
+        )
     }
 }
 
 fn line(source: &str, finding: &Finding, is_json: bool) -> String {
     if !is_json {
-        return harmless(&format!("{source}:{finding}")).into_owned();
+        let Finding {
+            line,
+            level,
+            message,
+            ..
+        } = finding;
+        let tone = match level {
+            Level::Error => Tone::Bad,
+            Level::Warning => Tone::Doubtful,
+            _ => Tone::Aside,
+        };
+        let place = Tone::Heading.paint(&harmless(&format!("{source}:{line}:")));
+        let level = tone.paint(&format!("{level}:"));
+        return format!("{place} {level} {}", harmless(message));
     }
     json_line(&Json {
         file: source,
@@ -102,7 +169,7 @@ fn fetch(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
     let origin = target.origin();
-    let fetched = fetched::fetch(&config, std::iter::once(origin));
+    let fetched = fetched::fetch(&config, &[origin], |_| ());
     let fetched = fetched.map_err(|error| fail(&format!("{error:#}")))?;
     let facts = &fetched[origin];
     match facts.outcome.body() {

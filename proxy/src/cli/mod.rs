@@ -18,6 +18,8 @@ mod keys;
 mod lint;
 mod manual;
 mod moment;
+mod paint;
+mod progress;
 mod report;
 mod robots;
 mod serve;

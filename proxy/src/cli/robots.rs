@@ -12,10 +12,11 @@ use wayleave_policy::Origin;
 
 use super::admin_client::ask;
 use super::moment::Moment;
+use super::paint::Tone;
 use super::source::load_config;
-use super::terminal::{complain, pretty, print, unusable};
+use super::terminal::{complain, pretty, print, print_painted, unusable};
 use crate::clock::Clock;
-use crate::observe::harmless::harmless_lines;
+use crate::observe::harmless::{harmless, harmless_lines};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -24,7 +25,7 @@ pub(super) enum Command {
     /// Show everything known about an origin, or what it served at a given time
     Show(Show),
     /// Fetch an origin's robots.txt again now
-    Refresh(Named),
+    Refresh(Refresh),
     /// Forget what is known about an origin; its history is kept
     Forget(Named),
 }
@@ -64,6 +65,15 @@ pub(super) struct Show {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct Refresh {
+    /// An origin such as https://example.com; https:// may be omitted
+    origin: String,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Named {
     /// An origin such as https://example.com; https:// may be omitted
     origin: String,
@@ -77,16 +87,25 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     let answered = match command {
         Command::List(arguments) => list(arguments, admin),
         Command::Show(arguments) => show(arguments, admin),
-        Command::Refresh(Named { origin }) => refresh(origin, admin),
+        Command::Refresh(arguments) => refresh(arguments, admin),
         Command::Forget(Named { origin }) => forget(origin, admin),
     };
     match answered {
-        Ok(text) => print(&text),
+        Ok(Shown::Painted(text)) => print_painted(&text),
+        Ok(Shown::AsIs(text)) => print(&text),
         Err(message) => unusable(&message),
     }
 }
 
-fn list(arguments: &List, admin: SocketAddr) -> Result<String, String> {
+/// What is printed.
+enum Shown {
+    /// For people.
+    Painted(String),
+    /// For programs.
+    AsIs(String),
+}
+
+fn list(arguments: &List, admin: SocketAddr) -> Result<Shown, String> {
     let mut path = format!("/v1/robots?limit={}", arguments.limit);
     let parameters = [
         ("state", arguments.state.as_ref()),
@@ -100,32 +119,41 @@ fn list(arguments: &List, admin: SocketAddr) -> Result<String, String> {
     }
     let found = asked(admin, "GET", &path)?;
     if arguments.json {
-        return Ok(pretty(&found));
+        return Ok(Shown::AsIs(pretty(&found)));
     }
     if let Some(last) = found["next_cursor"].as_str() {
         complain(&format!("wayleave: there may be more: --after {last}\n"));
     }
     let robots = found["robots"].as_array().into_iter().flatten();
-    Ok(harmless_lines(&robots.map(line).collect::<String>()))
+    Ok(Shown::Painted(robots.map(line).collect()))
 }
 
 /// One origin: its state, since when or until when, its name, and why it cannot be reached.
 fn line(robots: &Value) -> String {
-    let text = |name: &str| robots[name].as_str().unwrap_or("-").to_owned();
+    let text = |name: &str| harmless(robots[name].as_str().unwrap_or("-")).into_owned();
     let since = match &robots["fetched_at"] {
         Value::Null => text("unreachable_since"),
         _ => text("fetched_at"),
     };
     let cause = robots["cause"].as_str();
-    let why = cause.map(|cause| format!("  {cause}")).unwrap_or_default();
+    let why = cause.map(|cause| format!("  {}", harmless(cause)));
+    let (state, origin) = (text("state"), text("origin"));
+    let painted = tone(&state).paint(&format!("{state:<11}"));
     format!(
-        "{:<11} {since:<24} {}{why}\n",
-        text("state"),
-        text("origin")
+        "{painted} {since:<24} {origin}{}\n",
+        why.unwrap_or_default()
     )
 }
 
-fn show(arguments: &Show, admin: SocketAddr) -> Result<String, String> {
+fn tone(state: &str) -> Tone {
+    match state {
+        "fresh" | "unavailable" => Tone::Good,
+        "unreachable" => Tone::Bad,
+        _ => Tone::Doubtful,
+    }
+}
+
+fn show(arguments: &Show, admin: SocketAddr) -> Result<Shown, String> {
     let mut path = path_of(&arguments.origin)?;
     if let Some(at) = arguments.at {
         let at = humantime::format_rfc3339_nanos(at.seen_from(Clock::start().now()));
@@ -133,26 +161,30 @@ fn show(arguments: &Show, admin: SocketAddr) -> Result<String, String> {
     }
     let found = asked(admin, "GET", &path)?;
     if arguments.json {
-        return Ok(pretty(&found));
+        return Ok(Shown::AsIs(pretty(&found)));
     }
     if arguments.at.is_some() {
         let body = found["body"].as_str().unwrap_or_default();
         // A file gets what the origin said.
-        return Ok(match io::stdout().is_terminal() {
+        return Ok(Shown::AsIs(match io::stdout().is_terminal() {
             true => harmless_lines(body),
             false => body.to_owned(),
-        });
+        }));
     }
-    Ok(harmless_lines(&describe(&found)))
+    Ok(Shown::Painted(describe(&found)))
 }
 
-fn refresh(origin: &str, admin: SocketAddr) -> Result<String, String> {
-    let path = path_of(origin)? + "/refresh";
-    asked(admin, "POST", &path).map(|robots| harmless_lines(&line(&robots)))
+fn refresh(arguments: &Refresh, admin: SocketAddr) -> Result<Shown, String> {
+    let path = path_of(&arguments.origin)? + "/refresh";
+    let robots = asked(admin, "POST", &path)?;
+    Ok(match arguments.json {
+        true => Shown::AsIs(pretty(&robots)),
+        false => Shown::Painted(line(&robots)),
+    })
 }
 
-fn forget(origin: &str, admin: SocketAddr) -> Result<String, String> {
-    asked(admin, "DELETE", &path_of(origin)?).map(|_| String::new())
+fn forget(origin: &str, admin: SocketAddr) -> Result<Shown, String> {
+    asked(admin, "DELETE", &path_of(origin)?).map(|_| Shown::AsIs(String::new()))
 }
 
 /// What is known, a line for each thing, then the body.
@@ -164,7 +196,13 @@ fn describe(robots: &Value) -> String {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        writeln!(described, "{name:<18} {text}").expect("writing to a String cannot fail");
+        let text = harmless(&text);
+        let text = match name {
+            "state" => tone(&text).paint(&text),
+            _ => text.into_owned(),
+        };
+        let name = Tone::Aside.paint(&format!("{name:<18}"));
+        writeln!(described, "{name} {text}").expect("writing to a String cannot fail");
     };
     for name in [
         "origin",
@@ -199,7 +237,7 @@ fn describe(robots: &Value) -> String {
     }
     if let Some(body) = answer["body"].as_str() {
         described += "\n";
-        described += body;
+        described += &harmless_lines(body);
     }
     described
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use super::paint::Tone;
 use crate::observe::harmless::{harmless_json, harmless_lines};
 
 /// The exit status for input that cannot be used.
@@ -16,9 +17,17 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Prints a result and returns the exit status. A reader who has seen enough (`| head`) is not a failure.
+/// Prints a result as it is and returns the exit status. A reader who has seen enough (`| head`) is not a failure.
 pub(super) fn print(text: &str) -> ExitCode {
-    let mut stdout = io::stdout().lock();
+    write(io::stdout().lock(), text)
+}
+
+/// The same for a text with [tones](Tone), which only a terminal gets to see.
+pub(super) fn print_painted(text: &str) -> ExitCode {
+    write(anstream::stdout().lock(), text)
+}
+
+fn write(mut stdout: impl Write, text: &str) -> ExitCode {
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
@@ -51,6 +60,21 @@ pub(super) fn unusable(message: &str) -> ExitCode {
 
 /// Writes lines to standard error; what strangers wrote may be in them.
 pub(super) fn complain(lines: &str) {
+    let lines = harmless_lines(lines);
+    let painted: String = lines.split_inclusive('\n').map(painted).collect();
     // Without standard error there is nobody left to tell; the exit status remains.
-    let _ = io::stderr().write_all(harmless_lines(lines).as_bytes());
+    let _ = anstream::stderr().write_all(painted.as_bytes());
+}
+
+/// A complaint, its beginning in the tone that is due to it.
+fn painted(line: &str) -> String {
+    for (start, tone) in [
+        ("wayleave: warning:", Tone::Doubtful),
+        ("wayleave:", Tone::Bad),
+    ] {
+        if let Some(rest) = line.strip_prefix(start) {
+            return tone.paint(start) + rest;
+        }
+    }
+    line.to_owned()
 }

@@ -8,6 +8,7 @@ use wayleave_policy::{
 };
 
 use super::preference::{self, Subject};
+use crate::cli::paint::Tone;
 use crate::cli::terminal::json_line;
 use crate::observe::harmless::harmless;
 
@@ -97,7 +98,7 @@ impl<'a> Answer<'a> {
             rule,
             ..
         } = &self.explanation;
-        let mut text = format!("{verdict} {}: {reason}", self.url);
+        let mut text = format!(" {}: {reason}", self.url);
         if let Some(line) = line {
             text += &format!(", line {line}");
         }
@@ -110,7 +111,12 @@ impl<'a> Answer<'a> {
         if let Some(preference) = &self.preference {
             text += &format!("; {preference}");
         }
-        harmless(&text).into_owned()
+        let tone = match (verdict, reason) {
+            (_, Reason::Unreachable) => Tone::Doubtful,
+            (Verdict::Allow, _) => Tone::Good,
+            (Verdict::Disallow, _) => Tone::Bad,
+        };
+        tone.paint(verdict.as_str()) + &harmless(&text)
     }
 
     pub(super) fn to_json(&self) -> String {

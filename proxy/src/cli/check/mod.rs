@@ -5,7 +5,7 @@ mod batch;
 mod preference;
 mod seen;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -15,11 +15,13 @@ use std::time::SystemTime;
 use clap::Args;
 use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
 use wayleave_policy::preferences::{Declaration, Purpose};
-use wayleave_policy::{AccessResult, Dialect, InvalidUri, ProductToken, Target};
+use wayleave_policy::{AccessResult, Dialect, InvalidUri, Origin, ProductToken, Target};
 
 use super::fetched;
+use super::progress::Progress;
 use super::source::load_config;
-use super::terminal::{complain, print, unusable};
+use super::terminal::{complain, print, print_painted, unusable};
+use crate::config::Config;
 use answer::{Answer, Asking};
 
 #[derive(Debug, Args)]
@@ -229,7 +231,7 @@ fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -
         Ok(targets) => targets,
         Err(message) => return unusable(&message),
     };
-    let fetched = match fetched::fetch(&config, targets.iter().map(Target::origin)) {
+    let fetched = match fetch(&config, &targets) {
         Ok(fetched) => fetched,
         Err(error) => return unusable(&format!("{error:#}")),
     };
@@ -252,6 +254,16 @@ fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -
     finish(&answers.collect::<Vec<_>>(), arguments.json)
 }
 
+fn fetch(config: &Config, targets: &[Target]) -> anyhow::Result<HashMap<Origin, Facts>> {
+    let mut origins: Vec<_> = targets.iter().map(Target::origin).collect();
+    let mut seen = HashSet::new();
+    origins.retain(|origin| seen.insert(*origin));
+    let progress = Progress::of(origins.len());
+    fetched::fetch(config, &origins, |origin| {
+        progress.begin(&origin.robots_txt_uri());
+    })
+}
+
 /// Prints the answers and returns the exit status that sums them up.
 fn finish(answers: &[Answer<'_>], json: bool) -> ExitCode {
     let line = |answer| {
@@ -262,7 +274,11 @@ fn finish(answers: &[Answer<'_>], json: bool) -> ExitCode {
         }
     };
     let text: String = answers.iter().map(|answer| line(answer) + "\n").collect();
-    let printed = print(&text);
+    let printed = if json {
+        print(&text)
+    } else {
+        print_painted(&text)
+    };
     if printed == ExitCode::SUCCESS {
         return ExitCode::from(answer::exit_status(answers));
     }

@@ -15,6 +15,7 @@ use super::select::{Wanted, select};
 use super::sources::Sources;
 use super::standins::StandIns;
 use crate::cli::moment::Moment;
+use crate::cli::progress::{LINES, Progress};
 use crate::cli::source::load_config;
 use crate::cli::terminal::{complain, print, unusable};
 use crate::clock::{Clock, calendar};
@@ -24,9 +25,6 @@ use crate::observe::chain::{head, link};
 use crate::observe::decisions::Decision;
 use crate::observe::digest::Digest;
 use crate::signing::Key;
-
-/// Lines between two words about progress.
-const PROGRESS: u64 = 500_000;
 
 #[derive(Debug, Args)]
 #[command(
@@ -108,6 +106,7 @@ fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
         bundle: bundle.with_context(|| format!("--out {out}"))?,
         rests: Rests::default(),
         decisions: 0,
+        progress: Progress::open_ended("decisions"),
     };
     for (file, chosen) in files.iter().zip(&chosen).take(last + 1).skip(first) {
         let shown = file.path.display().to_string();
@@ -151,6 +150,7 @@ struct Exporting {
     bundle: Bundle,
     rests: Rests,
     decisions: u64,
+    progress: Progress,
 }
 
 impl Exporting {
@@ -192,8 +192,8 @@ impl Exporting {
         self.bundle.line(line, Some(about))?;
         self.rests.note(&decision, link::configuration(line));
         self.decisions += 1;
-        if self.decisions.is_multiple_of(PROGRESS) {
-            complain(&format!("wayleave: {} decisions\n", self.decisions));
+        if self.decisions.is_multiple_of(LINES) {
+            self.progress.reached(self.decisions);
         }
         Ok(())
     }

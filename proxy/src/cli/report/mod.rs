@@ -5,14 +5,16 @@ mod table;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::expired::{self, Expired};
 use super::moment::Moment;
+use super::progress::{self, Progress};
 use super::source::load_config;
-use super::terminal::{complain, pretty, print, unusable};
+use super::terminal::{complain, pretty, print, print_painted, unusable};
 use crate::clock::Clock;
 use crate::observe::decisions::Report;
 
@@ -52,7 +54,7 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         return unusable("log.decisions is empty: there is no decision log");
     };
     let now = Clock::start().now();
-    let report = Report::read(&log.path, arguments.since.seen_from(now), now);
+    let report = read(&log.path, arguments.since.seen_from(now), now);
     if report.files.is_empty() && report.older_files == 0 {
         return unusable(&match &report.failures[..] {
             [] => format!("there is no decision log {}", log.path.display()),
@@ -75,7 +77,21 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         0 => usize::MAX,
         limit => limit,
     };
-    finish(print(&table::whole(&report, &expired, limit)), &report)
+    finish(
+        print_painted(&table::whole(&report, &expired, limit)),
+        &report,
+    )
+}
+
+fn read(path: &Path, since: SystemTime, until: SystemTime) -> Report {
+    let progress = Progress::open_ended("decisions");
+    let mut count = 0;
+    Report::read(path, since, until, &mut || {
+        count += 1;
+        if count % progress::LINES == 0 {
+            progress.reached(count);
+        }
+    })
 }
 
 /// The exit status: a report that leaves out what could not be read is not one to rely on.

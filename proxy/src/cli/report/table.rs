@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cli::expired::Expired;
+use crate::cli::paint::Tone;
 use crate::observe::decisions::{Report, Row};
 use crate::observe::harmless::harmless;
 
@@ -18,7 +19,8 @@ pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> Strin
     );
     text += &section("Refused", &refused, limit);
     if !expired.is_empty() {
-        text += "\nExpired rules, which no longer have any effect\n";
+        let title = Tone::Heading.paint("Expired rules, which no longer have any effect");
+        text += &format!("\n{title}\n");
     }
     for rule in expired {
         let reason = rule.reason.as_deref().unwrap_or("no reason");
@@ -82,7 +84,7 @@ pub(super) fn read(report: &Report) -> String {
 
 fn section(title: &str, rows: &[&Row], limit: usize) -> String {
     let total: u64 = rows.iter().map(|row| row.count).sum();
-    let mut text = format!("\n{title}: {total}\n");
+    let mut text = format!("\n{}\n", Tone::Heading.paint(&format!("{title}: {total}")));
     if rows.is_empty() {
         return text;
     }

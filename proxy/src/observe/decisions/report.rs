@@ -148,8 +148,13 @@ struct Key {
 }
 
 impl Report {
-    /// Reads the log at `path` with all its files.
-    pub(crate) fn read(path: &Path, since: SystemTime, until: SystemTime) -> Self {
+    /// Reads the log at `path` with all its files; `tell` hears of each line.
+    pub(crate) fn read(
+        path: &Path,
+        since: SystemTime,
+        until: SystemTime,
+        tell: &mut dyn FnMut(),
+    ) -> Self {
         let mut report = Self {
             since,
             until,
@@ -169,7 +174,7 @@ impl Report {
             report.note_failure(dir_of(path), &error);
         }
         for (name, file) in files(path) {
-            report.read_file(name, file, &mut rows);
+            report.read_file(name, file, &mut rows, tell);
         }
         report.rows = rows.into_values().collect();
         report.rows.sort_unstable_by(|one, other| {
@@ -181,7 +186,13 @@ impl Report {
         report
     }
 
-    fn read_file(&mut self, name: PathBuf, file: io::Result<File>, rows: &mut HashMap<Key, Row>) {
+    fn read_file(
+        &mut self,
+        name: PathBuf,
+        file: io::Result<File>,
+        rows: &mut HashMap<Key, Row>,
+        tell: &mut dyn FnMut(),
+    ) {
         let written_at = fs::metadata(&name).and_then(|found| found.modified());
         if written_at.is_ok_and(|at| at < self.since) {
             self.older_files += 1;
@@ -195,6 +206,7 @@ impl Report {
                     return None::<()>;
                 }
                 lines += 1;
+                tell();
                 if let Err(error) = self.read_line(line, rows) {
                     self.note_unreadable(&name, number, error);
                 }
@@ -311,7 +323,7 @@ mod tests {
         forwarded.outcome = "forwarded".into();
         let all = [decision(), decision(), observed, ruled, early, forwarded];
         write(&path, &all);
-        let report = Report::read(&path, at - Duration::from_secs(3600), at);
+        let report = Report::read(&path, at - Duration::from_secs(3600), at, &mut || ());
         let rows = report.rows.iter().map(|row| {
             let rule = row.rule.as_deref().unwrap_or_default();
             (row.outcome.as_str(), row.count, row.status, rule)
@@ -338,7 +350,7 @@ mod tests {
         fs::write(&rotated, format!("{line}\n{}", &line[..40])).unwrap();
         fs::write(&path, format!("no JSON\n{line}\n{{\"id\":1}}\n")).unwrap();
         let at = decision().at;
-        let report = Report::read(&path, SystemTime::UNIX_EPOCH, at);
+        let report = Report::read(&path, SystemTime::UNIX_EPOCH, at, &mut || ());
         let named = report
             .unreadable_lines
             .iter()

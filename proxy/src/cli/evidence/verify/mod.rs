@@ -29,7 +29,8 @@ use self::findings::Findings;
 use self::materials::Materials;
 use super::manifest::{self, Manifest};
 use super::warc;
-use crate::cli::terminal::{complain, print, unusable};
+use crate::cli::progress::{LINES, Progress};
+use crate::cli::terminal::{print, unusable};
 use crate::observe::chain::event::START;
 use crate::observe::chain::head::is_signed_by;
 use crate::observe::decisions::Decision;
@@ -37,8 +38,6 @@ use crate::observe::digest::Digest;
 
 /// The exit status for decisions that come out differently.
 const DIFFERENT: u8 = 1;
-/// Lines between two words about progress.
-const PROGRESS: u64 = 100_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Needs no proxy, no network and no configuration.\n\
@@ -96,6 +95,7 @@ impl Verified {
     fn logs(&mut self, dir: &Path, mut deriver: Deriver) -> anyhow::Result<()> {
         let mut before = None;
         let mut decisions = 0;
+        let progress = Progress::open_ended("decisions");
         for listed in self.manifest.logs.clone() {
             let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
             let place = dir.join(&listed.path);
@@ -117,8 +117,8 @@ impl Verified {
                     self.findings
                         .differs(&format!("{}:{number}", listed.path), &what);
                 }
-                if decisions % PROGRESS == 0 {
-                    complain(&format!("wayleave: {decisions} decisions\n"));
+                if decisions % LINES == 0 {
+                    progress.reached(decisions);
                 }
             })
             .with_context(|| listed.path.clone())?;
