@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::finding::Findings;
-use super::statement::Line;
+use super::statement::{Line, is_name};
 use crate::robots_txt::Field;
 use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
 
@@ -31,7 +31,9 @@ pub(super) fn check(
     }
     let access = AccessResult::Successful(RobotsTxt::parse(body));
     let mut found: HashMap<Kind, Disagreement> = HashMap::new();
-    for (line, name, path) in examples(lines).into_iter().take(TRIED_RULES) {
+    // Of other names it is said that Google reads them differently: that explains their rules, too.
+    let named = |(_, name, _): &(_, String, _)| is_name(name.as_bytes());
+    for (line, name, path) in examples(lines).into_iter().filter(named).take(TRIED_RULES) {
         let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };

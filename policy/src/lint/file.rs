@@ -3,7 +3,9 @@
 use memchr::{memchr, memchr_iter};
 
 use super::finding::Findings;
-use crate::robots_txt::{DEFAULT_LIMIT_BYTES, GOOGLE_LINE_BYTES, numbered_lines};
+use crate::robots_txt::{
+    DEFAULT_LIMIT_BYTES, Field, GOOGLE_LINE_BYTES, exact_statement, numbered_lines,
+};
 
 /// Whether the file is something else altogether, which is then said once instead of line by line.
 pub(super) fn is_foreign(body: &[u8], findings: &mut Findings) -> bool {
@@ -15,11 +17,19 @@ pub(super) fn is_foreign(body: &[u8], findings: &mut Findings) -> bool {
         "the file is UTF-16; robots.txt is UTF-8, so no rule here is understood"
     } else if text.starts_with(b"<") {
         "this is markup, not a robots.txt: crawlers most likely find no rule in it"
+    } else if memchr(0, body).is_some() && !has_rules(body) {
+        "this is binary, or not UTF-8: there are NUL bytes, and no rule"
     } else {
         return false;
     };
     findings.error(1, message);
     true
+}
+
+fn has_rules(body: &[u8]) -> bool {
+    let mut fields =
+        numbered_lines(body).filter_map(|(_, line)| Some(exact_statement(line)?.field));
+    fields.any(|field| field != Field::Other)
 }
 
 pub(super) fn check(body: &[u8], reads_google: bool, findings: &mut Findings) {

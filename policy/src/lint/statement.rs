@@ -151,11 +151,10 @@ fn check_unknown(
 }
 
 fn check_agent(number: u32, value: &[u8], findings: &mut Findings) {
-    let is_token = |byte: &u8| byte.is_ascii_alphabetic() || b"_-".contains(byte);
-    let kept = value.iter().take_while(|byte| is_token(byte)).count();
     if value.is_empty() {
         findings.error(number, "a user-agent line without a name applies to nobody");
-    } else if value != b"*" && kept < value.len() {
+    } else if !is_name(value) {
+        let kept = value.iter().take_while(|byte| is_token(byte)).count();
         let message = format!(
             "{} is not a product token (letters, \"_\" and \"-\"); Google reads {}",
             show(value),
@@ -167,6 +166,15 @@ fn check_agent(number: u32, value: &[u8], findings: &mut Findings) {
         );
         findings.warning(number, message);
     }
+}
+
+fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphabetic() || b"_-".contains(byte)
+}
+
+/// Whether all readers take it for the same name: `*`, or a product token (RFC 9309 section 2.2.1).
+pub(super) fn is_name(value: &[u8]) -> bool {
+    value == b"*" || value.iter().all(is_token)
 }
 
 fn check_value(number: u32, name: &[u8], value: &[u8], findings: &mut Findings) {
