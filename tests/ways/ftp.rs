@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::harness::{Ask, Origin, Wayleave};
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\nDisallow: /pub/no.txt\n";
 const BIG: usize = 3_000_000;
 
-fn tree(root: &Path) {
+pub fn tree(root: &Path) {
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
     };
@@ -40,7 +40,7 @@ fn tree(root: &Path) {
     }
 }
 
-fn vsftpd() -> Program {
+pub fn vsftpd() -> Program {
     Program::start(|address, dir| {
         let root = dir.join("root");
         fs::create_dir(&root).expect("it can be made");
@@ -63,19 +63,24 @@ fn vsftpd() -> Program {
 }
 
 fn pyftpd(more: &[&str]) -> Program {
-    Program::start(|address, dir| {
+    pyftpd_at(Ipv4Addr::LOCALHOST.into(), more)
+}
+
+pub fn pyftpd_at(ip: IpAddr, more: &[&str]) -> Program {
+    Program::start_at(ip, |address, dir| {
         let root = dir.join("root");
         fs::create_dir(&root).expect("it can be made");
         tree(&root);
         let mut command = clean("/usr/bin/python3");
         command.arg(project().join("tests/origins/ftp.py"));
+        command.arg(address.ip().to_string());
         command.arg(address.port().to_string()).arg(root).args(more);
         command
     })
 }
 
 /// A proxy to which `files.test` is a server.
-fn start(server: SocketAddr) -> Wayleave {
+pub fn start(server: SocketAddr) -> Wayleave {
     let origin = Origin::start();
     Wayleave::start_with(&origin, |settings| {
         settings
@@ -84,7 +89,7 @@ fn start(server: SocketAddr) -> Wayleave {
     })
 }
 
-fn get(proxy: &Wayleave, path: &str) -> Response {
+pub fn get(proxy: &Wayleave, path: &str) -> Response {
     proxy.get(&format!("ftp://files.test{path}"))
 }
 
@@ -245,14 +250,14 @@ fn a_parent_proxy_of_http_fetches_them_and_of_socks_does_not() {
 }
 
 /// A server that answers each command as a script says; without an answer it hangs.
-struct Scripted {
-    address: SocketAddr,
+pub struct Scripted {
+    pub address: SocketAddr,
     commands: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
     /// The first "command" is the connection itself.
-    fn start(answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
         let commands = Arc::new(Mutex::new(Vec::new()));
@@ -285,7 +290,7 @@ impl Scripted {
 }
 
 /// What a proper server says until a transfer.
-fn proper(command: &str) -> Option<String> {
+pub fn proper(command: &str) -> Option<String> {
     let reply = match command.split(' ').next().unwrap_or_default() {
         "hello" => "220 hi",
         "USER" => "331 password",

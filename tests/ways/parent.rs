@@ -5,17 +5,17 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::programs::{Squid, microsocks, tinyproxy};
+use super::programs::{Squid, danted, microsocks, tinyproxy};
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
 
-fn behind(parent: &str, settings: Settings) -> Settings {
+pub fn behind(parent: &str, settings: Settings) -> Settings {
     settings.set("upstream.proxy", &format!("{parent:?}"))
 }
 
-fn start(origin: &Origin, parent: &str) -> Wayleave {
+pub fn start(origin: &Origin, parent: &str) -> Wayleave {
     Wayleave::start_with(origin, |settings| behind(parent, settings))
 }
 
@@ -35,7 +35,7 @@ impl Host<'_> {
     }
 }
 
-fn site(name: &str) -> Origin {
+pub fn site(name: &str) -> Origin {
     let origin = Origin::start();
     origin
         .site(name)
@@ -61,6 +61,14 @@ fn every_kind(proxy: &Wayleave, host: &Host<'_>) {
     let mut wire = proxy.connect();
     wire.send(Ask::get(&url).websocket().bytes(&url));
     assert_eq!(wire.response_head().status, 101);
+    let mut secured = proxy.tunnel(&host.https());
+    let url = format!("https://{}/ws", host.https());
+    secured.send(Ask::get(&url).websocket().bytes("/ws"));
+    assert_eq!(secured.response_head().status, 101);
+    for wire in [&mut wire, &mut secured] {
+        wire.send(b"echo");
+        assert_eq!(wire.bytes(4), b"echo");
+    }
     let seen = host.origin.requests();
     assert!(seen.iter().all(|request| request.target != "/private"));
     assert!(
@@ -72,8 +80,8 @@ fn every_kind(proxy: &Wayleave, host: &Host<'_>) {
         let of_version = seen.iter().filter(|request| request.version == version);
         of_version.count()
     });
-    // Two robots.txt, two pages each by HTTP and HTTPS, a POST, a WebSocket.
-    assert_eq!(versions, [8, 2], "{:?}", host.origin.seen());
+    // Two robots.txt, two pages each by HTTP and HTTPS, a POST, two WebSockets.
+    assert_eq!(versions, [9, 2], "{:?}", host.origin.seen());
 }
 
 #[test]
@@ -143,7 +151,12 @@ fn squid_behind_tls() {
 fn tinyproxy_and_socks() {
     for asks in [false, true] {
         let credentials = if asks { "user:secret@" } else { "" };
-        for (scheme, parent) in [("http", tinyproxy(asks)), ("socks5", microsocks(asks))] {
+        let parents = [
+            ("http", tinyproxy(asks)),
+            ("socks5", microsocks(asks)),
+            ("socks5", danted(asks)),
+        ];
+        for (scheme, parent) in parents {
             let origin = site("127.0.0.1");
             origin
                 .site("*")
@@ -161,38 +174,6 @@ fn tinyproxy_and_socks() {
             );
         }
     }
-}
-
-#[test]
-fn another_wayleave() {
-    let origin = site("shop.test");
-    let parent = Wayleave::start_with(&origin, |settings| settings.set("proxy.name", "\"upper\""));
-    let proxy = Wayleave::start_with(&origin, |settings| {
-        let roots = format!("[{:?}]", parent.ca_file());
-        let settings = settings.set("upstream.extra_roots", &roots);
-        behind(&format!("http://{}", parent.proxy), settings)
-    });
-    for url in ["http://shop.test/a", "https://shop.test/a"] {
-        assert_eq!(proxy.get(url).status, 200, "{url}");
-    }
-    assert_eq!(proxy.http2("shop.test:443").get("/b").status, 200);
-    let url = "http://shop.test/ws";
-    let mut wire = proxy.connect();
-    wire.send(Ask::get(url).websocket().bytes(url));
-    assert_eq!(wire.response_head().status, 101);
-    let requests = origin.requests();
-    let pages = requests.iter().filter(|it| it.target != "/robots.txt");
-    for page in pages {
-        let via = page
-            .headers
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("via"));
-        let via: String = via.map(|(_, value)| &**value).collect();
-        assert!(via.contains("wayleave") && via.contains("upper"), "{via}");
-    }
-    // Its refusals are its own, and reach the client as they are.
-    let refused = proxy.get("http://shop.test/private");
-    assert_eq!(refused.proxy_status().proxy, "wayleave");
 }
 
 #[test]
@@ -302,13 +283,13 @@ fn socks_is_told_names_not_addresses() {
 }
 
 /// A parent that answers each head that it reads as a script says; empty: it says nothing.
-struct Scripted {
-    address: SocketAddr,
+pub struct Scripted {
+    pub address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
-    fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
         let heads = Arc::new(Mutex::new(Vec::new()));
@@ -323,7 +304,7 @@ impl Scripted {
         Self { address, heads }
     }
 
-    fn heard(&self) -> Vec<String> {
+    pub fn heard(&self) -> Vec<String> {
         self.heads.lock().expect("nobody panics").clone()
     }
 }

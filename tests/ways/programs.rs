@@ -1,8 +1,9 @@
 //! Proxies as Debian has them, to stand between this one and origins.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -12,7 +13,7 @@ use crate::harness::tls::pem_pair;
 use crate::harness::tools::{clean, program};
 use crate::harness::{eventually, ports};
 
-/// A program that listens; killed when dropped.
+/// A program that listens; killed when dropped, with what it started.
 pub struct Program {
     pub address: SocketAddr,
     pub dir: TempDir,
@@ -21,7 +22,9 @@ pub struct Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _gone_already = self.child.kill();
+        let group = format!("-{}", self.child.id());
+        let mut kill = Command::new("kill");
+        let _gone_already = kill.args(["-KILL", "--", &group]).output();
         let _gone_already = self.child.wait();
     }
 }
@@ -29,14 +32,20 @@ impl Drop for Program {
 impl Program {
     /// Starts what `make` says, for an address and a directory that everyone may write to.
     pub fn start(make: impl FnOnce(SocketAddr, &Path) -> Command) -> Self {
+        Self::start_at(Ipv4Addr::LOCALHOST.into(), make)
+    }
+
+    /// The same at an address of choice.
+    pub fn start_at(ip: IpAddr, make: impl FnOnce(SocketAddr, &Path) -> Command) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let everyone = fs::Permissions::from_mode(0o777);
         fs::set_permissions(dir.path(), everyone).expect("it is ours");
-        let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+        let address = SocketAddr::new(ip, ports::free());
         let mut command = make(address, dir.path());
         let log = fs::File::create(dir.path().join("out")).expect("it can be written");
         let both = log.try_clone().expect("a file can be opened twice");
         command.stdin(Stdio::null()).stdout(log).stderr(both);
+        command.process_group(0);
         let child = command.spawn();
         let mut started = Self {
             address,
@@ -143,6 +152,44 @@ pub fn microsocks(asks: bool) -> Program {
         command.arg(address.port().to_string());
         if asks {
             command.args(["-u", "user", "-P", "secret"]);
+        }
+        command
+    })
+}
+
+/// Dante. Its users are the system's: those here are its own by libnss-wrapper.
+pub fn danted(asks: bool) -> Program {
+    const LIBRARY: &str = "libnss_wrapper.so";
+    Program::start(|address, dir| {
+        // openssl passwd -6 -salt saltsalt secret
+        let hash = "$6$saltsalt$TVLlQcbpFVof5W3Yz4DTP6gRstiNuHwwTt6GLc1E5n0U0aDehy0S5knV8wiOQSpT0Y77vwPZN.Pq.H91p5hVO1";
+        write(
+            dir,
+            "passwd",
+            "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\nuser:x:4242:4242::/:/bin/sh\n",
+        );
+        write(dir, "group", "root:x:0:\nnogroup:x:65534:\nuser:x:4242:\n");
+        write(dir, "shadow", &format!("user:{hash}:19000:0:99999:7:::\n"));
+        let method = if asks { "username" } else { "none" };
+        let text = format!(
+            "logoutput: {}/danted.log\ninternal: 127.0.0.1 port = {}\nexternal: lo\nclientmethod: none\nsocksmethod: {method}\n\
+             user.privileged: root\nuser.unprivileged: nobody\nclient pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n\
+             socks pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 command: connect }}\n",
+            dir.display(),
+            address.port()
+        );
+        write(dir, "danted.conf", &text);
+        let mut command = sbin("danted");
+        command
+            .arg("-f")
+            .arg(dir.join("danted.conf"))
+            .env("LD_PRELOAD", LIBRARY);
+        for (name, file) in [
+            ("PASSWD", "passwd"),
+            ("GROUP", "group"),
+            ("SHADOW", "shadow"),
+        ] {
+            command.env(format!("NSS_WRAPPER_{name}"), dir.join(file));
         }
         command
     })

@@ -1,0 +1,131 @@
+//! `ftp:` URLs of much, from far and slowly: a file as large as memory, IPv6, an address of the crawler's own, servers that drip.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use super::ftp::{Scripted, get, proper, pyftpd_at, start, vsftpd};
+use super::programs::Program;
+use crate::harness::{Ask, Origin, Wayleave};
+
+const GIBIBYTE: u64 = 1 << 30;
+/// What a download may take up beside the proxy itself.
+const FLAT_KIB: u64 = 32 * 1024;
+
+/// Puts a file of a gibibyte of zeros into a server's tree, which takes no room.
+fn with_gibibyte(server: Program) -> Program {
+    let path = server.dir.path().join("root/pub/gibibyte");
+    let file = File::create(path).expect("it can be made");
+    file.set_len(GIBIBYTE).expect("a sparse file");
+    server
+}
+
+#[test]
+fn a_gibibyte_streams_flat() {
+    for server in [vsftpd(), pyftpd_at([127, 0, 0, 1].into(), &[])] {
+        let server = with_gibibyte(server);
+        let proxy = start(server.address);
+        assert_eq!(get(&proxy, "/pub/a%20b.txt").status, 200);
+        let before = proxy.memory_kib("VmHWM");
+        let url = "ftp://files.test/pub/gibibyte";
+        let mut wire = proxy.connect();
+        wire.send(Ask::get(url).header("Host", "files.test").bytes(url));
+        let mut head = wire.response_head();
+        assert_eq!(head.status, 200);
+        let counted = wire.counted_body(&mut head).expect("all of it comes");
+        assert_eq!(counted.length, GIBIBYTE);
+        let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
+        println!("a gibibyte by FTP: {grown} KiB more at most");
+        assert!(grown < FLAT_KIB, "{grown} KiB");
+    }
+}
+
+#[test]
+fn over_ipv6_and_from_the_crawlers_own_address() {
+    let server = pyftpd_at(Ipv6Addr::LOCALHOST.into(), &[]);
+    let proxy = start_with(server.address, "");
+    assert_eq!(get(&proxy, "/pub/a%20b.txt").text(), "hello");
+    assert_eq!(get(&proxy, "/pub/").status, 200);
+    assert_eq!(get(&proxy, "/private/x.txt").status, 403);
+    // Data connections from elsewhere than the control connection are refused by this server.
+    let server = pyftpd_at([127, 0, 0, 1].into(), &[]);
+    let crawler = "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = { user_agent = \"NewsBot\" }\nsource_address = \"127.0.0.7\"\n";
+    let proxy = start_with(server.address, crawler);
+    let ask = Ask::get("ftp://files.test/pub/a%20b.txt").agent("NewsBot/1.0");
+    assert_eq!(proxy.exchange(&ask).text(), "hello");
+    let logged = server.read("out");
+    let of = |peer: &str, what: &str| {
+        let mut lines = logged.lines();
+        lines.any(|line| line.contains(peer) && line.contains(what))
+    };
+    assert!(
+        of("127.0.0.7:", "a b.txt") && of("127.0.0.7:", "robots.txt"),
+        "{logged}"
+    );
+}
+
+fn start_with(server: SocketAddr, table: &str) -> Wayleave {
+    let origin = Origin::start();
+    Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("upstream.allow_private", "[\"127.0.0.0/8\", \"::1/128\"]")
+            .resolve("files.test:21", server)
+            .table(table)
+    })
+}
+
+/// Sends a byte again and again to who says nothing, until it leaves.
+fn drip(mut stream: &TcpStream, byte: u8) {
+    let pause = Duration::from_millis(100);
+    stream.set_read_timeout(Some(pause)).expect("it is open");
+    let mut heard = [0; 64];
+    loop {
+        // In vain, but for the time that it takes.
+        let waited = stream.read(&mut heard);
+        if matches!(waited, Ok(0)) || stream.write_all(&[byte]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_listing_that_drips_is_given_up_in_time() {
+    let data = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = data.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for stream in data.incoming() {
+            let stream = stream.expect("a connection");
+            std::thread::spawn(move || drip(&stream, b'x'));
+        }
+    });
+    let pasv = format!(
+        "227 Entering Passive Mode (127,0,0,1,{},{})\r\n",
+        port / 256,
+        port % 256
+    );
+    let server = Scripted::start(move |command| match command.split(' ').next() {
+        Some("PASV") => Some(pasv.clone()),
+        Some("MLSD") => Some("150 here\r\n".to_owned()),
+        Some("RETR") => Some("550 none\r\n".to_owned()),
+        _ => proper(command),
+    });
+    let proxy = start(server.address);
+    get(&proxy, "/pub/").expect_refusal(504, None, "http_response_timeout");
+}
+
+#[test]
+fn replies_that_drip_are_given_up_in_time() {
+    for byte in *b"2\n-" {
+        let control = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = control.local_addr().expect("it is bound");
+        std::thread::spawn(move || {
+            for stream in control.incoming() {
+                let stream = stream.expect("a connection");
+                std::thread::spawn(move || drip(&stream, byte));
+            }
+        });
+        let refused = get(&start(address), "/pub/a.txt");
+        refused.expect_unreachable("ftp://files.test/robots.txt");
+    }
+}
