@@ -19,13 +19,12 @@ import sys
 import time
 from pathlib import Path
 
+import generators
 import origin
 import peers
 import processes
 import scenarios
 import table
-
-LOAD = peers.PROJECT / "target/bench/release/bench-load"
 
 
 def main():
@@ -54,6 +53,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenario", default="", metavar="REGEX", help="only scenarios whose name has this")
     parser.add_argument("--proxy", default="", metavar="A,B", help="only these: " + ", ".join(peers.known()))
+    parser.add_argument("--generator", default="", metavar="A,B", help="only these: " + ", ".join(generators.known()))
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dir", default=str(peers.PROJECT / "target/bench-run"))
@@ -80,10 +80,10 @@ class Bench:
         self.fresh = {}
 
     def start(self):
-        self.http, self.https = free_port(), free_port()
-        origin.prepare(self.dir, self.http, self.https)
+        self.origin_ports = {kind: free_port() for kind in origin.KINDS}
+        origin.prepare(self.dir, self.origin_ports)
         self.origin = origin.start(self.dir)
-        self.keep(self.origin, self.http, "nginx")
+        self.keep(self.origin, self.origin_ports["whole"], "nginx")
         for peer in self.chosen():
             self.start_peer(peer)
 
@@ -101,9 +101,7 @@ class Bench:
         return [known[name] for name in names]
 
     def start_peer(self, peer):
-        place = peers.Place(
-            free_port(), free_port(), self.dir / peer.name, self.dir, self.http, self.https
-        )
+        place = peers.Place(free_port(), free_port(), self.dir / peer.name, self.dir)
         place.dir.mkdir()
         command, environment = peer.configure(place)
         with open(self.dir / f"{peer.name}.log", "wb") as log:
@@ -122,21 +120,33 @@ class Bench:
             sys.exit(f"{name} ended with status {process.returncode}: see {self.dir}/{name}.log")
 
     def run(self, chosen):
-        """All scenarios through all proxies that can, in turns: scenario -> proxy -> runs."""
+        """All scenarios by all generators through all proxies that can, in turns: row -> proxy -> runs."""
         results = {}
         for entry in chosen:
             able = {name: running for name, running in self.running.items() if entry.is_fit(running[0])}
-            runs = results[entry.name] = {name: [] for name in able}
-            rounds = 1 if entry.kind == "idle" else self.options.rounds
-            self.close_pools()
-            for number in range(rounds):
-                for name, (_, process, port) in able.items():
-                    if entry.opens_many():
-                        self.close_pools()
-                    run = self.measure(entry, name, process, port, number)
-                    runs[name].append({"kind": entry.kind, **run})
-                    print(f"{entry.name} | {name} | {table.brief(entry.kind, run)}", file=sys.stderr)
+            for generator in self.generators(entry):
+                row = entry.name + generator.suffix
+                results[row] = self.run_row(entry, generator, able, row)
         return results
+
+    def generators(self, entry):
+        known = generators.known()
+        names = [name for name in self.options.generator.split(",") if name] or list(known)
+        return [known[name] for name in names if known[name].is_fit(entry)]
+
+    def run_row(self, entry, generator, able, row):
+        runs = {name: [] for name in able}
+        rounds = 1 if entry.kind == "idle" else self.options.rounds
+        self.close_pools()
+        for number in range(rounds):
+            for name, (_, process, port) in able.items():
+                if entry.opens_many():
+                    self.close_pools()
+                order = self.order(entry, name, port, number)
+                run = generator.measure(order, process.pid)
+                runs[name].append({"kind": entry.kind, **run})
+                print(f"{row} | {name} | {table.brief(entry.kind, run)}", file=sys.stderr)
+        return runs
 
     def close_pools(self):
         """Has the origin close connections that proxies keep, which would soon be more than it may have open."""
@@ -145,44 +155,22 @@ class Bench:
         changed = lambda: (new := set(processes.tree(self.origin.pid)) - {self.origin.pid}) and not new & old
         processes.wait_for(changed, 30, "nginx keeps its worker")
 
-    def measure(self, entry, name, process, port, number):
-        command = self.load_command(entry, name, port, number)
-        before_memory = processes.memory_bytes(process.pid)
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as load:
-            if load.stdout.readline().strip() != "ready":
-                raise RuntimeError(f"{' '.join(command)} failed")
-            memory = processes.memory_bytes(process.pid)
-            before = processes.cpu_us(process.pid)
-            load.stdin.write("go\n")
-            load.stdin.flush()
-            run = json.loads(load.stdout.readline())
-            cpu = processes.cpu_us(process.pid) - before
-        count = max(run["requests"], 1)
-        opened = entry.load.get("connections", 32)
-        return {
-            **run,
-            "cpu_us": cpu / count,
-            "per_second": run["requests"] / max(run["seconds"], 1e-9),
-            "memory_mib": processes.memory_bytes(process.pid) / 2**20,
-            "connection_kib": (memory - before_memory) / opened / 1024,
+    def order(self, entry, name, port, number):
+        """What a generator is to ask for in this round, by the names of bench-load's options."""
+        order = {
+            "seconds": self.options.seconds,
+            "port": self.origin_ports[entry.origin],
+            "via": f"127.0.0.1:{port}",
+            **entry.load,
         }
-
-    def load_command(self, entry, name, port, number):
-        options = {"seconds": self.options.seconds, "port": self.http, "via": f"127.0.0.1:{port}", **entry.load}
-        if options.get("https"):
-            options["port"] = self.https
-        first_warm_up = options.pop("first_warm_up", None)
+        first_warm_up = order.pop("first_warm_up", None)
         if first_warm_up and number == 0:
-            options["warm_up"] = first_warm_up
-        if options.pop("fresh", False):
-            options["seconds"] = 60
-            options["first_host"] = self.fresh.get(name, 0)
-            self.fresh[name] = options["first_host"] + options["hosts"]
-        command = [str(LOAD)]
-        for key, value in options.items():
-            flag = "--" + key.replace("_", "-")
-            command += [flag] if value is True else [flag, str(value)]
-        return command
+            order["warm_up"] = first_warm_up
+        if order.pop("fresh", False):
+            order["seconds"] = 60
+            order["first_host"] = self.fresh.get(name, 0)
+            self.fresh[name] = order["first_host"] + order["hosts"]
+        return order
 
     def about(self):
         """The machine and the versions."""

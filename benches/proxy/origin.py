@@ -1,7 +1,17 @@
-"""The origin: nginx with HTTP and HTTPS for every name, and the certificates of all parts."""
+"""The origin: nginx with HTTP and HTTPS for every name, and the certificates of all parts.
 
+It listens on a port for each kind of origin, as answers that look alike cost proxies differently:
+
+- `whole` sends the head of a response and its body in one segment (`tcp_nopush on`);
+- `split` sends the head first and the body behind it, as nginx does unless told otherwise;
+- `h1` and `h2` are HTTPS without and with HTTP/2.
+"""
+
+import os
 import subprocess
 from pathlib import Path
+
+KINDS = ("whole", "split", "h1", "h2")
 
 # Names below this one, and localhost, mean this machine to every proxy of the bench.
 DOMAIN = "bench.test"
@@ -32,7 +42,7 @@ worker_processes 1;
 worker_shutdown_timeout 2s;
 pid {dir}/nginx.pid;
 error_log {dir}/nginx.log error;
-events {{ worker_connections 30000; }}
+events {{ worker_connections 20000; }}
 http {{
     access_log off;
     keepalive_requests 1000000000;
@@ -46,29 +56,40 @@ http {{
     uwsgi_temp_path {dir}/uwsgi;
     scgi_temp_path {dir}/scgi;
     default_type text/html;
+    root {dir}/www;
+    ssl_certificate {dir}/origin.crt;
+    ssl_certificate_key {dir}/origin.key;
+    ssl_session_cache shared:tls:50m;
     server {{
-        listen 127.0.0.1:{http} backlog=4096;
-        listen [::1]:{http} backlog=4096;
-        listen 127.0.0.1:{https} ssl http2 backlog=4096;
-        listen [::1]:{https} ssl http2 backlog=4096;
-        server_name _;
-        ssl_certificate {dir}/origin.crt;
-        ssl_certificate_key {dir}/origin.key;
-        ssl_session_cache shared:tls:50m;
-        root {dir}/www;
+        listen 127.0.0.1:{whole} backlog=4096;
+        listen [::1]:{whole} backlog=4096;
+        tcp_nopush on;
+    }}
+    server {{
+        listen 127.0.0.1:{split} backlog=4096;
+        listen [::1]:{split} backlog=4096;
+        tcp_nopush off;
+    }}
+    server {{
+        listen 127.0.0.1:{h1} ssl backlog=4096;
+        listen [::1]:{h1} ssl backlog=4096;
+    }}
+    server {{
+        listen 127.0.0.1:{h2} ssl http2 backlog=4096;
+        listen [::1]:{h2} ssl http2 backlog=4096;
     }}
 }}
 """
 
 
-def prepare(directory, http, https):
-    """Writes everything that does not change while the bench runs."""
+def prepare(directory, ports):
+    """Writes everything that does not change while the bench runs; `ports` has one for each of KINDS."""
     www = Path(directory, "www")
     www.mkdir(parents=True, exist_ok=True)
     Path(www, "1k").write_bytes(b"x" * 1024)
     Path(www, "64k").write_bytes(b"x" * 65536)
     Path(www, "robots.txt").write_text(ROBOTS_TXT)
-    Path(directory, "nginx.conf").write_text(NGINX.format(dir=directory, http=http, https=https))
+    Path(directory, "nginx.conf").write_text(NGINX.format(dir=directory, **ports))
     make_ca(directory, "roots", "Bench origin roots")
     make_ca(directory, "proxy-ca", "Bench proxy CA")
     make_leaf(directory)
@@ -80,7 +101,7 @@ def start(directory):
     """Starts nginx."""
     command = ["nginx", "-p", str(directory), "-c", f"{directory}/nginx.conf"]
     # As root, nginx would give its worker another user, who may not read the directory.
-    return subprocess.Popen([*command, "-g", "user root;"] if _is_root() else command)
+    return subprocess.Popen([*command, "-g", "user root;"] if os.geteuid() == 0 else command)
 
 
 def make_ca(directory, name, subject):
@@ -110,8 +131,3 @@ def make_leaf(directory):
 def openssl(directory, *arguments):
     subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
 
-
-def _is_root():
-    import os
-
-    return os.geteuid() == 0

@@ -11,8 +11,9 @@ from origin import DOMAIN
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
-# The highest number of a host c{}; squid and Traffic Server read names from a file.
+# How many hosts c{} and o{} there are; squid and Traffic Server read names from a file.
 FRESH_HOSTS = 60_000
+MANY_HOSTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,6 @@ class Place:
     admin_port: int
     dir: Path
     shared: Path
-    origin_http: int
-    origin_https: int
 
 
 def wayleave(place):
@@ -236,7 +235,7 @@ def _hosts(place):
     """A hosts file with every name of the bench."""
     path = place.shared / "hosts"
     if not path.exists():
-        numbers = [f"o{number}" for number in range(1000)]
+        numbers = [f"o{number}" for number in range(MANY_HOSTS)]
         numbers += [f"c{number}" for number in range(FRESH_HOSTS)]
         lines = [f"127.0.0.1 {number}.{DOMAIN}\n" for number in numbers]
         path.write_text("127.0.0.1 localhost\n" + "".join(lines))

@@ -14,6 +14,8 @@ class Scenario:
     name: str
     # What a proxy must be able to: "plain", "intercept", "http2", "refuse", "hosts".
     needs: frozenset
+    # Which of origin.KINDS answers.
+    origin: str
     load: dict = field(default_factory=dict)
     # "cpu": as fast as it goes; "rate": latencies at a fixed rate; "idle": memory; "storm": time.
     kind: str = "cpu"
@@ -23,11 +25,28 @@ class Scenario:
 
     def opens_many(self):
         """Whether it leaves so many connections to the origin behind that the next one lacks them."""
-        return self.kind == "idle" or self.load.get("fresh", False)
+        return self.kind == "idle" or self.load.get("fresh", False) or self.load.get("renew_after") == 1
 
 
-def scenario(name, needs, kind="cpu", **load):
-    return Scenario(name, frozenset(needs.split()), load, kind)
+def scenario(name, needs, origin, kind="cpu", **load):
+    return Scenario(name, frozenset(needs.split()), origin, load, kind)
+
+
+def plain(name, needs="", kind="cpu", **load):
+    """To both kinds of origin: what a proxy makes of a head whose body comes later is the larger part of some rows."""
+    needs = f"plain {needs}"
+    return [
+        scenario(f"plain {name}, whole responses", needs, "whole", kind, **load),
+        scenario(f"plain {name}, head and body apart", needs, "split", kind, **load),
+    ]
+
+
+def https(name, needs="", kind="cpu", origin="h1", **load):
+    return scenario(f"https {name}", f"intercept {needs}", origin, kind, https=True, **load)
+
+
+def http2(name, origin):
+    return https(name, "http2", origin=origin, http2=True, connections=8, streams=8)
 
 
 def many(count):
@@ -40,22 +59,27 @@ def fresh(count):
     return {"host": "c{}." + DOMAIN, "hosts": count, "requests": count, "fresh": True, "warm_up": 0}
 
 
+IDLE = {"connections": 5000, "seconds": 0, "warm_up": 1}
+
 ALL = [
-    scenario("plain 1 KiB", "plain"),
-    scenario("plain 64 KiB", "plain", path="/64k"),
-    scenario("plain 1,000 origins", "plain hosts", first_warm_up=40, **many(1000)),
-    scenario("plain, new connection every 10", "plain", renew_after=10),
-    scenario("plain refused", "plain refuse", path=REFUSED, expect=403),
-    scenario("https h1 1 KiB", "intercept", https=True),
-    scenario("https h2 1 KiB", "intercept http2", https=True, http2=True, connections=8, streams=8),
-    scenario("https 64 KiB", "intercept", https=True, path="/64k"),
-    scenario("https, new connection every 10", "intercept", https=True, renew_after=10),
-    scenario("https 1,000 origins, 10 each", "intercept hosts", https=True, renew_after=10, first_warm_up=330, **many(1000)),
-    scenario("https cold host", "intercept hosts", https=True, renew_after=1, **fresh(2000)),
-    scenario("https refused", "intercept refuse", https=True, path=REFUSED, expect=403),
-    scenario("plain 2,000/s", "plain", "rate", rate=2000),
-    scenario("https 2,000/s", "intercept", "rate", https=True, rate=2000),
-    scenario("robots.txt storm", "plain robots hosts", "storm", connections=256, **fresh(2000)),
-    scenario("idle plain", "plain", "idle", connections=5000, seconds=0, warm_up=1),
-    scenario("idle https", "intercept", "idle", connections=5000, seconds=0, warm_up=1, https=True),
+    *plain("1 KiB"),
+    *plain("64 KiB", path="/64k"),
+    *plain("1,000 origins", "hosts", first_warm_up=40, **many(1000)),
+    *plain("new connection every 10", renew_after=10),
+    *plain("new connection every time", renew_after=1),
+    scenario("plain refused", "plain refuse", "whole", path=REFUSED, expect=403),
+    https("h1 1 KiB"),
+    http2("h2 1 KiB, origin with HTTP/2", "h2"),
+    http2("h2 1 KiB, origin with HTTP/1.1", "h1"),
+    https("64 KiB", path="/64k"),
+    https("new connection every 10", renew_after=10),
+    https("new connection every time", renew_after=1),
+    https("1,000 origins, 10 each", "hosts", renew_after=10, first_warm_up=330, **many(1000)),
+    https("cold host", "hosts", renew_after=1, **fresh(2000)),
+    https("refused", "refuse", path=REFUSED, expect=403),
+    *plain("2,000/s", kind="rate", rate=2000),
+    https("2,000/s", kind="rate", rate=2000),
+    scenario("robots.txt storm", "plain robots hosts", "whole", "storm", connections=256, **fresh(2000)),
+    scenario("idle plain", "plain", "whole", "idle", **IDLE),
+    https("idle", kind="idle", **IDLE),
 ]

@@ -10,6 +10,15 @@ COLUMNS = {
     "storm": [("seconds", "seconds"), ("cpu_us", "CPU us/request")],
 }
 
+# Latencies at the 99th percentile that want a word, in microseconds; and the word, for peers of which it is known.
+SLOW_US = 20_000
+WHY_SLOW = {
+    "hudsucker": "it writes the head and the body of a response apart, to a socket without TCP_NODELAY: the body waits until the client "
+    "acknowledges the head, which clients put off for up to 40 ms",
+    "mitmproxy": "it does not reach this rate",
+    "mitmproxy+protego": "it does not reach this rate",
+}
+
 
 def render(results, proxies, about):
     """The whole report: what it was measured on, then one table per scenario."""
@@ -35,7 +44,14 @@ def scenario(runs, proxies):
         if errors:
             cells[0] += f" ({sum(run['failures'] for run in errors)} failed: {errors[0]['error']})"
         lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    return lines + [f"\n{proxy}: {why}." for proxy in able if (why := why_slow(proxy, runs[proxy]))]
+
+
+def why_slow(proxy, runs):
+    """Why a proxy keeps the last of a hundred waiting so long, if it does."""
+    if runs[0]["kind"] != "rate" or median(run["p99_us"] for run in runs) <= SLOW_US:
+        return None
+    return WHY_SLOW.get(proxy, "nobody has looked why it takes so long")
 
 
 def spread(runs, key):

@@ -91,5 +91,6 @@ fn connector(
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
+        .enable_http2()
         .wrap_connector(http))
 }
