@@ -67,6 +67,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(serve(listener, Router::new()));
+        #[expect(clippy::disallowed_methods, reason = "an operator")]
         let mut operator = TcpStream::connect(address).await.unwrap();
         operator
             .write_all(b"GET /livez HTTP/1.1\r\nHost:")

@@ -110,6 +110,7 @@ fn answer(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer>
 }
 
 async fn exchange(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Answer> {
+    #[expect(clippy::disallowed_methods, reason = "the proxy's own admin listener")]
     let stream = TcpStream::connect(admin).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;

@@ -150,6 +150,7 @@ mod tests {
     ) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "an origin of this test")]
         let to_origin = TcpStream::connect(address).await.unwrap();
         let (origin, _) = listener.accept().await.unwrap();
         let (near, client) = tokio::io::duplex(1024);
