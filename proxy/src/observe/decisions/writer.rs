@@ -184,6 +184,7 @@ impl Desk {
                 thread::park_timeout(PAUSE);
                 continue;
             }
+            self.sign();
             self.is_idle.store(true, Ordering::SeqCst);
             // Whoever sent before that did not wake anyone.
             first = self.next();
@@ -208,6 +209,7 @@ impl Desk {
     /// Goes on with another journal and configuration.
     fn go_on(&mut self, next: Next) {
         self.know(&next.configuration);
+        self.sign();
         let before = std::mem::replace(&mut self.journal, next.journal);
         if let (Some(mut before), Some(journal)) = (before, &mut self.journal) {
             journal.follow(&mut before);
@@ -229,6 +231,13 @@ impl Desk {
         if let Some(journal) = &mut self.journal {
             journal.note(what);
             self.flush();
+            self.sign();
+        }
+    }
+
+    fn sign(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.sign();
         }
     }
 

@@ -31,6 +31,9 @@ use crate::signing::{Jwk, Key};
 
 /// Lines are written together once they are this long.
 const FULL_BYTES: usize = 256 * 1024;
+/// How often the head beside the log is written while lines keep coming. To sign, and to write the head, costs as much as
+/// hundreds of lines.
+const SIGN_EVERY: Duration = Duration::from_secs(1);
 /// When a file that could not be rotated away is tried again.
 const ROTATE_AGAIN: Duration = Duration::from_mins(1);
 
@@ -62,6 +65,10 @@ pub(crate) struct Journal {
     open: Option<Open>,
     /// What is in the file as far as this process knows.
     known: Option<Known>,
+    /// When the head beside it was written, if that was done for a line of this process.
+    signed_at: Option<Instant>,
+    /// Whether there are lines that the head does not know.
+    is_unsigned: bool,
     /// Happened to the log itself, and is not written yet.
     events: Vec<What>,
     /// Decisions that are missing in the log, which does not say so yet.
@@ -99,6 +106,8 @@ impl Journal {
             waiting: Vec::with_capacity(FULL_BYTES),
             open: Some(open),
             known: None,
+            signed_at: None,
+            is_unsigned: false,
             events: Vec::new(),
             lost: 0,
         })
@@ -170,6 +179,15 @@ impl Journal {
         lost.map(|()| true)
     }
 
+    /// Signs what the head beside the log does not know yet.
+    pub(super) fn sign(&mut self) {
+        if let Some(known) = self.known.as_ref().filter(|_| self.is_unsigned) {
+            resume::keep_head(&self.options.path, known, &self.key);
+            self.signed_at = Some(Instant::now());
+            self.is_unsigned = false;
+        }
+    }
+
     /// Puts a file that is full or old aside. One that cannot be is gone on with: better too large than incomplete.
     fn rotate(&mut self) {
         let (max_size_bytes, max_age) = (self.options.max_size_bytes, self.options.max_age);
@@ -222,10 +240,11 @@ impl Journal {
             self.events.clear();
             self.lost = 0;
         }
-        if open.is_regular {
-            resume::keep_head(&self.options.path, known, &self.key);
-        }
+        self.is_unsigned = open.is_regular;
         self.open = Some(open);
+        if self.signed_at.is_none_or(|at| at.elapsed() >= SIGN_EVERY) {
+            self.sign();
+        }
         written.map_err(|error| (batch::decisions(&batch.bytes[whole..]), error))
     }
 
@@ -249,6 +268,8 @@ impl Journal {
             self.known = Some(known);
             self.events.splice(0..0, events);
             self.tidy();
+            // The head beside is that of another file, or none.
+            self.signed_at = None;
         }
         open.is_begun = true;
         Ok(open)

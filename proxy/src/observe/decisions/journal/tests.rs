@@ -224,6 +224,7 @@ fn written(dir: &Path) -> PathBuf {
     for _ in 0..5 {
         write_one(&mut journal);
     }
+    journal.sign();
     assert!(names(&journal.options.path).len() > 1);
     journal.options.path
 }
@@ -337,6 +338,7 @@ fn a_clock_that_was_set_back_is_told_once() {
     journal.known.as_mut().unwrap().latest = later;
     write_one(&mut journal);
     write_one(&mut journal);
+    journal.sign();
     let told = checked(&journal.options.path);
     let [What::ClockSetBack { from }] = &told[..] else {
         panic!("{told:?}");
