@@ -1,5 +1,7 @@
 //! A `CONNECT`: whether a tunnel opens, and whether it is inspected.
 
+use std::pin::pin;
+
 use wayleave_policy::{Origin, Scheme};
 
 use super::Exchanges;
@@ -137,7 +139,7 @@ impl Exchanges {
         let half_closed = received.half_closed();
         let Some(scope) = scope else {
             let admitting = admit(&settings, connection, &request, &origin);
-            let admitted = client.while_there(half_closed, admitting).await;
+            let admitted = client.while_there(half_closed, pin!(admitting)).await;
             let admitted = admitted.ok_or_else(|| ended(Outcome::Fail(client_closed())))?;
             let proof = admitted.map_err(refused)?;
             return Ok(TunnelPermit {

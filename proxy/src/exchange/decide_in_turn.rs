@@ -1,6 +1,7 @@
 //! May it, and when? A request is decided about, held back until its turn, and decided about again if it had to wait: by then
 //! other rules, or another robots.txt, may hold.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::Exchanges;
@@ -86,7 +87,7 @@ impl Exchanges {
             next => return InTurn { next, ..decided },
         };
         let waiting = self.await_delay(&decided.settings, &decided.known, permit);
-        let (next, waited) = match client.while_there(half_closed, waiting).await {
+        let (next, waited) = match client.while_there(half_closed, pin!(waiting)).await {
             Some(waited) => waited,
             None => (Next::Left, decided.known.waited),
         };
@@ -113,13 +114,15 @@ impl Exchanges {
         } = asking;
         let crawlers = &settings.crawlers;
         let identifying = identify::identify(crawlers, connection, request);
-        let Some(identified) = client.while_there(half_closed, identifying).await else {
+        let Some(identified) = client.while_there(half_closed, pin!(identifying)).await else {
             let identified = identify::recognised(crawlers, connection, None, request);
             return InTurn::left(settings, identified, asking.spell(None));
         };
         self.count_mismatch(&identified, request);
         let deciding = self.decider.decide(&settings, &identified, asking);
-        let decided = client.while_there(HalfClosed::IsThere, deciding).await;
+        let decided = client
+            .while_there(HalfClosed::IsThere, pin!(deciding))
+            .await;
         let Some(decided) = decided else {
             let url = asking.spell(asking.resolve().ok().as_ref());
             return InTurn::left(settings, identified, url);

@@ -91,7 +91,8 @@ impl Exchanges {
         let relaying = forward::forward(onward, client, &heard);
         let revoked = async {
             upgraded.notified().await;
-            self.upgrade_revoked(sending, &permit.resolved).await;
+            // Few come here: in a box it takes no room in every exchange.
+            Box::pin(self.upgrade_revoked(sending, &permit.resolved)).await;
         };
         let forwarded = tokio::select! {
             biased;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -127,11 +128,12 @@ impl Client {
         }
     }
 
-    /// What `work` comes to, unless the client leaves before that.
+    /// What `work` comes to, unless the client leaves before that. Pinned by the caller: taken by value it would stand in this
+    /// future twice, and so in that of every exchange.
     pub(crate) async fn while_there<T>(
         &mut self,
         half_closed: HalfClosed,
-        work: impl Future<Output = T>,
+        work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         let leaving = async {
             match half_closed {
