@@ -30,11 +30,16 @@ fn linked(state: &Path) -> Vec<Value> {
         before = hex(line.as_bytes());
         lines.push(value);
     }
-    let head = std::fs::read_to_string(state.join("decisions.jsonl.head")).expect("a head");
-    let head: Value = serde_json::from_str(&head).expect("JSON");
+    let head = head(state);
     assert_eq!(head["prev_sha256"], before);
     assert_eq!(head["lines"], lines.len());
     lines
+}
+
+/// What is signed of the file that is written to.
+fn head(state: &Path) -> Value {
+    let head = std::fs::read_to_string(state.join("decisions.jsonl.head")).expect("a head");
+    serde_json::from_str(&head).expect("JSON")
 }
 
 fn events(lines: &[Value]) -> Vec<&str> {
@@ -51,6 +56,7 @@ fn a_process_that_is_killed_in_a_line_is_gone_on_from() {
     eventually("the decision is there", || {
         decisions(&read(&state)).count() == 1
     });
+    eventually("it is signed", || head(&state)["lines"] == 3);
     let (dir, settings) = proxy.kill();
     let lines = linked(&state);
     assert_eq!(events(&lines), ["file", "start"]);
