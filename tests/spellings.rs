@@ -106,9 +106,13 @@ fn document_root(root: &Path) {
 }
 
 /// What a server, or the proxy, answers to a target that is sent as it stands, if anything.
-fn answer(mut wire: Wire, host: &str, target: &str) -> Option<Response> {
+fn answer(wire: Wire, host: &str, target: &str) -> Option<Response> {
+    answer_to("example", wire, host, target)
+}
+
+fn answer_to(bot: &str, mut wire: Wire, host: &str, target: &str) -> Option<Response> {
     let request = format!(
-        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: ExampleBot/1.0\r\nConnection: close\r\n\r\n"
+        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Bot-{bot}/1.0\r\nConnection: close\r\n\r\n"
     );
     wire.try_send(request).ok()?;
     wire.try_response(false).ok()?
@@ -197,6 +201,57 @@ fn what_real_servers_serve_is_refused_however_it_is_spelt() {
     let names: Vec<_> = servers.servers.iter().map(|server| &*server.name).collect();
     assert!(missed.is_empty(), "{missed:#?}");
     compare(&table(&names, &rows));
+}
+
+/// A page that rules and requests spell in many ways.
+const ODD_PAGE: &str = "odd/~joe (a,b)/x!.txt";
+
+#[rustfmt::skip]
+const ODD_RULES: &[&str] = &[
+    "/odd/%7Ejoe", "/odd/~jo%65 ", "/odd/~joe%20%28a%2Cb%29/", "/odd/%7Ejoe (a,b)/x%21.txt$", "/*%7ejoe%20(a%2cb)/x!", "/%6Fdd/~joe%20(",
+];
+
+#[rustfmt::skip]
+const ODD_SPELLINGS: &[&str] = &[
+    "/odd/~joe%20(a,b)/x!.txt", "/odd/%7Ejoe%20%28a%2Cb%29/x%21.txt", "/odd/%7ejo%65%20(a%2cb%29/x!%2Etxt", "//odd/./~joe%20(a%2Cb)/x%21.txt",
+    "/%6fdd/%7Ejoe%20%28a,b)/%78!.txt",
+];
+
+#[test]
+fn what_real_servers_serve_is_refused_however_the_rule_is_spelt() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (root, scratch) = (
+        directory.path().join("root"),
+        directory.path().join("scratch"),
+    );
+    std::fs::create_dir(&scratch).expect("it can be made");
+    write(&root, ODD_PAGE, SECRET);
+    let groups = ODD_RULES.iter().zip('a'..);
+    let groups = groups.map(|(rule, name)| format!("User-agent: Bot-{name}\nDisallow: {rule}\n"));
+    write(&root, "robots.txt", &groups.collect::<String>());
+    readable(directory.path());
+    let started = Servers::start(&root, &scratch);
+    let servers = &started.servers;
+    let proxies = ["google", "rfc9309"]
+        .map(|dialect| proxy(servers, &format!("[robots]\ndialect = \"{dialect}\"\n")));
+    let mut is_served = false;
+    for (index, server) in servers.iter().enumerate() {
+        for spelling in ODD_SPELLINGS {
+            let direct = answer(Wire::connect(server.address), "localhost", spelling);
+            is_served |= holds_secret(direct.as_ref());
+            let target = format!("http://{}{spelling}", host(index));
+            for (name, rule) in ('a'..).zip(ODD_RULES) {
+                for proxy in &proxies {
+                    let through =
+                        answer_to(&name.to_string(), proxy.connect(), &host(index), &target);
+                    let through = through.expect("the proxy answers");
+                    let place = format!("{rule} {} {spelling}", server.name);
+                    assert_eq!(through.status, 403, "{place}");
+                }
+            }
+        }
+    }
+    assert!(is_served, "no server knows the page");
 }
 
 /// Lets servers that give up being root read what is here.

@@ -44,6 +44,7 @@ mod lint;
 mod name_tag;
 mod origin;
 mod path;
+mod plain;
 #[cfg(feature = "preferences")]
 pub mod preferences;
 mod product_token;

@@ -128,6 +128,188 @@ fn an_exception_holds_only_for_paths_that_it_allows_in_all_spellings() {
     }
 }
 
+/// A byte as it is, and as an escape in either case.
+fn spellings_of(byte: u8) -> Vec<String> {
+    let escapes = [format!("%{byte:02X}"), format!("%{byte:02x}")];
+    let raw = (byte != b'#').then(|| char::from(byte).to_string());
+    raw.into_iter().chain(escapes).collect()
+}
+
+#[test]
+fn a_byte_is_one_however_rule_and_path_spell_it() {
+    // A `/` or `?` means something else than its escape, and a `%` that escapes nothing has rules of its own.
+    let bytes = (b' '..=b'~').filter(|byte| !b"/?%".contains(byte));
+    for byte in bytes {
+        for (in_rule, in_path) in product(&spellings_of(byte), &spellings_of(byte)) {
+            if in_path == "#" || in_rule == "#" || in_rule == "*" {
+                continue;
+            }
+            for (start, end) in [("/a", "b"), ("/a", "$"), ("/*a", "b"), ("/%61", "%62")] {
+                let body = format!("User-agent: foobot\nDisallow: {start}{in_rule}{end}\n");
+                let end = if end == "$" { "" } else { "b" };
+                let path = format!("/a{in_path}{end}");
+                for dialect in Dialect::ALL {
+                    // To koster1996 a star, and a dollar sign, are bytes like others.
+                    let is_plain = start != "/*a" && !body.ends_with("$\n");
+                    if dialect == Dialect::Koster1996 && !is_plain {
+                        continue;
+                    }
+                    // Behind a star they may delimit a query.
+                    if start == "/*a" && b"&=+;".contains(&byte) {
+                        continue;
+                    }
+                    let is_allowed = allows(body.as_bytes(), dialect, &path);
+                    assert!(!is_allowed, "{dialect}: {body:?} {path}");
+                }
+            }
+        }
+    }
+}
+
+fn product(one: &[String], other: &[String]) -> Vec<(String, String)> {
+    let pairs = one
+        .iter()
+        .flat_map(|a| other.iter().map(move |b| (a.clone(), b.clone())));
+    pairs.collect()
+}
+
+#[test]
+fn a_mix_of_spellings_is_disallowed_as_the_rule_that_mixes_others() {
+    let rules = [
+        "/%7Ejoe",
+        "/~joe",
+        "/%7ejo%65",
+        "/%7E%6A%6F%65",
+        "/*%7Ej*e$",
+    ];
+    let paths = [
+        "/~joe",
+        "/%7Ejoe",
+        "/%7ejoe",
+        "/%7Ejo%65",
+        "/~%6aoe",
+        "/%7e%6A%6f%65",
+        "//x/..%2f%7ejo%65",
+    ];
+    for rule in rules {
+        let body = format!("User-agent: foobot\nDisallow: {rule}\n");
+        for path in paths {
+            for dialect in Dialect::ALL {
+                if dialect == Dialect::Koster1996 && rule.contains('*') {
+                    continue;
+                }
+                assert!(
+                    !allows(body.as_bytes(), dialect, path),
+                    "{dialect} {rule} {path}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_is_one_however_rule_and_query_spell_its_name() {
+    for (rule, path) in [
+        (
+            "/index.php?title=Special:",
+            "/index.php?title=Special%3ALog",
+        ),
+        (
+            "/index.php?title=Special%3A",
+            "/index.php?title=Special:Log",
+        ),
+        ("/wiki/User%3A", "/wiki/User:X"),
+        ("/wiki/Foo_(bar)", "/wiki/Foo_%28bar%29"),
+        ("/wiki/Foo_%28bar%29", "/wiki/Foo_(bar%29"),
+        ("/a b", "/a%20b"),
+        ("/a%20b", "/a%20b"),
+        ("/a&b", "/a%26b"),
+        ("/a%26b", "/a&b"),
+        ("/a+b%3Dc", "/a%2Bb=c"),
+        ("/*%26b", "/a?a=1%26b"),
+        ("/*%7E%26b", "/a?~%26b"),
+        ("/100%", "/100%25"),
+        ("/100%25", "/100%"),
+        ("/100%25%28", "/100%("),
+        ("/\u{e9}%28", "/%c3%a9("),
+        ("/a%24b", "/a$b"),
+        ("/a$b", "/a%24b"),
+    ] {
+        let body = format!("User-agent: foobot\nDisallow: {rule}\n");
+        for dialect in [Dialect::Rfc9309, Dialect::Google, Dialect::Selfhtml] {
+            let is_allowed = allows(body.as_bytes(), dialect, path);
+            assert!(!is_allowed, "{dialect} {rule} {path}");
+        }
+    }
+}
+
+#[test]
+fn an_escaped_delimiter_stays_apart_from_a_delimiter() {
+    for (rule, path) in [
+        ("/*?", "/what%3F"),
+        ("/*&b=", "/a?u=%26b=1"),
+        ("/*;b", "/a?u=%3Bb"),
+        ("/a/b", "/a?u=/a%2Fb"),
+        ("/a%2Fb", "/a/b"),
+        ("/a%3Fb", "/a?b"),
+        ("/*%26b=", "/a?u=1&b=1"),
+    ] {
+        let body = format!("User-agent: foobot\nDisallow: {rule}\n");
+        for dialect in [Dialect::Rfc9309, Dialect::Google] {
+            let is_allowed = allows(body.as_bytes(), dialect, path);
+            assert!(is_allowed, "{dialect} {rule} {path}");
+        }
+    }
+}
+
+#[test]
+fn an_exception_holds_in_each_spelling_that_it_names() {
+    let robots =
+        b"User-agent: foobot\nAllow: /%7Ejoe\nAllow: /wiki/Foo_%28bar%29\nAllow: /a b\nDisallow: /\n";
+    for (path, google, rfc9309) in [
+        ("/%7Ejoe", false, true),
+        ("/~joe", false, true),
+        ("/wiki/Foo_%28bar%29", true, true),
+        ("/wiki/Foo_(bar)", false, false),
+        ("/a%20b", false, true),
+    ] {
+        assert_eq!(allows(robots, Dialect::Google, path), google, "{path}");
+        assert_eq!(allows(robots, Dialect::Rfc9309, path), rfc9309, "{path}");
+    }
+}
+
+/// What a server makes of `//`, `%2F` or `;` is judged too, so that an exception that spells them opens nothing else.
+#[test]
+fn an_exception_that_spells_what_servers_rewrite_holds_only_where_the_rest_is_allowed() {
+    for allow in [
+        "//open",
+        "/%2Fopen",
+        "/open;x",
+        "/x//open",
+        "/x%2Fopen",
+        "/x;y/open",
+        "/x/..;/open",
+    ] {
+        for dialect in Dialect::ALL {
+            let body =
+                format!("User-agent: foobot\nAllow: {allow}\nDisallow: /open\nDisallow: /x/open\n");
+            for path in [allow.to_owned(), format!("{allow}/page")] {
+                assert!(
+                    !allows(body.as_bytes(), dialect, &path),
+                    "{dialect} {allow} {path}"
+                );
+            }
+            let body = format!(
+                "User-agent: foobot\nAllow: {allow}\nAllow: /open\nAllow: /x/open\nDisallow: /\n"
+            );
+            assert!(
+                !allows(body.as_bytes(), dialect, "/x/page"),
+                "{dialect} {allow}"
+            );
+        }
+    }
+}
+
 /// Pieces of paths and rules: such as have several spellings, and such as they turn into.
 fn pieces(count: std::ops::Range<usize>) -> impl Strategy<Value = String> {
     let pieces = vec![

@@ -1,13 +1,14 @@
 //! Deciding: what a dialect, or all of them, make of a path, of all its spellings, or of all paths.
 
-use std::slice;
+use std::{iter, slice};
 
 use super::access_result::AccessResult;
 use super::decision::{Crawler, Decision, Reason, Verdict};
 use super::file::RobotsTxt;
+use super::groups::semantics::Semantics;
 use super::path_form::PathForm;
 use super::rules::Search;
-use crate::{Dialect, Path, ProductToken, spelling};
+use crate::{Dialect, Path, ProductToken, forms, spelling};
 
 impl RobotsTxt {
     /// Whether a crawler may fetch a path, as RFC 9309 has it.
@@ -53,12 +54,10 @@ impl RobotsTxt {
         tokens: &'a [ProductToken],
         path: &Path<'_>,
     ) -> Decision<'a> {
+        let (known, asked) = (Known::File(self), Asked::reading(path));
         let mut search = Search::default();
         in_each(dialect, tokens, |crawler| {
-            match is_always_allowed(path.as_str(), crawler.dialect) {
-                true => crawler.decision(Verdict::Allow, Reason::RobotsTxtItself),
-                false => by_rules(self, crawler, path.as_str(), &mut search),
-            }
+            asked.decide(known, crawler, &mut search)
         })
     }
 }
@@ -83,12 +82,10 @@ pub fn decide<'a>(
     tokens: &'a [ProductToken],
     path: &Path<'_>,
 ) -> Decision<'a> {
+    let (known, asked) = (Known::Access(access), Asked::reading(path));
     let mut search = Search::default();
     in_each(dialect, tokens, |crawler| {
-        match is_always_allowed(path.as_str(), crawler.dialect) {
-            true => crawler.decision(Verdict::Allow, Reason::RobotsTxtItself),
-            false => by_access(access, crawler, path.as_str(), &mut search),
-        }
+        asked.decide(known, crawler, &mut search)
     })
 }
 
@@ -116,9 +113,10 @@ pub fn decide_every_path<'a>(
 }
 
 /// Judges a path as a proxy must, which cannot know how the origin's server reads it: disallowed if any spelling is that
-/// some server takes for the same. These are the path as received; in normal percent-encoding; with `/` for `%2F`, `\` and
-/// `%5C`; without `;parameters`, empty segments, dot segments; and any of these together (`docs/spellings.md`). So a path
-/// is allowed only if all its spellings are. `/robots.txt` is always allowed: this is for requests that read.
+/// some server takes for the same. These are the path as received; in normal percent-encoding; decoded; with `/` for `%2F`,
+/// `\` and `%5C`; without `;parameters`, empty segments, dot segments; and any of these together (`docs/spellings.md`). So a
+/// path is allowed only if all its spellings are. A byte is the same whether rule and path escape it or not.
+/// `/robots.txt` is always allowed: this is for requests that read.
 #[must_use]
 pub fn decide_strictly<'a>(
     access: &'a AccessResult,
@@ -130,7 +128,8 @@ pub fn decide_strictly<'a>(
         let crawler = Crawler { dialect, tokens };
         return crawler.decision(Verdict::Allow, Reason::RobotsTxtItself);
     }
-    in_every_spelling(access, Crawler { dialect, tokens }, path, is_always_allowed)
+    let crawler = Crawler { dialect, tokens };
+    Asked::reading(path).decide_strictly(access, crawler)
 }
 
 /// As [`decide_strictly`], for requests that do more than read, such as `POST`: to them `/robots.txt` is a path like any other.
@@ -158,55 +157,127 @@ pub fn decide_any_path_strictly<'a>(
     tokens: &'a [ProductToken],
     path: &Path<'_>,
 ) -> Decision<'a> {
-    in_every_spelling(access, Crawler { dialect, tokens }, path, |_, _| false)
+    let crawler = Crawler { dialect, tokens };
+    Asked::any(path).decide_strictly(access, crawler)
 }
 
-/// `is_free` tells of spellings that are allowed whatever the file says.
-#[inline]
-fn in_every_spelling<'a>(
-    access: &'a AccessResult,
-    Crawler { dialect, tokens }: Crawler<'a>,
-    path: &Path<'_>,
-    is_free: fn(&str, Dialect) -> bool,
-) -> Decision<'a> {
-    let (path, mut search) = (path.as_str(), Search::default());
-    let received = in_each(dialect, tokens, |crawler| {
-        match is_free(path, crawler.dialect) {
-            true => crawler.decision(Verdict::Allow, Reason::RobotsTxtItself),
-            false => by_access(access, crawler, path, &mut search),
+/// What is known of an origin's rules: the file, or what came of fetching it.
+#[derive(Clone, Copy)]
+enum Known<'a> {
+    File(&'a RobotsTxt),
+    Access(&'a AccessResult),
+}
+
+/// A path, and whether it is asked for to read it.
+#[derive(Clone, Copy)]
+struct Asked<'p> {
+    path: &'p str,
+    reads: bool,
+}
+
+impl<'p> Asked<'p> {
+    fn reading(path: &'p Path<'_>) -> Self {
+        let (path, reads) = (path.as_str(), true);
+        Self { path, reads }
+    }
+
+    fn any(path: &'p Path<'_>) -> Self {
+        let (path, reads) = (path.as_str(), false);
+        Self { path, reads }
+    }
+
+    /// `/robots.txt`, to those who read: Google's parser knows no exception for its own file; the texts of the others do.
+    fn is_always_allowed(self, dialect: Dialect) -> bool {
+        self.path == "/robots.txt" && self.reads && dialect != Dialect::Google
+    }
+
+    /// In one of the four dialects, as the path is spelt.
+    #[inline(always)]
+    fn decide<'a>(
+        self,
+        known: Known<'a>,
+        crawler: Crawler<'a>,
+        search: &mut Search,
+    ) -> Decision<'a> {
+        if self.is_always_allowed(crawler.dialect) {
+            return crawler.decision(Verdict::Allow, Reason::RobotsTxtItself);
         }
-    });
-    if !received.verdict().is_allow() {
-        return received;
+        let robots = match known {
+            Known::File(robots) => robots,
+            Known::Access(access) => match access.rules(crawler.dialect) {
+                Some(robots) => robots,
+                None => return access.without_rules(crawler),
+            },
+        };
+        let semantics = Semantics::new(crawler.dialect);
+        let form = PathForm::new(self.path, semantics);
+        let answer = robots.find(semantics, crawler.tokens, &form, search);
+        crawler.by_answer(answer, robots)
     }
-    let others = spelling::others(path);
-    if others.is_empty() {
-        return received;
-    }
-    let with_rules = |dialect: &Dialect| Some((*dialect, access.rules(*dialect)?));
-    let by_rules = each(&dialect).iter().filter_map(with_rules);
-    let forms: Vec<_> = by_rules
-        .map(|(dialect, robots)| (dialect, robots, PathForm::new(path, dialect)))
-        .collect();
-    for spelling in &others {
-        for (dialect, robots, received) in &forms {
-            let form = PathForm::new(spelling, *dialect);
-            // What a dialect reads as the path received is allowed as that was.
-            if form.is_like(received) || is_free(spelling, *dialect) {
-                continue;
-            }
-            let answer = robots.find(*dialect, tokens, &form, &mut search);
-            let crawler = Crawler {
-                dialect: *dialect,
-                tokens,
-            };
-            let decision = crawler.by_answer(answer, robots);
-            if !decision.verdict().is_allow() {
-                return decision;
+
+    /// In a dialect, or in all of them, in every spelling.
+    #[inline]
+    fn decide_strictly<'a>(self, access: &'a AccessResult, crawler: Crawler<'a>) -> Decision<'a> {
+        let Crawler { dialect, tokens } = crawler;
+        let (known, mut search) = (Known::Access(access), Search::default());
+        let received = in_each(dialect, tokens, |crawler| {
+            self.decide(known, crawler, &mut search)
+        });
+        if !received.verdict().is_allow() {
+            return received;
+        }
+        let others = spelling::others(self.path);
+        let is_spelt_otherwise =
+            !others.is_empty() || forms::is_served_otherwise(self.path.as_bytes());
+        for &dialect in each(&dialect) {
+            let crawler = Crawler { dialect, tokens };
+            let robots = access.rules(dialect);
+            let robots = robots.filter(|it| is_spelt_otherwise || it.has_respelt_rules());
+            let disallow =
+                robots.and_then(|it| self.find_disallow(it, crawler, &others, &mut search));
+            if let Some(disallow) = disallow {
+                return disallow;
             }
         }
+        received
     }
-    received
+
+    /// What disallows another spelling of a path that is allowed as it is, or that path where rules spell it otherwise.
+    #[cold]
+    fn find_disallow<'a>(
+        self,
+        robots: &'a RobotsTxt,
+        crawler: Crawler<'a>,
+        others: &'p [String],
+        search: &mut Search,
+    ) -> Option<Decision<'a>> {
+        let own = Semantics::new(crawler.dialect);
+        let mut judged: Vec<PathForm<'_>> = Vec::new();
+        for semantics in iter::once(own).chain(Semantics::strictly(crawler.dialect)) {
+            if robots.has_respelt_rules() {
+                judged.clear();
+            }
+            let paths = iter::once(self.path).chain(others.iter().map(String::as_str));
+            for path in paths {
+                let form = PathForm::new(path, semantics);
+                // What reads as a spelling that was judged is allowed as that was.
+                if judged.iter().any(|judged| judged.is_like(&form)) {
+                    continue;
+                }
+                let is_received = judged.is_empty() && semantics.is_own_form();
+                let asked = Self { path, ..self };
+                if !is_received && !asked.is_always_allowed(crawler.dialect) {
+                    let answer = robots.find(semantics, crawler.tokens, &form, search);
+                    let decision = crawler.by_answer(answer, robots);
+                    if !decision.verdict().is_allow() {
+                        return Some(decision);
+                    }
+                }
+                judged.push(form);
+            }
+        }
+        None
+    }
 }
 
 /// The decision in a dialect; of `strictest`, the first of the four that disallows.
@@ -245,34 +316,4 @@ fn each(dialect: &Dialect) -> &[Dialect] {
         Dialect::Strictest => &Dialect::EACH,
         one => slice::from_ref(one),
     }
-}
-
-/// `/robots.txt`: Google's parser knows no exception for its own file; the texts of the others do.
-fn is_always_allowed(path: &str, dialect: Dialect) -> bool {
-    path == "/robots.txt" && dialect != Dialect::Google
-}
-
-#[inline(always)]
-fn by_access<'a>(
-    access: &'a AccessResult,
-    crawler: Crawler<'a>,
-    path: &str,
-    search: &mut Search,
-) -> Decision<'a> {
-    match access.rules(crawler.dialect) {
-        Some(robots) => by_rules(robots, crawler, path, search),
-        None => access.without_rules(crawler),
-    }
-}
-
-#[inline(always)]
-fn by_rules<'a>(
-    robots: &'a RobotsTxt,
-    crawler: Crawler<'a>,
-    path: &str,
-    search: &mut Search,
-) -> Decision<'a> {
-    let form = PathForm::new(path, crawler.dialect);
-    let answer = robots.find(crawler.dialect, crawler.tokens, &form, search);
-    crawler.by_answer(answer, robots)
 }

@@ -99,12 +99,14 @@ impl<'a> Statements<'a> {
         let mut patterns = Patterns::default();
         rules.filter_map(move |event| {
             let (value, _) = event.rule();
-            let value = Value::read(value, semantics.dialect);
-            let pattern = patterns.take_apart(value, semantics.dialect);
             // An empty value is no rule, or to Google's parser one that decides nothing.
-            let length = pattern.length(value, semantics.dialect);
-            let is_rule = length > 0 && has_a_path(pattern);
-            is_rule.then(|| (event, Language::of(pattern), length))
+            if value.is_empty() {
+                return None;
+            }
+            let value = Value::read(value, semantics);
+            let pattern = patterns.take_apart(value, semantics);
+            has_a_path(pattern)
+                .then(|| (event, Language::of(pattern), value.specificity(semantics)))
         })
     }
 }

@@ -107,16 +107,21 @@ impl RobotsTxt {
         self.0.states(timing)
     }
 
+    /// Whether a rule differs between the forms in which a path is judged strictly.
+    pub(super) fn has_respelt_rules(&self) -> bool {
+        self.0.has_respelt_rules()
+    }
+
     /// The rule that decides about a path.
     #[inline]
     pub(super) fn find(
         &self,
-        dialect: Dialect,
+        semantics: Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,
     ) -> Answer {
-        let (semantics, statements) = (Semantics::new(dialect), self.statements());
+        let statements = self.statements();
         let answer = statements.find(semantics, tokens, path, search);
         if path.has_lone_percent() {
             return answer.max(statements.find_with_cut_escapes(semantics, tokens, path, search));

@@ -15,6 +15,7 @@ mod directives;
 mod every_path;
 mod file;
 mod groups;
+mod head;
 mod index;
 mod matched_rule;
 mod parse;

@@ -6,9 +6,10 @@ use std::cell::OnceCell;
 use memchr::memchr;
 
 use super::byte_pairs::BytePairs;
-use crate::blocks::padded;
+use super::groups::semantics::Semantics;
+use super::head::head;
 use crate::forms::{self, Form};
-use crate::{Dialect, spelling};
+use crate::{Dialect, plain};
 
 #[derive(Debug)]
 pub(crate) struct PathForm<'a> {
@@ -23,19 +24,18 @@ pub(crate) struct PathForm<'a> {
 
 impl<'a> PathForm<'a> {
     #[inline]
-    pub(crate) fn new(path: &'a str, dialect: Dialect) -> Self {
+    pub(crate) fn new(path: &'a str, semantics: Semantics) -> Self {
         let received = path.as_bytes();
-        let (bytes, has_lone_percent) = match dialect {
-            Dialect::Google => (Cow::Borrowed(received), false),
-            Dialect::Rfc9309 | Dialect::Strictest if spelling::all_plain(received) => {
-                (Cow::Borrowed(received), false)
-            }
-            Dialect::Rfc9309 | Dialect::Strictest => written(received, &forms::LITERAL),
+        let (bytes, has_lone_percent) = match semantics.dialect {
+            // Google's parser leaves paths as they are.
+            Dialect::Google if semantics.is_own_form() => (Cow::Borrowed(received), false),
             // "The path portion of the URL", says the draft of 1996 (§3.2.2): no query.
             Dialect::Koster1996 => {
                 decoded(&received[..memchr(b'?', received).unwrap_or(received.len())])
             }
             Dialect::Selfhtml => decoded(received),
+            _ if plain::all_plain(received) => (Cow::Borrowed(received), false),
+            _ => written(received, semantics.form),
         };
         Self {
             head: head(&bytes),
@@ -49,8 +49,9 @@ impl<'a> PathForm<'a> {
     /// The same with its cut escapes as they were received: a rule that ends in one means them, and the escapes that begin
     /// so.
     #[cold]
-    pub(super) fn with_cut_escapes(&self) -> Self {
-        let bytes = forms::literal_with_cut_escapes(self.received);
+    pub(super) fn with_cut_escapes(&self, form: &Form) -> Self {
+        let mut bytes = Vec::new();
+        form.push_with_cut_escapes(&mut bytes, self.received);
         Self {
             head: head(&bytes),
             bytes: Cow::Owned(bytes),
@@ -95,26 +96,4 @@ fn decoded(path: &[u8]) -> (Cow<'_, [u8]>, bool) {
         None => (Cow::Borrowed(path), false),
         Some(_) => (written(path, &forms::DECODED).0, false),
     }
-}
-
-/// So many bytes are in a head.
-pub(super) const HEAD_BYTES: usize = size_of::<u64>();
-
-/// The first eight bytes of a text as a number, filled up with zeros.
-pub(super) fn head(text: &[u8]) -> u64 {
-    u64::from_le_bytes(text.first_chunk().copied().unwrap_or_else(|| padded(text)))
-}
-
-/// Selects the first `bytes` of a [`head`].
-pub(super) fn head_mask(bytes: usize) -> u64 {
-    static MASKS: [u64; HEAD_BYTES] = {
-        let mut masks = [0; HEAD_BYTES];
-        let mut bytes = 1;
-        while bytes < HEAD_BYTES {
-            masks[bytes] = (1 << (8 * bytes)) - 1;
-            bytes += 1;
-        }
-        masks
-    };
-    MASKS.get(bytes).copied().unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
 //! Patterns: what a rule matches, and how specific it is.
 
-use memchr::{memchr_iter, memrchr};
+use memchr::memrchr;
 
 use super::budget::{Budget, find};
-use crate::Dialect;
-use crate::forms::{self, Form};
+use super::groups::semantics::Semantics;
+use crate::{Dialect, forms};
 
 /// A rule's value, taken apart for one dialect.
 #[derive(Clone, Copy, Debug)]
@@ -31,17 +31,6 @@ impl<'a> Pattern<'a> {
         })
     }
 
-    /// How specific the pattern of a value is: the bytes of that in the dialect's form.
-    pub(super) fn length(self, value: Value<'_>, dialect: Dialect) -> usize {
-        let written = self.literals.len() + self.stars.len() + usize::from(self.anchored);
-        // A `$` in the midst of a value is escaped only to compare it with others.
-        let escaped = match dialect {
-            Dialect::Rfc9309 | Dialect::Strictest => memchr_iter(b'$', value.text).count(),
-            _ => 0,
-        };
-        written - 2 * escaped
-    }
-
     /// The length of what a path must start with.
     pub(super) fn prefix_length(self) -> usize {
         let end = self.stars.first().map(|&end| end as usize);
@@ -63,42 +52,30 @@ pub(super) struct Patterns {
 
 impl Patterns {
     /// Takes a value apart behind all that were.
-    pub(super) fn push(&mut self, Value { text, anchored }: Value<'_>, dialect: Dialect) {
-        let form = form(dialect);
-        if has_stars(dialect) {
-            form.push_pattern(&mut self.literals, text, !anchored, |star| {
-                let star = u32::try_from(star).expect("shorter than a file");
-                self.stars.push(star);
-            });
+    pub(super) fn push(&mut self, Value { text, anchored }: Value<'_>, semantics: Semantics) {
+        if semantics.has_stars() {
+            let literals = &mut self.literals;
+            semantics
+                .form
+                .push_pattern(literals, text, !anchored, |star| {
+                    let star = u32::try_from(star).expect("shorter than a file");
+                    self.stars.push(star);
+                });
         } else {
-            form.push(&mut self.literals, text);
+            semantics.form.push(&mut self.literals, text);
         }
     }
 
     /// Takes one value apart, and forgets what was before.
-    pub(super) fn take_apart(&mut self, value: Value<'_>, dialect: Dialect) -> Pattern<'_> {
+    pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: Semantics) -> Pattern<'_> {
         self.literals.clear();
         self.stars.clear();
-        self.push(value, dialect);
+        self.push(value, semantics);
         Pattern {
             literals: &self.literals,
             stars: &self.stars,
             anchored: value.anchored,
         }
-    }
-}
-
-/// Whether `*`, and `$` at the end, mean something to a dialect; to the draft of 1996 they are bytes like others.
-pub(super) fn has_stars(dialect: Dialect) -> bool {
-    dialect != Dialect::Koster1996
-}
-
-/// The form in which a dialect compares.
-pub(super) fn form(dialect: Dialect) -> &'static Form {
-    match dialect {
-        Dialect::Google => &forms::GOOGLE,
-        Dialect::Koster1996 | Dialect::Selfhtml => &forms::DECODED,
-        Dialect::Rfc9309 | Dialect::Strictest => &forms::LITERAL,
     }
 }
 
@@ -111,9 +88,9 @@ pub(super) struct Value<'a> {
 
 impl<'a> Value<'a> {
     /// `$` at the end of a value means the end of the path, to all dialects that know `*`.
-    pub(super) fn read(value: &'a [u8], dialect: Dialect) -> Self {
+    pub(super) fn read(value: &'a [u8], semantics: Semantics) -> Self {
         match value {
-            [text @ .., b'$'] if has_stars(dialect) => Self {
+            [text @ .., b'$'] if semantics.has_stars() => Self {
                 text,
                 anchored: true,
             },
@@ -122,6 +99,16 @@ impl<'a> Value<'a> {
                 anchored: false,
             },
         }
+    }
+
+    /// How specific the pattern is: its bytes in the form in which a dialect weighs rules. Nothing where order decides.
+    pub(super) fn specificity(self, semantics: Semantics) -> usize {
+        let form = match semantics.dialect {
+            _ if semantics.takes_first => return 0,
+            Dialect::Google => &forms::GOOGLE,
+            _ => &forms::NORMALISED,
+        };
+        form.length(self.text, !self.anchored) + usize::from(self.anchored)
     }
 
     /// For Google's parser an allow rule for `…/index.htm…` means `…/` too: that pattern.

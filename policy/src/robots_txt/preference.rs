@@ -72,16 +72,16 @@ fn is_directive(event: &Event<'_>) -> bool {
 /// How specific a pattern is if it matches a path: the bytes of its encoded form (RFC 9309 §2.2.2). The empty one matches
 /// every path. One that it takes too long to compare is taken not to match.
 pub(crate) fn specificity(pattern: &str, path: &str) -> Option<usize> {
-    const READ: Dialect = Dialect::Rfc9309;
-    let value = Value::read(pattern.as_bytes(), READ);
+    let semantics = Semantics::new(Dialect::Rfc9309);
+    let value = Value::read(pattern.as_bytes(), semantics);
     let mut patterns = Patterns::default();
-    let pattern = patterns.take_apart(value, READ);
-    let path = PathForm::new(path, READ);
+    let pattern = patterns.take_apart(value, semantics);
+    let path = PathForm::new(path, semantics);
     let is_match = matches(
         pattern.parts(),
         pattern.anchored,
         path.bytes(),
         &mut Budget::default(),
     );
-    is_match.then(|| pattern.length(value, READ))
+    is_match.then(|| value.specificity(semantics))
 }

@@ -6,11 +6,12 @@ use super::budget::Budget;
 use super::groups::agent::Agent;
 use super::groups::choice::{Choice, choices};
 use super::groups::semantics::Semantics;
+use super::head::HEAD_BYTES;
 use super::index::Index;
 use super::index::build::build;
 use super::matched_rule::{Answer, MatchedRule};
-use super::path_form::{HEAD_BYTES, PathForm};
-use super::pattern::{Patterns, Value, form, has_stars, matches};
+use super::path_form::PathForm;
+use super::pattern::{Patterns, Value, matches};
 use super::statements::event::{ALLOW, DISALLOW, Event, PLAIN, RUN, SPECIAL, WILD, events};
 use super::statements::stored::Statements;
 use crate::forms::{MAX_WRITTEN, has_lone_percent};
@@ -21,7 +22,7 @@ use crate::{Dialect, ProductToken};
 pub(crate) struct Search {
     pub(super) budget: Budget,
     /// The record chosen in each dialect that chooses one, or that there is none: whatever the path.
-    agents: [Option<Option<Agent>>; Dialect::ALL.len()],
+    agents: [Option<Option<Agent>>; Semantics::COUNT],
     /// Made when a rule is met that needs it, which few decisions do.
     patterns: Option<Box<Patterns>>,
 }
@@ -68,7 +69,8 @@ impl<'a> Statements<'a> {
         if !events(self.stream, 0).any(is_such) {
             return Answer::NoGroup;
         }
-        self.find(semantics, tokens, &path.with_cut_escapes(), search)
+        let path = path.with_cut_escapes(semantics.form);
+        self.find(semantics, tokens, &path, search)
     }
 
     /// Reads one byte of each of the first lines of memory. Of a file that nobody asked about lately they come all at
@@ -90,7 +92,7 @@ impl<'a> Statements<'a> {
         search: &mut Search,
     ) -> Answer {
         let choose = || choices(tokens).find_map(|choice| self.best_agent(semantics, choice));
-        let agent = search.agents[semantics.dialect as usize].get_or_insert_with(choose);
+        let agent = search.agents[semantics.number].get_or_insert_with(choose);
         let Some(agent) = *agent else {
             return Answer::NoGroup;
         };
@@ -150,7 +152,7 @@ impl<'a> Statements<'a> {
     #[inline(never)]
     fn index(self, semantics: Semantics, agent: Agent, budget: &mut Budget) -> Option<&'a Index> {
         self.indexes
-            .find_or_build(self.agents, semantics.dialect, agent, |agent| {
+            .find_or_build(self.agents, semantics, agent, |agent| {
                 build(semantics, events(self.stream, agent.offset()), budget)
             })
     }
@@ -224,15 +226,20 @@ fn match_rule(
         // Whoever asks has compared the head.
         PLAIN if value.len() <= HEAD_BYTES => rule > best && path.bytes().len() >= value.len(),
         PLAIN => rule > best && path.bytes().starts_with(value),
-        WILD if !has_stars(dialect) => path.bytes().starts_with(value),
-        WILD => rule > best && match_wild(event, path, search),
+        WILD if !semantics.has_stars() => path.bytes().starts_with(value),
+        WILD => rule > best && match_wild(event, semantics, path, search),
         _ => return match_special(event, semantics, path, search, best),
     };
     rule.filter(|_| matches)
 }
 
-fn match_wild(event: &Event<'_>, path: &PathForm<'_>, search: &mut Search) -> bool {
-    let value = Value::read(event.rule().0, Dialect::Rfc9309);
+fn match_wild(
+    event: &Event<'_>,
+    semantics: Semantics,
+    path: &PathForm<'_>,
+    search: &mut Search,
+) -> bool {
+    let value = Value::read(event.rule().0, semantics);
     let parts = value.text.split(|&byte| byte == b'*');
     matches(parts, value.anchored, path.bytes(), &mut search.budget)
 }
@@ -249,23 +256,27 @@ fn match_special(
     let (text, _) = event.rule();
     let (allow, dialect) = (event.kind() == ALLOW, semantics.dialect);
     let rule = |length: usize| {
-        let length = if semantics.takes_first { 0 } else { length };
         Some(MatchedRule::new(length, allow, event.offset)).filter(|rule| Some(*rule) > best)
     };
-    rule(MAX_WRITTEN * text.len())?;
+    if !semantics.takes_first {
+        rule(MAX_WRITTEN * text.len())?;
+    }
     let Search {
         budget, patterns, ..
     } = search;
     budget.spend_on_writing(text.len());
     let mut match_value = |value: Value<'_>| {
-        if !form(dialect).may_begin(path.bytes(), value.text, has_stars(dialect)) {
+        let Semantics { form, .. } = semantics;
+        if !form.may_begin(path.bytes(), value.text, semantics.has_stars()) {
             return None;
         }
-        let pattern = patterns.get_or_insert_default().take_apart(value, dialect);
-        let rule = rule(pattern.length(value, dialect));
-        rule.filter(|_| matches(pattern.parts(), pattern.anchored, path.bytes(), budget))
+        let rule = rule(value.specificity(semantics))?;
+        let pattern = patterns
+            .get_or_insert_default()
+            .take_apart(value, semantics);
+        Some(rule).filter(|_| matches(pattern.parts(), pattern.anchored, path.bytes(), budget))
     };
-    let rule = match_value(Value::read(text, dialect));
+    let rule = match_value(Value::read(text, semantics));
     if rule.is_some() || dialect != Dialect::Google || !allow {
         return rule;
     }

@@ -30,8 +30,35 @@ struct Group {
     rules: Vec<Rule>,
 }
 
+/// In which form bytes compare.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Google's parser rewrites rules, and leaves paths alone.
+    Google,
+    /// Every escape decoded but `%2F`.
+    Decoded,
+    /// RFC 9309 section 2.2.2.
+    Normal,
+    /// As servers read: reserved bytes decoded, too, but for delimiters.
+    Served,
+}
+
+/// The forms in which a dialect compares, its own first, then those in which it is asked strictly.
+fn forms(dialect: Dialect) -> &'static [Form] {
+    match dialect {
+        Dialect::Google => &[Form::Google, Form::Normal, Form::Served],
+        Dialect::Koster1996 | Dialect::Selfhtml => &[Form::Decoded],
+        _ => &[Form::Normal, Form::Served],
+    }
+}
+
 /// Judges a path for a crawler's names in order of preference.
+#[allow(dead_code, reason = "not all who share this ask")]
 pub fn judge(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {
+    judge_in(forms(dialect)[0], body, dialect, names, path)
+}
+
+fn judge_in(form: Form, body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdict {
     if path == "/robots.txt" && dialect != Dialect::Google {
         return (true, None);
     }
@@ -40,28 +67,32 @@ pub fn judge(body: &[u8], dialect: Dialect, names: &[&str], path: &str) -> Verdi
         return (true, None);
     };
     let rules = chosen.into_iter().flat_map(|group| &group.rules);
-    let paths = path_forms(path, dialect);
+    let compared = Compared {
+        dialect,
+        form,
+        paths: path_forms(path, dialect, form),
+    };
     match dialect {
         Dialect::Koster1996 | Dialect::Selfhtml => {
             let mut matching = rules.filter(|rule| !rule.value.is_empty());
-            let first = matching.find(|rule| length(rule, dialect, &paths).is_some());
+            let first = matching.find(|rule| compared.length(rule).is_some());
             first.map_or((true, None), |rule| (rule.allow, Some(rule.line)))
         }
-        _ => most_specific(rules, dialect, &paths),
+        _ => most_specific(rules, &compared),
     }
 }
 
 /// Whether a path is allowed in all spellings that it has, by each of some dialects.
 #[allow(dead_code, reason = "not all who share this ask")]
 pub fn allows_all_spellings(body: &[u8], dialects: &[Dialect], names: &[&str], path: &str) -> bool {
-    let normalised = |path: &str| {
-        let form = normal_form(path.as_bytes(), false, false);
-        String::from_utf8(form).expect("the normal form is ASCII")
-    };
+    let normal = normal_form(path.as_bytes(), false, false);
+    let normal = String::from_utf8(normal).expect("the normal form is ASCII");
     path == "/robots.txt"
-        || spellings::of(path, normalised).iter().all(|spelling| {
-            let allows = |dialect: &Dialect| judge(body, *dialect, names, spelling).0;
-            dialects.iter().all(allows)
+        || spellings::of(path, &normal).iter().all(|spelling| {
+            dialects.iter().all(|&dialect| {
+                let allows = |form: &Form| judge_in(*form, body, dialect, names, spelling).0;
+                forms(dialect).iter().all(allows)
+            })
         })
 }
 
@@ -74,17 +105,13 @@ pub fn disallows(line: &[u8]) -> bool {
     read.any(|it| it.is_some_and(|(field, _)| field == Field::Disallow))
 }
 
-fn most_specific<'a>(
-    rules: impl Iterator<Item = &'a Rule>,
-    dialect: Dialect,
-    paths: &[Vec<u8>],
-) -> Verdict {
+fn most_specific<'a>(rules: impl Iterator<Item = &'a Rule>, compared: &Compared) -> Verdict {
     let mut best: Option<(usize, &Rule)> = None;
     for rule in rules {
-        if rule.value.is_empty() && dialect != Dialect::Google {
+        if rule.value.is_empty() && compared.dialect != Dialect::Google {
             continue;
         }
-        let Some(length) = length(rule, dialect, paths) else {
+        let Some(length) = compared.length(rule) else {
             continue;
         };
         let beats = best.is_none_or(|(longest, other)| {
@@ -286,20 +313,34 @@ fn rank(value: &[u8], name: &str, dialect: Dialect) -> Option<usize> {
     }
 }
 
-/// A rule's length in its dialect if it matches the path in any of its forms.
-fn length(rule: &Rule, dialect: Dialect, paths: &[Vec<u8>]) -> Option<usize> {
-    let value = &rule.value;
-    let matches = |value: &[u8]| paths.iter().any(|path| matches(value, dialect, path));
-    if matches(value) {
-        return Some(form_length(value, dialect));
+/// A path in the forms in which it is compared.
+struct Compared {
+    dialect: Dialect,
+    form: Form,
+    paths: Vec<Vec<u8>>,
+}
+
+impl Compared {
+    /// A rule's length in its dialect if it matches the path in any of its forms.
+    fn length(&self, rule: &Rule) -> Option<usize> {
+        let value = &rule.value;
+        if self.is_matched_by(value) {
+            return Some(form_length(value, self.dialect));
+        }
+        let slash = value.iter().rposition(|&byte| byte == b'/')?;
+        let names_index = value[slash..].starts_with(b"/index.htm");
+        if self.dialect == Dialect::Google && rule.allow && names_index {
+            let directory = [&value[..=slash], b"$"].concat();
+            let matches = self.is_matched_by(&directory);
+            return matches.then(|| form_length(&directory, self.dialect));
+        }
+        None
     }
-    let slash = value.iter().rposition(|&byte| byte == b'/')?;
-    let names_index = value[slash..].starts_with(b"/index.htm");
-    if dialect == Dialect::Google && rule.allow && names_index {
-        let directory = [&value[..=slash], b"$"].concat();
-        return matches(&directory).then(|| form_length(&directory, dialect));
+
+    fn is_matched_by(&self, value: &[u8]) -> bool {
+        let matches = |path: &Vec<u8>| matches(value, self.dialect, self.form, path);
+        self.paths.iter().any(matches)
     }
-    None
 }
 
 fn form_length(value: &[u8], dialect: Dialect) -> usize {
@@ -317,7 +358,7 @@ fn form_length(value: &[u8], dialect: Dialect) -> usize {
     forms.sum::<usize>() + parts.len() - 1 + usize::from(anchored)
 }
 
-fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
+fn matches(value: &[u8], dialect: Dialect, form: Form, path: &[u8]) -> bool {
     if dialect == Dialect::Koster1996 {
         return path.starts_with(&decoded(value));
     }
@@ -326,13 +367,21 @@ fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
         _ => (value, false),
     };
     let last = body.iter().filter(|&&byte| byte == b'*').count();
+    let mut in_query = false;
     let parts: Vec<Vec<u8>> = body
         .split(|&byte| byte == b'*')
         .enumerate()
-        .map(|(index, part)| match dialect {
-            Dialect::Google => google_form(part),
-            Dialect::Selfhtml => decoded(part),
-            _ => normal_form(part, true, index < last || !anchored),
+        .map(|(index, part)| {
+            let open = index < last || !anchored;
+            // What stands behind a star may be a query.
+            let was_in_query = in_query;
+            in_query = true;
+            match form {
+                Form::Google => google_form(part),
+                Form::Decoded => decoded(part),
+                Form::Normal => normal_form(part, true, open),
+                Form::Served => served_part(part, was_in_query, open),
+            }
         })
         .collect();
     // The places in the path where the parts so far can end.
@@ -357,23 +406,69 @@ fn matches(value: &[u8], dialect: Dialect, path: &[u8]) -> bool {
     !anchored || ends[path.len()]
 }
 
-/// The forms in which a path is compared. RFC 9309 has two for a path with an escape that has one digit only: a rule that
-/// ends in such a one means itself, and the escapes that begin so.
-fn path_forms(path: &str, dialect: Dialect) -> Vec<Vec<u8>> {
+/// The forms in which a path is compared. There are two for a path with an escape that has one digit only: a rule that ends
+/// in such a one means itself, and the escapes that begin so.
+fn path_forms(path: &str, dialect: Dialect, form: Form) -> Vec<Vec<u8>> {
     let octets = path.as_bytes();
-    match dialect {
-        Dialect::Google => vec![octets.to_vec()],
-        Dialect::Koster1996 => vec![decoded(path.split('?').next().unwrap().as_bytes())],
-        Dialect::Selfhtml => vec![decoded(octets)],
-        _ => vec![normal_form(octets, true, false), with_cut_escapes(octets)],
+    match form {
+        Form::Google => vec![octets.to_vec()],
+        Form::Decoded if dialect == Dialect::Koster1996 => {
+            vec![decoded(path.split('?').next().unwrap().as_bytes())]
+        }
+        Form::Decoded => vec![decoded(octets)],
+        Form::Normal => vec![
+            normal_form(octets, true, false),
+            with_cut_escapes(octets, |octet, _| normal_form(octet, true, false)),
+        ],
+        Form::Served => vec![
+            served_form(octets, false),
+            with_cut_escapes(octets, |octet, in_query| {
+                served_part(octet, in_query, false)
+            }),
+        ],
     }
 }
 
-fn with_cut_escapes(path: &[u8]) -> Vec<u8> {
+/// A text as servers read it: its path, then from the first `?` on its query.
+fn served_form(text: &[u8], open: bool) -> Vec<u8> {
+    served_part(text, false, open)
+}
+
+fn served_part(part: &[u8], in_query: bool, open: bool) -> Vec<u8> {
+    let normal = normal_form(part, true, open);
+    let mut in_query = in_query;
+    let mut form = Vec::new();
+    let mut at = 0;
+    // A `%` that the normal form left alone is no escape, and begins none that could be decoded.
+    while at < normal.len() {
+        let escape = normal.get(at..at + 3).filter(|it| it[0] == b'%');
+        let decoded = escape.and_then(|it| {
+            let digits = std::str::from_utf8(&it[1..]).ok()?;
+            u8::from_str_radix(digits, 16).ok()
+        });
+        in_query |= normal[at] == b'?';
+        let delimiters: &[u8] = if in_query { b"/?#&=+;*$" } else { b"/?#*$" };
+        let reserved = |byte: &u8| b":/?#[]@!$&'()*+,;=".contains(byte);
+        match decoded.filter(|byte| reserved(byte) && !delimiters.contains(byte)) {
+            Some(byte) => {
+                form.push(byte);
+                at += 3;
+            }
+            None => {
+                form.push(normal[at]);
+                at += 1;
+            }
+        }
+    }
+    form
+}
+
+fn with_cut_escapes(path: &[u8], write: impl Fn(&[u8], bool) -> Vec<u8>) -> Vec<u8> {
     let octets = octets(path);
     let is_digit = |at: usize| octets.get(at).is_some_and(|it| it.0.is_ascii_hexdigit());
-    let mut form = Vec::new();
+    let (mut form, mut in_query) = (Vec::new(), false);
     for (index, &(byte, escaped)) in octets.iter().enumerate() {
+        in_query |= (byte, escaped) == (b'?', false);
         let has_digit = is_digit(index + 1) && !octets[index + 1].1;
         if (byte, escaped) == (b'%', false) && has_digit && !is_digit(index + 2) {
             form.push(byte);
@@ -384,7 +479,7 @@ fn with_cut_escapes(path: &[u8]) -> Vec<u8> {
             false => vec![byte],
         };
         // One octet at a time, a lone `%` is no escape whatever follows.
-        form.extend(normal_form(&as_written, true, false));
+        form.extend(write(&as_written, in_query));
     }
     form
 }

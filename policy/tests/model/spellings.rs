@@ -2,40 +2,40 @@
 
 use std::collections::BTreeSet;
 
-/// All spellings, the path itself among them. `normalised` writes a text in RFC 9309's normal form.
-pub fn of(path: &str, normalised: impl Fn(&str) -> String) -> BTreeSet<String> {
-    let spelling = |choice: u32| {
+/// All spellings, the path itself among them; `normal` is that in RFC 9309's normal form.
+pub fn of(path: &str, normal: &str) -> BTreeSet<String> {
+    let spelling = |whole: &str, choice: u32| {
         let does = |step: u32| choice & (1 << step) != 0;
-        let whole = if does(0) {
-            normalised(path)
-        } else {
-            path.to_owned()
-        };
         let query = whole.find('?').unwrap_or(whole.len());
         let (mut path, query) = (whole[..query].to_owned(), &whole[query..]);
-        if does(1) {
+        if does(0) {
             path = path.replace("%2F", "/").replace("%2f", "/");
         }
-        if does(2) {
+        if does(1) {
             for separator in ["%5C", "%5c", "\\"] {
                 path = path.replace(separator, "/");
             }
         }
-        if does(3) {
+        if does(2) {
             path = without_parameters(&path);
         }
-        while does(4) && path.contains("//") {
+        while does(3) && path.contains("//") {
             path = path.replace("//", "/");
         }
-        if does(5) {
+        if does(4) {
             path = without_dots(&path);
         }
-        while does(6) && path.contains("//") {
+        while does(5) && path.contains("//") {
             path = path.replace("//", "/");
         }
         path + query
     };
-    (0..1 << 7).map(spelling).collect()
+    let choices = [path, normal]
+        .into_iter()
+        .flat_map(|whole| (0..1 << 6).map(move |choice| (whole, choice)));
+    choices
+        .map(|(whole, choice)| spelling(whole, choice))
+        .collect()
 }
 
 fn without_parameters(path: &str) -> String {

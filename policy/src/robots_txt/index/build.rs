@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use super::super::budget::Budget;
 use super::super::byte_pairs::BytePairs;
 use super::super::groups::semantics::Semantics;
+use super::super::head::head;
 use super::super::matched_rule::MatchedRule;
-use super::super::path_form::head;
 use super::super::pattern::{Pattern, Patterns, Value};
 use super::super::statements::event::{ALLOW, Event, Events, PLAIN, WILD};
 use super::{Index, Prefix, Wild, common_length, decides};
@@ -90,7 +90,7 @@ impl Entries {
         if value.is_empty() && dialect != Dialect::Google {
             return;
         }
-        self.push(semantics, event, Value::read(value, dialect));
+        self.push(semantics, event, Value::read(value, semantics));
         if event.form() != PLAIN
             && allow
             && dialect == Dialect::Google
@@ -105,7 +105,7 @@ impl Entries {
         if event.form() == PLAIN {
             self.patterns.literals.extend_from_slice(value.text);
         } else {
-            self.patterns.push(value, semantics.dialect);
+            self.patterns.push(value, semantics);
         }
         let pattern = Pattern {
             literals: &self.patterns.literals[start..],
@@ -115,7 +115,7 @@ impl Entries {
         let length = match event.form() {
             _ if semantics.takes_first => 0,
             PLAIN | WILD => value.text.len() + usize::from(value.anchored),
-            _ => pattern.length(value, semantics.dialect),
+            _ => value.specificity(semantics),
         };
         let rule = MatchedRule::new(length, event.kind() == ALLOW, event.offset);
         let wild = (!pattern.is_prefix()).then(|| Wild {

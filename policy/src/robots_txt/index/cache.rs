@@ -1,4 +1,4 @@
-//! The indexes of a file: one for each large group and dialect, and the marks of its lines, made when first asked.
+//! The indexes of a file: one for each large group and way of comparing, and the marks of its lines, made when first asked.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use triomphe::ThinArc;
 
 use super::super::groups::agent::{Agent, Agents};
+use super::super::groups::semantics::Semantics;
 use super::Index;
-use crate::Dialect;
 
 #[derive(Debug, Default)]
 pub(crate) struct Indexes {
@@ -27,7 +27,7 @@ pub(crate) struct Mark {
 struct Slots {
     agent: Agent,
     marks: OnceLock<Box<[Mark]>>,
-    by_dialect: [OnceLock<Box<Index>>; Dialect::ALL.len()],
+    by_semantics: [OnceLock<Box<Index>>; Semantics::COUNT],
 }
 
 impl Indexes {
@@ -35,12 +35,12 @@ impl Indexes {
     pub(crate) fn find_or_build(
         &self,
         agents: Agents<'_>,
-        dialect: Dialect,
+        semantics: Semantics,
         agent: Agent,
         build: impl FnOnce(Agent) -> Option<Index>,
     ) -> Option<&Index> {
         let slots = self.slots_of(agents, agent)?;
-        let slot = &slots.by_dialect[dialect as usize];
+        let slot = &slots.by_semantics[semantics.number];
         if slot.get().is_none() {
             let index = Box::new(build(slots.agent)?);
             slot.get_or_init(|| {
@@ -102,7 +102,7 @@ fn slots(agents: Agents<'_>) -> ThinArc<AtomicUsize, Slots> {
             slots.push(Slots {
                 agent,
                 marks: OnceLock::new(),
-                by_dialect: Default::default(),
+                by_semantics: Default::default(),
             });
         }
     }

@@ -13,8 +13,9 @@ use std::cmp::Reverse;
 
 use super::budget::Budget;
 use super::byte_pairs::BytePairs;
+use super::head::head;
 use super::matched_rule::MatchedRule;
-use super::path_form::{PathForm, head};
+use super::path_form::PathForm;
 use super::pattern::{Pattern, matches};
 
 /// The rules of a group as one dialect reads them.

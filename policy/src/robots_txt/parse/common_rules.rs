@@ -8,7 +8,7 @@ use super::super::statements::event::{EXACT, GOOGLE, PLAIN, SPECIAL, WILD};
 use super::super::statements::writer::{RuleToWrite, Writer};
 use super::line::{begins_allow, begins_disallow};
 use crate::blocks::{BLOCK, Block, first, last, padded};
-use crate::spelling::is_plain;
+use crate::plain::is_plain;
 
 /// So many bytes are looked at to read a rule.
 const HEAD: usize = 10 + BLOCK;

@@ -12,7 +12,7 @@ use super::statements::stored::Stored;
 use super::statements::writer::{RuleToWrite, Writer};
 use super::timing::{Timing, Timings};
 use crate::blocks::{self, first_of};
-use crate::{name_tag, spelling};
+use crate::{name_tag, plain};
 use common_rules::CommonRules;
 use line::{Field, GOOGLE_LINE_BYTES, Statement, trim};
 use skip::{Skipped, skip};
@@ -102,7 +102,7 @@ impl<'a, S: Simd> Parser<'a, S> {
 
     fn finish(mut self) -> Stored {
         self.end_group();
-        Stored::new(&self.agents, self.writer.finish(), self.timings)
+        Stored::new(&self.agents, self.writer, self.timings)
     }
 
     /// Reads on in a group as long as there are rules as nearly all are.
@@ -415,7 +415,7 @@ fn is_agent_end(text: &[u8]) -> bool {
 
 /// Whether a field's name could be a directive's; scripts and markup are full of colons.
 fn is_directive(name: &[u8]) -> bool {
-    let in_name = |&byte: &u8| spelling::TRAITS[usize::from(byte)] & spelling::IN_NAME != 0;
+    let in_name = |&byte: &u8| plain::TRAITS[usize::from(byte)] & plain::IN_NAME != 0;
     name.len() <= NAME_BYTES
         && name.first().is_some_and(u8::is_ascii_alphabetic)
         && name.iter().all(in_name)

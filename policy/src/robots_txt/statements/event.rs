@@ -11,7 +11,7 @@
 //!
 //! [`Index`]: super::index::Index
 
-use super::super::path_form::{HEAD_BYTES, head_mask};
+use super::super::head::{HEAD_BYTES, head_mask};
 
 /// Begins a stretch of user-agent lines and rules; its flags say for whom a new group begins.
 pub(crate) const RUN: u8 = 0;

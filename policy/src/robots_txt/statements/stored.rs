@@ -5,6 +5,7 @@ use triomphe::ThinArc;
 use super::super::groups::agent::{Agent, Agents};
 use super::super::index::cache::Indexes;
 use super::super::timing::{Timing, Timings};
+use super::writer::Writer;
 
 /// Who is named in a file and what it states, in one allocation behind one pointer: a decision on a
 /// file that nobody asked about lately waits for memory once or twice, not once for each part.
@@ -21,14 +22,15 @@ struct Header {
     /// How many user-agent lines there are.
     agents: u32,
     timings: Timings,
+    has_respelt_rules: bool,
 }
 
 impl Stored {
-    /// Takes the user-agent lines and their tags in the order of the file, the stream they are in, and which timings that
-    /// states.
-    pub(crate) fn new(agents: &[(Agent, u8)], stream: Vec<u8>, timings: Timings) -> Self {
+    /// Takes the user-agent lines and their tags in the order of the file, what they are in, and which timings that states.
+    pub(crate) fn new(agents: &[(Agent, u8)], writer: Writer, timings: Timings) -> Self {
+        let has_respelt_rules = writer.has_respelt_rules();
         // Moving the stream takes less than another stretch of memory would.
-        let mut all = stream;
+        let mut all = writer.finish();
         let bytes = all.len();
         let before = agents.len() * (1 + Agents::BYTES);
         all.resize(before + bytes, 0);
@@ -44,6 +46,7 @@ impl Stored {
             indexes: Indexes::default(),
             agents: u32::try_from(agents.len()).expect("no more than bytes in a file"),
             timings,
+            has_respelt_rules,
         };
         Self(ThinArc::from_header_and_slice(header, &all))
     }
@@ -66,6 +69,11 @@ impl Stored {
     /// Whether any group states a timing.
     pub(crate) fn states(&self, timing: Timing) -> bool {
         self.0.header.header.timings.has(timing)
+    }
+
+    /// Whether a rule differs between the forms in which a path is judged strictly.
+    pub(crate) fn has_respelt_rules(&self) -> bool {
+        self.0.header.header.has_respelt_rules
     }
 
     #[cfg(test)]

@@ -8,13 +8,14 @@ use super::event::{
     AGENT, ALLOW, DISALLOW, FORM_SHIFT, LONG, OTHER, PADDING, PLAIN, RUN, SKIP, SPECIAL, WILD,
 };
 use crate::blocks::BLOCK;
-use crate::spelling;
+use crate::{forms, plain};
 
 /// Appends events.
 #[derive(Debug)]
 pub(crate) struct Writer {
     stream: Vec<u8>,
     line: u32,
+    has_respelt_rules: bool,
 }
 
 impl Writer {
@@ -22,6 +23,7 @@ impl Writer {
         Self {
             stream: Vec::with_capacity(bytes),
             line: 0,
+            has_respelt_rules: false,
         }
     }
 
@@ -53,6 +55,7 @@ impl Writer {
 
     #[inline]
     pub(crate) fn push_rule(&mut self, rule: &RuleToWrite<'_>, line: u32) {
+        self.note_form(rule);
         let is_plain = rule.form == PLAIN;
         self.push_header(rule.tag(), line, rule.value.len() + usize::from(!is_plain));
         if !is_plain {
@@ -70,6 +73,7 @@ impl Writer {
         block: &[u8; BLOCK],
         distance: u8,
     ) {
+        self.note_form(rule);
         let length = rule.value.len();
         let is_wild = usize::from(rule.form != PLAIN);
         self.line += u32::from(distance);
@@ -85,6 +89,24 @@ impl Writer {
         self.stream.truncate(start);
         self.stream.extend_from_slice(block);
         self.stream.truncate(start + length);
+    }
+
+    #[inline(always)]
+    fn note_form(&mut self, rule: &RuleToWrite<'_>) {
+        if rule.form == SPECIAL {
+            self.note_special(rule.value);
+        }
+    }
+
+    #[cold]
+    fn note_special(&mut self, value: &[u8]) {
+        let text = value.strip_suffix(b"$").unwrap_or(value);
+        self.has_respelt_rules |= !forms::is_written_alike(text);
+    }
+
+    /// Whether a rule differs between the forms in which a path is judged strictly.
+    pub(crate) fn has_respelt_rules(&self) -> bool {
+        self.has_respelt_rules
     }
 
     /// The line of the last event.
@@ -153,7 +175,7 @@ impl<'a> RuleToWrite<'a> {
     /// Classifies a value by what it holds.
     #[inline(always)]
     pub(crate) fn new<S: Simd>(simd: S, field: Field, seen_by: u8, value: &'a [u8]) -> Self {
-        let plain = spelling::plain_start(simd, value);
+        let plain = plain::plain_start(simd, value);
         let allow = field == Field::Allow;
         // `.../index.html` also means `.../`: only what stands before the name is sure.
         let directory = directory(value).filter(|_| allow);
@@ -161,7 +183,7 @@ impl<'a> RuleToWrite<'a> {
             SPECIAL
         } else if plain == value.len() {
             PLAIN
-        } else if spelling::is_wild(simd, &value[plain..]) {
+        } else if plain::is_wild(simd, &value[plain..]) {
             WILD
         } else {
             SPECIAL

@@ -1,0 +1,78 @@
+//! Escapes: `%` and two hexadecimal digits, and what only begins as one.
+
+/// The value of the two hexadecimal digits `text` starts with.
+#[inline]
+pub(crate) fn hex_pair(text: &[u8]) -> Option<u8> {
+    const NONE: u8 = u8::MAX;
+    static VALUES: [u8; 256] = {
+        let mut values = [NONE; 256];
+        let mut value = 0;
+        while value < 16 {
+            values[b"0123456789abcdef"[value] as usize] = value as u8;
+            values[b"0123456789ABCDEF"[value] as usize] = value as u8;
+            value += 1;
+        }
+        values
+    };
+    let [high, low, ..] = *text else { return None };
+    let (high, low) = (VALUES[usize::from(high)], VALUES[usize::from(low)]);
+    (high | low < NONE).then_some(high << 4 | low)
+}
+
+/// A byte of a text, as it is written there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Raw(u8),
+    Escaped(u8),
+    /// A `%` that escapes nothing.
+    LonePercent,
+}
+
+/// What a text is made of; what is left of it.
+pub(super) struct Units<'a>(pub(super) &'a [u8]);
+
+impl Iterator for Units<'_> {
+    type Item = Unit;
+
+    #[inline]
+    fn next(&mut self) -> Option<Unit> {
+        let (&byte, after) = self.0.split_first()?;
+        self.0 = after;
+        if byte != b'%' {
+            return Some(Unit::Raw(byte));
+        }
+        let Some(value) = hex_pair(after) else {
+            return Some(Unit::LonePercent);
+        };
+        self.0 = &after[2..];
+        Some(Unit::Escaped(value))
+    }
+}
+
+/// Whether a text holds a `%` that escapes nothing.
+pub(crate) fn has_lone_percent(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', text).any(|at| hex_pair(&text[at + 1..]).is_none())
+}
+
+/// Whether what follows a lone `%` in a pattern leaves it the start of an escape.
+pub(super) fn is_begun(rest: &[u8], is_open: bool) -> bool {
+    let ends = |rest: &[u8]| rest.first().map_or(is_open, |&byte| byte == b'*');
+    match rest {
+        [digit, after @ ..] if digit.is_ascii_hexdigit() => ends(after),
+        _ => ends(rest),
+    }
+}
+
+/// Where the `%` of each cut escape is: one that has only one of its two digits.
+pub(super) fn cut_escapes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let is_cut = |at: &usize| match &text[at + 1..] {
+        // A second digit that is escaped itself would read as the end of this escape.
+        [digit, b'%', after @ ..] => {
+            digit.is_ascii_hexdigit() && !hex_pair(after).is_some_and(|it| it.is_ascii_hexdigit())
+        }
+        [digit, after, ..] => digit.is_ascii_hexdigit() && !after.is_ascii_hexdigit(),
+        [digit] => digit.is_ascii_hexdigit(),
+        [] => false,
+    };
+    memchr::memchr_iter(b'%', text).filter(is_cut)
+}

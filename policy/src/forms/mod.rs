@@ -1,0 +1,312 @@
+//! Forms: the percent-encodings in which paths and rules are compared, byte by byte and by table.
+//!
+//! To write rules in a form is most of what some files cost to judge, so nothing is asked of a byte that a table does
+//! not say at once.
+
+mod escape;
+#[cfg(test)]
+mod tests;
+
+use memchr::{memchr, memchr2};
+
+use crate::blocks::{BLOCK, usual_start};
+use escape::{Unit, Units};
+pub(crate) use escape::{has_lone_percent, hex_pair};
+
+/// What a byte of a path is to RFC 3986.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Octet {
+    /// Means the same with and without percent-encoding (§2.3).
+    Unreserved,
+    /// Means itself raw, and something else percent-encoded (§2.2).
+    Reserved,
+    /// May only stand percent-encoded.
+    Other,
+}
+
+pub(crate) const fn classify(byte: u8) -> Octet {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => Octet::Unreserved,
+        b':' | b'/' | b'?' | b'#' | b'[' | b']' | b'@' => Octet::Reserved,
+        b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' => {
+            Octet::Reserved
+        }
+        _ => Octet::Other,
+    }
+}
+
+/// A way of writing bytes down.
+#[derive(Debug)]
+pub(crate) struct Form {
+    raw: [Written; 256],
+    escaped: [Written; 256],
+    /// Whether what begins an escape may stay where whatever follows may follow.
+    leaves_begun: bool,
+    /// The form of a query, where that is another.
+    in_query: Option<&'static Self>,
+}
+
+/// The one form of RFC 9309 §2.2.2: unreserved bytes raw, escapes in upper case, everything that may not stand raw
+/// escaped, a `%` that escapes nothing too.
+pub(crate) static NORMALISED: Form = Form::new(Kind::Normalised);
+
+/// The same with `*` and `$` escaped besides: the form in which literal bytes compare, so that `%2A` and `%24` in a
+/// pattern mean the byte (RFC 9309 §2.2.3).
+pub(crate) static LITERAL: Form = Form::new(Kind::Literal);
+
+/// What servers make of a text before they look for what it names: as [`LITERAL`], but reserved bytes raw too, except those
+/// that would then delimit: `/`, `?` and `#`, in a query `&`, `=`, `+` and `;` besides (RFC 3986 §2.2). What stands behind a
+/// star of a pattern may be a query.
+pub(crate) static SERVED: Form = Form {
+    in_query: Some(&SERVED_QUERY),
+    ..Form::new(Kind::Served)
+};
+
+static SERVED_QUERY: Form = Form::new(Kind::ServedQuery);
+
+/// As Google's parser rewrites patterns: escapes in upper case, bytes outside ASCII escaped, nothing else.
+pub(crate) static GOOGLE: Form = Form::new(Kind::Google);
+
+/// As the draft of 1996 compares: every escape decoded but `%2F`.
+pub(crate) static DECODED: Form = Form::new(Kind::Decoded);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Normalised,
+    Literal,
+    Served,
+    ServedQuery,
+    Google,
+    Decoded,
+}
+
+/// Up to three bytes, then how many they are.
+type Written = [u8; 4];
+
+/// No form writes more bytes for one.
+pub(crate) const MAX_WRITTEN: usize = 3;
+
+impl Form {
+    const fn new(kind: Kind) -> Self {
+        let (mut raw, mut escaped) = ([[0; 4]; 256], [[0; 4]; 256]);
+        let mut byte = 0;
+        while byte < 256 {
+            raw[byte] = written(kind, byte as u8, false);
+            escaped[byte] = written(kind, byte as u8, true);
+            byte += 1;
+        }
+        Self {
+            raw,
+            escaped,
+            leaves_begun: !matches!(kind, Kind::Google | Kind::Decoded),
+            in_query: None,
+        }
+    }
+
+    /// Appends `text` in this form. Says whether it holds a `%` that escapes nothing and could begin an escape.
+    pub(crate) fn push(&self, form: &mut Vec<u8>, text: &[u8]) -> bool {
+        self.write_all::<false>(form, text, false, |_| {}) && self.leaves_begun
+    }
+
+    /// Appends a path in this form, but with the `%` of each cut escape, one that has only one of its two digits, as it is.
+    pub(crate) fn push_with_cut_escapes(&self, form: &mut Vec<u8>, path: &[u8]) {
+        let (mut start, query) = (0, self.query_start::<false>(path));
+        for end in escape::cut_escapes(path).chain([path.len()]) {
+            let middle = query.clamp(start, end);
+            self.push(form, &path[start..middle]);
+            self.in_query.unwrap_or(self).push(form, &path[middle..end]);
+            form.extend(path.get(end));
+            start = end + 1;
+        }
+    }
+
+    /// Appends the literal bytes of a pattern, and tells of each star how many bytes were written before it.
+    ///
+    /// In a part that a star follows, or at an open end whatever may follow, an escape begun at the end, such as `%` or
+    /// `%2`, stays: it means the escapes that begin so.
+    #[inline]
+    pub(crate) fn push_pattern(
+        &self,
+        form: &mut Vec<u8>,
+        text: &[u8],
+        is_open: bool,
+        star: impl FnMut(usize),
+    ) {
+        self.write_all::<true>(form, text, is_open, star);
+    }
+
+    #[inline]
+    fn write_all<const STARS: bool>(
+        &self,
+        form: &mut Vec<u8>,
+        text: &[u8],
+        is_open: bool,
+        mut star: impl FnMut(usize),
+    ) -> bool {
+        let (path, query) = text.split_at(self.query_start::<STARS>(text));
+        let Some(in_query) = self.in_query.filter(|_| !query.is_empty()) else {
+            return self.write::<STARS>(form, text, is_open, star);
+        };
+        let start = form.len();
+        let has_lone_percent = self.write::<STARS>(form, path, false, &mut star);
+        let before = form.len() - start;
+        let star = |at| star(before + at);
+        in_query.write::<STARS>(form, query, is_open, star) | has_lone_percent
+    }
+
+    /// Where the query may begin if it has another form; else the end.
+    fn query_start<const STARS: bool>(&self, text: &[u8]) -> usize {
+        let query = match self.in_query {
+            None => None,
+            Some(_) if STARS => memchr2(b'?', b'*', text),
+            Some(_) => memchr(b'?', text),
+        };
+        query.unwrap_or(text.len())
+    }
+
+    #[inline]
+    fn write<const STARS: bool>(
+        &self,
+        form: &mut Vec<u8>,
+        text: &[u8],
+        is_open: bool,
+        mut star: impl FnMut(usize),
+    ) -> bool {
+        let start = form.len();
+        // Four bytes are written for each, and those that are not its own overwritten.
+        form.resize(start + MAX_WRITTEN * text.len() + 1, 0);
+        let (mut at, mut rest, mut has_lone_percent) = (start, text, false);
+        while let Some((&byte, after)) = rest.split_first() {
+            if byte != b'%' && rest.len() >= BLOCK {
+                // Most of a long path stands for itself.
+                let (usual, others) = rest.split_at(usual_start(rest));
+                form[at..at + usual.len()].copy_from_slice(usual);
+                at += usual.len();
+                rest = others;
+                if !usual.is_empty() {
+                    continue;
+                }
+            }
+            rest = after;
+            let mut written = self.raw[usize::from(byte)];
+            if STARS && byte == b'*' {
+                star(at - start);
+                continue;
+            }
+            if byte == b'%' {
+                if let Some(value) = hex_pair(after) {
+                    written = self.escaped[usize::from(value)];
+                    rest = &after[2..];
+                } else {
+                    has_lone_percent = true;
+                    if STARS && self.leaves_begun && escape::is_begun(after, is_open) {
+                        written = [b'%', 0, 0, 1];
+                    }
+                }
+            }
+            form[at..at + written.len()].copy_from_slice(&written);
+            at += usize::from(written[MAX_WRITTEN]);
+        }
+        form.truncate(at);
+        has_lone_percent
+    }
+
+    /// How many bytes a pattern takes in this form, stars included.
+    pub(crate) fn length(&self, pattern: &[u8], is_open: bool) -> usize {
+        let mut units = Units(pattern);
+        let mut length = 0;
+        while let Some(unit) = units.next() {
+            length += match unit {
+                Unit::LonePercent if self.leaves_begun && escape::is_begun(units.0, is_open) => 1,
+                unit => usize::from(self.written(unit)[MAX_WRITTEN]),
+            };
+        }
+        length
+    }
+
+    /// Whether a path in this form could begin as what a pattern does up to its first star, if stars mean something in
+    /// it, or to the first `%` that may begin an escape: sooner told than written.
+    pub(crate) fn may_begin(&self, path: &[u8], pattern: &[u8], has_stars: bool) -> bool {
+        let mut path = path;
+        for unit in Units(&pattern[..self.query_start::<true>(pattern)]) {
+            match unit {
+                Unit::Raw(b'*') if has_stars => return true,
+                Unit::LonePercent if self.leaves_begun => return path.first() == Some(&b'%'),
+                _ => {}
+            }
+            let [bytes @ .., length] = self.written(unit);
+            let Some(after) = path.strip_prefix(&bytes[..usize::from(*length)]) else {
+                return false;
+            };
+            path = after;
+        }
+        true
+    }
+
+    fn written(&self, unit: Unit) -> &Written {
+        match unit {
+            Unit::Raw(byte) => &self.raw[usize::from(byte)],
+            Unit::Escaped(value) => &self.escaped[usize::from(value)],
+            Unit::LonePercent => &self.raw[usize::from(b'%')],
+        }
+    }
+}
+
+/// Whether a rule's value, without the `$` at its end, is the same in every form in which a path is judged strictly, and as
+/// Google's parser compares it with paths that it leaves alone. Most are.
+pub(crate) fn is_written_alike(value: &[u8]) -> bool {
+    let is_alike = |text, served: &Form| {
+        Units(text).all(|unit| {
+            let written = GOOGLE.written(unit);
+            let is_special = matches!(unit, Unit::Escaped(value) if is_special(value));
+            let others = [&LITERAL, served].map(|form| form.written(unit));
+            unit == Unit::Raw(b'*') || !is_special && others == [written; 2]
+        })
+    };
+    let (path, query) = value.split_at(SERVED.query_start::<true>(value));
+    is_alike(path, &SERVED) && is_alike(query, &SERVED_QUERY)
+}
+
+/// Whether servers decode an escape of a path that its normal form keeps.
+pub(crate) fn is_served_otherwise(path: &[u8]) -> bool {
+    let is_decoded = |text, served: &Form| {
+        let mut units = Units(text);
+        units.any(|unit| served.written(unit) != LITERAL.written(unit))
+    };
+    let (path, query) = path.split_at(SERVED.query_start::<false>(path));
+    is_decoded(path, &SERVED) || is_decoded(query, &SERVED_QUERY)
+}
+
+const fn written(kind: Kind, value: u8, escaped: bool) -> Written {
+    let raw = match kind {
+        Kind::Google => !escaped && value < 0x80,
+        Kind::Decoded => !escaped || value != b'/',
+        _ => match classify(value) {
+            Octet::Unreserved => true,
+            Octet::Reserved if escaped => is_decoded(kind, value),
+            Octet::Reserved => matches!(kind, Kind::Normalised) || !is_special(value),
+            Octet::Other => false,
+        },
+    };
+    if raw {
+        return [value, 0, 0, 1];
+    }
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let (high, low) = ((value >> 4) as usize, (value & 15) as usize);
+    [b'%', DIGITS[high], DIGITS[low], 3]
+}
+
+/// Whether the escape of a reserved byte is decoded.
+const fn is_decoded(kind: Kind, value: u8) -> bool {
+    let delimits = match kind {
+        Kind::Served => matches!(value, b'/' | b'?' | b'#'),
+        Kind::ServedQuery => matches!(value, b'/' | b'?' | b'#' | b'&' | b'=' | b'+' | b';'),
+        _ => true,
+    };
+    !(delimits || is_special(value))
+}
+
+/// Means something else in a pattern.
+const fn is_special(value: u8) -> bool {
+    matches!(value, b'*' | b'$')
+}
