@@ -80,6 +80,7 @@ for path, digest in listed.items():
         fail(path, "does not have its digest")
 
 shown = left_out = 0
+deleted, missing = set(), []
 head_before, number_before = None, None
 for file in manifest["logs"]:
     tree, last, torn, ended, number = Tree(), None, None, False, None
@@ -103,8 +104,12 @@ for file in manifest["logs"]:
             number = event.get("file")
             if event.get("event") != "file":
                 fail(place, "does not begin a file")
-            if number_before is not None and number != number_before + 1:
+            if number_before is not None and number <= number_before:
                 fail(place, "a file is missing before it")
+            if number_before is not None:
+                missing += [(gone, place) for gone in range(number_before + 1, number)]
+                if number != number_before + 1:
+                    head_before = None
             expected = head_before or (bytes(32) if number == 1 else None)
             if expected and bytes.fromhex(found[1].decode()) != expected:
                 fail(place, "does not follow the file before")
@@ -116,6 +121,8 @@ for file in manifest["logs"]:
                 torn = sha256(line).hex()
             elif last and bytes.fromhex(found[1].decode()) != last:
                 fail(place, "does not follow the line before")
+        if event.get("event") == "deleted":
+            deleted.add(event["file"])
         if event.get("event") == "altered":
             fail(place, "the log was altered before this line")
         if event.get("event") == "head":
@@ -133,4 +140,7 @@ for file in manifest["logs"]:
     number_before = number
     if sha256((folder / file["path"]).read_bytes()).hex() != file["sha256"]:
         fail(file["path"], "does not have its digest")
+for gone, place in missing:
+    if gone not in deleted:
+        fail(place, f"file {gone} is missing before it, and the log does not say that it was deleted")
 print(f"sound: {shown} lines, {left_out} left out")

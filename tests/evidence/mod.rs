@@ -2,5 +2,6 @@
 
 mod chain;
 mod export;
+mod keeping;
 mod tampering;
 mod week;

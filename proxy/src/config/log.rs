@@ -7,6 +7,7 @@ use bytesize::ByteSize;
 
 use super::file::{
     Section, at_least, boolean, checked, duration, or_empty, path_in, positive_duration, size,
+    size_or_zero,
 };
 use crate::decide::settings::OnFailure;
 use crate::observe::decisions::JournalOptions;
@@ -42,6 +43,14 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
     let max_size = section.key("decisions_max_size", ByteSize::mib(100), max_size);
     let max_age = section.key("decisions_max_age", day, positive_duration);
     let keep = section.key("decisions_keep", 30 * day, duration);
+    let max_total = section.key("decisions_max_total", ByteSize::b(0), size_or_zero);
+    let max_total = (max_total.as_u64() > 0).then_some(max_total.as_u64());
+    // One file that is being written to, and one that was.
+    if max_total.is_some_and(|total| total < max_size.as_u64().saturating_mul(2)) {
+        let message = "is less than twice log.decisions_max_size: there must be room for a file beside the one being written";
+        section.mistake("decisions_max_total", message);
+    }
+    let compresses = section.key("decisions_compress", false, boolean);
     Log {
         format,
         events,
@@ -51,6 +60,8 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
             max_size_bytes: max_size.as_u64(),
             max_age,
             keep,
+            max_total_bytes: max_total,
+            compresses,
             key,
         }),
     }

@@ -146,6 +146,8 @@ log.decisions = "audit/d.jsonl"
 log.decisions_max_size = "1MiB"
 log.decisions_max_age = "1h"
 log.decisions_keep = "7d"
+log.decisions_max_total = "64MiB"
+log.decisions_compress = true
 log.on_failure = "refuse"
 evidence.key = "audit/e.key"
 traces.otlp_endpoint = "https://collector.example:4318/otlp"
@@ -285,6 +287,8 @@ fn robots_and_log_are_read() {
         max_size_bytes: 1 << 20,
         max_age: Duration::from_hours(1),
         keep: Duration::from_hours(7 * 24),
+        max_total_bytes: Some(64 << 20),
+        compresses: true,
         key: "/var/lib/wayleave/audit/e.key".into(),
     };
     assert_eq!(config.log.on_failure, OnFailure::Refuse);

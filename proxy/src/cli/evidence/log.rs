@@ -1,14 +1,14 @@
 //! The files of a decision log, up to the last line that was signed.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 
 use crate::observe::chain::Head;
 use crate::observe::chain::event::Event;
-use crate::observe::decisions::{file_number, kept_head, rotated_files};
+use crate::observe::decisions::{contents, file_number, is_compressed, kept_head, rotated_files};
 
 /// How often the files are listed anew if the log was rotated meanwhile.
 const ATTEMPTS: usize = 20;
@@ -19,7 +19,7 @@ pub(super) struct LogFile {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     file: File,
-    /// How many bytes of it are read.
+    /// How many bytes of what is in it are read.
     bytes: u64,
     /// The line that is to end it, if it does not end in its head itself.
     pub(super) head: Option<Vec<u8>>,
@@ -29,20 +29,30 @@ impl LogFile {
     /// Hands on every line with its number, from 1.
     pub(super) fn read(
         &self,
-        mut take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
+        take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        let mut lines = BufReader::with_capacity(256 * 1024, file.take(self.bytes));
-        let (mut line, mut number) = (Vec::new(), 0);
-        while lines.read_until(b'\n', &mut line)? > 0 {
-            number += 1;
-            let whole = line.strip_suffix(b"\n").unwrap_or(&line);
-            take(number, whole)?;
-            line.clear();
-        }
-        Ok(())
+        each_line(contents(file).take(self.bytes), take)
     }
+}
+
+/// Hands on every line with its number, from 1, and without its end.
+///
+/// # Errors
+///
+/// Returns why it cannot be read, or the error of `take`, which ends it.
+pub(super) fn each_line(
+    mut lines: impl BufRead,
+    mut take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let (mut line, mut number) = (Vec::new(), 0);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        number += 1;
+        take(number, line.strip_suffix(b"\n").unwrap_or(&line))?;
+        line.clear();
+    }
+    Ok(())
 }
 
 /// The files of the log at `path`, the oldest first, open: what is deleted meanwhile can be read on.
@@ -65,7 +75,10 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<LogFile>> {
             let number = file_number(&path)?;
             Some(open(number, path, &head, &line))
         });
-        let mut files = files.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut files = match files.collect::<anyhow::Result<Vec<_>>>() {
+            Err(error) if is_gone(&error) => continue,
+            files => files?,
+        };
         files.sort_by_key(|file| file.number);
         if files.last().is_some_and(|last| last.number == head.file) {
             return Ok(files);
@@ -77,10 +90,22 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<LogFile>> {
     )
 }
 
+/// Whether a file was deleted, or compressed, since it was listed.
+fn is_gone(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+}
+
+/// Opens a file, which is neither deleted nor compressed while it is open.
 fn open(number: u64, path: PathBuf, head: &Head, line: &[u8]) -> anyhow::Result<LogFile> {
     let shown = path.display().to_string();
     let file = File::open(&path).with_context(|| shown.clone())?;
-    let bytes = file.metadata()?.len();
+    // Where that is under way already, it is read to its end all the same.
+    let _ = file.try_lock_shared();
+    let bytes = match is_compressed(&file) {
+        true => u64::MAX,
+        false => file.metadata()?.len(),
+    };
     let mut log = LogFile {
         number,
         path,
@@ -88,7 +113,7 @@ fn open(number: u64, path: PathBuf, head: &Head, line: &[u8]) -> anyhow::Result<
         bytes,
         head: None,
     };
-    if number == head.file && !is_ended(&log)? {
+    if number == head.file && bytes < u64::MAX && !is_ended(&log)? {
         // What is behind it is being written, and not signed yet.
         log.bytes = head.bytes.unwrap_or(bytes);
         ensure!(

@@ -1,23 +1,31 @@
-//! The decision log's files: the one that is written to, those rotated away beside it, and the lines in them.
+//! The decision log's files: the one that is written to, those rotated away beside it, compressed or not, and the lines in them.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use flate2::bufread::MultiGzDecoder;
 
 use super::decision::{Decision, DecisionId};
 use crate::clock::calendar;
 
 /// No line of ours is nearly as long: the head of a request is bounded.
 const MAX_LINE_BYTES: u64 = 4 << 20;
+/// How a gzip file begins (RFC 1952, section 2.3.1), and no line does.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Read at once.
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// A name for a file to be rotated away under, which no other has.
 pub(super) fn vacant(path: &Path) -> PathBuf {
     let mut now = calendar();
     loop {
         let name = rotated(path, now);
-        if !name.exists() {
+        if !name.exists() && !compressed_name(&name).exists() {
             return name;
         }
         now += Duration::from_millis(1);
@@ -46,29 +54,78 @@ pub(super) fn dir_of(path: &Path) -> &Path {
     }
 }
 
-/// The files beside `path` that were rotated away from it, in no order.
+/// The name of a rotated file once it is compressed.
+pub(super) fn compressed_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    name.into()
+}
+
+/// The files beside `path` that were rotated away from it, by their names, and so by age. Of one that is there compressed and not,
+/// the latter: its compression was interrupted before that could be deleted.
 ///
 /// # Errors
 ///
 /// Returns an error if their directory is there and cannot be listed.
 pub(crate) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let is_rotated = |file: &PathBuf| {
-        let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        let time = name
-            .strip_prefix(&*stem)
-            .and_then(|rest| rest.strip_prefix('.'));
-        file.extension() == path.extension()
-            && time.is_some_and(|time| {
-                time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit())
-            })
-    };
     let entries = match fs::read_dir(dir_of(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?.map(|entry| Ok(entry?.path())),
+        entries => entries?,
     };
-    let is_wanted = |file: &io::Result<PathBuf>| file.as_ref().map_or(true, is_rotated);
-    entries.filter(is_wanted).collect()
+    let mut found: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+    for entry in entries {
+        let file = entry?.path();
+        if is_rotated(path, &file) {
+            found.insert(file.as_os_str().to_owned(), file);
+        } else if file.extension().is_some_and(|it| it == "gz")
+            && is_rotated(path, &file.with_extension(""))
+        {
+            let plain = file.with_extension("").into_os_string();
+            found.entry(plain).or_insert(file);
+        }
+    }
+    // A plain one that was listed behind its compressed form has taken its place.
+    Ok(found.into_values().collect())
+}
+
+/// Whether a file is named as one that was rotated away from `path`.
+fn is_rotated(path: &Path, file: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let time = name
+        .strip_prefix(&*stem)
+        .and_then(|rest| rest.strip_prefix('.'));
+    let is_time =
+        |time: &str| time.ends_with('Z') && time.starts_with(|c: char| c.is_ascii_digit());
+    file.extension() == path.extension() && time.is_some_and(is_time)
+}
+
+/// Whether a file is compressed.
+pub(crate) fn is_compressed(file: &File) -> bool {
+    let mut begin = [0; GZIP.len()];
+    file.read_exact_at(&mut begin, 0).is_ok() && begin == GZIP
+}
+
+/// What is in a file that was just opened, whether it is compressed or not.
+pub(crate) fn contents(file: &File) -> Box<dyn BufRead + '_> {
+    let plain = BufReader::with_capacity(BUFFER_BYTES, file);
+    if !is_compressed(file) {
+        return Box::new(plain);
+    }
+    let unpacked = MultiGzDecoder::new(plain);
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
+}
+
+/// Opens a file that was rotated away; by its other name if it has just been compressed.
+fn open_rotated(name: PathBuf) -> (PathBuf, io::Result<File>) {
+    match File::open(&name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = compressed_name(&name);
+            let file = File::open(&name);
+            (name, file)
+        }
+        file => (name, file),
+    }
 }
 
 /// The log's files that can be found, the oldest first and the one being written last, open or with why they are not.
@@ -80,12 +137,8 @@ pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
         (Ok(file), Ok(written)) => identity(file) == identity(written),
         _ => false,
     };
-    let mut rotated = rotated_files(path).unwrap_or_default();
-    rotated.sort();
-    let rotated = rotated.into_iter().map(|name| {
-        let file = File::open(&name);
-        (name, file)
-    });
+    let rotated = rotated_files(path).unwrap_or_default();
+    let rotated = rotated.into_iter().map(open_rotated);
     let mut files: Vec<_> = rotated.filter(|(_, file)| !is_written(file)).collect();
     let is_there = !matches!(&written, Err(error) if error.kind() == io::ErrorKind::NotFound);
     files.extend(is_there.then(|| (path.to_owned(), written)));
@@ -101,10 +154,10 @@ pub(super) type Line<'a> = Result<&'a [u8], &'static str>;
 ///
 /// Returns an error if the file cannot be read on.
 pub(super) fn find_line<T>(
-    file: File,
+    file: &File,
     mut take: impl FnMut(Line<'_>) -> Option<T>,
 ) -> io::Result<Option<T>> {
-    let mut reader = BufReader::with_capacity(256 * 1024, file);
+    let mut reader = contents(file);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -137,7 +190,7 @@ pub(super) fn search(path: &Path, id: DecisionId) -> Option<Decision> {
             let line = line.ok().filter(|line| member.find(line).is_some())?;
             serde_json::from_slice::<Decision>(line).ok()
         };
-        find_line(file.ok()?, decision).ok()?
+        find_line(&file.ok()?, decision).ok()?
     });
     found.find(|decision| decision.id == id)
 }
@@ -161,7 +214,7 @@ mod tests {
         assert!(search(&path, written.id).is_some());
         let mut seen = Vec::new();
         let file = File::open(&path).unwrap();
-        let none = find_line(file, |line| {
+        let none = find_line(&file, |line| {
             seen.push(line.map(<[u8]>::len));
             None::<()>
         });

@@ -34,7 +34,7 @@ use arc_swap::ArcSwapOption;
 
 use self::decision::Recorded;
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
-pub(crate) use self::files::rotated_files;
+pub(crate) use self::files::{contents, is_compressed, rotated_files};
 pub(crate) use self::journal::resume::{kept_head, number as file_number};
 pub(crate) use self::journal::{Journal, JournalOptions, LogFile};
 use self::live::Live;

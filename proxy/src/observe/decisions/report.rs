@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -193,14 +193,18 @@ impl Report {
         rows: &mut HashMap<Key, Row>,
         tell: &mut dyn FnMut(),
     ) {
-        let written_at = fs::metadata(&name).and_then(|found| found.modified());
-        if written_at.is_ok_and(|at| at < self.since) {
+        let metadata = file.as_ref().map(File::metadata).ok().and_then(Result::ok);
+        let written_at = metadata.map(|found| found.modified());
+        if written_at
+            .and_then(Result::ok)
+            .is_some_and(|at| at < self.since)
+        {
             self.older_files += 1;
             return;
         }
         let (mut lines, mut number) = (0, 0);
         let read = file.and_then(|file| {
-            find_line(file, |line| {
+            find_line(&file, |line| {
                 number += 1;
                 if line.is_ok_and(|line| line.starts_with(event::START)) {
                     return None::<()>;
@@ -286,6 +290,7 @@ fn count(rows: &mut HashMap<Key, Row>, entry: &Entry<'_>, at: SystemTime) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use super::super::decision::{Decision, Policy};

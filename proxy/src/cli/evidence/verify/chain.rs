@@ -1,7 +1,9 @@
 //! Whether the lines of a file of the log are whole, in their order, and what was signed.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::mem;
+use std::ops::Range;
 
 use ring::digest::{Context, SHA256};
 
@@ -13,31 +15,67 @@ use crate::observe::chain::link::{NONE, previous};
 use crate::observe::chain::{Head, Tree};
 use crate::observe::digest::Digest;
 
-/// Hands on every line with its number, from 1; the digest of the whole.
-pub(super) fn read(file: File, mut take: impl FnMut(u64, &[u8])) -> std::io::Result<Digest> {
-    let mut hasher = Context::new(&SHA256);
-    let mut lines = BufReader::with_capacity(256 * 1024, file);
-    let (mut line, mut number) = (Vec::new(), 0);
-    while lines.read_until(b'\n', &mut line)? > 0 {
-        hasher.update(&line);
-        number += 1;
-        take(number, line.strip_suffix(b"\n").unwrap_or(&line));
-        line.clear();
+/// Reads, and knows the digest of what was read.
+pub(super) struct Hashing<R> {
+    from: R,
+    hasher: Context,
+}
+
+impl<R: Read> Hashing<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self {
+            from,
+            hasher: Context::new(&SHA256),
+        }
     }
-    Ok(hasher.finish().into())
+
+    pub(super) fn digest(self) -> Digest {
+        self.hasher.finish().into()
+    }
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+/// Files that are not there.
+#[derive(Default)]
+struct Gaps {
+    /// The log says that they were deleted.
+    deleted: BTreeSet<u64>,
+    /// Which, and the path of the file behind them.
+    missing: Vec<(Range<u64>, String)>,
 }
 
 /// How a file ended, for the next.
 pub(super) struct End {
     file: u64,
+    gaps: Gaps,
     /// The last line, if that is the head that names the next file.
     last: Option<Digest>,
+}
+
+impl End {
+    /// Whether the log tells of all files that are missing in it, once all of it was read.
+    pub(super) fn look_for_gaps(self, findings: &mut Findings) {
+        for (mut missing, behind) in self.gaps.missing {
+            if let Some(gone) = missing.find(|gone| !self.gaps.deleted.contains(gone)) {
+                let what = format!("file {gone} is missing before this one");
+                findings.altered(&format!("{behind}:1"), &what);
+            }
+        }
+    }
 }
 
 /// The check of one file.
 pub(super) struct LogCheck<'a> {
     path: &'a str,
     key: &'a str,
+    gaps: Gaps,
     before: Option<End>,
     file: u64,
     tree: Tree,
@@ -55,10 +93,12 @@ pub(super) struct LogCheck<'a> {
 }
 
 impl<'a> LogCheck<'a> {
-    pub(super) fn begin(path: &'a str, key: &'a str, before: Option<End>) -> Self {
+    pub(super) fn begin(path: &'a str, key: &'a str, mut before: Option<End>) -> Self {
+        let gaps = before.as_mut().map(|end| mem::take(&mut end.gaps));
         Self {
             path,
             key,
+            gaps: gaps.unwrap_or_default(),
             before,
             file: 0,
             tree: Tree::default(),
@@ -81,13 +121,16 @@ impl<'a> LogCheck<'a> {
             return self.stand_in(number, line, findings);
         }
         let event = Event::read(line).map(|event| event.what);
-        if std::mem::take(&mut self.is_first) {
+        if mem::take(&mut self.is_first) {
             self.first(number, event.as_ref(), line, findings);
         } else {
             self.link(number, line, event.as_ref(), findings);
         }
         match &event {
             Some(What::Head(head)) => self.head(number, line, head, findings),
+            Some(What::Deleted { file }) => {
+                self.gaps.deleted.insert(*file);
+            }
             Some(What::Altered { file, lines, .. }) => {
                 let what = format!(
                     "the log was altered before this line was written: line {lines} of file {file} was signed"
@@ -102,7 +145,8 @@ impl<'a> LogCheck<'a> {
         self.last = Some(Digest::of(line));
     }
 
-    /// The line that begins a file says which it is, and follows the head of the one before.
+    /// The line that begins a file says which it is, and follows the head of the one before. Files between may be gone by age or for
+    /// want of room.
     fn first(&mut self, number: u64, event: Option<&What>, line: &[u8], findings: &mut Findings) {
         let Some(What::File { file, .. }) = event else {
             return self.say(number, "is not the line that begins a file", findings);
@@ -113,7 +157,7 @@ impl<'a> LogCheck<'a> {
         }
         let named = previous(line);
         match &self.before {
-            Some(End { file: last, .. }) if last + 1 != *file => {
+            Some(End { file: last, .. }) if last + 1 > *file => {
                 let what = format!("file {} is missing before file {file}", last + 1);
                 self.say(number, &what, findings);
             }
@@ -122,6 +166,12 @@ impl<'a> LogCheck<'a> {
             }) => {
                 let what = format!("file {file} before it does not end in a head that names it");
                 self.say(number, &what, findings);
+            }
+            // The log may say that they were deleted, but later.
+            Some(End { file: last, .. }) if last + 1 < *file => {
+                self.gaps
+                    .missing
+                    .push((last + 1..*file, self.path.to_owned()));
             }
             Some(End { last, .. }) if *last != named => {
                 self.say(
@@ -224,11 +274,13 @@ impl<'a> LogCheck<'a> {
             self.say(self.number, what, findings);
             return End {
                 file: self.file,
+                gaps: self.gaps,
                 last: None,
             };
         };
         End {
             file: self.file,
+            gaps: self.gaps,
             last: self.last.filter(|_| head.next.is_some()),
         }
     }

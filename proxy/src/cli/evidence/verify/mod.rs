@@ -17,16 +17,18 @@ mod robots;
 mod settings;
 
 use std::fs;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use self::chain::LogCheck;
+use self::chain::{Hashing, LogCheck};
 use self::derive::{Derived, Deriver};
 use self::findings::Findings;
 use self::materials::Materials;
+use super::log::each_line;
 use super::manifest::{self, Manifest};
 use super::warc;
 use crate::cli::progress::{LINES, Progress};
@@ -38,6 +40,8 @@ use crate::observe::digest::Digest;
 
 /// The exit status for decisions that come out differently.
 const DIFFERENT: u8 = 1;
+/// Read at once.
+const BUFFER_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Needs no proxy, no network and no configuration.\n\
@@ -100,15 +104,16 @@ impl Verified {
             let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
             let place = dir.join(&listed.path);
             let file = fs::File::open(&place).with_context(|| listed.path.clone())?;
-            let read = chain::read(file, |number, line| {
+            let mut file = BufReader::with_capacity(BUFFER_BYTES, Hashing::new(file));
+            each_line(&mut file, |number, line| {
                 check.take(number, line, &mut self.findings);
                 self.lines += 1;
                 if line.starts_with(START) || line.starts_with(super::standins::START) {
-                    return;
+                    return Ok(());
                 }
                 let Ok(decision) = serde_json::from_slice::<Decision>(line) else {
                     // A torn line: the chain has said whether it may be one.
-                    return;
+                    return Ok(());
                 };
                 decisions += 1;
                 let derived = deriver.derive(&decision, line, &mut self.derived);
@@ -120,13 +125,17 @@ impl Verified {
                 if decisions % LINES == 0 {
                     progress.reached(decisions);
                 }
+                Ok(())
             })
             .with_context(|| listed.path.clone())?;
             before = Some(check.end(&mut self.findings));
-            if read != listed.sha256 {
+            if file.into_inner().digest() != listed.sha256 {
                 let what = "is not the file that the manifest lists";
                 self.findings.altered(&listed.path, what);
             }
+        }
+        if let Some(end) = before {
+            end.look_for_gaps(&mut self.findings);
         }
         if decisions != self.manifest.decisions {
             let said = self.manifest.decisions;

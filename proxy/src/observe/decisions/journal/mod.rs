@@ -4,9 +4,13 @@
 //!  batch      what is written at once
 //!  resume     how the chain goes on that a process or a failure left
 //!  open_file  the file that is written to
+//!  keeping    which files that were rotated away stay
+//!  compress   makes these smaller, in a thread of its own
 //! ```
 
 mod batch;
+mod compress;
+mod keeping;
 mod open_file;
 pub(crate) mod resume;
 #[cfg(test)]
@@ -15,15 +19,17 @@ mod tests;
 use std::fs;
 use std::io::{self, Write};
 use std::mem;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
 use self::batch::{Batch, News};
+use self::compress::Compressing;
+use self::keeping::Outworn;
 use self::open_file::Open;
 use self::resume::{Known, Resumed};
-use super::files::{rotated_files, vacant};
+use super::files::vacant;
 use crate::clock::calendar;
 use crate::observe::chain::event::{Event, What};
 use crate::observe::digest::Digest;
@@ -48,6 +54,10 @@ pub(crate) struct JournalOptions {
     pub(crate) max_age: Duration,
     /// Files that were rotated away longer ago are deleted.
     pub(crate) keep: Duration,
+    /// What all files may take together, if that is bounded; the oldest are deleted before.
+    pub(crate) max_total_bytes: Option<u64>,
+    /// Whether files that were rotated away are compressed.
+    pub(crate) compresses: bool,
     /// The key that heads are signed with; made if it is not there.
     pub(crate) key: PathBuf,
 }
@@ -73,6 +83,11 @@ pub(crate) struct Journal {
     events: Vec<What>,
     /// Decisions that are missing in the log, which does not say so yet.
     lost: u64,
+    /// A file was begun, and what was rotated away before is to be looked after once the file has a line.
+    is_untidy: bool,
+    /// Files that the log says are deleted, or will say with its next lines.
+    outworn: Vec<Outworn>,
+    compressing: Compressing,
 }
 
 /// Where the log's files are, and who signs them.
@@ -110,6 +125,9 @@ impl Journal {
             is_unsigned: false,
             events: Vec::new(),
             lost: 0,
+            is_untidy: false,
+            outworn: Vec::new(),
+            compressing: Compressing::default(),
         })
     }
 
@@ -127,6 +145,8 @@ impl Journal {
             self.known = before.known.take();
             self.lost = before.lost;
             self.events.splice(0..0, mem::take(&mut before.events));
+            self.outworn = mem::take(&mut before.outworn);
+            self.compressing = mem::take(&mut before.compressing);
         }
     }
 
@@ -236,7 +256,8 @@ impl Journal {
             bytes: open.grow(whole),
             latest: batch.at,
         };
-        if whole >= batch.news_bytes {
+        let is_told = whole >= batch.news_bytes;
+        if is_told {
             self.events.clear();
             self.lost = 0;
         }
@@ -245,6 +266,7 @@ impl Journal {
         if self.signed_at.is_none_or(|at| at.elapsed() >= SIGN_EVERY) {
             self.sign();
         }
+        self.tidy(is_told);
         written.map_err(|error| (batch::decisions(&batch.bytes[whole..]), error))
     }
 
@@ -267,7 +289,7 @@ impl Journal {
             open = Open::new(path)?;
             self.known = Some(known);
             self.events.splice(0..0, events);
-            self.tidy();
+            self.announce_outworn();
             // The head beside is that of another file, or none.
             self.signed_at = None;
         }
@@ -275,25 +297,27 @@ impl Journal {
         Ok(open)
     }
 
-    /// Deletes what was rotated away too long ago.
-    fn tidy(&mut self) {
-        let now = calendar();
-        for old in rotated_files(&self.options.path).unwrap_or_default() {
-            let written_at = fs::metadata(&old).and_then(|metadata| metadata.modified());
-            let age = written_at.ok().and_then(|at| now.duration_since(at).ok());
-            if age.is_some_and(|age| age > self.options.keep) {
-                self.delete(&old);
-            }
+    /// Says which files do not stay, before they are deleted: a log that lacks files it does not speak of was altered.
+    fn announce_outworn(&mut self) {
+        self.is_untidy = true;
+        if self.outworn.is_empty() {
+            self.outworn = keeping::outworn(&self.options);
+            let numbers = self.outworn.iter().filter_map(|file| file.number);
+            self.events
+                .extend(numbers.map(|file| What::Deleted { file }));
         }
     }
 
-    fn delete(&mut self, old: &Path) {
-        let file = resume::number(old);
-        match fs::remove_file(old) {
-            Ok(()) => self.events.extend(file.map(|file| What::Deleted { file })),
-            Err(error) => {
-                tracing::warn!(%error, file = %old.display(), "an old decision log could not be deleted");
-            }
+    /// Deletes what the log has said is deleted, and compresses the rest. What could not be said is deleted all the same, because the
+    /// disk may be full of it, and said later.
+    fn tidy(&mut self, is_told: bool) {
+        for outworn in mem::take(&mut self.outworn) {
+            outworn.delete();
         }
+        let known = self.known.as_ref().filter(|_| is_told && self.is_untidy);
+        if let Some(known) = known.filter(|_| self.options.compresses) {
+            self.compressing.start(&self.options.path, known.chain.file);
+        }
+        self.is_untidy &= !is_told;
     }
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::super::files::{rotated_files, vacant};
+use super::super::files::{contents, is_compressed, rotated_files, vacant};
 use crate::clock::calendar;
 use crate::observe::chain::event::{Event, What};
 use crate::observe::chain::head::is_signed_by;
@@ -132,8 +132,9 @@ fn signed_before(path: &Path, key: &Key) -> Option<Known> {
 /// The number of a file of a chain: its first line says it.
 pub(crate) fn number(path: &Path) -> Option<u64> {
     let mut first = Vec::new();
-    let file = BufReader::new(File::open(path).ok()?);
-    file.take(4096).read_until(b'\n', &mut first).ok()?;
+    let file = File::open(path).ok()?;
+    let begin = contents(&file).take(4096);
+    BufReader::new(begin).read_until(b'\n', &mut first).ok()?;
     match Event::read(first.strip_suffix(b"\n")?)?.what {
         What::File { file, .. } => Some(file),
         _ => None,
@@ -209,6 +210,13 @@ fn behind(path: &Path, known: Option<Known>, key: &Key) -> io::Result<Resumed> {
 
 /// Makes sure that a file that was put aside ends in a head.
 fn end(path: &Path, known: &Known, key: &Key) -> io::Result<Resumed> {
+    if is_compressed(&File::open(path)?) {
+        // Not by this program, which lets the next file begin before: nothing can be added to it.
+        return Ok(Resumed {
+            events: vec![known.altered()],
+            known: known.next_file(),
+        });
+    }
     let (mut read, events) = match read_behind(path, known)? {
         Some(read) => (read, Vec::new()),
         None => {

@@ -1,9 +1,12 @@
 //! What is written stays whole and linked, whatever happens to files and processes.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::path::Path;
 
 use super::super::decision::{Decision, DecisionId, Recorded};
-use super::super::files::{files, search};
+use super::super::files::{
+    compressed_name, contents, files, find_line, is_compressed, rotated_files, search,
+};
 use super::super::tests::decision;
 use super::*;
 use crate::observe::chain::event::START;
@@ -17,6 +20,8 @@ fn options(dir: &Path) -> JournalOptions {
         max_size_bytes: 1000,
         max_age: Duration::from_secs(86_400),
         keep: Duration::from_secs(86_400),
+        max_total_bytes: None,
+        compresses: false,
         key: dir.join("evidence.key"),
     }
 }
@@ -27,7 +32,9 @@ fn names(path: &Path) -> Vec<PathBuf> {
 
 /// How many decisions are in a file.
 fn lines(path: &Path) -> usize {
-    let text = fs::read_to_string(path).unwrap();
+    let mut text = String::new();
+    let file = File::open(path).unwrap();
+    io::Read::read_to_string(&mut contents(&file), &mut text).unwrap();
     let decisions = text.lines().filter(|line| line.starts_with("{\"id\""));
     decisions.count()
 }
@@ -173,7 +180,8 @@ fn checked(path: &Path) -> Vec<What> {
     let mut is_first = true;
     for (_, file) in files(path) {
         let mut text = Vec::new();
-        io::Read::read_to_end(&mut file.unwrap(), &mut text).unwrap();
+        let file = file.unwrap();
+        io::Read::read_to_end(&mut contents(&file), &mut text).unwrap();
         let lines = text.split_inclusive(|byte| *byte == b'\n');
         for line in lines.map(|line| line.strip_suffix(b"\n").unwrap()) {
             let shown = String::from_utf8_lossy(line);
@@ -359,4 +367,184 @@ fn a_log_from_before_there_was_a_chain_is_put_aside() {
     write_one(&mut Journal::open(options(dir.path())).unwrap());
     assert!(fs::read(&path).unwrap().starts_with(START));
     assert!(search(&path, old.id).is_some());
+}
+
+/// What the files that were rotated away, and the one that is written to, take.
+fn total(path: &Path) -> u64 {
+    let files = names(path).into_iter();
+    files.map(|file| fs::metadata(file).unwrap().len()).sum()
+}
+
+fn bounded(dir: &Path) -> Journal {
+    let options = JournalOptions {
+        max_size_bytes: 4000,
+        max_total_bytes: Some(16_000),
+        ..options(dir)
+    };
+    Journal::open(options).unwrap()
+}
+
+/// The numbers of the files that a log says were deleted.
+fn deleted(path: &Path) -> Vec<u64> {
+    let mut deleted = Vec::new();
+    for (_, file) in files(path) {
+        find_line(&file.unwrap(), |line| {
+            if let Some(What::Deleted { file }) = Event::read(line.unwrap()).map(|it| it.what) {
+                deleted.push(file);
+            }
+            None::<()>
+        })
+        .unwrap();
+    }
+    deleted
+}
+
+#[test]
+fn the_oldest_make_room_and_the_log_says_which() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    for _ in 0..60 {
+        write_one(&mut journal);
+        // The last line of a file may go beyond its size.
+        let total = total(&journal.options.path);
+        assert!(total <= 16_000 + 4 * 2000, "{total}");
+    }
+    let path = &journal.options.path;
+    let oldest = resume::number(&names(path)[0]).unwrap();
+    let last = resume::number(path).unwrap();
+    assert!(oldest > 2 && last - oldest >= 2, "{oldest} to {last}");
+    let told = deleted(path);
+    assert_eq!(told.last(), Some(&(oldest - 1)), "{told:?}");
+}
+
+#[test]
+fn what_an_export_reads_stays_and_what_is_younger() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    let path = journal.options.path.clone();
+    while names(&path).len() < 3 {
+        write_one(&mut journal);
+    }
+    let pinned = names(&path)[0].clone();
+    let open = File::open(&pinned).unwrap();
+    open.lock_shared().unwrap();
+    for _ in 0..40 {
+        write_one(&mut journal);
+    }
+    assert_eq!(names(&path)[0], pinned);
+    assert!(deleted(&path).is_empty());
+    assert_eq!(checked(&path), []);
+    drop(open);
+    while resume::number(&names(&path)[0]) == Some(1) {
+        write_one(&mut journal);
+    }
+    assert!(total(&path) <= 16_000 + 4 * 2000);
+}
+
+#[test]
+fn a_kill_between_saying_and_deleting_hides_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    let path = journal.options.path.clone();
+    while deleted(&path).is_empty() {
+        write_one(&mut journal);
+    }
+    // As if it had not come to the deletion.
+    let first = path.with_file_name("decisions.20200101T000000.000Z.jsonl");
+    let number = deleted(&path)[0];
+    let line = Event::new(
+        What::File {
+            file: number,
+            program: String::new(),
+        },
+        calendar(),
+    );
+    fs::write(&first, [&line.object()[..], b"\n"].concat()).unwrap();
+    let last = resume::number(&path);
+    while resume::number(&path) == last {
+        write_one(&mut journal);
+    }
+    assert!(!first.exists(), "the next beginning of a file deletes it");
+}
+
+fn compressing(dir: &Path) -> Journal {
+    let options = JournalOptions {
+        compresses: true,
+        ..options(dir)
+    };
+    Journal::open(options).unwrap()
+}
+
+/// Waits for the thread that compresses, if there is one.
+fn finish(journal: &mut Journal) {
+    mem::take(&mut journal.compressing).join();
+}
+
+#[test]
+fn what_is_compressed_is_the_same_chain_and_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = compressing(dir.path());
+    let path = journal.options.path.clone();
+    let mut written = Vec::new();
+    for _ in 0..12 {
+        let decision = decision();
+        written.push(decision.id);
+        push(&mut journal, decision);
+        journal.flush().unwrap();
+        finish(&mut journal);
+    }
+    let rotated = rotated_files(&path).unwrap();
+    assert!(rotated.len() > 3, "{rotated:?}");
+    for file in &rotated {
+        assert!(is_compressed(&File::open(file).unwrap()), "{file:?}");
+        assert!(file.extension().is_some_and(|it| it == "gz"), "{file:?}");
+        let age = fs::metadata(file).unwrap().modified().unwrap();
+        assert!(age <= calendar());
+    }
+    assert_eq!(checked(&path), []);
+    for id in written {
+        assert!(search(&path, id).is_some());
+    }
+}
+
+#[test]
+fn a_kill_while_compressing_loses_nothing_and_doubles_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let plain: Vec<_> = rotated_files(&path).unwrap();
+    let whole = fs::read(&plain[0]).unwrap();
+    // Killed in the midst of it, before the file got its name.
+    let mut part = compressed_name(&plain[0]).into_os_string();
+    part.push(".part");
+    fs::write(&part, [0x1f, 0x8b, 8]).unwrap();
+    assert_eq!(rotated_files(&path).unwrap(), plain);
+    // Killed before the file was deleted.
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&whole).unwrap();
+    fs::write(compressed_name(&plain[1]), gzip.finish().unwrap()).unwrap();
+    assert_eq!(rotated_files(&path).unwrap(), plain);
+    assert_eq!(checked(&path), []);
+    let mut journal = compressing(dir.path());
+    for _ in 0..3 {
+        write_one(&mut journal);
+        finish(&mut journal);
+    }
+    assert_eq!(checked(&path), []);
+    assert!(!Path::new(&part).exists() && !plain.iter().any(|file| file.exists()));
+    let mut text = Vec::new();
+    let file = File::open(compressed_name(&plain[0])).unwrap();
+    io::Read::read_to_end(&mut contents(&file), &mut text).unwrap();
+    assert!(text == whole);
+}
+
+#[test]
+fn a_file_without_a_successor_that_is_signed_is_not_compressed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let last = vacant(&path);
+    fs::rename(&path, &last).unwrap();
+    compress::compress_all(&path, resume::number(&last).unwrap());
+    assert!(last.exists(), "it has no head yet");
+    write_one(&mut Journal::open(options(dir.path())).unwrap());
+    assert_eq!(checked(&path), []);
 }

@@ -1,0 +1,99 @@
+//! Which of the files that were rotated away stay: none that is too old, and of the others as many as there is room for, the
+//! oldest being the first to go.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::super::files::rotated_files;
+use super::{JournalOptions, resume};
+use crate::clock::calendar;
+
+/// A file that is to be deleted. It is locked until then, so that nobody begins to read or to compress it.
+#[derive(Debug)]
+pub(super) struct Outworn {
+    /// None of a file that is not of the chain.
+    pub(super) number: Option<u64>,
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Outworn {
+    pub(super) fn delete(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(%error, file = %self.path.display(), "an old decision log could not be deleted");
+        }
+    }
+}
+
+/// A file that was rotated away.
+struct Rotated {
+    number: Option<u64>,
+    path: PathBuf,
+    bytes: u64,
+    written_at: SystemTime,
+}
+
+/// What is to be deleted as a file is begun, the oldest first. What an export reads stays, and what is younger then stays, too,
+/// unless it is too old itself.
+pub(super) fn outworn(options: &JournalOptions) -> Vec<Outworn> {
+    let now = calendar();
+    let mut files: Vec<_> = rotated_files(&options.path)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(Rotated::look)
+        .collect();
+    // The clock may have been set back, which their names do not show.
+    files.sort_by(|one, other| (one.number, &one.path).cmp(&(other.number, &other.path)));
+    let rotated: u64 = files.iter().map(|file| file.bytes).sum();
+    // The file that begins will be as large as it may.
+    let mut total = rotated.saturating_add(options.max_size_bytes);
+    let mut may_delete = options.max_total_bytes.is_some();
+    let mut outworn = Vec::new();
+    for file in files {
+        let age = now.duration_since(file.written_at).unwrap_or_default();
+        let is_too_old = age > options.keep;
+        let is_too_much = options.max_total_bytes.is_some_and(|max| total > max);
+        if !is_too_old && !(is_too_much && may_delete) {
+            continue;
+        }
+        let bytes = file.bytes;
+        match file.lock() {
+            Some(file) => {
+                total -= bytes;
+                outworn.push(file);
+            }
+            None => may_delete = false,
+        }
+    }
+    if options.max_total_bytes.is_some_and(|max| total > max) {
+        tracing::warn!(
+            bytes = total,
+            "the decision log grows beyond log.decisions_max_total until an export has ended"
+        );
+    }
+    outworn
+}
+
+impl Rotated {
+    fn look(path: PathBuf) -> Option<Self> {
+        let found = fs::metadata(&path).ok()?;
+        Some(Self {
+            number: resume::number(&path),
+            bytes: found.len(),
+            written_at: found.modified().ok()?,
+            path,
+        })
+    }
+
+    /// None if somebody uses it.
+    fn lock(self) -> Option<Outworn> {
+        let lock = File::open(&self.path).ok()?;
+        lock.try_lock().ok()?;
+        Some(Outworn {
+            number: self.number,
+            path: self.path,
+            _lock: lock,
+        })
+    }
+}
