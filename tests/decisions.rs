@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::Value;
 
+use crate::harness::tls::Authority;
 use crate::harness::wayleave::{Settings, command};
 use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, decisions, eventually};
 
@@ -485,4 +486,74 @@ fn a_response_names_its_decision_if_that_is_wanted() {
     eventually("it is an event", || {
         plain.log().contains("wayleave::decision: forwarded 200 ")
     });
+}
+
+/// The one line of the log for this URL.
+fn line(proxy: &Wayleave, url: &str) -> Value {
+    let found = || log(proxy).into_values().find(|line| line["url"] == url);
+    eventually("the decision is in the log", || found().is_some());
+    found().expect("it is there")
+}
+
+#[test]
+fn a_line_says_how_much_of_the_body_its_client_was_handed_and_for_which_trace() {
+    let origin = sites();
+    origin
+        .site("open.test")
+        .page("/long", Reply::new(200).body("x".repeat(100_000)));
+    let proxy = start(&origin, |settings| settings);
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let parent = format!("00-{trace}-b7ad6b7169203331-01");
+    let ask = Ask::get("http://open.test/long").header("Traceparent", &parent);
+    assert_eq!(proxy.exchange(&ask).body.len(), 100_000);
+    let written = line(&proxy, "http://open.test/long");
+    assert_eq!(written["body_bytes"], 100_000);
+    assert_eq!(written["trace_id"], trace);
+    proxy.exchange(&Ask::new("HEAD", "http://open.test/long"));
+    get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+    let refused = line(&proxy, "http://shop.test/private/a");
+    assert_eq!(refused.get("body_bytes"), None, "nothing was asked for");
+    let heads = || {
+        let lines = log(&proxy).into_values();
+        lines
+            .filter(|it| it["method"] == "HEAD")
+            .collect::<Vec<_>>()
+    };
+    eventually("the decision is in the log", || heads().len() == 1);
+    assert_eq!(heads()[0]["body_bytes"], 0);
+}
+
+#[test]
+fn clients_are_written_down_as_they_are_to_be_wherever_that_is() {
+    for (form, shown) in [("network", "127.0.0.0/24"), ("keyed", "")] {
+        let origin = sites();
+        let proxy = start(&origin, |settings| {
+            settings.set("log.client_address", &format!("{form:?}"))
+        });
+        get(&proxy, "NewsBot/2", "http://shop.test/private/a");
+        // A handshake that fails is told of, too.
+        let mut tunnel = proxy.connect();
+        assert_eq!(tunnel.connect_tunnel("shop.test:443").status, 200);
+        let other_roots = Authority::trusted().pem.as_bytes();
+        assert!(tunnel.start_tls("shop.test", other_roots, &[]).is_err());
+        eventually("the handshake is told of", || {
+            proxy.log().contains("does not trust")
+        });
+        let written = line(&proxy, "http://shop.test/private/a");
+        let client = written["client"].as_str().expect("text");
+        match shown {
+            "" => assert!(client.len() == 32 && !client.contains('.'), "{client}"),
+            shown => assert_eq!(client, shown),
+        }
+        let id = written["id"].as_str().expect("an id");
+        let listed = proxy.admin_get(&format!("/v1/decisions/{id}")).json();
+        assert_eq!(listed["client"], client);
+        let told = proxy.log();
+        assert!(told.contains(&format!("client={client}")), "{told}");
+        assert!(!told.contains("client=127.0.0.1"), "{told}");
+        let (dir, _) = proxy.stop();
+        let text = std::fs::read_to_string(dir.path().join("state/decisions.jsonl"));
+        let text = text.expect("a log");
+        assert!(!text.contains("\"client\":\"127.0.0.1\""), "{text}");
+    }
 }

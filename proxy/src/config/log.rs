@@ -10,7 +10,7 @@ use super::file::{
     size_or_zero,
 };
 use crate::decide::settings::OnFailure;
-use crate::observe::decisions::JournalOptions;
+use crate::observe::decisions::{ClientForm, JournalOptions};
 use crate::observe::logging::Format;
 
 /// How events and decisions are written.
@@ -22,6 +22,8 @@ pub(crate) struct Log {
     pub(crate) events: bool,
     /// The decision log; none: decisions are only events.
     pub(crate) decisions: Option<JournalOptions>,
+    /// How the addresses of clients are written down.
+    pub(crate) client_address: ClientForm,
     /// What becomes of requests while decisions cannot be recorded.
     pub(crate) on_failure: OnFailure,
 }
@@ -37,6 +39,12 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
         ("refuse", OnFailure::Refuse),
     ];
     let on_failure = section.word("on_failure", OnFailure::Forward, &ways);
+    let forms = [
+        ("full", ClientForm::Full),
+        ("network", ClientForm::Network),
+        ("keyed", ClientForm::Keyed),
+    ];
+    let client_address = section.word("client_address", ClientForm::Full, &forms);
     let path = Some(state_dir.join("decisions.jsonl"));
     let path = section.key("decisions", path, or_empty(path_in(state_dir)));
     let max_size = checked(size, at_least(ByteSize::kib(64)));
@@ -54,6 +62,7 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
     Log {
         format,
         events,
+        client_address,
         on_failure,
         decisions: path.map(|path| JournalOptions {
             path,

@@ -10,7 +10,7 @@ use super::{Config, DEFAULT_FILE, Mistake};
 use crate::decide::https_mode;
 use crate::decide::settings::OnFailure;
 use crate::identity::{Account, Crawler, Mode};
-use crate::observe::decisions::JournalOptions;
+use crate::observe::decisions::{ClientForm, JournalOptions};
 use crate::observe::logging::Format;
 use crate::politeness::{self, CrawlDelay};
 use crate::robots::{self, FetchOptions, StoreOptions};
@@ -148,6 +148,7 @@ log.decisions_max_age = "1h"
 log.decisions_keep = "7d"
 log.decisions_max_total = "64MiB"
 log.decisions_compress = true
+log.client_address = "keyed"
 log.on_failure = "refuse"
 evidence.key = "audit/e.key"
 traces.otlp_endpoint = "https://collector.example:4318/otlp"
@@ -291,6 +292,7 @@ fn robots_and_log_are_read() {
         compresses: true,
         key: "/var/lib/wayleave/audit/e.key".into(),
     };
+    assert_eq!(config.log.client_address, ClientForm::Keyed);
     assert_eq!(config.log.on_failure, OnFailure::Refuse);
     assert_eq!(config.log.decisions, Some(decisions));
 }

@@ -15,6 +15,7 @@ use tokio_rustls::server::TlsStream;
 use super::server::Server;
 use crate::http::transport::{Stream, Transport};
 use crate::identity::ClientCertificate;
+use crate::observe::decisions;
 use crate::tls::entrance::Entrance;
 use crate::tls::{self, intercept};
 
@@ -68,7 +69,10 @@ pub(super) async fn end_tls(
             };
             ("completed", Ok(inside))
         }
-        Ok(Ok(Err(error))) => (explain(client, &error), Err(Ended::Closed)),
+        Ok(Ok(Err(error))) => {
+            let client = server.exchanges.decisions.shown(client);
+            (explain(client, &error), Err(Ended::Closed))
+        }
         Ok(Err(ended @ Ended::Plain(_))) => ("plain", Err(ended)),
         Ok(Err(Ended::Closed)) => return Err(Ended::Closed),
         Err(_) => ("timeout", Err(Ended::Closed)),
@@ -99,7 +103,7 @@ fn shown(entrance: &Entrance, secured: &Secured) -> Option<Arc<ClientCertificate
 }
 
 /// Says why a handshake failed, and how that is counted.
-fn explain(client: IpAddr, error: &io::Error) -> &'static str {
+fn explain(client: decisions::Client, error: &io::Error) -> &'static str {
     if intercept::is_distrust(error) {
         tracing::warn!(%client, "the client does not trust proxy.certificate");
         return "untrusted";

@@ -198,6 +198,7 @@ fn explain_failed_handshake(
     origin: &Origin,
     error: &io::Error,
 ) {
+    let client = server.exchanges.decisions.shown(client);
     if intercept::is_distrust(error) {
         server.exchanges.metrics.leaf_certificate("untrusted");
         tracing::warn!(

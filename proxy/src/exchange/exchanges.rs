@@ -44,10 +44,10 @@ impl Exchanges {
     }
 
     pub(super) fn end(&self, begun: Begun<'_>, known: Known, outcome: Outcome) -> Exchange {
-        let traces = self.traces.as_ref().zip(begun.received);
-        let parent = traces.map_or_else(Parent::default, |(traces, received)| {
-            traces.parent(&received.fields())
-        });
+        let traced = begun
+            .received
+            .filter(|received| received.field("traceparent").is_some());
+        let parent = traced.map_or_else(Parent::default, |received| Parent::of(&received.fields()));
         begun.end(known, parent, outcome)
     }
 

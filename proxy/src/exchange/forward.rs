@@ -1,6 +1,7 @@
 //! Forwards to the origin: which connection serves the request, and when another one is tried.
 
 use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
 
 use wayleave_policy::{Scheme, Target};
 
@@ -29,6 +30,8 @@ pub(crate) struct Sent {
     pub(crate) oddities: Oddities,
     /// Whether it went out with a signature of ours.
     pub(crate) is_signed: bool,
+    /// How many bytes of the response's body the client was handed; none of what became a tunnel.
+    pub(crate) body_bytes: Option<u64>,
 }
 
 /// A response that reached the client whole.
@@ -52,6 +55,8 @@ pub(super) struct Onward<'a> {
     pub(super) signing: Option<Signing<'a>>,
     /// Who asks what the response says about its use, if anybody does.
     pub(super) label: Option<&'a Label<'a>>,
+    /// Counts the bytes of the body that the client was handed, however that ends.
+    pub(super) handed_on: &'a AtomicU64,
 }
 
 impl<'a> Onward<'a> {
@@ -113,6 +118,7 @@ pub(super) async fn forward(
                 patience: upstream.patience(),
                 heard: &heard,
                 label: onward.label,
+                handed_on: onward.handed_on,
             };
             let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
             upstream.count(reader.oddities());
@@ -128,6 +134,7 @@ pub(super) async fn forward(
                 let sent = Sent {
                     oddities,
                     is_signed,
+                    body_bytes: None,
                 };
                 return Ok(Forwarded { status, sent });
             }

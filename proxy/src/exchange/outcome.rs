@@ -115,7 +115,7 @@ pub(crate) struct Exchange {
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) method: String,
     pub(crate) user_agent: Option<String>,
-    /// The trace that the request says it is part of; only while traces are sent.
+    /// The trace that the request says it is part of.
     pub(crate) parent: Parent,
     pub(crate) known: Known,
     pub(crate) outcome: Outcome,
@@ -138,6 +138,8 @@ pub(crate) struct Known {
     pub(crate) oddities: Oddities,
     /// Whether it was signed for a crawler with a key: `signed`, or `tunnel` where that could not be.
     pub(crate) signature: Option<&'static str>,
+    /// How much of the origin's body its client was handed, if an origin was asked.
+    pub(crate) body_bytes: Option<u64>,
 }
 
 impl Known {
@@ -150,6 +152,7 @@ impl Known {
         };
         Self {
             oddities: sent.oddities,
+            body_bytes: sent.body_bytes,
             signature: sent.is_signed.then_some("signed"),
             facts,
             ..self

@@ -35,7 +35,8 @@ pub(crate) fn record(
     let parent = exchange.parent.clone();
     let decided_at = exchange.known.facts.decided_at;
     let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
-    let (decision, outcome) = decision(exchange, took);
+    let (mut decision, outcome) = decision(exchange, took);
+    decision.client = decisions.shown(decision.client);
     if let Some(traces) = traces {
         traces.exchange(&parent, &decision, decided_after);
     }
@@ -108,7 +109,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         certificate: certificate.map(|certificate| certificate.name().to_string()),
         tokens: tokens.collect(),
         user_agent: exchange.user_agent,
-        client: exchange.client,
+        client: exchange.client.into(),
         peer: exchange.peer,
         method: exchange.method,
         url: exchange.known.url,
@@ -127,6 +128,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
             .map_or_else(Vec::new, Said::each),
         reached_origin: matches!(exchange.outcome, Outcome::Withhold(_)).then_some(true),
         would_be,
+        body_bytes: exchange.known.body_bytes,
         signature: exchange.known.signature.map(Word::Borrowed),
         oddities: exchange.known.oddities.iter().map(word).collect(),
         mode: mode.unwrap_or_default().as_str().into(),

@@ -1,7 +1,7 @@
 //! Both bodies, both ways at once: the client's to the origin, the origin's to the client.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -123,6 +123,8 @@ pub(super) struct Relaying<'a> {
     pub(super) heard: &'a Heard<'a>,
     /// What the response says about its use is asked, if anything is here.
     pub(super) label: Option<&'a Label<'a>>,
+    /// Counts the bytes of the body that the client was handed.
+    pub(super) handed_on: &'a AtomicU64,
 }
 
 /// Sends the client's body to the origin, and the origin's response to the client.
@@ -398,13 +400,26 @@ impl Download<'_> {
         Ok((page, has_ended))
     }
 
+    async fn hand_on(
+        &self,
+        client: &mut Responder,
+        part: Bytes,
+        is_last: bool,
+    ) -> Result<(), ClientGone> {
+        let bytes = part.len() as u64;
+        client.part(part, is_last).await?;
+        self.relaying.handed_on.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
     async fn body(
         &mut self,
         client: &mut Responder,
         beginning: Beginning,
     ) -> Result<(), RelayError> {
         if !beginning.part.is_empty() {
-            client.part(beginning.part, self.reader.has_ended()).await?;
+            let is_last = self.reader.has_ended();
+            self.hand_on(client, beginning.part, is_last).await?;
         }
         if beginning.has_ended {
             return Ok(());
@@ -429,7 +444,7 @@ impl Download<'_> {
             match part {
                 Ok(Some(part)) => {
                     let is_last = self.reader.has_ended();
-                    client.part(part, is_last).await?;
+                    self.hand_on(client, part, is_last).await?;
                     if is_last {
                         return Ok(());
                     }
@@ -488,6 +503,7 @@ mod tests {
                 patience,
                 heard: &|_| Ok(None),
                 label: None,
+                handed_on: &AtomicU64::new(0),
             },
             reader: &mut reader,
             progress: &Progress::default(),

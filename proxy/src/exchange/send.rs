@@ -1,5 +1,7 @@
 //! Sends a request on and what comes back to its client, and tells what became of it.
 
+use std::sync::atomic::AtomicU64;
+
 use tokio::sync::Notify;
 
 use super::forward::{self, Onward, Sent};
@@ -79,6 +81,7 @@ impl Exchanges {
             }
             by.field()
         };
+        let handed_on = AtomicU64::new(0);
         let onward = Onward {
             upstream: &sending.settings.upstream,
             name: &sending.settings.options.name,
@@ -87,6 +90,7 @@ impl Exchanges {
             source: sending.crawler.and_then(|it| it.source_address),
             signing: self.signing(sending),
             label: label.as_ref(),
+            handed_on: &handed_on,
         };
         let relaying = forward::forward(onward, client, &heard);
         let revoked = async {
@@ -108,6 +112,8 @@ impl Exchanges {
             Some(Err(broke)) => answer(sending, client, broke).await,
             None => (passed(&permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
         };
+        let is_tunnel = outcome.status() == SWITCHING_PROTOCOLS;
+        sent.body_bytes = (!is_tunnel).then(|| handed_on.into_inner());
         let said = label.and_then(Label::into_judged);
         Ended {
             outcome: judged_outcome(outcome, said.as_ref(), &permit),

@@ -137,7 +137,7 @@ fn record(
     log: &logging::Log,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Decisions> {
-    let journal = wiring::journal(&config.log)?;
+    let journal = wiring::journal(config)?;
     let configuration = wiring::keep_configuration(config, config, 1)?;
     Decisions::start(journal, configuration, log.clone(), Arc::clone(metrics))
 }

@@ -16,7 +16,7 @@ use crate::fleet::redis::{self, Address, Redis};
 use crate::fleet::{self, Fleet};
 use crate::identity::Crawlers;
 use crate::observe::chain::event::program;
-use crate::observe::decisions::{Configuration, Journal};
+use crate::observe::decisions::{Clients, Configuration, Journal};
 use crate::observe::digest::Digest;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
@@ -218,14 +218,17 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
     })
 }
 
-/// The decision log's open file, if there is to be one.
+/// The decision log's open file, if there is to be one, and how clients are written down.
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot be opened.
-pub(crate) fn journal(log: &config::Log) -> anyhow::Result<Option<Journal>> {
+/// Returns an error if it cannot be opened, or the key of the latter cannot be read or made.
+pub(crate) fn journal(config: &Config) -> anyhow::Result<(Option<Journal>, Clients)> {
+    let log = &config.log;
     let options = log.decisions.clone();
-    options.map(Journal::open).transpose()
+    let key = config.state.dir.join("client-address.key");
+    let clients = Clients::new(log.client_address, &key).context("log.client_address")?;
+    Ok((options.map(Journal::open).transpose()?, clients))
 }
 
 /// Keeps what a process that `started_with` one configuration goes by from now on, without its secrets, and says by which

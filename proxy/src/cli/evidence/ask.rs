@@ -99,7 +99,11 @@ fn is_allowed(decision: &Decision) -> bool {
 
 fn describe(decision: &Decision) -> String {
     let fetched = match &*decision.outcome {
-        "forwarded" | "tunnelled" | "observed" => format!("yes, answered with {}", decision.status),
+        "forwarded" | "tunnelled" | "observed" => {
+            let bytes = decision.body_bytes;
+            let bytes = bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
+            format!("yes, answered with {}{bytes}", decision.status)
+        }
         "failed" => format!("it was tried, and failed ({})", decision.reason),
         _ if decision.reached_origin == Some(true) => "it was asked for, and withheld".to_owned(),
         _ => "no, nothing was sent".to_owned(),

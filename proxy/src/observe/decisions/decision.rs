@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::client::Client;
 use super::use_preference::UsePreference;
 use crate::clock::rfc3339;
 use crate::observe::digest::Digest;
@@ -99,8 +100,9 @@ pub(crate) struct Decision {
     /// The `User-Agent` that came with the request, cut off at 512 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user_agent: Option<String>,
+    /// Its address, its network, or a digest: `log.client_address`.
     #[schema(value_type = String)]
-    pub(crate) client: IpAddr,
+    pub(crate) client: Client,
     /// The load balancer that said so by the PROXY protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -138,6 +140,10 @@ pub(crate) struct Decision {
     /// What would have been answered, if a refusal was only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) would_be: Option<u16>,
+    /// How many bytes of the body of the origin's response the client was handed, as they came. Left out where nothing was asked of an
+    /// origin, and for what became a tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) body_bytes: Option<u64>,
     /// What was odd about the origin's response and was mended: the kinds of `wayleave_origin_oddities_total`. One that ended
     /// by `incomplete-close` may be incomplete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -2,10 +2,10 @@
 //! times as long for as many fields.
 
 use std::io::{self, Write};
-use std::net::IpAddr;
 
 use serde::Serialize;
 
+use super::client::Client;
 use super::decision::{Decision, DecisionId};
 use crate::observe::digest::Digest;
 use crate::observe::harmless::harmless_json;
@@ -43,7 +43,7 @@ struct Event<'a> {
     proven_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
-    client: IpAddr,
+    client: Client,
     method: &'a str,
     url: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]

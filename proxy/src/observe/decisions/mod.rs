@@ -10,12 +10,13 @@
 //!       ├─ report     what the log says of a span of time
 //!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
-//!            └─ instant   how its times are written
+//!            └─ client    how the address of whoever asked is written
 //! ```
 //!
 //! An exchange hands its decision over and goes on. When the writer cannot keep up, decisions are left out
 //! of the log and counted; an exchange never waits for it.
 
+mod client;
 mod decision;
 mod event;
 mod files;
@@ -30,8 +31,9 @@ mod writer;
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
+pub(crate) use self::client::{Client, Clients, Form as ClientForm};
 use self::decision::Recorded;
 pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
 pub(crate) use self::files::{contents, is_compressed, rotated_files};
@@ -55,6 +57,7 @@ pub(crate) struct Decisions {
     writer: Writer,
     /// The log, if there is one.
     log: ArcSwapOption<LogFile>,
+    clients: ArcSwap<Clients>,
 }
 
 /// Which decisions somebody wants to see.
@@ -117,12 +120,13 @@ impl Decisions {
     ///
     /// Returns an error if the thread cannot be started.
     pub(crate) fn start(
-        journal: Option<Journal>,
+        (journal, clients): (Option<Journal>, Clients),
         configuration: Configuration,
         log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
+            clients: ArcSwap::from_pointee(clients),
             recent: Recent::new(),
             live: Live::new(),
             log: ArcSwapOption::new(log_file(journal.as_ref())),
@@ -130,8 +134,13 @@ impl Decisions {
         })
     }
 
-    /// Writes lines to `journal` from now on, or none. Before decisions are made by `configuration`.
-    pub(crate) fn replace_journal(&self, journal: Option<Journal>, configuration: Configuration) {
+    /// Writes lines to `journal` from now on, or none, and clients as `clients` says. Before decisions are made by `configuration`.
+    pub(crate) fn replace_journal(
+        &self,
+        (journal, clients): (Option<Journal>, Clients),
+        configuration: Configuration,
+    ) {
+        self.clients.store(Arc::new(clients));
         self.log.store(log_file(journal.as_ref()));
         self.writer.replace(journal, configuration);
     }
@@ -146,8 +155,14 @@ impl Decisions {
         self.writer.is_failing()
     }
 
+    /// A client as it is written down, here and wherever else it is.
+    pub(crate) fn shown(&self, client: impl Into<Client>) -> Client {
+        self.clients.load().shown(client.into())
+    }
+
     /// Keeps one decision.
-    pub(crate) fn record(&self, decision: Decision) {
+    pub(crate) fn record(&self, mut decision: Decision) {
+        decision.client = self.shown(decision.client);
         let recorded = Recorded::new(decision);
         self.recent.push(&recorded);
         self.writer.write(Box::new(recorded));
@@ -203,6 +218,7 @@ impl fmt::Debug for Decisions {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::time::{Duration, SystemTime};
 
     use super::*;
@@ -221,7 +237,8 @@ mod tests {
             user_agent: None,
             certificate: None,
             tokens: vec!["ExampleBot".to_owned()],
-            client: [127, 0, 0, 1].into(),
+            client: IpAddr::from([127, 0, 0, 1]).into(),
+            body_bytes: None,
             peer: None,
             method: "GET".to_owned(),
             url: "https://[::1]:8443/a".to_owned(),

@@ -56,6 +56,13 @@ pub struct Options {
 pub(crate) struct Parent(Context);
 
 impl Parent {
+    /// The trace that a request says it is part of (W3C Trace Context); `fields`: all of it.
+    pub(crate) fn of(fields: &[(&[u8], &[u8])]) -> Self {
+        let none = Context::new();
+        let propagator = TraceContextPropagator::new();
+        Self(propagator.extract_with_context(&none, &Fields(fields)))
+    }
+
     /// The trace, if the request names one.
     pub(crate) fn trace_id(&self) -> Option<String> {
         let span = self.0.span();
@@ -125,13 +132,6 @@ impl Traces {
             provider,
             queue,
         }))
-    }
-
-    /// The trace that a request says it is part of (W3C Trace Context).
-    pub(crate) fn parent(&self, fields: &[(&[u8], &[u8])]) -> Parent {
-        let none = Context::new();
-        let propagator = TraceContextPropagator::new();
-        Parent(propagator.extract_with_context(&none, &Fields(fields)))
     }
 
     /// Sends the spans of an exchange that ended; `decided_after` is when deciding began, if it did.

@@ -29,7 +29,7 @@ use crate::admin::{Answer, Asked, Attempt, Reload, Reloaded, Status};
 use crate::clock::calendar;
 use crate::config::{Config, Mistake};
 use crate::exchange::Exchanges;
-use crate::observe::decisions::{Configuration, Journal};
+use crate::observe::decisions::{Clients, Configuration, Journal};
 use crate::observe::digest::Digest;
 use crate::observe::logging::Log;
 use crate::robots::HttpFetch;
@@ -110,7 +110,7 @@ struct Prepared {
     needs_restart: Vec<String>,
     /// `None`: the ways to origins stay as they are.
     ways: Option<Ways>,
-    journal: Option<Journal>,
+    journal: (Option<Journal>, Clients),
     configuration: Configuration,
 }
 
@@ -345,7 +345,7 @@ impl Reader {
             });
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
-                journal: wiring::journal(&config.log).map_err(fault)?,
+                journal: wiring::journal(&config).map_err(fault)?,
                 configuration: wiring::keep_configuration(&config, &started_with, number)
                     .map_err(fault)?,
                 needs_restart: config.needs_restart(&started_with),

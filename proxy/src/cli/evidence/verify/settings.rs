@@ -1,6 +1,7 @@
 //! Derives what the configuration says of a request: who asks, and the organisation's rules.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use toml::{Table, Value};
@@ -13,7 +14,7 @@ use crate::decide::identify::{identity_of, objection_to};
 use crate::decide::preference::{asker, hear_robots_txt};
 use crate::decide::resolve::Scope;
 use crate::decide::rules;
-use crate::identity::{Crawlers, Mode, Seen};
+use crate::identity::{Crawler, Crawlers, Mode, Seen};
 use crate::observe::decisions::Decision;
 use crate::observe::digest::Digest;
 use crate::rules::{Asked, Match, Rules};
@@ -127,10 +128,17 @@ impl Settings {
         let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
             return Ok(false);
         };
+        let by_address = |crawler: &Crawler| !crawler.addresses.is_empty();
+        let client = match decision.client.address() {
+            Some(client) => client,
+            // Which is written down in part, or not at all.
+            None if self.config.crawlers.crawlers.iter().any(by_address) => return Ok(false),
+            None => Ipv4Addr::UNSPECIFIED.into(),
+        };
         let username = decision.username.as_deref();
         let user_agent = user_agent.as_bytes();
         let seen = Seen {
-            client: decision.client,
+            client,
             username,
             certificate: None,
             user_agent,

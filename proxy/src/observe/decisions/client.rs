@@ -1,0 +1,204 @@
+//! How a client's address is written down: whole, as its network, or as a digest that only the holder of a key can tell the address of.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context, anyhow};
+use ipnet::IpNet;
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What is left of an address as a network: what providers give to a customer is no longer in it.
+const PREFIX_V4: u8 = 24;
+const PREFIX_V6: u8 = 48;
+/// A digest is cut to this: enough to tell the addresses of one crawl apart.
+const DIGEST_BYTES: usize = 16;
+const KEY_BYTES: usize = 32;
+
+/// `log.client_address`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Full,
+    Network,
+    Keyed,
+}
+
+/// A client, as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    Address(IpAddr),
+    Network(IpNet),
+    Keyed([u8; DIGEST_BYTES]),
+}
+
+/// Writes clients down.
+#[derive(Clone, Debug)]
+pub(crate) enum Clients {
+    Full,
+    Network,
+    Keyed(hmac::Key),
+}
+
+impl Clients {
+    /// In this form. `key`: the file with the key of digests, made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a key is needed and can neither be read nor made.
+    pub(crate) fn new(form: Form, key: &Path) -> anyhow::Result<Self> {
+        Ok(match form {
+            Form::Full => Self::Full,
+            Form::Network => Self::Network,
+            Form::Keyed => Self::Keyed(hmac::Key::new(hmac::HMAC_SHA256, &read_or_create(key)?)),
+        })
+    }
+
+    /// As it is written down; what is in another form already stays.
+    pub(crate) fn shown(&self, client: Client) -> Client {
+        let Client::Address(address) = client else {
+            return client;
+        };
+        let address = address.to_canonical();
+        match self {
+            Self::Full => client,
+            Self::Network => {
+                let prefix = if address.is_ipv4() {
+                    PREFIX_V4
+                } else {
+                    PREFIX_V6
+                };
+                let network = IpNet::new(address, prefix).expect("an address has so many bits");
+                Client::Network(network.trunc())
+            }
+            Self::Keyed(key) => {
+                let tag = hmac::sign(key, address.to_string().as_bytes());
+                let digest = tag.as_ref()[..DIGEST_BYTES].try_into();
+                Client::Keyed(digest.expect("a tag is longer"))
+            }
+        }
+    }
+}
+
+impl Client {
+    /// The address, if it is written down whole.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(*address),
+            _ => None,
+        }
+    }
+}
+
+impl From<IpAddr> for Client {
+    fn from(address: IpAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Network(network) => network.fmt(f),
+            Self::Keyed(digest) => digest.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        }
+    }
+}
+
+impl FromStr for Client {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        if let Ok(network) = text.parse() {
+            return Ok(Self::Network(network));
+        }
+        let unknown = || anyhow!("{text:?} is not an address, a network or 32 hexadecimal digits");
+        let number = u128::from_str_radix(text, 16).map_err(|_| unknown())?;
+        (text.len() == 2 * DIGEST_BYTES)
+            .then(|| Self::Keyed(number.to_be_bytes()))
+            .ok_or_else(unknown)
+    }
+}
+
+impl Serialize for Client {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Client {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+fn read_or_create(path: &Path) -> anyhow::Result<[u8; KEY_BYTES]> {
+    let shown = path.display();
+    match fs::read(path) {
+        Ok(bytes) => <[u8; KEY_BYTES]>::try_from(bytes.as_slice())
+            .map_err(|_| anyhow!("{shown} does not hold {KEY_BYTES} bytes")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            create(path).with_context(|| format!("making {shown}"))
+        }
+        Err(error) => Err(error).with_context(|| format!("reading {shown}")),
+    }
+}
+
+fn create(path: &Path) -> anyhow::Result<[u8; KEY_BYTES]> {
+    let mut key = [0; KEY_BYTES];
+    let random = SystemRandom::new().fill(&mut key);
+    random.map_err(|_| anyhow!("the system has no random numbers"))?;
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_reads_back_and_tells_no_more_than_it_may() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = dir.path().join("state/client-address.key");
+        let address = |text: &str| Client::from(text.parse::<IpAddr>().unwrap());
+        let shown = |form, text: &str| {
+            let shown = Clients::new(form, &key).unwrap().shown(address(text));
+            assert_eq!(shown.to_string().parse::<Client>().unwrap(), shown);
+            shown.to_string()
+        };
+        assert_eq!(shown(Form::Full, "192.0.2.77"), "192.0.2.77");
+        assert!(!key.exists(), "no key without need");
+        assert_eq!(shown(Form::Network, "192.0.2.77"), "192.0.2.0/24");
+        assert_eq!(shown(Form::Network, "2001:db8:1:2::3"), "2001:db8:1::/48");
+        let keyed = shown(Form::Keyed, "192.0.2.77");
+        assert_eq!(keyed.len(), 32);
+        assert_eq!(shown(Form::Keyed, "192.0.2.77"), keyed, "by the same key");
+        assert_eq!(shown(Form::Keyed, "::ffff:192.0.2.77"), keyed);
+        assert_ne!(shown(Form::Keyed, "192.0.2.78"), keyed);
+        fs::remove_file(&key).unwrap();
+        assert_ne!(shown(Form::Keyed, "192.0.2.77"), keyed, "by another key");
+        fs::write(&key, "short").unwrap();
+        assert!(Clients::new(Form::Keyed, &key).is_err());
+    }
+}
