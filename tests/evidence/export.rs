@@ -6,6 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::harness::tools::{clean, project, python};
 use crate::harness::wayleave::command;
 use crate::harness::{Ask, Origin, Reply, Wayleave, decisions};
 
@@ -136,6 +137,82 @@ fn every_decision_is_made_again() {
         let wrong = evidence(elsewhere.path(), &["verify", &path, "--key", &other]);
         expect(&wrong, 2);
     }
+}
+
+/// Requests of a crawler that trains, to sites that speak of it in documents beside robots.txt.
+fn crawled_by_a_trainer() -> TempDir {
+    let origin = Origin::start();
+    let reserved = r#"[{"location": "/open/", "tdm-reservation": 0}, {"location": "/closed/", "tdm-reservation": 1}]"#;
+    let tdmrep = "/.well-known/tdmrep.json";
+
+    origin.site("tdm.test").page(tdmrep, Reply::text(reserved));
+    let licence = "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license><prohibits type=\"usage\">ai-train</prohibits></license></content></rsl>";
+    let named = "License: http://rsl.test/licence.xml\nUser-agent: *\nDisallow:\n";
+    let site = origin.site("rsl.test").robots(named);
+    site.page("/licence.xml", Reply::text(licence));
+    let missing = "License: http://lost.test/licence.xml\nUser-agent: *\nDisallow:\n";
+    origin.site("lost.test").robots(missing);
+    let ai_txt = Reply::text("User-agent: *\nDisallow: /closed/\n");
+    origin.site("ai.test").page("/ai.txt", ai_txt);
+    let crawler = "[preferences]\nsources = [\"tdmrep\", \"rsl\", \"ai.txt\"]\n[[crawler]]\nname = \"trainer\"\ntokens = [\"Trainer\"]\n\
+                   match = { user_agent = \"Trainer\" }\npurposes = [\"search\", \"train-ai\"]\n";
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(crawler));
+    let status = |url: &str| proxy.exchange(&Ask::get(url).agent("Trainer/1")).status;
+    for host in ["tdm.test", "ai.test"] {
+        assert_eq!(status(&format!("http://{host}/open/1")), 200);
+        assert_eq!(status(&format!("http://{host}/closed/1")), 403);
+    }
+    assert_eq!(status("http://rsl.test/a"), 403);
+    assert_eq!(status("http://lost.test/a"), 403);
+    proxy.stop().0
+}
+
+#[test]
+fn what_documents_beside_robots_txt_say_is_made_again() {
+    let dir = crawled_by_a_trainer();
+    for out in ["folder", "file.warc.gz"] {
+        let arguments = [
+            "export",
+            "--since",
+            "1d",
+            "--crawler",
+            "trainer",
+            "--out",
+            out,
+        ];
+        expect(&evidence(dir.path(), &arguments), 0);
+        let told = expect(&evidence(dir.path(), &["verify", out]), 0);
+        assert!(told.contains("by preference 6"), "{told}");
+    }
+    let key = expect(&evidence(dir.path(), &["key"]), 0);
+    let folder = dir.path().join("folder");
+    let mut by_others = clean(python());
+    by_others.arg(project().join("tests/clients/verify_evidence.py"));
+    let told = said(
+        &by_others
+            .arg(&folder)
+            .arg(key.trim())
+            .output()
+            .expect("it runs"),
+    );
+    assert!(told.starts_with("sound: "), "{told}");
+    let mut warcio = clean(python());
+    warcio.args(["-m", "warcio.cli", "check", "-v"]);
+    let checked = warcio.arg(dir.path().join("file.warc.gz")).output();
+    assert!(!expect(&checked.expect("it runs"), 0).contains("fail"));
+    // The file that reserves is there, whole, and nothing is made again without it.
+    let bodies = std::fs::read_dir(folder.join("bodies")).expect("it is there");
+    let holds = |path: &PathBuf| {
+        std::fs::read_to_string(path).is_ok_and(|it| it.contains("tdm-reservation"))
+    };
+    let mut paths = bodies.flatten().map(|entry| entry.path());
+    let tdmrep = paths.find(holds).expect("it was exported");
+    std::fs::remove_file(tdmrep).expect("it can be removed");
+    let told = expect(&evidence(dir.path(), &["verify", "folder"]), 2);
+    assert!(
+        told.contains("differs: decision") && told.contains("is missing"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -9,15 +9,13 @@ use wayleave_policy::lifecycle::{Body, Resource};
 use wayleave_policy::preferences::{
     Asker, Declaration, Preferences, Purpose, Purposes, Reading, Stage,
 };
-use wayleave_policy::{
-    AccessResult, Dialect, Document, ProductToken, Reason, Target, decide_any_path_strictly,
-    decide_strictly,
-};
+use wayleave_policy::{AccessResult, Document, ProductToken, Target};
 
 use super::answer::{Json, Mistake, error, wrong};
 use super::robots::{decided_by, kept};
 use super::robots_view::DecidedBy;
 use super::state::Admin;
+use crate::decide::again;
 use crate::observe::decisions::{Decision, UsePreference};
 
 /// What a decision rests on.
@@ -102,20 +100,13 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
             digest: None,
         };
         let access = AccessResult::Successful(body.parse());
-        let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
-        let tokens: Vec<_> = tokens.filter_map(Result::ok).collect();
-        let dialect = finding.dialect.parse().unwrap_or(Dialect::Rfc9309);
-        let judge = if *finding.basis == *Reason::RobotsTxtItself.as_str() {
-            decide_strictly
-        } else {
-            decide_any_path_strictly
-        };
-        let again = judge(&access, dialect, &tokens, target.path());
-        grounds.group = again.group();
-        grounds.group_lines = again.group_lines();
-        // What was tunnelled was judged by its origin, whatever the path.
-        grounds.is_same = decision.outcome == "tunnelled"
-            || again.line() == finding.line && again.verdict().as_str() == finding.verdict;
+        if let Ok(tokens) = again::tokens(decision)
+            && let Ok(judged) = again::by_robots_txt(decision, finding, &access, &tokens)
+        {
+            grounds.group = judged.group();
+            grounds.group_lines = judged.group_lines();
+            grounds.is_same = again::compare(&judged, finding).is_ok();
+        }
     }
     Some(grounds)
 }

@@ -46,7 +46,7 @@ pub(super) struct Consulted {
 }
 
 /// Something to be had.
-struct Wanted {
+pub(super) struct Wanted {
     source: Source,
     /// As it was named.
     url: String,
@@ -72,13 +72,12 @@ impl Documents<'_> {
         robots_txt: &Known,
         heard: &mut Preferences,
     ) -> Result<Vec<Consulted>, Pending> {
-        let files = self.files(asker);
-        let wanted: Vec<_> = files.chain(licences(heard)).collect();
+        let wanted = wanted(asker, self.origin, heard);
         let mut consulted = Vec::new();
         for (wanted, obtained) in self.obtain_all(asker, crawler, robots_txt, wanted).await {
             match obtained? {
                 Ok(known) => {
-                    hear(asker, heard, &wanted, &known)?;
+                    hear_known(asker, heard, &wanted, &known)?;
                     consulted.push(wanted.consulted(Ok(&known)));
                 }
                 Err(why_not) => heard.miss_licence(&wanted.url, &why_not),
@@ -112,20 +111,6 @@ impl Documents<'_> {
             }
         }
         consulted
-    }
-
-    /// The files of the origin that could refuse a purpose.
-    fn files(&self, asker: Asker<'_>) -> impl Iterator<Item = Wanted> {
-        let files = [(Source::Tdmrep, TDMREP_PATH), (Source::AiTxt, AI_TXT_PATH)];
-        // Both are of HTTP alone (RFC 8615 section 1; Spawning).
-        let has_files = self.origin.scheme() != Scheme::Ftp;
-        let files = files.into_iter();
-        let files = files.filter(move |(it, _)| has_files && asker.heeds(*it));
-        files.map(|(source, path)| Wanted {
-            source,
-            url: path.to_owned(),
-            resource: Ok(Resource::at(self.origin, path)),
-        })
     }
 
     /// All that is wanted, at once.
@@ -198,6 +183,22 @@ impl Fetching<'_> {
     }
 }
 
+/// What may say something beside the robots.txt of `origin`, of which so much was `heard`: the files that could refuse a purpose, and
+/// licences.
+pub(super) fn wanted(asker: Asker<'_>, origin: &Origin, heard: &Preferences) -> Vec<Wanted> {
+    let files = [(Source::Tdmrep, TDMREP_PATH), (Source::AiTxt, AI_TXT_PATH)];
+    // Both are of HTTP alone (RFC 8615 section 1; Spawning).
+    let has_files = origin.scheme() != Scheme::Ftp;
+    let files = files.into_iter();
+    let files = files.filter(|(it, _)| has_files && asker.heeds(*it));
+    let files = files.map(|(source, path)| Wanted {
+        source,
+        url: path.to_owned(),
+        resource: Ok(Resource::at(origin, path)),
+    });
+    files.chain(licences(heard)).collect()
+}
+
 /// The licences that are still to be fetched.
 fn licences(heard: &Preferences) -> impl Iterator<Item = Wanted> + use<> {
     let licences = heard.missing_licences().into_iter();
@@ -226,22 +227,35 @@ fn allows(access: &AccessResult, asker: Asker<'_>, resource: &Resource) -> bool 
     decision.verdict() == Verdict::Allow
 }
 
-fn hear(
+/// Takes in a document; none: it was not to be had.
+pub(super) fn hear(
+    asker: Asker<'_>,
+    heard: &mut Preferences,
+    wanted: &Wanted,
+    document: Option<&Document>,
+) {
+    match document {
+        Some(Document::Tdmrep(file)) => heard.hear_tdmrep(asker, file),
+        Some(Document::AiTxt(file)) => heard.hear_ai_txt(asker, file),
+        Some(Document::Rsl(licence)) => heard.hear_licence(&wanted.url, licence),
+        Some(_) | None => {}
+    }
+}
+
+fn hear_known(
     asker: Asker<'_>,
     heard: &mut Preferences,
     wanted: &Wanted,
     known: &Known,
 ) -> Result<(), Pending> {
     match known.document().map(|document| &**document) {
-        Some(Document::Tdmrep(file)) => heard.hear_tdmrep(asker, file),
-        Some(Document::AiTxt(file)) => heard.hear_ai_txt(asker, file),
         _ if wanted.source == Source::Rsl => hear_licence(heard, wanted, known),
         // To an origin that does not have one, or does not hand it out, it says nothing. Here it was not asked.
         None if is_kept_from(&known.snapshot) => {
             let retry_after = known.snapshot.retry_after(known.at).unwrap_or_default();
             return Err(Pending { retry_after });
         }
-        Some(_) | None => {}
+        document => hear(asker, heard, wanted, document),
     }
     Ok(())
 }
@@ -271,18 +285,24 @@ fn why_not(snapshot: &Snapshot) -> String {
 }
 
 impl Wanted {
+    /// Where it is asked for.
+    pub(super) fn shown_url(&self) -> String {
+        let resource = self.resource.as_ref();
+        resource.map_or_else(|_| self.url.clone(), Resource::uri)
+    }
+
     /// What is told of it: of what is known, or when it may be.
     fn consulted(&self, known: Result<&Known, Pending>) -> Consulted {
         let document = known.ok().filter(|known| known.document().is_some());
         let snapshot = document.map(|known| &known.snapshot);
-        let uri = self.resource.as_ref().map(Resource::uri);
         Consulted {
             source: self.source,
             named: self.url.clone(),
             seen: DocumentSeen {
-                url: uri.unwrap_or_else(|_| self.url.clone()),
+                url: self.shown_url(),
                 sha256: snapshot.and_then(|it| it.digest()).copied().map(Digest),
                 fetched_at: snapshot.and_then(|it| it.fetched_at()),
+                cut: snapshot.is_some_and(|it| it.is_cut()),
             },
             retry_after: match known {
                 Ok(known) => known.snapshot.retry_after(known.at),

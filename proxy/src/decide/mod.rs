@@ -6,8 +6,10 @@
 //!  preview                              the same for a request that nobody made
 //!  request, permit, refusal             what goes in and comes out
 //!  settings, https_mode                 what is gone by
+//!  again                                the same by a line of the log, years later
 //! ```
 
+pub(crate) mod again;
 mod behalf;
 pub(crate) mod consult;
 pub(crate) mod delay;

@@ -14,7 +14,7 @@ use super::refusal::{Deciding, Refusal};
 use super::resolve::{Resolved, Scope};
 use crate::http::proxy_status::ErrorType;
 use crate::identity::{Crawler, Mode};
-use crate::observe::decisions::UsePreference;
+use crate::observe::decisions::{DocumentSeen, UsePreference};
 use crate::robots::{Known, Pending};
 
 /// What a site said so far about the use of what is asked for, and what that comes to.
@@ -168,6 +168,12 @@ impl Said {
             ..say.into()
         };
         each.map(say).collect()
+    }
+
+    /// The documents beside robots.txt that were asked.
+    pub(crate) fn documents(&self) -> Vec<DocumentSeen> {
+        let documents = self.documents.iter();
+        documents.map(|it| it.seen.clone()).collect()
     }
 
     /// The document that a statement stands in.

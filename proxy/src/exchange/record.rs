@@ -97,6 +97,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
     };
     let scope = exchange.known.facts.scope.and_then(Scope::word);
     let mode = exchange.known.identity.as_ref().map(Identity::mode);
+    let said = exchange.known.facts.preferences.as_ref();
     let decision = Decision {
         id: exchange.id,
         at: exchange.started_at,
@@ -120,12 +121,8 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         trace_id: exchange.parent.trace_id(),
         policy: exchange.known.facts.rule.as_ref().map(policy),
         finding: exchange.known.facts.finding,
-        preferences: exchange
-            .known
-            .facts
-            .preferences
-            .as_ref()
-            .map_or_else(Vec::new, Said::each),
+        preferences: said.map_or_else(Vec::new, Said::each),
+        documents: said.map_or_else(Vec::new, Said::documents),
         reached_origin: matches!(exchange.outcome, Outcome::Withhold(_)).then_some(true),
         would_be,
         body_bytes: exchange.known.body_bytes,

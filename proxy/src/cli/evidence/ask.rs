@@ -15,7 +15,7 @@ use crate::cli::source::load_config;
 use crate::cli::terminal::{json_line, print, unusable};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::observe::decisions::Decision;
+use crate::observe::decisions::{Decision, Finding};
 use crate::observe::harmless::harmless_lines;
 
 /// The exit status of what was not allowed.
@@ -113,21 +113,7 @@ fn describe(decision: &Decision) -> String {
         _ if is_allowed(decision) => "yes",
         _ => "no",
     };
-    let finding = decision.finding.as_ref();
-    let robots = finding.map(|finding| {
-        let rule = finding.line.zip(finding.rule.as_ref());
-        let rule = rule.map_or(finding.basis.to_string(), |(line, rule)| {
-            format!("line {line}: {rule}")
-        });
-        let digest = finding
-            .robots_sha256
-            .map(|digest| format!(", SHA-256 {digest}"));
-        let at = finding
-            .robots_fetched_at
-            .map(humantime::format_rfc3339_micros);
-        let at = at.map_or(String::new(), |at| format!(", fetched at {at}"));
-        format!("{rule}{at}{}", digest.unwrap_or_default())
-    });
+    let robots = decision.finding.as_ref().map(describe_finding);
     let rule = decision.policy.as_ref().map(|rule| {
         let reason = rule.reason.as_deref().unwrap_or_default();
         format!("[[rule]] {} ({}) {reason}", rule.number, rule.action)
@@ -159,4 +145,19 @@ fn describe(decision: &Decision) -> String {
         }
     }
     text
+}
+
+fn describe_finding(finding: &Finding) -> String {
+    let rule = finding.line.zip(finding.rule.as_ref());
+    let rule = rule.map_or(finding.basis.to_string(), |(line, rule)| {
+        format!("line {line}: {rule}")
+    });
+    let digest = finding
+        .robots_sha256
+        .map(|digest| format!(", SHA-256 {digest}"));
+    let at = finding
+        .robots_fetched_at
+        .map(humantime::format_rfc3339_micros);
+    let at = at.map_or(String::new(), |at| format!(", fetched at {at}"));
+    format!("{rule}{at}{}", digest.unwrap_or_default())
 }

@@ -107,7 +107,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Adds a robots.txt, and the exchanges that it came by.
+    /// Adds a robots.txt or another document, and the exchanges that it came by.
     pub(super) fn body(
         &mut self,
         digest: Digest,

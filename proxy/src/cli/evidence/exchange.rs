@@ -1,4 +1,4 @@
-//! Exchanges, as decisions tell of them: the one that was decided about, and the one by which the robots.txt came that decided.
+//! Exchanges, as decisions tell of them: the one that was decided about, and those by which the documents came that decided.
 
 use crate::observe::digest::Digest;
 
@@ -9,10 +9,10 @@ pub(super) struct About<'a> {
     pub(super) at: &'a str,
 }
 
-/// What decisions say of the exchange by which a robots.txt came.
+/// What decisions say of the exchange by which a robots.txt, or a document beside it, came.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Exchange {
-    /// Of the robots.txt.
+    /// Of the document.
     pub(super) url: String,
     /// When it was fetched or last confirmed.
     pub(super) at: String,

@@ -230,6 +230,19 @@ impl Exporting {
 impl Rests {
     fn note(&mut self, decision: &Decision, configuration: Option<Digest>) {
         self.configurations.extend(configuration);
+        for document in &decision.documents {
+            let Some((sha256, at)) = document.sha256.zip(document.fetched_at) else {
+                continue;
+            };
+            self.bodies.insert(sha256);
+            self.exchanges.insert(Exchange {
+                url: document.url.clone(),
+                at: humantime::format_rfc3339_micros(at).to_string(),
+                status: 200,
+                is_cut: document.cut,
+                sha256: Some(sha256),
+            });
+        }
         let Some(finding) = &decision.finding else {
             return;
         };

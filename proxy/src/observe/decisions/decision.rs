@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::client::Client;
-use super::use_preference::UsePreference;
+use super::use_preference::{DocumentSeen, UsePreference};
 use crate::clock::rfc3339;
 use crate::observe::digest::Digest;
 use crate::observe::harmless::harmless_json;
@@ -134,6 +134,9 @@ pub(crate) struct Decision {
     /// What was said about the use of what was asked for, to each of the crawler's purposes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) preferences: Vec<UsePreference>,
+    /// The documents beside robots.txt that were asked about use, whatever they said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) documents: Vec<DocumentSeen>,
     /// Whether a request that was refused had reached the origin, whose answer was withheld then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reached_origin: Option<bool>,

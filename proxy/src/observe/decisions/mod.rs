@@ -249,6 +249,7 @@ mod tests {
             trace_id: None,
             policy: None,
             preferences: Vec::new(),
+            documents: Vec::new(),
             reached_origin: None,
             finding: Some(Finding {
                 verdict: "disallow".into(),

@@ -45,7 +45,7 @@ pub(crate) struct UsePreference {
 }
 
 /// A document beside robots.txt, as it was when it decided.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DocumentSeen {
     /// Where it was asked for.
     pub(crate) url: String,
@@ -62,9 +62,21 @@ pub(crate) struct DocumentSeen {
     )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub(crate) fetched_at: Option<SystemTime>,
+    /// Present if there was more of it than is read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) cut: bool,
 }
 
 impl UsePreference {
+    /// Whether another says the same of the same purpose, by the same statement.
+    pub(crate) fn says_as(&self, other: &Self) -> bool {
+        let what = |it: &Self| (it.purpose.clone(), it.preference.clone(), it.source.clone());
+        what(self) == what(other)
+            && self.statement == other.statement
+            && self.carrier == other.carrier
+    }
+
     /// What was said about the purpose that decides.
     pub(crate) fn deciding(judgement: &Judgement) -> Option<Self> {
         let mut each = judgement.each.iter();

@@ -1,8 +1,10 @@
 //! Makes a decision again, by what its line names.
 
+use super::documents::Documents;
 use super::materials::Materials;
-use super::robots::{Robots, asked_for};
+use super::robots::Robots;
 use super::settings::AllSettings;
+use crate::decide::again::asked_for;
 use crate::observe::chain::link;
 use crate::observe::decisions::Decision;
 
@@ -21,6 +23,7 @@ pub(super) struct Derived {
 pub(super) struct Deriver {
     materials: Materials,
     robots: Robots,
+    documents: Documents,
     settings: AllSettings,
 }
 
@@ -29,6 +32,7 @@ impl Deriver {
         Self {
             materials,
             robots: Robots::new(),
+            documents: Documents::new(),
             settings: AllSettings::default(),
         }
     }
@@ -63,7 +67,8 @@ impl Deriver {
                 derived.robots += 1;
                 is_derived = true;
                 let access = self.robots.access(finding, &self.materials)?;
-                if settings.preferences(decision, (&target, scope), &access)? {
+                let read = |seen: &_| self.documents.read(seen, &self.materials);
+                if settings.preferences(decision, &access, read)? {
                     derived.preferences += 1;
                 }
             }

@@ -4,6 +4,7 @@
 //!  mod ─┬─ chain       the lines of a file of the log: whole, linked, signed
 //!       ├─ derive      a decision, made again
 //!       │   ├─ robots    by a robots.txt
+//!       │   ├─ documents and by what stands beside it
 //!       │   └─ settings  by a configuration
 //!       ├─ materials   what decisions rest on, as the export holds it
 //!       └─ findings    what is wrong, and where
@@ -11,6 +12,7 @@
 
 mod chain;
 mod derive;
+mod documents;
 mod findings;
 mod materials;
 mod robots;

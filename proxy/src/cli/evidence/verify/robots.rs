@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use wayleave_policy::AccessResult;
 use wayleave_policy::lifecycle::Body;
-use wayleave_policy::{AccessResult, Dialect, Origin, ProductToken, Target};
 
 use super::materials::Materials;
-use crate::decide::consult::judge_of;
-use crate::decide::resolve::Scope;
+use crate::decide::again;
 use crate::observe::decisions::{Decision, Finding};
 use crate::observe::digest::Digest;
 
@@ -52,33 +51,9 @@ impl Robots {
         materials: &Materials,
     ) -> Result<(), String> {
         let access = self.access(finding, materials)?;
-        let dialect: Dialect = finding
-            .dialect
-            .parse()
-            .map_err(|_| unknown("dialect", &finding.dialect))?;
-        let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
-        let tokens: Vec<_> = tokens
-            .collect::<Result<_, _>>()
-            .map_err(|error| format!("tokens: {error}"))?;
-        let (target, scope) = asked_for(decision)?;
-        let judged = judge_of(scope)(&access, dialect, &tokens, target.path());
-        let same = |member: &str, derived: &str, said: &str| match derived == said {
-            true => Ok(()),
-            false => Err(format!("{member} is {derived:?}, not {said:?}")),
-        };
-        same("verdict", judged.verdict().as_str(), &finding.verdict)?;
-        same("basis", judged.reason().as_str(), &finding.basis)?;
-        same("dialect", judged.dialect().as_str(), &finding.dialect)?;
-        same(
-            "line",
-            &format!("{:?}", judged.line()),
-            &format!("{:?}", finding.line),
-        )?;
-        same(
-            "rule",
-            &judged.rule().unwrap_or_default(),
-            finding.rule.as_deref().unwrap_or_default(),
-        )
+        let tokens = again::tokens(decision)?;
+        let judged = again::by_robots_txt(decision, finding, &access, &tokens)?;
+        again::compare(&judged, finding)
     }
 
     /// What came of fetching the file.
@@ -137,33 +112,6 @@ impl Robots {
         self.parsed.insert((digest, is_cut), Arc::clone(&parsed));
         Ok(parsed)
     }
-}
-
-/// What a request is for.
-///
-/// # Errors
-///
-/// Returns an error if that cannot be read.
-pub(super) fn asked_for(decision: &Decision) -> Result<(Target, Scope), String> {
-    let scope = match decision.scope.as_deref() {
-        None => Scope::Path,
-        Some(word) => {
-            let mut all = Scope::ALL.iter();
-            let found = all.find(|(known, _)| *known == word);
-            found
-                .map(|(_, scope)| *scope)
-                .ok_or_else(|| unknown("scope", word))?
-        }
-    };
-    let target = match (scope, &decision.origin) {
-        (Scope::EveryPath | Scope::Bypass, Some(origin)) => {
-            let origin = Origin::parse(origin).map_err(|error| format!("origin: {error}"))?;
-            Target::new(origin, "/")
-        }
-        _ => Target::parse(&decision.url),
-    };
-    let target = target.map_err(|error| format!("url: {error}"))?;
-    Ok((target, scope))
 }
 
 fn unknown(member: &str, word: &str) -> String {

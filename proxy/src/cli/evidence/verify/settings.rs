@@ -5,17 +5,18 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use toml::{Table, Value};
-use wayleave_policy::Target;
 use wayleave_policy::preferences::Purposes;
+use wayleave_policy::{AccessResult, Document, Target};
 
 use super::materials::Materials;
 use crate::config::Config;
+use crate::decide::again;
 use crate::decide::identify::{identity_of, objection_to};
-use crate::decide::preference::{asker, hear_robots_txt};
+use crate::decide::preference::asker;
 use crate::decide::resolve::Scope;
 use crate::decide::rules;
 use crate::identity::{Crawler, Crawlers, Mode, Seen};
-use crate::observe::decisions::Decision;
+use crate::observe::decisions::{Decision, DocumentSeen, UsePreference};
 use crate::observe::digest::Digest;
 use crate::rules::{Asked, Match, Rules};
 
@@ -223,41 +224,47 @@ impl Settings {
         }
     }
 
-    /// Makes again what robots.txt alone says about use. Whether there is anything.
+    /// Makes again what robots.txt and the documents beside it say about use, where the answer said nothing. Whether there is anything.
     ///
     /// # Errors
     ///
-    /// Returns what comes out differently.
+    /// Returns what comes out differently, or is missing.
     pub(super) fn preferences(
         &self,
         decision: &Decision,
-        (target, scope): (&Target, Scope),
-        access: &wayleave_policy::AccessResult,
+        access: &AccessResult,
+        read: impl Fn(&DocumentSeen) -> Result<Option<Document>, String>,
     ) -> Result<bool, String> {
-        let carriers = decision
-            .preferences
-            .iter()
-            .map(|said| said.carrier.as_deref());
-        let is_by_robots =
-            |carrier: Option<&str>| carrier.is_none_or(|carrier| carrier.starts_with("robots.txt"));
+        let is_by_answer =
+            |said: &UsePreference| matches!(said.stage.as_deref(), Some("head" | "body"));
         let Some(crawler) = self.crawlers.named(&decision.crawler) else {
             return Ok(false);
         };
-        if decision.preferences.is_empty() || !carriers.clone().all(is_by_robots) {
+        if decision.preferences.is_empty() || decision.preferences.iter().any(is_by_answer) {
             return Ok(false);
         }
         let asker = asker(&crawler, &self.config.preferences.reading, decision.at);
-        let heard = hear_robots_txt(asker, access, target, scope);
-        let derived = heard.map_or_else(Vec::new, |heard| heard.judge(asker).each);
-        let mut pairs = derived.iter().zip(&decision.preferences);
-        let is_same = derived.len() == decision.preferences.len()
-            && pairs.all(|(derived, said)| {
-                derived.purpose.as_str() == said.purpose
-                    && derived.preference.as_str() == said.preference
-            });
-        match is_same {
-            true => Ok(true),
-            false => Err("the preferences about use come out differently".to_owned()),
+        let judgement = again::by_preferences(asker, decision, access, read)?;
+        let derived = judgement.map_or_else(Vec::new, |judgement| judgement.each);
+        if derived.len() != decision.preferences.len() {
+            return Err("the preferences about use are of other purposes".to_owned());
         }
+        for (derived, said) in derived
+            .iter()
+            .map(UsePreference::from)
+            .zip(&decision.preferences)
+        {
+            if !derived.says_as(said) {
+                return Err(format!(
+                    "the preference about {} is {} by {:?}, not {} by {:?}",
+                    said.purpose,
+                    derived.preference,
+                    derived.statement,
+                    said.preference,
+                    said.statement
+                ));
+            }
+        }
+        Ok(true)
     }
 }

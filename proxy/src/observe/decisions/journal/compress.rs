@@ -44,7 +44,7 @@ impl Compressing {
 /// Compresses what was rotated away from `path` before the file with the number `current`.
 pub(super) fn compress_all(path: &Path, current: u64) {
     for file in rotated_files(path).unwrap_or_default() {
-        if !resume::number(&file).is_some_and(|number| number < current) {
+        if resume::number(&file).is_none_or(|number| number >= current) {
             continue;
         }
         if let Err(error) = compress(&file) {

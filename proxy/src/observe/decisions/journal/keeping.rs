@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::super::files::rotated_files;
-use super::{JournalOptions, resume};
+use super::options::JournalOptions;
+use super::resume;
 use crate::clock::calendar;
 
 /// A file that is to be deleted. It is locked until then, so that nobody begins to read or to compress it.
@@ -54,7 +55,8 @@ pub(super) fn outworn(options: &JournalOptions) -> Vec<Outworn> {
         let age = now.duration_since(file.written_at).unwrap_or_default();
         let is_too_old = age > options.keep;
         let is_too_much = options.max_total_bytes.is_some_and(|max| total > max);
-        if !is_too_old && !(is_too_much && may_delete) {
+        let must_go = is_too_old || (is_too_much && may_delete);
+        if !must_go {
             continue;
         }
         let bytes = file.bytes;

@@ -4,6 +4,7 @@
 //!  batch      what is written at once
 //!  resume     how the chain goes on that a process or a failure left
 //!  open_file  the file that is written to
+//!  options    what is written where, and what of it is kept
 //!  keeping    which files that were rotated away stay
 //!  compress   makes these smaller, in a thread of its own
 //! ```
@@ -12,6 +13,7 @@ mod batch;
 mod compress;
 mod keeping;
 mod open_file;
+mod options;
 pub(crate) mod resume;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,7 @@ use self::batch::{Batch, News};
 use self::compress::Compressing;
 use self::keeping::Outworn;
 use self::open_file::Open;
+pub(crate) use self::options::JournalOptions;
 use self::resume::{Known, Resumed};
 use super::files::vacant;
 use crate::clock::calendar;
@@ -42,25 +45,6 @@ const FULL_BYTES: usize = 256 * 1024;
 const SIGN_EVERY: Duration = Duration::from_secs(1);
 /// When a file that could not be rotated away is tried again.
 const ROTATE_AGAIN: Duration = Duration::from_mins(1);
-
-/// Where decisions are written, and for how long; part of `[log]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct JournalOptions {
-    /// The file that is written to. Those rotated away are beside it, the time in their names.
-    pub(crate) path: PathBuf,
-    /// A file this large is rotated away.
-    pub(crate) max_size_bytes: u64,
-    /// A file this old is rotated away.
-    pub(crate) max_age: Duration,
-    /// Files that were rotated away longer ago are deleted.
-    pub(crate) keep: Duration,
-    /// What all files may take together, if that is bounded; the oldest are deleted before.
-    pub(crate) max_total_bytes: Option<u64>,
-    /// Whether files that were rotated away are compressed.
-    pub(crate) compresses: bool,
-    /// The key that heads are signed with; made if it is not there.
-    pub(crate) key: PathBuf,
-}
 
 /// The log's open file, and lines that wait to be written to it.
 #[derive(Debug)]

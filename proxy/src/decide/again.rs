@@ -1,0 +1,126 @@
+//! Makes decisions again, years later, by what their lines in the log name: the same judges, without a proxy.
+
+use wayleave_policy::preferences::{Asker, Judgement};
+use wayleave_policy::{
+    AccessResult, Decision as Judged, Dialect, Document, Origin, ProductToken, Target,
+};
+
+use super::consult::judge_of;
+use super::documents::{hear, wanted};
+use super::preference::hear_robots_txt;
+use super::resolve::Scope;
+use crate::observe::decisions::{Decision, DocumentSeen, Finding};
+
+/// What a request was for.
+///
+/// # Errors
+///
+/// Returns an error if that cannot be read.
+pub(crate) fn asked_for(decision: &Decision) -> Result<(Target, Scope), String> {
+    let scope = match decision.scope.as_deref() {
+        None => Scope::Path,
+        Some(word) => {
+            let mut all = Scope::ALL.iter();
+            let found = all.find(|(known, _)| *known == word);
+            found
+                .map(|(_, scope)| *scope)
+                .ok_or_else(|| unknown("scope", word))?
+        }
+    };
+    let target = match (scope, &decision.origin) {
+        (Scope::EveryPath | Scope::Bypass, Some(origin)) => {
+            let origin = Origin::parse(origin).map_err(|error| format!("origin: {error}"))?;
+            Target::new(origin, "/")
+        }
+        _ => Target::parse(&decision.url),
+    };
+    let target = target.map_err(|error| format!("url: {error}"))?;
+    Ok((target, scope))
+}
+
+/// The product tokens that were looked for.
+///
+/// # Errors
+///
+/// Returns an error if one of them cannot be one.
+pub(crate) fn tokens(decision: &Decision) -> Result<Vec<ProductToken>, String> {
+    let tokens = decision.tokens.iter().map(|token| ProductToken::new(token));
+    let tokens = tokens.collect::<Result<_, _>>();
+    tokens.map_err(|error| format!("tokens: {error}"))
+}
+
+/// What robots.txt says of the request, if `access` came of fetching it.
+///
+/// # Errors
+///
+/// Returns what of the line cannot be read.
+pub(crate) fn by_robots_txt<'a>(
+    decision: &Decision,
+    finding: &Finding,
+    access: &'a AccessResult,
+    tokens: &'a [ProductToken],
+) -> Result<Judged<'a>, String> {
+    let dialect: Dialect = finding
+        .dialect
+        .parse()
+        .map_err(|_| unknown("dialect", &finding.dialect))?;
+    let (target, scope) = asked_for(decision)?;
+    Ok(judge_of(scope)(access, dialect, tokens, target.path()))
+}
+
+/// What comes out differently than the line says, in its words.
+///
+/// # Errors
+///
+/// Returns that.
+pub(crate) fn compare(judged: &Judged<'_>, finding: &Finding) -> Result<(), String> {
+    let same = |member: &str, derived: &str, said: &str| match derived == said {
+        true => Ok(()),
+        false => Err(format!("{member} is {derived:?}, not {said:?}")),
+    };
+    let line = |line: Option<u32>| line.map_or("none".to_owned(), |line| line.to_string());
+    same("verdict", judged.verdict().as_str(), &finding.verdict)?;
+    same("basis", judged.reason().as_str(), &finding.basis)?;
+    same("dialect", judged.dialect().as_str(), &finding.dialect)?;
+    same("line", &line(judged.line()), &line(finding.line))?;
+    same(
+        "rule",
+        &judged.rule().unwrap_or_default(),
+        finding.rule.as_deref().unwrap_or_default(),
+    )
+}
+
+/// What robots.txt and the documents beside it say about use, where that is judged. `read` has the documents that the line names.
+///
+/// # Errors
+///
+/// Returns an error if one of these is missing.
+pub(crate) fn by_preferences(
+    asker: Asker<'_>,
+    decision: &Decision,
+    access: &AccessResult,
+    read: impl Fn(&DocumentSeen) -> Result<Option<Document>, String>,
+) -> Result<Option<Judgement>, String> {
+    let (target, scope) = asked_for(decision)?;
+    let Some(mut heard) = hear_robots_txt(asker, access, &target, scope) else {
+        return Ok(None);
+    };
+    if heard.is_refused_already(asker) {
+        return Ok(Some(heard.judge(asker)));
+    }
+    for wanted in wanted(asker, target.origin(), &heard) {
+        let url = wanted.shown_url();
+        let mut seen = decision.documents.iter();
+        let document = match seen.find(|seen| seen.url == url) {
+            Some(seen) => read(seen)?,
+            // It was not asked for.
+            None => None,
+        };
+        hear(asker, &mut heard, &wanted, document.as_ref());
+    }
+    Ok(Some(heard.judge(asker)))
+}
+
+fn unknown(member: &str, word: &str) -> String {
+    format!("{member} {word:?} is not known to this version")
+}
