@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p wayleave-benches --bench policy` measures on the sample in `policy/tests/corpus`; with
 //! `WAYLEAVE_CORPUS=DIR` on the files and `google_verdicts.jsonl` there. Single-threaded; absolute numbers depend on the
-//! machine, the ratios less. First come the tables; what stands behind `--` chooses among the rest, as with any bench.
+//! machine, the ratios less. First come the tables, decisions in random order before all, since so a
+//! proxy is asked; what stands behind `--` chooses among the rest, as with any bench.
 
 mod corpus;
 mod hostile;
@@ -22,8 +23,8 @@ use peers::{NAME, successful};
 
 fn main() {
     let corpus = Corpus::read();
-    tables::print(&corpus);
     random::print(&corpus);
+    tables::print(&corpus);
     hostile::print_worst();
     let mut criterion = Criterion::default()
         .measurement_time(Duration::from_secs(1))
@@ -65,6 +66,11 @@ fn decide_all(criterion: &mut Criterion, group: &str, case: &str, body: &str, pa
     let robot = texting_robots::Robot::new(NAME, body.as_bytes()).expect("any file is read");
     group.bench_function(BenchmarkId::new("texting_robots", case), |bencher| {
         bencher.iter(|| black_box(&robot).allowed(black_box(path)));
+    });
+    let robots = fast_robots::RobotsTxt::parse(body);
+    let matcher = robots.matcher();
+    group.bench_function(BenchmarkId::new("fast-robots", case), |bencher| {
+        bencher.iter(|| black_box(&matcher).is_allowed(NAME, black_box(path)));
     });
     group.finish();
 }

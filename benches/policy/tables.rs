@@ -197,11 +197,37 @@ fn print_peers(corpus: &Corpus, ours: Quantiles) {
         time(CALLS, || robots.is_allowed(black_box(path)))
     });
     print_row("robotxt 0.7.0, path", times, ours);
+    print_fast_robots(corpus, ours);
+}
+
+/// It borrows the text it has parsed, and its matcher borrows that.
+fn print_fast_robots(corpus: &Corpus, ours: Quantiles) {
+    let texts: HashMap<&String, String> = corpus
+        .bodies
+        .iter()
+        .map(|(file, body)| (file, String::from_utf8_lossy(body).into_owned()))
+        .collect();
+    let parsed: HashMap<&String, _> = texts
+        .iter()
+        .map(|(file, text)| (*file, fast_robots::RobotsTxt::parse(text)))
+        .collect();
+    let matchers: HashMap<&String, _> = parsed
+        .iter()
+        .map(|(file, robots)| (*file, robots.matcher()))
+        .collect();
+    let times = quantiles(&corpus.questions, |Question { file, agent, path }| {
+        time(CALLS, || matchers[file].is_allowed(agent, black_box(path)))
+    });
+    print_row("fast-robots 0.1.5, matcher, path", times, ours);
 }
 
 /// The time of one decision by many rules, none of which matches.
 fn print_by_rules() {
     println!("\none decision by many rules, ns");
+    println!(
+        "  {:24} {:>9} {:>14} {:>14} {:>14} {:>12}",
+        "", "wayleave", "robotxt 0.6.1", "robotxt 0.7.0", "texting_robots", "fast-robots"
+    );
     let tokens = [ProductToken::new(NAME).expect("a name")];
     for (name, (body, path)) in [
         ("10,000 literal rules", literal_rules(10_000)),
@@ -210,8 +236,26 @@ fn print_by_rules() {
         let access = successful(body.as_bytes());
         let path = Path::parse(path).expect("a path");
         let decide = || decide(&access, Dialect::Rfc9309, &tokens, black_box(&path)).verdict();
-        println!("  {name:32}  {:7.0}", time(1_000, decide));
+        let ours = time(1_000, decide);
+        let [old, new, texting, fast] = peers_by_rules(&body, path.as_str());
+        println!("  {name:24} {ours:9.0} {old:14.0} {new:14.0} {texting:14.0} {fast:12.0}");
     }
+}
+
+/// The same of the others, in the order of the heading.
+fn peers_by_rules(body: &str, path: &str) -> [f64; 4] {
+    const FEW: u32 = 10;
+    let old = robotxt_0_6::Robots::from_bytes(body.as_bytes(), NAME);
+    let new = robotxt::Robots::parse(body.as_bytes(), NAME);
+    let texting = texting_robots::Robot::new(NAME, body.as_bytes()).expect("any file is read");
+    let fast = fast_robots::RobotsTxt::parse(body);
+    let matcher = fast.matcher();
+    [
+        time(FEW, || old.is_relative_allowed(black_box(path))),
+        time(FEW, || new.is_allowed(black_box(path))),
+        time(FEW, || texting.allowed(black_box(path))),
+        time(FEW, || matcher.is_allowed(NAME, black_box(path))),
+    ]
 }
 
 type Quantiles = [f64; 3];

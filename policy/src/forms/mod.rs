@@ -269,6 +269,9 @@ pub(crate) fn is_written_alike(value: &[u8]) -> bool {
 
 /// Whether servers decode an escape of a path that its normal form keeps.
 pub(crate) fn is_served_otherwise(path: &[u8]) -> bool {
+    if memchr(b'%', path).is_none() {
+        return false;
+    }
     let is_decoded = |text, served: &Form| {
         let mut units = Units(text);
         units.any(|unit| served.written(unit) != LITERAL.written(unit))

@@ -14,9 +14,9 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Some 5 ms. None of 56,439 real questions needs more than 64,000, and none about the same paths lengthened to 16 KiB,
-    /// in four dialects and all spellings, more than a million.
-    const STEPS: usize = 1 << 21;
+    /// Some 5 ms. None of 56,439 real questions, in each dialect, plainly and strictly, needs more than a million; of 105,825 about
+    /// the same paths lengthened to 16 KiB one needs more than these.
+    const STEPS: usize = 3 << 19;
 
     /// Some 2 ms. The largest group of 3,000 real files has 3,129 rules.
     const RULES_TO_INDEX: usize = 10 * 1024;
@@ -132,4 +132,77 @@ fn find_in_blocks<S: Simd>(
 #[inline(always)]
 fn is_at(place: usize, text: &[u8], part: &[u8], budget: &mut Budget) -> bool {
     budget.spend(Budget::COMPARED + part.len() / BLOCK) && text[place..].starts_with(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many steps it takes to look for a part in a text.
+    fn steps(text: &str, part: &str) -> usize {
+        let mut budget = Budget::default();
+        find(text.as_bytes(), part.as_bytes(), &mut budget);
+        Budget::STEPS - budget.steps
+    }
+
+    #[test]
+    fn each_comparison_is_paid_for() {
+        // Too short for blocks: every `a` is compared.
+        for count in [1, 5, 20] {
+            let text = "a".repeat(count) + "c";
+            assert_eq!(steps(&text, "ab"), Budget::COMPARED * (1 + count));
+        }
+        // In blocks where first and last byte of the part are: nowhere, at one place of each block, everywhere.
+        let blocks = 8;
+        let text = |piece: &str| piece.repeat(blocks * BLOCK / piece.len());
+        let looked = Budget::COMPARED + blocks;
+        assert_eq!(steps(&(text("x") + "yz"), "a-b"), looked);
+        let once = format!("a+b{}", "x".repeat(BLOCK - 3));
+        let found = steps(&(text(&once) + "yz"), "a-b");
+        assert_eq!(found, looked + Budget::COMPARED * blocks);
+        let found = steps(&(text("a") + "yy"), "aba");
+        assert_eq!(found, looked + Budget::COMPARED * (blocks * BLOCK - 2));
+    }
+
+    #[test]
+    fn a_long_comparison_costs_its_blocks() {
+        let part = format!("{}b{}", "a".repeat(10 * BLOCK), "a".repeat(BLOCK));
+        let text = "a".repeat(part.len());
+        let one = Budget::COMPARED + part.len() / BLOCK;
+        assert_eq!(steps(&text, &part), Budget::COMPARED + one);
+    }
+
+    #[test]
+    fn what_is_searched_for_is_not_found_once_the_budget_is_spent() {
+        let mut budget = Budget::default();
+        budget.spend_on_writing(Budget::STEPS);
+        assert!(budget.is_spent());
+        let text = "x".repeat(2 * BLOCK) + "ab";
+        assert_eq!(find(text.as_bytes(), b"ab", &mut budget), None);
+        assert_eq!(find(b"ab", b"ab", &mut budget), None);
+    }
+
+    #[test]
+    fn every_kind_of_work_takes_its_steps() {
+        let took = |work: fn(&mut Budget)| {
+            let mut budget = Budget::default();
+            work(&mut budget);
+            Budget::STEPS - budget.steps
+        };
+        assert_eq!(took(|it| it.spend_on_reading(1_000)), 500);
+        assert_eq!(took(|it| it.spend_on_writing(1_000)), 2_004);
+        assert_eq!(took(|it| it.spend_on_keeping(1_000)), 2_400);
+        let rules = |bytes, is_plain| {
+            let mut budget = Budget::default();
+            assert!(budget.spend_on_index(bytes, is_plain));
+            Budget::RULES_TO_INDEX - budget.rules_to_index
+        };
+        assert_eq!(
+            [rules(10, true), rules(640, true), rules(10, false)],
+            [1, 11, 2]
+        );
+        let mut budget = Budget::default();
+        assert!(!budget.spend_on_index(Budget::RULES_TO_INDEX * Budget::BYTES_SORTED, true));
+        assert!(!budget.spend_on_index(1, true));
+    }
 }

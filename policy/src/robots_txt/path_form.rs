@@ -35,7 +35,7 @@ impl<'a> PathForm<'a> {
             }
             Dialect::Selfhtml => decoded(received),
             _ if plain::all_plain(received) => (Cow::Borrowed(received), false),
-            _ => written(received, semantics.form),
+            _ => written(received, semantics.form()),
         };
         Self {
             head: head(&bytes),

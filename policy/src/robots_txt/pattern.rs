@@ -56,13 +56,13 @@ impl Patterns {
         if semantics.has_stars() {
             let literals = &mut self.literals;
             semantics
-                .form
+                .form()
                 .push_pattern(literals, text, !anchored, |star| {
                     let star = u32::try_from(star).expect("shorter than a file");
                     self.stars.push(star);
                 });
         } else {
-            semantics.form.push(&mut self.literals, text);
+            semantics.form().push(&mut self.literals, text);
         }
     }
 

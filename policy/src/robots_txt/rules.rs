@@ -22,7 +22,7 @@ use crate::{Dialect, ProductToken};
 pub(crate) struct Search {
     pub(super) budget: Budget,
     /// The record chosen in each dialect that chooses one, or that there is none: whatever the path.
-    agents: [Option<Option<Agent>>; Semantics::COUNT],
+    agents: [Option<Option<Agent>>; Dialect::EACH.len()],
     /// Made when a rule is met that needs it, which few decisions do.
     patterns: Option<Box<Patterns>>,
 }
@@ -69,7 +69,7 @@ impl<'a> Statements<'a> {
         if !events(self.stream, 0).any(is_such) {
             return Answer::NoGroup;
         }
-        let path = path.with_cut_escapes(semantics.form);
+        let path = path.with_cut_escapes(semantics.form());
         self.find(semantics, tokens, &path, search)
     }
 
@@ -92,7 +92,7 @@ impl<'a> Statements<'a> {
         search: &mut Search,
     ) -> Answer {
         let choose = || choices(tokens).find_map(|choice| self.best_agent(semantics, choice));
-        let agent = search.agents[semantics.number].get_or_insert_with(choose);
+        let agent = search.agents[semantics.number()].get_or_insert_with(choose);
         let Some(agent) = *agent else {
             return Answer::NoGroup;
         };
@@ -233,6 +233,7 @@ fn match_rule(
     rule.filter(|_| matches)
 }
 
+#[inline(never)]
 fn match_wild(
     event: &Event<'_>,
     semantics: Semantics,
@@ -266,7 +267,7 @@ fn match_special(
     } = search;
     budget.spend_on_writing(text.len());
     let mut match_value = |value: Value<'_>| {
-        let Semantics { form, .. } = semantics;
+        let form = semantics.form();
         if !form.may_begin(path.bytes(), value.text, semantics.has_stars()) {
             return None;
         }

@@ -40,7 +40,7 @@ impl Indexes {
         build: impl FnOnce(Agent) -> Option<Index>,
     ) -> Option<&Index> {
         let slots = self.slots_of(agents, agent)?;
-        let slot = &slots.by_semantics[semantics.number];
+        let slot = &slots.by_semantics[semantics.number()];
         if slot.get().is_none() {
             let index = Box::new(build(slots.agent)?);
             slot.get_or_init(|| {

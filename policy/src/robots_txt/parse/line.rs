@@ -2,6 +2,8 @@
 
 use memchr::{memchr, memchr2};
 
+use crate::plain;
+
 /// Google's parser keeps this many bytes of a line (8 × 2,083, less one for its terminator).
 pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
 
@@ -94,6 +96,17 @@ pub(crate) fn begins_allow(head: &[u8; 12]) -> bool {
     const ALLOW: u64 = u64::from_le_bytes(*b"allow\0\0\0");
     const OCTETS: u64 = 0xFF_FFFF_FFFF;
     folded(head) & OCTETS == ALLOW && head[5] == b':'
+}
+
+/// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
+const NAME_BYTES: usize = 40;
+
+/// Whether a field's name could be a directive's; scripts and markup are full of colons.
+pub(crate) fn is_directive(name: &[u8]) -> bool {
+    let in_name = |&byte: &u8| plain::TRAITS[usize::from(byte)] & plain::IN_NAME != 0;
+    name.len() <= NAME_BYTES
+        && name.first().is_some_and(u8::is_ascii_alphabetic)
+        && name.iter().all(in_name)
 }
 
 /// Takes off white space at both ends, the vertical tab included, as C's `isspace` has it.

@@ -2,27 +2,20 @@
 
 mod common_rules;
 pub(super) mod line;
+mod push;
 mod skip;
 
 use fearless_simd::{Level, Simd, dispatch};
 
 use super::groups::agent::Agent;
-use super::statements::event::{EXACT, GOOGLE, PLAIN, RECORD};
+use super::statements::event::{EXACT, GOOGLE};
 use super::statements::stored::Stored;
-use super::statements::writer::{RuleToWrite, Writer};
-use super::timing::{Timing, Timings};
+use super::statements::writer::Writer;
+use super::timing::Timings;
 use crate::blocks::{self, first_of};
-use crate::{name_tag, plain};
 use common_rules::CommonRules;
-use line::{Field, GOOGLE_LINE_BYTES, Statement, trim};
+use line::{Field, GOOGLE_LINE_BYTES, is_directive, trim};
 use skip::{Skipped, skip};
-
-/// Groups with more rules, or more with `*`, get an index when first asked.
-const FEW_RULES: u32 = 32;
-const FEW_WILD_RULES: u32 = 4;
-
-/// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
-const NAME_BYTES: usize = 40;
 
 pub(crate) fn parse(body: &[u8]) -> Stored {
     dispatch!(Level::new(), simd => parse_by(simd, body))
@@ -274,125 +267,6 @@ impl<'a, S: Simd> Parser<'a, S> {
         self.push_statements(line::statement(line), line::google_statement(&line[bom..]));
         self.end_line(line.len());
     }
-
-    fn push_statements(&mut self, exact: Option<Statement<'_>>, google: Option<Statement<'_>>) {
-        let alike = exact
-            .zip(google)
-            .filter(|(exact, google)| exact.field == google.field && exact.value == google.value);
-        if let Some((statement, _)) = alike {
-            return self.push(&statement, EXACT | GOOGLE);
-        }
-        if let Some(statement) = exact {
-            self.push(&statement, EXACT);
-        }
-        if let Some(statement) = google.filter(|it| it.field != Field::Other) {
-            self.push(&statement, GOOGLE);
-        }
-    }
-
-    fn push(&mut self, statement: &Statement<'_>, seen_by: u8) {
-        match statement.field {
-            Field::UserAgent => self.push_agent(seen_by, statement.value),
-            Field::Allow | Field::Disallow => {
-                self.push_rule(statement.field, seen_by, statement.value);
-            }
-            Field::Other if is_directive(statement.name) => {
-                self.push_other(seen_by, statement.name, statement.value);
-            }
-            Field::Other => {}
-        }
-    }
-
-    fn push_other(&mut self, seen_by: u8, name: &[u8], value: &[u8]) {
-        if let Some(timing) = Timing::named(name) {
-            self.timings.insert(timing);
-        }
-        let open = if self.record_open { RECORD } else { 0 };
-        self.writer
-            .push_other(seen_by | open, self.line, name, value);
-    }
-
-    #[inline(always)]
-    fn push_agent(&mut self, seen_by: u8, value: &[u8]) {
-        let (run, goes_on) = match self.run {
-            Some(run) if !self.run_has_rules && !self.blank => (run, true),
-            _ => (self.begin_run(), false),
-        };
-        if seen_by & EXACT != 0 {
-            if self.exact_rules {
-                self.writer.flag(run, EXACT);
-                self.end_group();
-            }
-            if self.record_rules || !self.record_open {
-                self.writer.flag(run, RECORD);
-            }
-            self.exact_rules = false;
-            self.record_rules = false;
-            self.record_open = true;
-        }
-        if seen_by & GOOGLE != 0 && self.google_rules {
-            self.writer.flag(run, GOOGLE);
-            self.google_rules = false;
-        }
-        let offset = self.writer.push_agent(seen_by, self.line, value);
-        let tag = name_tag::tag(self.simd, value);
-        self.agents.push((Agent::new(offset, goes_on), tag));
-    }
-
-    #[inline(always)]
-    fn push_rule(&mut self, field: Field, seen_by: u8, value: &[u8]) {
-        // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
-        if self.agents.is_empty() {
-            return;
-        }
-        if self.blank {
-            self.begin_run();
-        }
-        let rule = RuleToWrite::new(self.simd, field, seen_by, value);
-        self.group_rules += 1;
-        self.group_wild_rules += u32::from(rule.form != PLAIN);
-        self.writer.push_rule(&rule, self.line);
-        self.note_rules(seen_by);
-    }
-
-    /// Notes that the group being written has rules.
-    fn note_rules(&mut self, seen_by: u8) {
-        self.run_has_rules = true;
-        let exact = seen_by & EXACT != 0;
-        self.exact_rules |= exact;
-        self.google_rules |= seen_by & GOOGLE != 0;
-        self.record_rules |= exact & self.record_open;
-    }
-
-    fn begin_run(&mut self) -> usize {
-        let flags = if self.blank { RECORD } else { 0 };
-        let run = self.writer.push_run(flags);
-        self.run = Some(run);
-        self.run_has_rules = false;
-        self.blank = false;
-        run
-    }
-
-    /// A blank line: the texts before RFC 9309 end a record here.
-    #[inline(always)]
-    fn end_record(&mut self) {
-        self.blank = true;
-        self.record_open = false;
-        self.record_rules = false;
-    }
-
-    /// Notes for the user-agent lines of the group just read whether it is large.
-    fn end_group(&mut self) {
-        let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
-        if many {
-            for (agent, _) in &mut self.agents[self.group_agents..] {
-                agent.mark_large();
-            }
-        }
-        self.group_agents = self.agents.len();
-        self.group_rules = 0;
-        self.group_wild_rules = 0;
-    }
 }
 
 /// How many blanks and tabs a text begins with.
@@ -411,14 +285,6 @@ fn leading_blanks<S: Simd>(simd: S, text: &[u8]) -> usize {
 
 fn is_agent_end(text: &[u8]) -> bool {
     text.eq_ignore_ascii_case(b"nt:")
-}
-
-/// Whether a field's name could be a directive's; scripts and markup are full of colons.
-fn is_directive(name: &[u8]) -> bool {
-    let in_name = |&byte: &u8| plain::TRAITS[usize::from(byte)] & plain::IN_NAME != 0;
-    name.len() <= NAME_BYTES
-        && name.first().is_some_and(u8::is_ascii_alphabetic)
-        && name.iter().all(in_name)
 }
 
 #[cfg(test)]
