@@ -11,7 +11,8 @@ use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
 use crate::harness::origin::reply::{Framing, Reply, Step};
 use crate::harness::runtime;
 
-fn coded(coding: &str, page: &[u8]) -> Vec<u8> {
+/// The bytes in a content coding.
+pub fn coded(coding: &str, page: &[u8]) -> Vec<u8> {
     let level = Compression::default();
     match coding {
         "gzip" | "x-gzip" => {

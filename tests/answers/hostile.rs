@@ -6,6 +6,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::coded::coded;
 use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
 use crate::harness::origin::reply::{Framing, Reply, Step};
 use crate::harness::{Ask, Wayleave};
@@ -27,17 +28,25 @@ fn growth(proxy: &Wayleave, bytes: &[u8]) -> u64 {
 
 #[test]
 fn what_swells_is_decoded_to_the_limit_only() {
-    let spaces = vec![b' '; 256 * MIB];
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    gzip.write_all(&spaces).unwrap();
-    let gzip = gzip.finish().unwrap();
-    let zstd = zstd::bulk::compress(&spaces, 19).unwrap();
-    // A stream whose last block repeats a byte 16 MiB long, over and over.
-    for (coding, bytes) in [("gzip", gzip), ("zstd", zstd)] {
-        let (_origin, proxy) = site(html(coding, &bytes), "");
+    // Brotli's encoder takes its time.
+    for (field, coding, mebibytes) in [
+        ("gzip", "gzip", 256),
+        ("deflate", "deflate", 64),
+        ("deflate", "raw deflate", 64),
+        ("br", "br", 8),
+        ("zstd", "zstd", 256),
+    ] {
+        let bytes = coded(coding, &vec![b' '; mebibytes * MIB]);
+        assert!(bytes.len() < MIB, "{coding}: {}", bytes.len());
+        let (_origin, proxy) = site(html(field, &bytes), "");
         let grown = growth(&proxy, &bytes);
         assert!(grown < 24 * 1024, "{coding}: {grown} KiB");
     }
+    // One within the other: half a gigabyte in a few kilobytes.
+    let twice = coded("gzip", &coded("gzip", &vec![b' '; 512 * MIB]));
+    let (_origin, proxy) = site(html("gzip, gzip", &twice), "");
+    let grown = growth(&proxy, &twice);
+    assert!(grown < 24 * 1024, "{} bytes: {grown} KiB", twice.len());
 }
 
 /// Some bytes decode to nothing, without end: what is held back is bounded, too.

@@ -24,9 +24,12 @@ struct Decoded {
 impl Write for Decoded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(self.left);
+        if taken == 0 && !bytes.is_empty() {
+            // Not `Ok(0)`: brotli's decoder would try again for ever.
+            return Err(io::ErrorKind::WriteZero.into());
+        }
         self.bytes.extend_from_slice(&bytes[..taken]);
         self.left -= taken;
-        // Taking nothing ends the decoding: `write_all` fails.
         Ok(taken)
     }
 

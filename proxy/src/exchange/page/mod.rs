@@ -60,10 +60,12 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::Write as _;
 
+    use async_compression::tokio::write::BrotliEncoder;
     use flate2::Compression;
     use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    use tokio::io::AsyncWriteExt as _;
 
     use super::*;
 
@@ -79,11 +81,14 @@ mod tests {
         (text, page.into_held())
     }
 
-    fn coded() -> [(&'static str, Vec<u8>); 5] {
-        let (text, level) = (TEXT.as_bytes(), Compression::default());
+    async fn coded(text: &[u8]) -> [(&'static str, Vec<u8>); 6] {
+        let level = Compression::default();
         let mut gzip = GzEncoder::new(Vec::new(), level);
         let mut zlib = ZlibEncoder::new(Vec::new(), level);
         let mut deflate = DeflateEncoder::new(Vec::new(), level);
+        let mut brotli = BrotliEncoder::new(Vec::new());
+        brotli.write_all(text).await.unwrap();
+        brotli.shutdown().await.unwrap();
         gzip.write_all(text).unwrap();
         zlib.write_all(text).unwrap();
         deflate.write_all(text).unwrap();
@@ -92,19 +97,31 @@ mod tests {
             ("gzip", gzip.finish().unwrap()),
             ("deflate", zlib.finish().unwrap()),
             ("deflate", deflate.finish().unwrap()),
+            ("br", brotli.into_inner()),
             ("zstd", zstd::bulk::compress(text, 3).unwrap()),
         ]
     }
 
-    #[test]
-    fn a_page_may_be_cut_anywhere() {
-        for (coding, bytes) in coded() {
+    #[tokio::test]
+    async fn a_page_may_be_cut_anywhere() {
+        for (coding, bytes) in coded(TEXT.as_bytes()).await {
             let fields: [Pair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
             for at in 0..=bytes.len() {
                 let (text, held) = read(&fields, &[&bytes[..at], &bytes[at..]]);
                 assert_eq!(text, TEXT, "{coding} at {at}");
                 assert_eq!(held, bytes);
             }
+        }
+    }
+
+    /// A decoder that is given up must not go on trying.
+    #[tokio::test]
+    async fn what_decodes_to_more_than_the_limit_ends_the_decoding() {
+        for (coding, bytes) in coded(&[b' '; 4 * LIMIT]).await {
+            let fields: [Pair<'_>; 1] = [(b"Content-Encoding", coding.as_bytes())];
+            let (text, held) = read(&fields, &[&bytes]);
+            assert_eq!(text.len(), LIMIT, "{coding}");
+            assert_eq!(held, bytes);
         }
     }
 
