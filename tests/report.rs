@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::wayleave::command;
-use crate::harness::{Ask, Origin, Wayleave};
+use crate::harness::{Ask, Origin, Reply, Wayleave};
+use crate::purposes::{self, CORPUS, INDEX, STATED, crawler};
 
 const TABLES: &str = r#"
 [[crawler]]
@@ -135,6 +136,77 @@ fn people_and_spreadsheets_can_read_it() {
     assert_eq!(rows.lines().count(), 5);
     let read = String::from_utf8_lossy(&csv.stderr);
     assert!(read.contains("decisions.jsonl: 11 lines"), "{read}");
+}
+
+#[test]
+fn refusals_of_use_are_told_by_purpose_and_source() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nContent-Signal: /news search=yes, ai-train=no\n";
+    let page = Reply::html("<meta name=robots content=noindex>");
+    let site = origin.site("site.test").robots(robots);
+    site.page("/page", page);
+    let crawlers = [
+        crawler("corpus", CORPUS, "purposes = [\"search\", \"train-ai\"]"),
+        crawler(
+            "index",
+            INDEX,
+            "purposes = [\"search\"]\nmode = \"observe\"",
+        ),
+        crawler(
+            "stated",
+            STATED,
+            "purposes = [\"tdm\"]\nunstated = \"refuse\"",
+        ),
+    ];
+    let table = crawlers.concat();
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(&table));
+    for (agent, path) in [
+        (CORPUS, "/news/1"),
+        (CORPUS, "/news/2"),
+        (CORPUS, "/page"),
+        (INDEX, "/page"),
+        (INDEX, "/news/1"),
+        (STATED, "/news/1"),
+    ] {
+        purposes::get(&proxy, agent, &format!("http://site.test{path}"));
+    }
+    let dir = proxy.stop().0;
+    let report = as_json(&dir, &[]);
+    let expected = [
+        json!([
+            "observed",
+            "index",
+            "site.test",
+            "search by robots-meta",
+            403,
+            1
+        ]),
+        json!([
+            "refused",
+            "corpus",
+            "site.test",
+            "train-ai by content-signal",
+            403,
+            2
+        ]),
+        json!([
+            "refused",
+            "corpus",
+            "site.test",
+            "search by robots-meta",
+            403,
+            1
+        ]),
+        json!([
+            "refused",
+            "stated",
+            "site.test",
+            "tdm by nothing said",
+            403,
+            1
+        ]),
+    ];
+    assert_eq!(rows(&report), expected, "{report:#}");
 }
 
 #[test]

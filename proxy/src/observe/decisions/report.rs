@@ -75,7 +75,7 @@ pub(crate) struct Row {
     /// `None` if the request was for no origin that could be understood.
     pub(crate) host: Option<String>,
     pub(crate) reason: String,
-    /// The line of robots.txt or the `[[rule]]`, if it was one.
+    /// The line of robots.txt, the `[[rule]]`, or the purpose refused and the family of the statement that refuses it, if it was one.
     pub(crate) rule: Option<String>,
     /// What the crawler was answered, or would have been.
     pub(crate) status: u16,
@@ -112,6 +112,36 @@ struct Entry<'a> {
     rule: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     policy: Option<PolicyEntry<'a>>,
+    #[serde(default, borrow)]
+    preferences: Vec<PreferenceEntry<'a>>,
+}
+
+/// What is said about one purpose.
+#[derive(Deserialize)]
+struct PreferenceEntry<'a> {
+    #[serde(borrow)]
+    purpose: Cow<'a, str>,
+    #[serde(borrow)]
+    preference: Cow<'a, str>,
+    #[serde(default, borrow)]
+    source: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    stage: Option<Cow<'a, str>>,
+}
+
+impl PreferenceEntry<'_> {
+    /// By when it decides: refusals first, the earliest known first; then what nothing is said about.
+    fn rank(&self) -> Option<usize> {
+        let stages = ["before", "head", "body"];
+        let stage = stages
+            .iter()
+            .position(|it| self.stage.as_deref() == Some(it));
+        match &*self.preference {
+            "refuse" => Some(stage.unwrap_or_default()),
+            "unstated" => Some(stages.len()),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -133,8 +163,18 @@ impl Entry<'_> {
                 let origin = self.origin.as_deref().unwrap_or_default();
                 Some(format!("{rule} ({origin}/robots.txt:{line})"))
             }
+            ("preference", ..) => self.preference(),
             _ => None,
         }
+    }
+
+    /// `train-ai by content-signal`; by nothing, where nothing is said.
+    fn preference(&self) -> Option<String> {
+        let ranked = self.preferences.iter();
+        let ranked = ranked.filter_map(|it| Some((it.rank()?, it)));
+        let (_, deciding) = ranked.min_by_key(|(rank, _)| *rank)?;
+        let source = deciding.source.as_deref().unwrap_or("nothing said");
+        Some(format!("{} by {source}", deciding.purpose))
     }
 }
 
