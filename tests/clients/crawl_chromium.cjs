@@ -1,7 +1,7 @@
 // Crawls with Debian's Chromium, headless, driven by Playwright: every URL is a navigation. The CA is in the NSS database of $HOME.
 //
 // Environment: CHROMIUM (path), PROXY (URL). Standard input: JSON lines {"url", "user_agent"}.
-// Standard output: JSON lines {"url", "status", "upgraded"}; upgraded: the browser itself went to https, because the host is on its
+// Standard output: JSON lines {"url", "user_agent", "status", "upgraded"}; upgraded: the browser itself went to https, because the host is on its
 // built-in HSTS list.
 
 const { readFileSync } = require("node:fs");
@@ -9,11 +9,11 @@ const { chromium } = require("playwright-core");
 
 const asks = readFileSync(0, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
 
-// Whole hosts go to one page: going from site to site costs the browser a process.
+// Whole hosts go to one page, one for each agent: going from site to site costs the browser a process.
 const hosts = new Map();
 for (const ask of asks) {
-  const { host } = new URL(ask.url);
-  hosts.set(host, [...(hosts.get(host) ?? []), ask]);
+  const key = `${new URL(ask.url).host} ${ask.user_agent}`;
+  hosts.set(key, [...(hosts.get(key) ?? []), ask]);
 }
 const queue = [...hosts.values()];
 
@@ -25,7 +25,7 @@ async function lane(context) {
     for (const ask of host) {
       const answer = await page.goto(ask.url, { waitUntil: "commit" });
       const upgraded = new URL(answer.url()).protocol !== new URL(ask.url).protocol;
-      console.log(JSON.stringify({ url: ask.url, status: answer.status(), upgraded }));
+      console.log(JSON.stringify({ ...ask, status: answer.status(), upgraded }));
     }
   }
 }

@@ -1,6 +1,6 @@
 """Crawls with a Scrapy spider whose own robots.txt middleware is off; the proxy comes from the environment.
 
-Standard input: JSON lines {"url", "user_agent"}. Standard output: JSON lines {"url", "status"}.
+Standard input: JSON lines {"url", "user_agent"}. Standard output: JSON lines {"url", "user_agent", "status"}.
 """
 
 import json
@@ -21,16 +21,16 @@ class Spider(scrapy.Spider):
             yield scrapy.Request(
                 ask["url"],
                 headers={"User-Agent": ask["user_agent"]},
-                cb_kwargs={"asked": ask["url"]},
+                cb_kwargs={"ask": ask},
                 errback=self.failed,
                 dont_filter=True,
             )
 
-    def parse(self, response, asked):
-        print(json.dumps({"url": asked, "status": response.status}), flush=True)
+    def parse(self, response, ask):
+        print(json.dumps({**ask, "status": response.status}), flush=True)
 
     def failed(self, failure):
-        print(json.dumps({"url": failure.request.cb_kwargs["asked"], "status": 0, "error": str(failure.value)}), flush=True)
+        print(json.dumps({**failure.request.cb_kwargs["ask"], "status": 0, "error": str(failure.value)}), flush=True)
 
 
 process = CrawlerProcess(

@@ -1,6 +1,7 @@
 //! A hundred real robots.txt files crawled through wayleave by real clients. Protego says what may be fetched; what the origin saw says
 //! whether it was obeyed.
 
+mod purposes;
 mod samples;
 mod verify;
 
@@ -87,31 +88,8 @@ impl Crawl {
         }
     }
 
-    /// A command that finds proxy and CA where each client looks for them.
     fn client(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = clean(program);
-        let proxy = format!("http://{}", self.proxy.proxy);
-        for name in [
-            "http_proxy",
-            "https_proxy",
-            "HTTP_PROXY",
-            "HTTPS_PROXY",
-            "PROXY",
-        ] {
-            command.env(name, &proxy);
-        }
-        for name in [
-            "SSL_CERT_FILE",
-            "REQUESTS_CA_BUNDLE",
-            "CURL_CA_BUNDLE",
-            "NODE_EXTRA_CA_CERTS",
-        ] {
-            command.env(name, self.proxy.ca_file());
-        }
-        command
-            .env("HOME", self.proxy.dir.path())
-            .current_dir(self.proxy.dir.path());
-        command
+        command_for(&self.proxy, program)
     }
 
     fn asks_as_json(&self) -> String {
@@ -148,6 +126,33 @@ impl Crawl {
         }
         answers
     }
+}
+
+/// A command that finds proxy and CA where each client looks for them.
+fn command_for(wayleave: &Wayleave, program: impl AsRef<Path>) -> Command {
+    let mut command = clean(program);
+    let proxy = format!("http://{}", wayleave.proxy);
+    for name in [
+        "http_proxy",
+        "https_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "PROXY",
+    ] {
+        command.env(name, &proxy);
+    }
+    for name in [
+        "SSL_CERT_FILE",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+    ] {
+        command.env(name, wayleave.ca_file());
+    }
+    command
+        .env("HOME", wayleave.dir.path())
+        .current_dir(wayleave.dir.path());
+    command
 }
 
 #[test]
