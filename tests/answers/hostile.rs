@@ -1,6 +1,5 @@
 //! Origins that send pages made to be expensive, or never done.
 
-use std::io::Write;
 use std::time::Duration;
 
 use flate2::Compression;
