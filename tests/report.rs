@@ -138,8 +138,8 @@ fn people_and_spreadsheets_can_read_it() {
     assert!(read.contains("decisions.jsonl: 11 lines"), "{read}");
 }
 
-#[test]
-fn refusals_of_use_are_told_by_purpose_and_source() {
+/// The directory of a run in which three crawlers were refused the use of pages, or would have been.
+fn run_with_purposes() -> TempDir {
     let origin = Origin::start();
     let robots = "User-agent: *\nContent-Signal: /news search=yes, ai-train=no\n";
     let page = Reply::html("<meta name=robots content=noindex>");
@@ -170,7 +170,12 @@ fn refusals_of_use_are_told_by_purpose_and_source() {
     ] {
         purposes::get(&proxy, agent, &format!("http://site.test{path}"));
     }
-    let dir = proxy.stop().0;
+    proxy.stop().0
+}
+
+#[test]
+fn refusals_of_use_are_told_by_purpose_and_source() {
+    let dir = run_with_purposes();
     let report = as_json(&dir, &[]);
     let expected = [
         json!([
