@@ -161,6 +161,22 @@ fn the_ca_is_one_that_openssl_believes() {
 }
 
 #[test]
+fn metrics_say_when_the_ca_expires() {
+    let proxy = Wayleave::start(&Origin::start());
+    let asked = ["x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in"];
+    let mut openssl = tools::clean(program("openssl"));
+    let told = output_of(openssl.args(asked).arg(proxy.ca_file()), b"", LIMIT);
+    let end = told
+        .trim()
+        .trim_start_matches("notAfter=")
+        .replace(' ', "T");
+    let end = humantime::parse_rfc3339(&end).expect("a time");
+    let end = end.duration_since(std::time::UNIX_EPOCH).expect("later");
+    let shown = proxy.metric("wayleave_ca_expiry_timestamp_seconds", &[]);
+    assert_eq!(shown, end.as_secs() as f64, "{told}");
+}
+
+#[test]
 fn a_port_in_use_ends_serve_with_1_and_its_name() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();

@@ -5,8 +5,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::fleet::engines::{Product, Server};
 use crate::harness::prometheus::Prometheus;
-use crate::harness::tools::{clean, output_of, program, project};
+use crate::harness::tools::{clean, output_of, program, project, python};
 use crate::harness::{Ask, DEADLINE, Origin, Reply, Wayleave, eventually};
 
 const TABLES: &str = r#"
@@ -60,16 +61,31 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
         .unwrap_or_else(|| panic!("no {key}: {value}"))
 }
 
+/// All panels, also those of rows that are collapsed, which hold theirs.
 fn panels(dashboard: &Value) -> Vec<&Value> {
+    let top = dashboard["panels"].as_array().expect("panels");
+    let of = |panel: &'static str| move |row: &&Value| row["type"] == panel;
+    let nested = top
+        .iter()
+        .filter(of("row"))
+        .flat_map(|row| row["panels"].as_array().expect("panels"));
+    top.iter()
+        .filter(|panel| panel["type"] != "row")
+        .chain(nested)
+        .collect()
+}
+
+fn rows(dashboard: &Value) -> Vec<&Value> {
     let panels = dashboard["panels"].as_array().expect("panels");
-    let shown = panels.iter().filter(|panel| panel["type"] != "row");
-    shown.collect()
+    panels
+        .iter()
+        .filter(|panel| panel["type"] == "row")
+        .collect()
 }
 
 #[test]
 fn every_panel_says_what_it_shows_and_asks_the_chosen_data_source() {
     let dashboard = dashboard();
-    let mut taken = BTreeSet::new();
     let mut ids = BTreeSet::new();
     for panel in panels(&dashboard) {
         let (title, description) = (text(panel, "title"), text(panel, "description"));
@@ -78,18 +94,124 @@ fn every_panel_says_what_it_shows_and_asks_the_chosen_data_source() {
             ids.insert(panel["id"].as_u64()),
             "{title}: its id is another's"
         );
-        let place = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
-        for x in place("x")..place("x") + place("w") {
-            for y in place("y")..place("y") + place("h") {
-                assert!(
-                    x < 24 && taken.insert((x, y)),
-                    "{title} overlaps at {x}, {y}"
-                );
-            }
-        }
         for target in panel["targets"].as_array().expect("targets") {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
         }
+    }
+}
+
+/// Below each other in the order of the file; the panels of a collapsed row take no room of others until it is opened.
+#[test]
+fn no_panel_overlaps_another() {
+    let dashboard = dashboard();
+    let top = dashboard["panels"].as_array().expect("panels");
+    let mut parts = vec![top];
+    parts.extend(
+        rows(&dashboard)
+            .into_iter()
+            .filter_map(|row| row["panels"].as_array()),
+    );
+    for part in parts {
+        let mut taken = BTreeSet::new();
+        for panel in part {
+            let place = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
+            for x in place("x")..place("x") + place("w") {
+                for y in place("y")..place("y") + place("h") {
+                    let is_free = x < 24 && taken.insert((x, y));
+                    assert!(is_free, "{} overlaps at {x}, {y}", text(panel, "title"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn details_are_folded_and_panels_that_ignore_the_crawler_say_so() {
+    let dashboard = dashboard();
+    for row in rows(&dashboard) {
+        let title = text(row, "title");
+        let is_open = ["At a glance", "Requests"].contains(&title);
+        assert_eq!(row["collapsed"], !is_open, "{title}");
+        let about_crawlers = |panel: &&Value| panel.to_string().contains("crawler=~");
+        let inner = row["panels"].as_array().expect("panels");
+        if title.ends_with("of all crawlers") {
+            assert!(inner.iter().filter(about_crawlers).count() <= 1, "{title}");
+        }
+    }
+    let by_crawler = panels(&dashboard).into_iter().filter(|panel| {
+        let is_line = panel["type"] == "timeseries";
+        is_line && panel["targets"].to_string().contains("sum by (crawler")
+    });
+    let by_crawler: Vec<_> = by_crawler.collect();
+    assert!(by_crawler.len() > 3);
+    for panel in by_crawler {
+        let query = text(&panel["targets"][0], "expr");
+        assert!(query.starts_with("topk(10, "), "thirty lines: {query}");
+    }
+}
+
+/// Links go to views of the page with filters that it has, and to headings of the runbook.
+#[test]
+fn panels_lead_to_the_page_and_the_runbook() {
+    let dashboard = dashboard();
+    let read = |file: &str| std::fs::read_to_string(project().join(file)).expect("it is there");
+    let runbook = read("docs/runbook.md").to_lowercase();
+    let whole = dashboard.to_string();
+    let links = whole
+        .split("\"url\":\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().expect("an end"));
+    let views = read("proxy/src/admin/page/page.js");
+    let (mut to_page, mut to_runbook) = (0, 0);
+    for link in links {
+        if let Some(anchor) = link.strip_prefix("${docs}/runbook.md#") {
+            assert!(runbook.contains(&format!("\n## {anchor}\n")), "{link}");
+            to_runbook += 1;
+        } else if let Some(place) = link.strip_prefix("${page}/#/") {
+            let (view, query) = place.split_once('?').unwrap_or((place, ""));
+            assert!(views.contains(&format!("\n  {view}: (")), "{link}");
+            for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+                let script = read(&format!("proxy/src/admin/page/{view}.js"));
+                let name = pair.split('=').next().expect("one part");
+                assert!(script.contains(&format!("\"{name}\"")), "{link}");
+            }
+            to_page += 1;
+        }
+    }
+    assert!(to_page > 20 && to_runbook > 20, "{to_page} {to_runbook}");
+}
+
+/// Read and written by Grafana Labs' own types: what they do not know is lost on the way.
+#[test]
+fn the_dashboard_keeps_to_grafanas_schema() {
+    let mut command = clean(python());
+    command
+        .arg(project().join("tests/clients/dashboard.py"))
+        .arg(project().join("dashboards/wayleave.json"));
+    assert_eq!(output_of(&mut command, b"", DEADLINE), "");
+}
+
+#[test]
+fn starts_and_reloads_are_marked() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let prometheus = Prometheus::scraping(&proxy);
+    let dashboard = dashboard();
+    let annotations = dashboard["annotations"]["list"]
+        .as_array()
+        .expect("annotations");
+    let marks: Vec<_> = annotations
+        .iter()
+        .filter(|mark| mark["useValueForTime"] == true)
+        .collect();
+    assert_eq!(marks.len(), 2, "{annotations:?}");
+    for mark in marks {
+        expect_data(
+            &prometheus,
+            &proxy,
+            text(mark, "name"),
+            &as_asked(text(mark, "expr")),
+        );
     }
 }
 
@@ -165,7 +287,8 @@ fn with_truth_values(condition: &str) -> String {
     condition
 }
 
-fn start(origin: &Origin) -> Wayleave {
+/// Some of everything in the metrics, a fleet of two included: the first is scraped.
+fn start(origin: &Origin, engine: &Server) -> [Wayleave; 2] {
     origin
         .site("*")
         .robots("User-agent: *\nDisallow: /private\n");
@@ -179,13 +302,20 @@ fn start(origin: &Origin) -> Wayleave {
     let address = nobody.local_addr().expect("it is bound");
     // An exception is forwarded without asking for robots.txt, so that what fails is the request.
     let exception = "[[rule]]\naction = \"allow\"\nhosts = [\"nobody.test\"]\nowner = \"a@example.com\"\nreason = \"a test\"\nexpires = \"2999-01-01\"\n";
-    Wayleave::start_with(origin, |settings| {
-        settings
-            .set("politeness.crawl_delay", "\"wait\"")
-            .resolve("nobody.test:80", address)
-            .table(TABLES)
-            .table(exception)
-    })
+    let node = || {
+        Wayleave::start_with(origin, |settings| {
+            settings
+                .set("politeness.crawl_delay", "\"wait\"")
+                .set("store.kind", "\"redis\"")
+                .set("store.url", &format!("{:?}", engine.url()))
+                // A busy machine is no lost engine.
+                .set("store.timeout", "\"2s\"")
+                .resolve("nobody.test:80", address)
+                .table(TABLES)
+                .table(exception)
+        })
+    };
+    [node(), node()]
 }
 
 /// Some of everything: forwarded, refused, observed, failed, waited for, by HTTP and HTTPS.
@@ -224,11 +354,13 @@ fn expect_data(prometheus: &Prometheus, proxy: &Wayleave, of: &str, query: &str)
 
 #[test]
 fn every_query_of_the_dashboard_and_the_rules_has_data() {
-    let origin = Origin::start();
-    let proxy = start(&origin);
+    let (origin, engine) = (Origin::start(), Server::start(Product::Redis));
+    let [proxy, other] = start(&origin, &engine);
     let prometheus = Prometheus::scraping(&proxy);
     for round in 0..3 {
         crawl(&proxy, round);
+        // What it learns, the first hears of.
+        crawl(&other, 1_000 + round);
     }
     let queries = queries_of_dashboard();
     assert!(queries.len() > 40, "{queries:?}");

@@ -1,7 +1,7 @@
 //! A fleet: engines of several kinds do the same, and several proxies over one are as one to the origins.
 
 mod conformance;
-mod engines;
+pub mod engines;
 mod faults;
 mod proxies;
 mod servers;

@@ -80,7 +80,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         taken_over = take_over(config, clock, &metrics, operators_listener, patience) => taken_over?,
         () = stop.wait() => return Ok(()),
     };
-    let authority = Arc::new(CertificateAuthority::load_or_create(&config.https.ca_dir)?);
+    let authority = authority(config, &metrics)?;
     let own = own_addresses(&listeners, &admin_listener)?;
     let decisions = Arc::new(record(config, &log, &metrics)?);
     let fleet = wiring::fleet(&config.fleet, clock, &metrics).await?;
@@ -129,6 +129,13 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     drain(&tasks, &exchanges.decider, &mut stop).await;
     close(&exchanges).await;
     ended
+}
+
+/// The interception CA, which is made if there is none.
+fn authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<CertificateAuthority>> {
+    let authority = CertificateAuthority::load_or_create(&config.https.ca_dir)?;
+    metrics.ca_expiry(authority.expires_at());
+    Ok(Arc::new(authority))
 }
 
 /// Starts to write decisions, and keeps the configuration that they are made by.

@@ -337,6 +337,11 @@ impl Metrics {
         }
     }
 
+    /// Sets when the interception CA's certificate expires.
+    pub(crate) fn ca_expiry(&self, at: SystemTime) {
+        self.organisation.ca_expiry.set(unix_seconds(at));
+    }
+
     /// Sets when the next exception expires, if there is one.
     pub(crate) fn exception_expiry(&self, at: Option<SystemTime>) {
         let seconds = at.map_or(0, unix_seconds);

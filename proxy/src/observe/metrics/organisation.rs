@@ -8,6 +8,7 @@ use super::registered::{counter, counters, gauge, gauges, histogram};
 const WAIT_SECONDS: &[f64] = &[
     0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
 ];
+const CA_EXPIRY: &str = "Time at which the certificate of the interception CA expires.";
 const CRAWL_DELAY_WAITS: &str = "Time that requests waited for their turn at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
 const EXCEPTION_EXPIRY: &str =
@@ -24,6 +25,7 @@ pub(super) struct Organisation {
     pub(super) user_agent_mismatches: IntCounterVec,
     pub(super) rules: IntGaugeVec,
     pub(super) exception_expiry: IntGauge,
+    pub(super) ca_expiry: IntGauge,
     pub(super) decisions_dropped: IntCounter,
     pub(super) crawl_delay_waits: Histogram,
     pub(super) reload_successful: IntGauge,
@@ -45,6 +47,7 @@ impl Organisation {
                 "exception_expiry_timestamp_seconds",
                 EXCEPTION_EXPIRY,
             )?,
+            ca_expiry: gauge(registry, "ca_expiry_timestamp_seconds", CA_EXPIRY)?,
             crawl_delay_waits: histogram(
                 registry,
                 "crawl_delay_waits_seconds",

@@ -40,6 +40,7 @@ pub(crate) struct CertificateAuthority {
     chain: Vec<CertificateDer<'static>>,
     pem: String,
     path: PathBuf,
+    expires_at: SystemTime,
 }
 
 impl CertificateAuthority {
@@ -98,13 +99,21 @@ impl CertificateAuthority {
             .with_context(|| format!("{} contains a key that cannot sign", key_path.display()))?;
         let issuer = Issuer::from_ca_cert_der(first, key)
             .with_context(|| format!("{} is not a CA certificate", path.display()))?;
-        check_authority(first).with_context(|| format!("{} cannot be used", path.display()))?;
+        let expires_at =
+            check_authority(first).with_context(|| format!("{} cannot be used", path.display()))?;
         Ok(Self {
             issuer,
             chain,
             pem,
             path,
+            expires_at,
         })
+    }
+
+    /// From then on no client trusts what it signs.
+    #[must_use]
+    pub(crate) fn expires_at(&self) -> SystemTime {
+        self.expires_at
     }
 
     /// The certificate (and its chain, if it has one) in PEM, as clients import it.
@@ -184,8 +193,8 @@ fn serial_number() -> SerialNumber {
     SerialNumber::from_slice(&random.expose())
 }
 
-/// Whether clients that trust the certificate will trust what it signs, today.
-fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
+/// Until when clients that trust the certificate will trust what it signs; an error if they do not today.
+fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<SystemTime> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate)?;
     ensure!(
         certificate.is_ca(),
@@ -202,7 +211,7 @@ fn check_authority(certificate: &CertificateDer<'_>) -> anyhow::Result<()> {
         validity.not_before,
         validity.not_after
     );
-    Ok(())
+    Ok(validity.not_after.to_datetime().into())
 }
 
 /// What to say if others than its owner may read the key in `dir`.
