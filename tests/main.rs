@@ -16,6 +16,7 @@ mod admin;
 mod answers;
 mod api;
 mod audit;
+mod blocks;
 mod bodies;
 mod causes;
 mod check;

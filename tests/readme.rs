@@ -16,10 +16,10 @@ use crate::harness::{Origin, Reply, Wayleave};
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// A fenced block after `<!-- snippet: NAME -->`.
-struct Snippet {
-    name: String,
-    language: String,
-    text: String,
+pub struct Snippet {
+    pub name: String,
+    pub language: String,
+    pub text: String,
 }
 
 /// The files that have snippets, below the top of the project.
@@ -55,13 +55,13 @@ fn snippet(name: &str) -> Snippet {
 }
 
 /// Where a snippet runs: a directory with wayleave-state/, the CA trusted by no one but the snippet.
-struct Stage {
+pub struct Stage {
     origin: Origin,
-    proxy: Wayleave,
+    pub proxy: Wayleave,
 }
 
 impl Stage {
-    fn new(robots: &str) -> Self {
+    pub fn new(robots: &str) -> Self {
         let origin = Origin::start();
         origin
             .site("example.com")
@@ -113,10 +113,11 @@ impl Stage {
     }
 
     /// Runs a snippet; its programs are installed, but nothing is set for them.
-    fn run(&self, snippet: &Snippet) -> Output {
+    pub fn run(&self, snippet: &Snippet) -> Output {
         let text = snippet
             .text
-            .replace("3128", &self.proxy.proxy.port().to_string());
+            .replace("3128", &self.proxy.proxy.port().to_string())
+            .replace("3129", &self.proxy.admin.port().to_string());
         let name = match snippet.language.as_str() {
             "sh" => "snippet.sh",
             "python" => "snippet.py",
@@ -202,6 +203,7 @@ fn no_snippet_is_left_out() {
     let names: Vec<_> = snippets().into_iter().map(|snippet| snippet.name).collect();
     let known = [
         "quick-start",
+        "quick-start-service",
         "curl",
         "wget",
         "requests",
@@ -403,6 +405,7 @@ fn every_key_that_documents_name_exists() {
 #[test]
 fn quick_start_works() {
     check("quick-start", None);
+    check("quick-start-service", None);
 }
 
 #[test]
