@@ -67,6 +67,15 @@ fn tables() -> String {
 fn every_function_of_the_page_works() {
     let origin = sites();
     let proxy = Wayleave::start_with(&origin, |settings| settings.table(&tables()));
+    let changing = "http://changing.test";
+    let was = "User-agent: *\nDisallow: /old\nDisallow: /both\n";
+    origin.site("changing.test").robots(was);
+    assert_eq!(proxy.get(&format!("{changing}/old")).status, 403);
+    let is = "User-agent: *\nDisallow: /new\nDisallow: /newer\nDisallow: /both\n";
+    origin.site("changing.test").robots(is);
+    let refresh = "/v1/robots/http%3A%2F%2Fchanging.test/refresh";
+    assert_eq!(proxy.admin_ask("POST", refresh).status, 200);
+    assert_eq!(proxy.get(&format!("{changing}/new")).status, 403);
     let guarded = Wayleave::start_with(&origin, |settings| {
         settings.set("admin.token_sha256", TOKEN_SHA256)
     });
@@ -87,7 +96,7 @@ fn every_function_of_the_page_works() {
     let output = output_of(&mut command, b"", LIMIT);
     let done: Vec<_> = output.lines().collect();
     assert_eq!(done.last(), Some(&"noComplaints"), "{output}");
-    assert_eq!(done.len(), 27, "{output}");
+    assert_eq!(done.len(), 29, "{output}");
 }
 
 #[test]

@@ -429,6 +429,39 @@ async function originsAreFoundRefreshedAndForgotten(page) {
   await page.locator(".robots code", { hasText: "Disallow: /images" }).waitFor();
 }
 
+async function changesOfRobotsTxtAreShown(page) {
+  await visit(page, `origins/${encodeURIComponent("http://changing.test")}`);
+  await page.getByRole("button", { name: /^Changes of/ }).click();
+  const lines = page.locator(".diff li");
+  await lines.first().waitFor();
+  assert.deepEqual(await page.locator(".diff .removed code").allInnerTexts(), ["Disallow: /old"]);
+  assert.deepEqual(await page.locator(".diff .added code").allInnerTexts(), ["Disallow: /new", "Disallow: /newer"]);
+  assert.ok((await page.locator(".diff .same code").allInnerTexts()).includes("User-agent: *"));
+}
+
+async function decisionsReachBack(page) {
+  await visit(page, "decisions");
+  await rows(page).first().waitFor();
+  await page.getByLabel("Host").fill("changing.test");
+  await page.getByLabel("From").fill("2020-01-01T00:00:00");
+  await page.getByText("from the decision log").waitFor();
+  await rows(page).first().waitFor();
+  const links = () => text(page.locator(".stream tbody .url a"));
+  assert.ok((await links()).every((it) => it.includes("//changing.test")), await links());
+  const files = {};
+  for (const name of ["CSV", "JSON"]) {
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name, exact: true }).click()]);
+    files[name] = fs.readFileSync(await file.path(), "utf8");
+  }
+  const table = files.CSV.trimEnd().split("\r\n");
+  const array = JSON.parse(files.JSON);
+  assert.match(table[0], /^"at","outcome","status"/);
+  assert.equal(table.length - 1, array.length);
+  assert.ok(array.length > 0 && array.every((it) => it.url.startsWith("http://changing.test/") && it.prev_sha256), files.JSON);
+  await page.getByLabel("Until").fill("2020-01-02T00:00:00");
+  await page.getByText("No decision of that time matches.").waitFor();
+}
+
 async function aUrlIsTriedInEveryDialect(page) {
   await visit(page, "try");
   await page.getByRole("textbox", { name: "URL" }).fill("http://museum.test/halls/west");
@@ -574,7 +607,8 @@ async function picturesAndAccessibility(browser) {
     overview, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupStaysText, aDecisionIsExplained,
     aDecisionThatIsGoneIsSaid, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReadAgain,
     theKeyboardIsEnough, aTokenIsAskedFor, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
-    theListStandsStill, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerStays, nothingForeignIsObeyed,
+    theListStandsStill, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerStays, nothingForeignIsObeyed, changesOfRobotsTxtAreShown,
+    decisionsReachBack,
   ];
   for (const step of steps) {
     const page = await open(browser);

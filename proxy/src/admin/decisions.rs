@@ -12,7 +12,7 @@ use super::answer::{Json, Mistake, Parameters, error, limit, wrong};
 use super::robots::decided_by;
 use super::robots_view::DecidedBy;
 use super::state::Admin;
-use crate::observe::decisions::{By, Decision, Query, Ranked};
+use crate::observe::decisions::{By, Decision, Query, Ranked, Span};
 
 /// As many as are kept in memory.
 const MOST_LISTED: usize = 8192;
@@ -46,22 +46,50 @@ impl OutcomeWord {
 pub(super) struct Filter {
     /// Maximum number of decisions; default 100.
     #[param(minimum = 1, maximum = 8192)]
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
-    crawler: Option<String>,
+    pub(super) crawler: Option<String>,
     /// Their outcome.
     #[param(inline)]
-    outcome: Option<OutcomeWord>,
+    pub(super) outcome: Option<OutcomeWord>,
     /// Their reason, a word of docs/metrics.md.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// The host of their origin, without a port.
-    host: Option<String>,
+    pub(super) host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
-    q: Option<String>,
+    pub(super) q: Option<String>,
+    /// Not before this time. With it, or `until`, the decision log is read, instead of what was recent.
+    #[param(format = DateTime)]
+    pub(super) since: Option<String>,
+    /// Not after this time.
+    #[param(format = DateTime)]
+    pub(super) until: Option<String>,
 }
 
 impl Filter {
-    fn query(self) -> Query {
+    /// The span of time that is asked for, if one is.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with it.
+    pub(super) fn span(&self) -> Result<Option<Span>, String> {
+        let time = |name: &str, text: &Option<String>| {
+            let text = text.as_deref();
+            text.map(|text| {
+                humantime::parse_rfc3339_weak(text).map_err(|_| {
+                    format!("{name}: {text:?} is not a time; write 2026-11-22T08:00:00Z")
+                })
+            })
+            .transpose()
+        };
+        let span = Span {
+            since: time("since", &self.since)?,
+            until: time("until", &self.until)?,
+        };
+        Ok((self.since.is_some() || self.until.is_some()).then_some(span))
+    }
+
+    pub(super) fn query(self) -> Query {
         Query {
             crawler: self.crawler,
             outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
@@ -75,9 +103,12 @@ impl Filter {
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedDecisions<'a> {
     decisions: Vec<&'a Decision>,
+    /// Of the span that was asked for there are older ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_cut: Option<bool>,
 }
 
-/// Recent decisions, the newest first.
+/// Recent decisions, or those of a span of time, the newest first.
 #[utoipa::path(
     get,
     path = "/v1/decisions",
@@ -86,6 +117,8 @@ struct ListedDecisions<'a> {
     responses(
         (status = 200, body = ListedDecisions<'_>),
         (status = 400, body = Mistake, description = "A parameter is malformed"),
+        (status = 404, body = Mistake, description = "A span of time was asked for, and there is no decision log"),
+        (status = 500, body = Mistake, description = "The decision log cannot be read"),
     )
 )]
 pub(super) async fn list(
@@ -96,9 +129,30 @@ pub(super) async fn list(
         Ok(limit) => limit,
         Err(mistake) => return wrong(mistake),
     };
-    let decisions = admin.decisions.list(&filter.query(), limit);
-    let decisions = decisions.iter().map(Arc::as_ref).collect();
-    Json(ListedDecisions { decisions }).into_response()
+    match filter.span() {
+        Err(mistake) => wrong(mistake),
+        Ok(Some(span)) => match admin.decisions.past(span, filter.query(), limit).await {
+            Ok(Some(newest)) => Json(ListedDecisions {
+                decisions: newest.decisions.iter().collect(),
+                is_cut: Some(newest.is_cut),
+            })
+            .into_response(),
+            Ok(None) => no_log(),
+            Err(mistake) => error(StatusCode::INTERNAL_SERVER_ERROR, mistake.to_string()),
+        },
+        Ok(None) => {
+            let decisions = admin.decisions.list(&filter.query(), limit);
+            let decisions = decisions.iter().map(Arc::as_ref).collect();
+            let is_cut = None;
+            Json(ListedDecisions { decisions, is_cut }).into_response()
+        }
+    }
+}
+
+/// Only the log reaches back.
+pub(super) fn no_log() -> Response {
+    let message = "there is no decision log: log.decisions is empty";
+    error(StatusCode::NOT_FOUND, message)
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -194,6 +248,8 @@ pub(super) async fn top(
         reason: ranking.reason,
         host: ranking.host,
         q: None,
+        since: None,
+        until: None,
     };
     let top = admin.decisions.top(ranking.by, &filter.query(), limit);
     Json(Top { top }).into_response()

@@ -10,6 +10,7 @@ mod clients;
 mod crawlers;
 mod decision_basis;
 mod decisions;
+mod download;
 mod entry_count;
 mod evidence;
 mod fleet;
@@ -83,6 +84,7 @@ fn described() -> (Router<Admin>, OpenApi) {
         .routes(routes!(preview::preview))
         .routes(routes!(decisions::list))
         .routes(routes!(live::stream))
+        .routes(routes!(download::download))
         .routes(routes!(decisions::show))
         .routes(routes!(decision_basis::grounds))
         .routes(routes!(decisions::top))

@@ -18,6 +18,7 @@ const ASSETS: [(&str, &str, &str); 18] = [
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
     ("dom.js", JAVASCRIPT, include_str!("page/dom.js")),
+    ("diff.js", JAVASCRIPT, include_str!("page/diff.js")),
     ("chart.js", JAVASCRIPT, include_str!("page/chart.js")),
     ("overview.js", JAVASCRIPT, include_str!("page/overview.js")),
     (

@@ -61,6 +61,17 @@ async function call(method, path) {
   return answer;
 }
 
+/** Has the browser keep an answer as a file: a link alone could not show a token. */
+export async function download(path, name) {
+  const response = await send("GET", path);
+  if (!response.ok) throw new Refusal(response.status, await response.json().catch(() => null));
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 export const get = (path) => call("GET", path);
 export const post = (path) => call("POST", path);
 export const remove = (path) => call("DELETE", path);

@@ -1,6 +1,6 @@
 // Decisions: as they are made, and one of them explained.
 
-import { get, query } from "./api.js";
+import { download, get, query } from "./api.js";
 import { attempt, badge, complain, copyButton, count, facts, h, newest, panel, time } from "./dom.js";
 import { REASONS, meaning, reasonLink } from "./reasons.js";
 import { fetchFacts, listing } from "./robots.js";
@@ -14,14 +14,15 @@ const OUTCOMES = ["refused", "forwarded", "observed", "failed", "tunnelled"];
 let left = "#/decisions";
 
 export function decisions(live, parameters) {
-  const wanted = Object.fromEntries(["q", "crawler", "outcome", "reason", "host"].map((name) => [name, parameters.get(name) ?? ""]));
+  const wanted = Object.fromEntries(["q", "crawler", "outcome", "reason", "host", "since", "until"].map((name) => [name, parameters.get(name) ?? ""]));
   const body = h("tbody", {});
   const empty = h("p", { class: "empty" });
   const note = h("p", { class: "note", role: "status" });
   const pause = h("button", { type: "button", "aria-pressed": "false", click: () => hold(pause.getAttribute("aria-pressed") !== "true") }, "Pause");
   const fresh = h("button", { type: "button", class: "new", hidden: true, click: () => release() });
   let waiting = [];
-  let [isHeld, skipped] = [false, 0];
+  let [isHeld, skipped, isCut] = [false, 0, false];
+  const isPast = () => Boolean(wanted.since || wanted.until);
   /** Nothing moves under a pointer, or above what somebody scrolled to. */
   const isRead = () => list.matches(":hover") || list.contains(document.activeElement) || scrollY > list.offsetTop;
 
@@ -33,9 +34,11 @@ export function decisions(live, parameters) {
     fresh.textContent = `Show ${count(waiting.length)} new`;
     if (isHeld) parts.push(`paused; ${count(waiting.length)} new`);
     if (skipped) parts.push(`${count(skipped)} more came than the list can show; filter or pause`);
-    note.textContent = parts.join(" · ");
+    if (isCut) parts.push(`the newest ${count(SHOWN)} of more`);
     empty.hidden = body.childElementCount > 0;
-    empty.textContent = Object.values(wanted).some(Boolean)
+    if (isPast()) parts.push("from the decision log; new ones are not added");
+    note.textContent = parts.join(" · ");
+    empty.textContent = isPast() ? "No decision of that time matches." : Object.values(wanted).some(Boolean)
       ? "No recent decision matches. New ones appear here."
       : "No request has come through the proxy yet. Decisions appear here as they are made.";
   };
@@ -60,8 +63,9 @@ export function decisions(live, parameters) {
   const load = () => attempt(async () => {
     const path = `/v1/decisions${query({ ...wanted, limit: SHOWN })}`;
     // Listened to first, so that nothing falls between; what comes twice is shown once.
-    live.follow(wanted);
-    await latest(get(path), ({ decisions: found }) => {
+    live.follow(isPast() ? null : wanted);
+    await latest(get(path), ({ decisions: found, is_cut: cut }) => {
+      isCut = Boolean(cut);
       body.replaceChildren();
       add(found.reverse());
     });
@@ -101,6 +105,16 @@ export function decisions(live, parameters) {
     },
   }, h("option", { value: "" }, "all"), options.map((value) => h("option", { value, selected: wanted[name] === value }, value))));
 
+  /** A time here, as the proxy reads it. */
+  const moment = (name, label) => h("label", {}, label, h("input", {
+    name, type: "datetime-local", step: "1", value: wanted[name] && local(wanted[name]),
+    change: ({ target }) => {
+      wanted[name] = target.value && new Date(target.value).toISOString();
+      change();
+    },
+  }));
+  const save = (format) => h("button", { type: "button", click: () => attempt(() => download(`/v1/decisions/download${query({ ...wanted, format })}`, `decisions.${format}`)) }, format.toUpperCase());
+
   const crawlers = select("crawler", "Crawler", ["asserted"]);
   attempt(async () => {
     const { crawlers: names } = await get("/v1/status");
@@ -115,12 +129,18 @@ export function decisions(live, parameters) {
     empty);
   const view = h("div", { class: "view" },
     h("h1", {}, "Decisions"),
-    h("p", { class: "lead" }, "The last 8,192 decisions, newest first. Older ones are in the log: wayleave report, wayleave decision ID."),
+    h("p", { class: "lead" }, "The last 8,192 decisions, newest first. With a time, those of the decision log; CSV and JSON save all that match from the log."),
     h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
-      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"), pause),
+      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"), moment("since", "From"), moment("until", "Until"), pause, save("csv"), save("json")),
     means, note, fresh, list);
   tell();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = null)) };
+}
+
+/** A time as a field for local times has it. */
+function local(text) {
+  const at = new Date(text);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
 function why(decision) {
@@ -175,6 +195,9 @@ async function explained(found) {
     ["Organisation's rule", found.policy && `[[rule]] ${found.policy.number}, ${found.policy.action}${found.policy.reason ? `: ${found.policy.reason}` : ""}${found.policy.owner ? ` (${found.policy.owner})` : ""}`],
     ["Mode", found.would_be ? `${found.mode}: would have been ${found.would_be}` : found.mode],
     ["At", time(found.at, true)],
+    ["Body", found.body_bytes === undefined ? null : `${count(found.body_bytes)} bytes handed on`],
+    ["User-Agent", found.user_agent],
+    ["Trace", found.trace_id],
     ["Duration", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
     ["Configuration", found.configuration],
     ["Reason", reasonLink(found.reason, `#/decisions${query({ reason: found.reason })}`)],

@@ -2,6 +2,7 @@
 
 import { get, post, query, remove } from "./api.js";
 import { attempt, badge, h, newest, panel, table, time } from "./dom.js";
+import { difference } from "./diff.js";
 import { fetchFacts, listing } from "./robots.js";
 
 const STATES = ["fresh", "stale", "unavailable", "unreachable"];
@@ -110,6 +111,15 @@ export function origins(parameters) {
   return { view, end: () => clearTimeout(typing) };
 }
 
+/** What an origin's robots.txt said before, beside what it said then. */
+async function change(name, before, after) {
+  const text = async ({ first_seen_at: at, sha256 }) => (sha256 ? (await get(`${path(name)}${query({ at })}`)).body : "");
+  const [old, young] = await Promise.all([text(before), text(after)]);
+  const title = h("h3", {}, "Changes of ", time(after.first_seen_at, true));
+  if ([old, young].some((it) => it === null || it === undefined)) return h("div", {}, title, h("p", { class: "empty" }, "What it said then is no longer kept."));
+  return h("div", {}, title, difference(old, young));
+}
+
 export function origin(name) {
   const inside = h("div", {}, h("p", { class: "empty" }, "Loading …"));
   const view = h("div", { class: "view" }, h("p", { class: "back" }, h("a", { href: left }, "← Origins")), h("h1", { class: "url" }, name), inside);
@@ -123,15 +133,20 @@ export function origin(name) {
       return;
     }
     const body = known.answer?.body;
-    const history = known.history.map((version) => h("tr", {}, h("td", {}, time(version.first_seen_at)), h("td", {}, time(version.last_seen_at)),
-      h("td", { class: "number" }, version.status), h("td", {}, version.sha256 ? h("code", {}, version.sha256.slice(0, 16)) : "–"))).reverse();
+    const changed = h("div", {});
+    const history = known.history.map((version, at) => h("tr", {}, h("td", {}, time(version.first_seen_at)), h("td", {}, time(version.last_seen_at)),
+      h("td", { class: "number" }, version.status), h("td", {}, version.sha256 ? h("code", {}, version.sha256.slice(0, 16)) : "–"),
+      h("td", {}, at > 0 && h("button", { type: "button", "aria-label": `Changes of ${version.first_seen_at}`, click: () => attempt(async () => {
+        changed.replaceChildren(await change(name, known.history[at - 1], version));
+        changed.querySelector("[tabindex]")?.focus();
+      }) }, "Changes")))).reverse();
     const again = h("button", { type: "button", click: async () => (await refresh(name, again)) && load() }, "Refresh");
     inside.replaceChildren(h("div", { class: "pair" },
       panel("Current state", fetchFacts(known), h("p", { class: "actions" }, again, " ",
         h("button", { type: "button", click: async () => (await forget(name)) && (location.hash = "#/origins") }, "Forget"), " ",
         h("a", { class: "button", href: `#/decisions${query({ host: new URL(name).hostname })}` }, "Decisions"), " ",
         h("a", { class: "button", href: `#/try${query({ url: `${name}/` })}` }, "Try a URL")),
-      h("h3", {}, "History"), table("History of robots.txt", ["From", "Until", "#Status", "SHA-256"], history, "No history yet.")),
+      h("h3", {}, "History"), table("History of robots.txt", ["From", "Until", "#Status", "SHA-256", ""], history, "No history yet."), changed),
       known.documents.map((document) => panel(document.url, fetchFacts(document), document.answer?.body ? listing(document.answer.body) : h("p", { class: "empty" }, "There is no text."))),
       panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no robots.txt text.") : listing(body))));
   });

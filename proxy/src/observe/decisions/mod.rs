@@ -7,6 +7,7 @@
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
 //!       │    └─ journal   the log, a chain of lines: rotated by size and age
+//!       ├─ past       those of a span of time, from the log's files
 //!       ├─ report     what the log says of a span of time
 //!       ├─ files      the log's files, and the lines in them
 //!       └─ decision   one of them
@@ -22,6 +23,7 @@ mod event;
 mod files;
 mod journal;
 mod live;
+mod past;
 mod recent;
 mod report;
 mod top;
@@ -29,6 +31,8 @@ mod use_preference;
 mod writer;
 
 use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -41,6 +45,7 @@ pub(crate) use self::journal::resume::{kept_head, number as file_number};
 pub(crate) use self::journal::{Journal, JournalOptions, LogFile};
 use self::live::Live;
 pub(crate) use self::live::{Seen, Watch};
+pub(crate) use self::past::{Newest, Span};
 use self::recent::Recent;
 pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
@@ -182,6 +187,48 @@ impl Decisions {
     pub(crate) fn list(&self, query: &Query, limit: usize) -> Vec<Arc<Decision>> {
         let taken = self.recent.iter().filter(|decision| query.takes(decision));
         taken.take(limit).collect()
+    }
+
+    /// The decisions of a span of time that `query` takes, from the log, the newest first, at most `limit`; nothing without a log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file of the log cannot be read.
+    pub(crate) async fn past(
+        &self,
+        span: Span,
+        query: Query,
+        limit: usize,
+    ) -> io::Result<Option<Newest>> {
+        let Some(log) = self.log.load_full() else {
+            return Ok(None);
+        };
+        let reading =
+            tokio::task::spawn_blocking(move || past::newest(&log.path, span, &query, limit));
+        let newest = reading.await.map_err(io::Error::other)??;
+        Ok(Some(newest))
+    }
+
+    /// Hands all of them on, with their lines, in the order of the log, and at last nothing; from a thread that may wait. Whether there is
+    /// a log.
+    pub(crate) fn tell_past(
+        &self,
+        span: Span,
+        query: Query,
+        mut take: impl FnMut(Option<(&Decision, &[u8])>) -> ControlFlow<()> + Send + 'static,
+    ) -> bool {
+        let Some(log) = self.log.load_full() else {
+            return false;
+        };
+        tokio::task::spawn_blocking(move || {
+            let each = |decision: Decision, line: &[u8]| take(Some((&decision, line)));
+            if let Err(error) = past::each(&log.path, span, &query, each) {
+                tracing::warn!(%error, "the decision log cannot be read");
+            }
+            // Whoever wanted more has gone.
+            let _ = take(None);
+        });
+        true
     }
 
     /// What the recent decisions that `query` takes are about, the most frequent first, at most `limit`.
