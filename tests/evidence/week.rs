@@ -1,9 +1,14 @@
 //! A week of crawling in small, with reloads and kills: exported whole, every decision is made again.
 
-use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Origin, Wayleave, decisions};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use super::export::{evidence, expect};
+use tempfile::TempDir;
+
+use super::export::expect;
+use crate::harness::tools::{clean, python};
+use crate::harness::wayleave::{BINARY, Settings};
+use crate::harness::{Ask, Origin, Wayleave, decisions};
 
 const AGENTS: [&str; 3] = ["NewsBot/1", "ImageBot/1", "Other/1"];
 
@@ -55,68 +60,119 @@ fn reload(proxy: &Wayleave, base: &Settings, round: usize) {
     assert_eq!(wire.response().status, 200);
 }
 
-fn week(total: usize, origins: usize) {
-    let origin = origin(origins);
-    let mut base = None;
-    let mut proxy = Wayleave::start_with(&origin, |settings| {
-        let settings = settings.set("log.decisions_max_size", "\"4MiB\"");
-        base = Some(settings.clone());
-        settings.table(&tables(0))
-    });
-    let base = base.expect("it was asked for");
-    // Five reloads and three kills, in eight steps between nine parts.
-    for part in 0..9 {
-        crawl(&proxy, origins, (total * part / 9, total * (part + 1) / 9));
-        match part {
-            2 | 4 | 6 => {
+/// What happens in a week.
+struct Week {
+    requests: usize,
+    origins: usize,
+    reloads: usize,
+    kills: usize,
+    /// The program that the first half was written by, if not the one under test.
+    before: Option<PathBuf>,
+}
+
+impl Week {
+    /// The log that it leaves. Between its parts, which are alike, the configuration is read again, or the process is killed.
+    fn crawl(&self) -> TempDir {
+        let origin = origin(self.origins);
+        let mut base = None;
+        let mut proxy = Wayleave::start_with(&origin, |settings| {
+            let settings = settings.set("log.decisions_max_size", "\"4MiB\"");
+            let settings = settings.set("log.events", "false");
+            base = Some(settings.clone());
+            settings.table(&tables(0))
+        });
+        let base = base.expect("it was asked for");
+        let events = self.reloads + self.kills;
+        for part in 0..=events {
+            let at = |part| self.requests * part / (events + 1);
+            crawl(&proxy, self.origins, (at(part), at(part + 1)));
+            let is_kill = (part + 1) * self.kills / events > part * self.kills / events;
+            if is_kill && part < events {
                 let (dir, settings) = proxy.kill();
-                proxy = Wayleave::start_in(dir, settings);
+                let older = self.before.as_ref().filter(|_| part < events / 2);
+                proxy = match older {
+                    Some(program) => Wayleave::start_version(program, dir, settings),
+                    None => Wayleave::start_in(dir, settings),
+                };
+            } else if part < events {
+                reload(&proxy, &base, part + 1);
             }
-            8 => {}
-            part => reload(&proxy, &base, part + 1),
         }
+        proxy.stop().0
     }
-    let (dir, _) = proxy.stop();
-    let log = |name: &str| std::fs::read_to_string(dir.path().join("state").join(name));
-    let state = std::fs::read_dir(dir.path().join("state")).expect("it can be listed");
-    let names = state
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let names: Vec<_> = names.filter(|name| name.ends_with(".jsonl")).collect();
-    let written: usize = names
-        .iter()
-        .map(|name| decisions(&log(name).expect("text")).count())
-        .sum();
+}
+
+/// Runs a command of `wayleave evidence` that is to succeed, and prints what it took.
+fn timed(dir: &Path, arguments: &[&str]) -> String {
+    const MEASURE: &str = "import resource, subprocess, sys\n\
+         ended = subprocess.run(sys.argv[1:]).returncode\n\
+         print('peak', resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 'KiB', flush=True)\n\
+         sys.exit(ended)";
+    let mut command = clean(python());
+    command.args(["-c", MEASURE, BINARY, "evidence"]);
+    command.args(arguments).current_dir(dir);
+    let config = dir.join("config.toml");
+    let started = Instant::now();
+    let output = command.arg("--config").arg(config).output();
+    let told = expect(&output.expect("it runs"), 0);
+    println!("{} took {:?}\n{told}", arguments[0], started.elapsed());
+    told
+}
+
+/// The sizes of the log's files, and the decisions in them.
+fn written(dir: &Path) -> (u64, usize) {
+    let state = std::fs::read_dir(dir.join("state")).expect("it can be listed");
+    let paths = state.flatten().map(|entry| entry.path());
+    let logs = paths.filter(|path| path.extension().is_some_and(|it| it == "jsonl"));
+    let (mut bytes, mut count) = (0, 0);
+    for log in logs {
+        let text = std::fs::read_to_string(log).expect("text");
+        bytes += text.len() as u64;
+        count += decisions(&text).count();
+    }
+    (bytes, count)
+}
+
+fn comes_out_the_same(week: &Week) {
+    let started = Instant::now();
+    let dir = week.crawl();
+    println!("crawled in {:?}", started.elapsed());
+    let (bytes, written) = written(dir.path());
+    println!("{written} decisions in {bytes} bytes");
+    let requests = week.requests;
     assert!(
-        written > total * 9 / 10 && written <= total,
-        "{written} of {total}"
+        written > requests * 9 / 10 && written <= requests,
+        "{written} of {requests}"
     );
-    let started = std::time::Instant::now();
-    expect(
-        &evidence(dir.path(), &["export", "--since", "30d", "--out", "week"]),
-        0,
-    );
-    println!("exported in {:?}", started.elapsed());
-    let started = std::time::Instant::now();
-    let told = expect(&evidence(dir.path(), &["verify", "week"]), 0);
-    println!(
-        "{} files, verified in {:?}\n{told}",
-        names.len(),
-        started.elapsed()
-    );
+    timed(dir.path(), &["export", "--since", "30d", "--out", "week"]);
+    let told = timed(dir.path(), &["verify", "week"]);
     assert!(told.contains(&format!("decisions  {written}: ")), "{told}");
 }
 
 #[test]
 fn a_week_with_reloads_and_kills_comes_out_the_same() {
-    week(100_000, 1000);
+    comes_out_the_same(&Week {
+        requests: 100_000,
+        origins: 1000,
+        reloads: 5,
+        kills: 3,
+        before: None,
+    });
 }
 
-/// `WAYLEAVE_EVIDENCE=1000000 cargo test --release --test integration -- --ignored --nocapture evidence::week`
+/// `WAYLEAVE_EVIDENCE=1000000 cargo test --release --test integration -- --ignored --nocapture evidence::week`, with an older version of
+/// the program in `WAYLEAVE_EVIDENCE_BEFORE`, if there is one.
 #[test]
 #[ignore = "takes as long as its size says"]
 fn a_week_of_any_size_comes_out_the_same() {
-    let total =
-        std::env::var("WAYLEAVE_EVIDENCE").expect("WAYLEAVE_EVIDENCE says how many decisions");
-    week(total.parse().expect("a number"), 1000);
+    let requests = std::env::var("WAYLEAVE_EVIDENCE");
+    let requests = requests.expect("WAYLEAVE_EVIDENCE says how many decisions");
+    let requests: usize = requests.parse().expect("a number");
+    comes_out_the_same(&Week {
+        requests,
+        origins: (requests / 10).min(100_000),
+        reloads: 50,
+        kills: 20,
+        before: std::env::var_os("WAYLEAVE_EVIDENCE_BEFORE").map(PathBuf::from),
+    });
 }

@@ -1,6 +1,7 @@
 //! The real binary, started with a configuration of its own on ports of its own.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -21,7 +22,11 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_wayleave");
 
 /// A `Command` of the program under test, free of the proxy settings of whoever runs the tests.
 pub fn command() -> Command {
-    let mut command = Command::new(BINARY);
+    free(BINARY)
+}
+
+fn free(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
         command
             .env_remove(name)
@@ -126,6 +131,12 @@ impl Wayleave {
     #[track_caller]
     pub fn start_in(dir: TempDir, settings: Settings) -> Self {
         Self::spawn(Self::serve(command(), &dir, &settings), dir, settings)
+    }
+
+    /// The same with another version of the program.
+    #[track_caller]
+    pub fn start_version(program: &Path, dir: TempDir, settings: Settings) -> Self {
+        Self::spawn(Self::serve(free(program), &dir, &settings), dir, settings)
     }
 
     /// Starts with a configuration file of the test's own making, which says what `settings` say and more.

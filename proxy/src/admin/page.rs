@@ -13,7 +13,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
 /// What lies below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
-const ASSETS: [(&str, &str, &str); 18] = [
+const ASSETS: [(&str, &str, &str); 19] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),
     ("api.js", JAVASCRIPT, include_str!("page/api.js")),
