@@ -320,11 +320,19 @@ async function theFleetIsShown(page) {
   await assertSeen(page.getByText("This proxy is alone"), "that the proxy is alone");
 }
 
+/** Where an element is, which may be drawn anew in this moment. */
+async function boxOf(locator) {
+  for (;;) {
+    await locator.waitFor();
+    const box = await locator.boundingBox();
+    if (box) return box;
+  }
+}
+
 async function theValueUnderThePointerStays(page) {
   await visit(page, "overview");
   const plot = page.locator(".canvas .u-over");
-  await plot.waitFor();
-  const { x, y, width, height } = await plot.boundingBox();
+  const { x, y, width, height } = await boxOf(plot);
   await page.mouse.move(x + width - 6, y + height / 2);
   const value = page.locator(".key [data-value]").first();
   await page.waitForFunction(() => /\/s/.test(document.querySelector(".key [data-value]").textContent));
@@ -443,7 +451,7 @@ async function decisionsReachBack(page) {
   await visit(page, "decisions");
   await rows(page).first().waitFor();
   await page.getByLabel("Host").fill("changing.test");
-  await page.getByLabel("From").fill("2020-01-01T00:00:00");
+  await page.getByLabel("From").fill("2020-01-01T00:00:01");
   await page.getByText("from the decision log").waitFor();
   await rows(page).first().waitFor();
   const links = () => text(page.locator(".stream tbody .url a"));
@@ -458,7 +466,7 @@ async function decisionsReachBack(page) {
   assert.match(table[0], /^"at","outcome","status"/);
   assert.equal(table.length - 1, array.length);
   assert.ok(array.length > 0 && array.every((it) => it.url.startsWith("http://changing.test/") && it.prev_sha256), files.JSON);
-  await page.getByLabel("Until").fill("2020-01-02T00:00:00");
+  await page.getByLabel("Until").fill("2020-01-02T00:00:01");
   await page.getByText("No decision of that time matches.").waitFor();
 }
 
