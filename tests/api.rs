@@ -65,6 +65,7 @@ fn every_endpoint_is_described() {
         "/v1/crawlers",
         "/v1/decision",
         "/v1/decisions",
+        "/v1/decisions/download",
         "/v1/decisions/stream",
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/robots",
