@@ -7,6 +7,7 @@
 //!       ├─ writer     a thread that writes log events and lines
 //!       │    ├─ event     as log events
 //!       │    └─ journal   the log, a chain of lines: rotated by size and age
+//!       ├─ query      which are wanted
 //!       ├─ past       those of a span of time, from the log's files
 //!       ├─ report     what the log says of a span of time
 //!       ├─ files      the log's files, and the lines in them
@@ -24,6 +25,7 @@ mod files;
 mod journal;
 mod live;
 mod past;
+mod query;
 mod recent;
 mod report;
 mod top;
@@ -46,6 +48,7 @@ pub(crate) use self::journal::{Journal, JournalOptions, LogFile};
 use self::live::Live;
 pub(crate) use self::live::{Seen, Watch};
 pub(crate) use self::past::{Newest, Span};
+pub(crate) use self::query::Query;
 use self::recent::Recent;
 pub(crate) use self::report::{Report, Row};
 pub(crate) use self::top::{By, Ranked};
@@ -63,59 +66,6 @@ pub(crate) struct Decisions {
     /// The log, if there is one.
     log: ArcSwapOption<LogFile>,
     clients: ArcSwap<Clients>,
-}
-
-/// Which decisions somebody wants to see.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Query {
-    pub(crate) crawler: Option<String>,
-    pub(crate) outcome: Option<String>,
-    pub(crate) reason: Option<String>,
-    pub(crate) host: Option<String>,
-    /// What the URL, the rule, the reason, the details, the id, the client or a token contains, ignoring ASCII case.
-    pub(crate) text: Option<String>,
-}
-
-impl Query {
-    /// Whether `decision` is one of them.
-    pub(crate) fn takes(&self, decision: &Decision) -> bool {
-        let is = |wanted: &Option<String>, value: &str| {
-            wanted
-                .as_deref()
-                .is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
-        };
-        is(&self.crawler, &decision.crawler)
-            && is(&self.outcome, &decision.outcome)
-            && is(&self.reason, &decision.reason)
-            && is(&self.host, decision.host().unwrap_or_default())
-            && self
-                .text
-                .as_deref()
-                .is_none_or(|text| mentions(decision, text))
-    }
-}
-
-fn mentions(decision: &Decision, text: &str) -> bool {
-    let contains = |value: &str| {
-        let mut parts = value.as_bytes().windows(text.len().max(1));
-        text.is_empty() || parts.any(|part| part.eq_ignore_ascii_case(text.as_bytes()))
-    };
-    let rule = decision
-        .finding
-        .as_ref()
-        .and_then(|found| found.rule.as_deref());
-    let policy = decision.policy.as_ref();
-    let said = policy
-        .into_iter()
-        .flat_map(|policy| [&policy.reason, &policy.owner]);
-    contains(&decision.url)
-        || contains(&decision.reason)
-        || decision.details.as_deref().is_some_and(contains)
-        || said.flatten().any(|text| contains(text))
-        || rule.is_some_and(contains)
-        || decision.tokens.iter().any(|token| contains(token))
-        || contains(&decision.client.to_string())
-        || contains(&decision.id.to_string())
 }
 
 impl Decisions {

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::Query;
 use super::decision::Decision;
 use super::files::{Line, files, find_line};
+use super::query::Query;
 use crate::observe::chain::event;
 
 /// From when to when; an end that is left out is open.
