@@ -96,6 +96,10 @@ pub(crate) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Orig
             "the origin asks for a delay between requests, and the fleet's engine, which knows of those of other nodes, is away"
                 .to_owned(),
         ),
+        Cause::TurnEnded => (
+            "crawl-delay",
+            "this node of the fleet stood still, or lost the fleet's engine, until another one may have had the turn of this request".to_owned(),
+        ),
         Cause::OriginRests => (
             "origin-rests",
             "the origin asked for fewer requests".to_owned(),

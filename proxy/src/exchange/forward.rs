@@ -22,6 +22,7 @@ use crate::origin::{
     self, Connection, Destination, Form, FtpRange, FtpRequest, OriginHead, OriginReader,
     OriginWriter, Preference, Upstream,
 };
+use crate::politeness::Turn;
 
 /// What is told of a request that was sent, besides its outcome.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +56,8 @@ pub(super) struct Onward<'a> {
     pub(super) signing: Option<Signing<'a>>,
     /// Who asks what the response says about its use, if anybody does.
     pub(super) label: Option<&'a Label<'a>>,
+    /// Its turn at the origin, if it has to have one.
+    pub(super) turn: Option<&'a Turn<'a>>,
     /// Counts the bytes of the body that the client was handed, however that ends.
     pub(super) handed_on: &'a AtomicU64,
 }
@@ -172,10 +175,13 @@ async fn start(
     connection: Connection,
     request: &OnwardRequest<'_>,
     form: &Form,
-) -> Result<(OriginWriter, OriginReader), Fault> {
+) -> Result<(OriginWriter, OriginReader), RelayError> {
+    if let Some(ended) = onward.turn.and_then(Turn::ended) {
+        return Err(RelayError::TooSoon(ended));
+    }
     let (upstream, received) = (onward.upstream, onward.received);
     let path = onward.resolved.path();
-    match connection {
+    let started = match connection {
         Connection::Ftp(control) => {
             let asked = ftp_request(received, path);
             origin::start_ftp(*control, &asked, upstream.patience()).await
@@ -196,7 +202,8 @@ async fn start(
             })?;
             origin::start_http2(session, head, request.framing(), upstream.patience()).await
         }
-    }
+    };
+    Ok(started?)
 }
 
 /// A request may be sent twice if it means the same twice (RFC 9110 section 9.2.2) and there is

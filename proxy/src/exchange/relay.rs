@@ -20,6 +20,7 @@ use crate::http::received::{Received, Version};
 use crate::origin::egress::Parent;
 use crate::origin::error::Fault;
 use crate::origin::{self, OriginHead, OriginReader, OriginWriter};
+use crate::politeness::TooSoon;
 
 /// A response that reached the client whole.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,8 @@ pub(crate) enum RelayError {
     Late { answered: bool },
     /// Its use is refused; nothing of the response was handed on.
     Refused(Box<Refusal>),
+    /// Its turn ended before it was sent.
+    TooSoon(TooSoon),
     /// The client left.
     ClientGone,
     /// The origin's answer is not for the client.

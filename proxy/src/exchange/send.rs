@@ -11,7 +11,7 @@ use super::refuse::By;
 use super::relay::RelayError;
 use super::revoke::Lasting;
 use super::sign::Signing;
-use super::{AfterExchange, Exchanges, note_answer, refuse};
+use super::{AfterExchange, Exchanges, await_delay, note_answer, refuse};
 use crate::decide::documents::Documents;
 use crate::decide::permit::Permit;
 use crate::decide::preference::Said;
@@ -21,7 +21,7 @@ use crate::decide::resolve::Resolved;
 use crate::decide::settings::Settings;
 use crate::http::client::Client;
 use crate::http::received::Received;
-use crate::identity::{Crawler, Proof};
+use crate::identity::{Crawler, Mode, Proof};
 use crate::observe::decisions::DecisionId;
 use crate::origin::OriginHead;
 use crate::politeness::Turn;
@@ -42,6 +42,13 @@ pub(super) struct Sending<'a> {
     pub(super) received: &'a Received,
     /// Whose it is, if that is known.
     pub(super) crawler: Option<&'a Crawler>,
+}
+
+impl Sending<'_> {
+    /// Whether refusals are only noted.
+    fn is_observed(&self) -> bool {
+        self.crawler.is_some_and(|it| it.mode == Mode::Observe)
+    }
 }
 
 /// What became of a request that was sent.
@@ -71,7 +78,6 @@ impl Exchanges {
         };
         let method = sending.received.method();
         let label = said.map(|said| Label::new(said, documents, &permit, method));
-        let by = By::of(&sending.settings.options, sending.id);
         let heard = |head: &OriginHead| {
             if let Some(turn) = &turn {
                 note_answer::note_answer(turn, permit.resolved.target.origin(), head);
@@ -79,7 +85,7 @@ impl Exchanges {
             if head.status() == SWITCHING_PROTOCOLS {
                 upgraded.notify_one();
             }
-            by.field()
+            By::of(&sending.settings.options, sending.id).field()
         };
         let handed_on = AtomicU64::new(0);
         let onward = Onward {
@@ -90,6 +96,7 @@ impl Exchanges {
             source: sending.crawler.and_then(|it| it.source_address),
             signing: self.signing(sending),
             label: label.as_ref(),
+            turn: turn.as_ref().filter(|_| !sending.is_observed()),
             handed_on: &handed_on,
         };
         let relaying = forward::forward(onward, client, &heard);
@@ -109,7 +116,7 @@ impl Exchanges {
                 sent = forwarded.sent;
                 (passed(&permit, forwarded.status), AfterExchange::Whole)
             }
-            Some(Err(broke)) => answer(sending, client, broke).await,
+            Some(Err(broke)) => answer(sending, client, &permit, broke).await,
             None => (passed(&permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
         };
         let is_tunnel = outcome.status() == SWITCHING_PROTOCOLS;
@@ -178,6 +185,7 @@ fn judged_outcome(outcome: Outcome, said: Option<&Said>, permit: &Permit) -> Out
 async fn answer(
     sending: Sending<'_>,
     client: &mut Client,
+    permit: &Permit,
     broke: RelayError,
 ) -> (Outcome, AfterExchange) {
     let (outcome, answered) = match broke {
@@ -187,6 +195,11 @@ async fn answer(
         }
         RelayError::Late { answered } => (Outcome::Fail(refusal::body_too_slow()), answered),
         // Its client is answered once that is recorded.
+        RelayError::TooSoon(too_soon) => {
+            let origin = permit.resolved.target.origin();
+            let refusal = await_delay::refusal(&too_soon, None, origin);
+            (Outcome::Refuse(refusal), false)
+        }
         RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), true),
         RelayError::ClientGone | RelayError::Withheld => (Outcome::Fail(client_closed()), true),
     };

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::alone::Alone;
 use super::breaker::Breaker;
-use super::engine::{Beat, Engine, Failure, Turn};
+use super::engine::{Beat, Engine, Failure};
 use super::sealed::Key;
+use super::under_way::UnderWay;
 use super::unsettled::Unsettled;
 use crate::observe::metrics::Metrics;
 
@@ -82,7 +83,7 @@ pub(super) struct Shared {
     /// None for a node that is alone: it has nothing to count.
     pub(super) metrics: Option<Arc<Metrics>>,
     /// By their numbers, of which the last is apart.
-    pub(super) turns: Mutex<HashMap<u64, Turn>>,
+    pub(super) turns: Mutex<HashMap<u64, UnderWay>>,
     pub(super) last_turn: AtomicU64,
     pub(super) followers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
     /// One of them has not been told yet what rests.

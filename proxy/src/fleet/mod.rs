@@ -16,6 +16,7 @@ pub(crate) mod rest;
 mod sealed;
 mod status;
 mod turns;
+mod under_way;
 mod unsettled;
 mod watch;
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::engine::{Queue, Taken, Turn};
 use super::handle::{Fleet, OnLoss, Shared, lock};
+use super::under_way::{SURE, UnderWay};
 
 /// A turn that its node neither keeps nor leaves for so long has ended: the node is gone.
 const TERM: Duration = Duration::from_secs(15);
@@ -62,6 +63,7 @@ impl Fleet {
         loop {
             held.turn.patience = latest.saturating_duration_since(Instant::now());
             held.is_asked = true;
+            let asked_at = Instant::now();
             let taken = shared.ask("take", shared.engine.take(&held.turn)).await;
             let taken = match taken {
                 Ok(taken) => taken,
@@ -70,8 +72,10 @@ impl Fleet {
                     .inspect_err(|_| shared.count_turn("unknown", started.elapsed()))?,
             };
             match taken {
+                // This node stood still: by now it may be somebody else's.
+                Taken::Go if asked_at.elapsed() >= SURE => {}
                 Taken::Go => {
-                    held.begin();
+                    held.begin(asked_at);
                     shared.count_turn("go", started.elapsed());
                     return Ok(held);
                 }
@@ -115,7 +119,8 @@ impl Shared {
         let members = lock(&self.last_beat).members.len().max(1);
         let share = (turn.most / members).max(1);
         let under_way = lock(&self.turns);
-        let of_queue = under_way.values().filter(|other| other.queue == turn.queue);
+        let turns = under_way.values().map(|other| &other.turn);
+        let of_queue = turns.filter(|other| other.queue == turn.queue);
         if of_queue.count() < share {
             Taken::Go
         } else if turn.patience.is_zero() {
@@ -139,10 +144,16 @@ impl Shared {
 
     /// Tells the engine of the turns that go on.
     pub(super) async fn keep_turns(&self) {
-        let turns: Vec<Turn> = lock(&self.turns).values().cloned().collect();
+        let turns: Vec<Turn> = {
+            let turns = lock(&self.turns);
+            turns.values().map(|it| it.turn.clone()).collect()
+        };
         let keeping = turns.into_iter().map(|turn| async move {
+            let asked_at = Instant::now();
             // What fails is counted, and tried again with the next beat.
-            let _ = self.ask("take", self.engine.take(&turn)).await;
+            if self.ask("take", self.engine.take(&turn)).await.is_ok() {
+                self.kept(turn.number, asked_at);
+            }
             let is_left = !lock(&self.turns).contains_key(&turn.number);
             if is_left {
                 // It may have been kept after it was left. If this fails as well, it ends by its term.
@@ -150,6 +161,15 @@ impl Shared {
             }
         });
         join_all(keeping).await;
+    }
+
+    /// The engine agreed to go on with a turn. One that may have ended meanwhile stays so for this node, though others see it again.
+    fn kept(&self, number: u64, asked_at: Instant) {
+        let mut turns = lock(&self.turns);
+        let kept = turns.get_mut(&number).filter(|it| it.is_sure(asked_at));
+        if let Some(kept) = kept {
+            kept.sure_at = asked_at;
+        }
     }
 
     fn count_turn(&self, answer: &'static str, waited: Duration) {
@@ -178,10 +198,18 @@ impl Held {
         }
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, sure_at: Instant) {
         self.turn.is_under_way = true;
         let turn = Turn::clone(&self.turn);
-        lock(&self.shared.turns).insert(turn.number, turn);
+        let under_way = UnderWay { turn, sure_at };
+        lock(&self.shared.turns).insert(self.turn.number, under_way);
+    }
+
+    /// Whether another node may have the turn by now: this one stood still, or cannot reach the engine.
+    pub(crate) fn may_have_ended(&self) -> bool {
+        let turns = lock(&self.shared.turns);
+        let under_way = turns.get(&self.turn.number);
+        self.shared.engine.is_shared() && under_way.is_none_or(|it| !it.is_sure(Instant::now()))
     }
 
     /// Ends the turn; `permit` is dropped when the engine knows, so that this node's next one comes after.

@@ -170,7 +170,7 @@ impl Politeness {
             if rests.is_none_or(|rests| rests.until(origin).is_none()) {
                 return Ok(Turn {
                     place,
-                    _slot: slot,
+                    slot,
                     rests: rests.map(|_| (&self.rests, &self.fleet)),
                     max_rest: options.max_delay,
                 });
@@ -198,7 +198,7 @@ impl Politeness {
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         Ok(Turn {
             place: None,
-            _slot: slot,
+            slot,
             rests: heeds_rest.then_some((&self.rests, &self.fleet)),
             max_rest: options.max_delay,
         })
@@ -232,12 +232,22 @@ impl fmt::Debug for Politeness {
 /// A request's turn. The next one's begins when the origin has answered, or when this is dropped.
 pub(crate) struct Turn<'a> {
     place: Option<Place>,
-    _slot: Option<Slot>,
+    slot: Option<Slot>,
     rests: Option<(&'a Arc<Rests>, &'a Fleet)>,
     max_rest: Duration,
 }
 
 impl Turn<'_> {
+    /// Why the request may not be sent after all, if that is so: asked right before it is.
+    pub(crate) fn ended(&self) -> Option<TooSoon> {
+        let of_place = self.place.as_ref().is_some_and(Place::may_have_ended);
+        let of_slot = self.slot.as_ref().is_some_and(Slot::may_have_ended);
+        (of_place || of_slot).then_some(TooSoon {
+            cause: Cause::TurnEnded,
+            retry_after: queue::LOOK_AGAIN,
+        })
+    }
+
     /// Notes the origin's answer: the delay counts from now, and with 429 or 503 the origin rests.
     pub(crate) fn answered(&self, origin: &Origin, status: u16, retry_after: Option<Duration>) {
         if let Some(place) = &self.place {
@@ -286,6 +296,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::fleet::memory::Memory;
+    use crate::fleet::{self, OnLoss};
+    use crate::observe::metrics::Metrics;
 
     fn origin() -> Origin {
         Origin::parse("http://shop.test").unwrap()
@@ -299,6 +312,45 @@ mod tests {
     }
 
     const DELAY: Duration = Duration::from_secs(2);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_stood_still_does_not_send_by_the_turn_that_it_had() {
+        let memory = Memory::new("");
+        let joined = async |name: &str| {
+            let options = fleet::Options {
+                node: name.to_owned(),
+                about: String::new(),
+                on_loss: OnLoss::Refuse,
+                keep: Duration::ZERO,
+                key: None,
+            };
+            let metrics = Arc::new(Metrics::new().unwrap());
+            let engine = Box::new(memory.node(name));
+            let fleet = Fleet::join(engine, options, metrics).await.unwrap();
+            Politeness::over(&fleet)
+        };
+        let (one, other) = (joined("one").await, joined("other").await);
+        let limits = Options {
+            max_concurrent_per_origin: 1,
+            ..options(CrawlDelay::Wait)
+        };
+        for delay in [DELAY, Duration::ZERO] {
+            let turn = one.turn(&limits, &origin(), "a", delay).await.unwrap();
+            // As long as it is kept, however long its connection takes, it lasts.
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            assert_eq!(turn.ended(), None);
+            // All of it stands still, and then all is due at once.
+            tokio::time::advance(Duration::from_secs(20)).await;
+            let ended = turn.ended().map(|soon| soon.cause);
+            assert_eq!(ended, Some(Cause::TurnEnded));
+            // What the engine says afterwards is no news of the time between.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert_eq!(turn.ended().map(|soon| soon.cause), ended);
+            drop(turn);
+            let next = other.turn(&limits, &origin(), "a", delay).await.unwrap();
+            assert_eq!(next.ended(), None);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_too_soon_hears_exactly_when_to_come_again() {

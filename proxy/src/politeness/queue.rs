@@ -16,7 +16,7 @@ use crate::fleet::{self, Fleet, Held, NoTurn};
 /// Entries are looked through for idle ones when there are this many, and then at every doubling.
 const TIDY_AT: usize = 1024;
 /// When to come again while the fleet's engine is away: about as often as it is looked for.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -156,6 +156,11 @@ impl Place {
             drop(held);
         }
     }
+
+    /// Whether another node may have the turn by now.
+    pub(super) fn may_have_ended(&self) -> bool {
+        lock(&self.held).as_ref().is_some_and(Slot::may_have_ended)
+    }
 }
 
 impl Drop for Place {
@@ -171,6 +176,11 @@ pub(super) struct Slot(Option<Box<(Held, OwnedSemaphorePermit)>>);
 impl Slot {
     fn new(held: Held, permit: OwnedSemaphorePermit) -> Self {
         Self(Some(Box::new((held, permit))))
+    }
+
+    pub(super) fn may_have_ended(&self) -> bool {
+        let taken = self.0.as_deref();
+        taken.is_some_and(|(held, _)| held.may_have_ended())
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum Cause {
     CrawlDelay,
     /// It asks for a Crawl-delay, and while the fleet's engine is away nobody knows when another node last went.
     FleetLost,
+    /// The turn that it waited for may be another node's by now: this one stood still, or lost the engine meanwhile.
+    TurnEnded,
     /// The origin answered 429 or 503 and has not rested long enough.
     OriginRests,
     /// As many requests are under way to the origin as may be.
