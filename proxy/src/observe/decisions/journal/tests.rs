@@ -399,6 +399,15 @@ fn deleted(path: &Path) -> Vec<u64> {
     deleted
 }
 
+/// The number of the oldest file. Not that of the first name: a file that is rotated in the millisecond of one that was deleted
+/// gets its name.
+fn oldest(path: &Path) -> u64 {
+    let numbers = names(path)
+        .into_iter()
+        .filter_map(|name| resume::number(&name));
+    numbers.min().unwrap()
+}
+
 #[test]
 fn the_oldest_make_room_and_the_log_says_which() {
     let dir = tempfile::tempdir().unwrap();
@@ -410,7 +419,7 @@ fn the_oldest_make_room_and_the_log_says_which() {
         assert!(total <= 16_000 + 4 * 2000, "{total}");
     }
     let path = &journal.options.path;
-    let oldest = resume::number(&names(path)[0]).unwrap();
+    let oldest = oldest(path);
     let last = resume::number(path).unwrap();
     assert!(oldest > 2 && last - oldest >= 2, "{oldest} to {last}");
     let told = deleted(path);
@@ -431,12 +440,12 @@ fn what_an_export_reads_stays_and_what_is_younger() {
     for _ in 0..40 {
         write_one(&mut journal);
     }
-    assert_eq!(names(&path)[0], pinned);
+    assert!(names(&path).contains(&pinned));
     assert!(deleted(&path).is_empty());
     journal.sign();
     assert_eq!(checked(&path), []);
     drop(open);
-    while resume::number(&names(&path)[0]) == Some(1) {
+    while oldest(&path) == 1 {
         write_one(&mut journal);
     }
     assert!(total(&path) <= 16_000 + 4 * 2000);
