@@ -250,8 +250,11 @@ fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
         proxy.exchange(&Ask::get("http://shop.test/images/7").agent("Other/1"));
     }
     let dir = proxy.dir.path();
-    crate::harness::eventually("the decisions are there", || {
-        decisions(&log(dir)).count() == 3
+    crate::harness::eventually("the decisions are there, and signed", || {
+        let lines = log(dir);
+        let head = std::fs::read_to_string(dir.join("state/decisions.jsonl.head"));
+        let signed = format!("\"lines\":{},", lines.lines().count());
+        decisions(&lines).count() == 3 && head.is_ok_and(|head| head.contains(&signed))
     });
     let config: PathBuf = dir.join("ports.toml");
     let text = std::fs::read_to_string(dir.join("config.toml")).expect("a configuration");

@@ -42,7 +42,7 @@ use crate::signing::{Jwk, Key};
 const FULL_BYTES: usize = 256 * 1024;
 /// How often the head beside the log is written while lines keep coming. To sign, and to write the head, costs as much as
 /// hundreds of lines.
-const SIGN_EVERY: Duration = Duration::from_secs(1);
+const SIGN_EVERY: Duration = Duration::from_millis(100);
 /// When a file that could not be rotated away is tried again.
 const ROTATE_AGAIN: Duration = Duration::from_mins(1);
 

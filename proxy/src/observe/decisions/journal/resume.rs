@@ -1,6 +1,6 @@
 //! How a chain goes on that an earlier process, or an earlier failure, left: by what was signed last, and what is in the files.
 //!
-//! Beside a log lies its head so far (`decisions.jsonl.head`), which is written anew when nothing more comes, or once a second.
+//! Beside a log lies its head so far (`decisions.jsonl.head`), which is written anew when nothing more comes, or every 100 ms.
 //! It says how many lines of which file were signed. Lines behind them are taken over, and said to be; if signed lines are missing or others, that
 //! is said, too.
 
