@@ -1,21 +1,21 @@
 //! An Ed25519 key in a file, and the names that verifiers know it by.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use ring::digest;
-use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use super::secret::{new_secret, write_secret};
 
 /// What stands before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410 section 7). ring writes the version that holds the
 /// public key, too, which OpenSSL before 3 does not read.
@@ -92,31 +92,13 @@ impl Key {
     /// Returns an error if there is such a file, or it cannot be written.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut der = PKCS8_PREFIX.to_vec();
-        let mut secret = [0; 32];
-        let random = SystemRandom::new().fill(&mut secret);
-        random.map_err(|_| anyhow!("the system has no random numbers"))?;
-        der.extend_from_slice(&secret);
+        der.extend_from_slice(&new_secret()?);
         let text = format!(
             "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
             BASE64_STANDARD.encode(&der)
         );
-        let write = || {
-            if let Some(dir) = path.parent() {
-                fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(dir)?;
-            }
-            let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        };
-        write().with_context(|| format!("writing {}", path.display()))?;
+        let written = write_secret(path, text.as_bytes());
+        written.with_context(|| format!("writing {}", path.display()))?;
         Self::from_pkcs8(&der, path)
     }
 

@@ -8,6 +8,7 @@
 //!  directory ──┐           the keys as they are published
 //!     └────── base         what is signed, as text
 //!              key         an Ed25519 key and its names
+//!               └ secret   what is kept in a file of its own
 //!  options                 `[signing]`, and the names of the profile
 //! ```
 //!
@@ -20,6 +21,7 @@ pub(crate) mod directory;
 mod key;
 mod options;
 mod request;
+mod secret;
 mod signer;
 
 pub(crate) use self::asked::Asked;
@@ -27,4 +29,5 @@ pub(crate) use self::carried::without_foreign;
 pub(crate) use self::key::{Jwk, Key};
 pub(crate) use self::options::{FIELDS, Form, Mode, Options};
 pub(crate) use self::request::{Message, Signed};
+pub(crate) use self::secret::{SECRET_BYTES, new_secret, write_secret};
 pub(crate) use self::signer::{SignedBy, Signer};

@@ -2,25 +2,23 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
 use ipnet::IpNet;
 use ring::hmac;
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::signing::{SECRET_BYTES, new_secret, write_secret};
 
 /// What is left of an address as a network: what providers give to a customer is no longer in it.
 const PREFIX_V4: u8 = 24;
 const PREFIX_V6: u8 = 48;
 /// A digest is cut to this: enough to tell the addresses of one crawl apart.
 const DIGEST_BYTES: usize = 16;
-const KEY_BYTES: usize = 32;
 
 /// `log.client_address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +141,11 @@ impl<'de> Deserialize<'de> for Client {
     }
 }
 
-fn read_or_create(path: &Path) -> anyhow::Result<[u8; KEY_BYTES]> {
+fn read_or_create(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
     let shown = path.display();
     match fs::read(path) {
-        Ok(bytes) => <[u8; KEY_BYTES]>::try_from(bytes.as_slice())
-            .map_err(|_| anyhow!("{shown} does not hold {KEY_BYTES} bytes")),
+        Ok(bytes) => <[u8; SECRET_BYTES]>::try_from(bytes.as_slice())
+            .map_err(|_| anyhow!("{shown} does not hold {SECRET_BYTES} bytes")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             create(path).with_context(|| format!("making {shown}"))
         }
@@ -155,21 +153,9 @@ fn read_or_create(path: &Path) -> anyhow::Result<[u8; KEY_BYTES]> {
     }
 }
 
-fn create(path: &Path) -> anyhow::Result<[u8; KEY_BYTES]> {
-    let mut key = [0; KEY_BYTES];
-    let random = SystemRandom::new().fill(&mut key);
-    random.map_err(|_| anyhow!("the system has no random numbers"))?;
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
-    }
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
+fn create(path: &Path) -> anyhow::Result<[u8; SECRET_BYTES]> {
+    let key = new_secret()?;
+    write_secret(path, &key)?;
     Ok(key)
 }
 

@@ -1,0 +1,46 @@
+//! Secrets of 32 random bytes, and the files that hold them.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::anyhow;
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// How long a secret is.
+pub(crate) const SECRET_BYTES: usize = 32;
+
+/// A new one.
+///
+/// # Errors
+///
+/// Returns an error if the system has no random numbers.
+pub(crate) fn new_secret() -> anyhow::Result<[u8; SECRET_BYTES]> {
+    let mut secret = [0; SECRET_BYTES];
+    let random = SystemRandom::new().fill(&mut secret);
+    random.map_err(|_| anyhow!("the system has no random numbers"))?;
+    Ok(secret)
+}
+
+/// Writes a file that is not there yet, with its folder, for its owner alone.
+///
+/// # Errors
+///
+/// Returns an error if there is such a file, or it cannot be written.
+pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)?;
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
