@@ -46,50 +46,28 @@ impl OutcomeWord {
 pub(super) struct Filter {
     /// Maximum number of decisions; default 100.
     #[param(minimum = 1, maximum = 8192)]
-    pub(super) limit: Option<usize>,
+    limit: Option<usize>,
     /// The crawler's configured name, or `asserted`.
-    pub(super) crawler: Option<String>,
+    crawler: Option<String>,
     /// Their outcome.
     #[param(inline)]
-    pub(super) outcome: Option<OutcomeWord>,
+    outcome: Option<OutcomeWord>,
     /// Their reason, a word of docs/metrics.md.
-    pub(super) reason: Option<String>,
+    reason: Option<String>,
     /// The host of their origin, without a port.
-    pub(super) host: Option<String>,
+    host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
-    pub(super) q: Option<String>,
+    q: Option<String>,
     /// Not before this time. With it, or `until`, the decision log is read, instead of what was recent.
     #[param(format = DateTime)]
-    pub(super) since: Option<String>,
+    since: Option<String>,
     /// Not after this time.
     #[param(format = DateTime)]
-    pub(super) until: Option<String>,
+    until: Option<String>,
 }
 
 impl Filter {
-    /// The span of time that is asked for, if one is.
-    ///
-    /// # Errors
-    ///
-    /// Returns what is wrong with it.
-    pub(super) fn span(&self) -> Result<Option<Span>, String> {
-        let time = |name: &str, text: &Option<String>| {
-            let text = text.as_deref();
-            text.map(|text| {
-                humantime::parse_rfc3339_weak(text).map_err(|_| {
-                    format!("{name}: {text:?} is not a time; write 2026-11-22T08:00:00Z")
-                })
-            })
-            .transpose()
-        };
-        let span = Span {
-            since: time("since", &self.since)?,
-            until: time("until", &self.until)?,
-        };
-        Ok((self.since.is_some() || self.until.is_some()).then_some(span))
-    }
-
-    pub(super) fn query(self) -> Query {
+    fn query(self) -> Query {
         Query {
             crawler: self.crawler,
             outcome: self.outcome.map(|outcome| outcome.as_str().to_owned()),
@@ -98,6 +76,27 @@ impl Filter {
             text: self.q,
         }
     }
+}
+
+/// The span of time that is asked for, if one is.
+///
+/// # Errors
+///
+/// Returns what is wrong with it.
+pub(super) fn span(since: Option<&str>, until: Option<&str>) -> Result<Option<Span>, String> {
+    let time = |name: &str, text: Option<&str>| {
+        let time = text.map(|text| {
+            humantime::parse_rfc3339_weak(text)
+                .map_err(|_| format!("{name}: {text:?} is not a time; write 2026-11-22T08:00:00Z"))
+        });
+        time.transpose()
+    };
+    let is_asked_for = since.is_some() || until.is_some();
+    let span = Span {
+        since: time("since", since)?,
+        until: time("until", until)?,
+    };
+    Ok(is_asked_for.then_some(span))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -129,7 +128,7 @@ pub(super) async fn list(
         Ok(limit) => limit,
         Err(mistake) => return wrong(mistake),
     };
-    match filter.span() {
+    match span(filter.since.as_deref(), filter.until.as_deref()) {
         Err(mistake) => wrong(mistake),
         Ok(Some(span)) => match admin.decisions.past(span, filter.query(), limit).await {
             Ok(Some(newest)) => Json(ListedDecisions {
@@ -241,16 +240,13 @@ pub(super) async fn top(
         Ok(limit) => limit,
         Err(mistake) => return wrong(mistake),
     };
-    let filter = Filter {
-        limit: None,
+    let query = Query {
         crawler: ranking.crawler,
-        outcome: ranking.outcome,
+        outcome: ranking.outcome.map(|outcome| outcome.as_str().to_owned()),
         reason: ranking.reason,
         host: ranking.host,
-        q: None,
-        since: None,
-        until: None,
+        text: None,
     };
-    let top = admin.decisions.top(ranking.by, &filter.query(), limit);
+    let top = admin.decisions.top(ranking.by, &query, limit);
     Json(Top { top }).into_response()
 }

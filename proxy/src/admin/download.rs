@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{Mistake, Parameters, error, wrong};
-use super::decisions::{Filter, OutcomeWord, no_log};
+use super::decisions::{OutcomeWord, no_log, span};
 use super::state::Admin;
-use crate::observe::decisions::{Decision, Span};
+use crate::observe::decisions::{Decision, Query};
 
 /// Sent at once.
 const PART_BYTES: usize = 64 * 1024;
@@ -98,19 +98,16 @@ pub(super) async fn download(
     Parameters(wanted): Parameters<Wanted>,
 ) -> Response {
     let format = wanted.format;
-    let filter = Filter {
-        limit: None,
+    let span = match span(wanted.since.as_deref(), wanted.until.as_deref()) {
+        Ok(span) => span.unwrap_or_default(),
+        Err(mistake) => return wrong(mistake),
+    };
+    let query = Query {
         crawler: wanted.crawler,
-        outcome: wanted.outcome,
+        outcome: wanted.outcome.map(|outcome| outcome.as_str().to_owned()),
         reason: wanted.reason,
         host: wanted.host,
-        q: wanted.q,
-        since: wanted.since,
-        until: wanted.until,
-    };
-    let span = match filter.span() {
-        Ok(span) => span.unwrap_or_else(Span::default),
-        Err(mistake) => return wrong(mistake),
+        text: wanted.q,
     };
     let (sender, receiver) = mpsc::channel::<Bytes>(WAITING);
     let mut parts = Parts::new(format, sender);
@@ -118,7 +115,7 @@ pub(super) async fn download(
         Some((decision, line)) => parts.take(decision, line),
         None => parts.end(),
     };
-    if !admin.decisions.tell_past(span, filter.query(), take) {
+    if !admin.decisions.tell_past(span, query, take) {
         return no_log();
     }
     let (kind, name) = match format {
