@@ -194,12 +194,12 @@ async fn answer(
             (Outcome::Fail(Refusal::malformed(details)), answered)
         }
         RelayError::Late { answered } => (Outcome::Fail(refusal::body_too_slow()), answered),
-        // Its client is answered once that is recorded.
         RelayError::TooSoon(too_soon) => {
             let origin = permit.resolved.target.origin();
             let refusal = await_delay::refusal(&too_soon, None, origin);
             (Outcome::Refuse(refusal), false)
         }
+        // Its client is answered once that is recorded.
         RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), true),
         RelayError::ClientGone | RelayError::Withheld => (Outcome::Fail(client_closed()), true),
     };

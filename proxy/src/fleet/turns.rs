@@ -207,9 +207,12 @@ impl Held {
 
     /// Whether another node may have the turn by now: this one stood still, or cannot reach the engine.
     pub(crate) fn may_have_ended(&self) -> bool {
+        if !self.shared.engine.is_shared() {
+            return false;
+        }
         let turns = lock(&self.shared.turns);
         let under_way = turns.get(&self.turn.number);
-        self.shared.engine.is_shared() && under_way.is_none_or(|it| !it.is_sure(Instant::now()))
+        under_way.is_none_or(|it| !it.is_sure(Instant::now()))
     }
 
     /// Ends the turn; `permit` is dropped when the engine knows, so that this node's next one comes after.
