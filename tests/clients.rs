@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::crawl::trust_in_nss;
-use crate::harness::tools::{clean, node_modules, output_of, program, project, python, run};
+use crate::harness::tools::{
+    clean, headless_chromium, node_modules, output_of, program, project, python, run,
+};
 use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Reply, Wayleave};
 
@@ -221,20 +223,7 @@ fn a_browsers_subresources_are_judged_one_by_one() {
 /// The document that Chromium makes of `url`, its scripts run.
 fn dump_dom(proxy: &Wayleave, url: &str) -> String {
     let profile = proxy.dir.path().join("profile");
-    let mut browser = clean(program("chromium"));
-    browser.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-    ]);
-    browser.args([
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ]);
-    browser.args(["--virtual-time-budget=10000", "--dump-dom"]);
+    let mut browser = headless_chromium();
     browser.arg(format!("--user-data-dir={}", profile.display()));
     browser.arg(format!("--proxy-server=http://{}", proxy.proxy));
     output_of(browser.arg(url).env("HOME", proxy.dir.path()), b"", LIMIT)

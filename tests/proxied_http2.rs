@@ -11,7 +11,9 @@ use crate::harness::h2_frames::{
 };
 use crate::harness::origin::reply::{Framing, Step};
 use crate::harness::tls::{Authority, Holder, client_pair};
-use crate::harness::tools::{clean, node_modules, output_of, program, project, python};
+use crate::harness::tools::{
+    clean, headless_chromium, node_modules, output_of, program, project, python,
+};
 use crate::harness::{Gate, Origin, Reply, eventually};
 use crate::tls_listener::{Guarded, start};
 
@@ -226,20 +228,7 @@ fn chromium_reaches_many_origins_by_one_connection() {
     let mut certutil = clean(program("certutil"));
     certutil.args(["-d", &database, "-A", "-t", "C,,", "-n", "origins", "-i"]);
     output_of(certutil.arg(guarded.dir().join("origins.pem")), b"", LIMIT);
-    let mut browser = clean(program("chromium"));
-    browser.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-    ]);
-    browser.args([
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ]);
-    browser.args(["--virtual-time-budget=10000", "--dump-dom"]);
+    let mut browser = headless_chromium();
     browser.arg(format!(
         "--user-data-dir={}",
         guarded.dir().join("profile").display()

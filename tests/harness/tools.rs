@@ -134,3 +134,22 @@ fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
         bytes
     })
 }
+
+/// Chromium that prints the document of a page, once its scripts have run, and ends.
+pub fn headless_chromium() -> Command {
+    let mut browser = clean(program("chromium"));
+    browser.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+    ]);
+    browser.args([
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]);
+    browser.args(["--virtual-time-budget=10000", "--dump-dom"]);
+    browser
+}

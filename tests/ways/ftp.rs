@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -368,24 +368,26 @@ fn data_comes_from_the_servers_own_address_only() {
     assert!(server.heard().iter().any(|command| command == "PASV"));
 }
 
-#[test]
-fn a_listing_without_end_is_given_up() {
+/// Serves data connections; the reply to PASV that names where.
+pub fn passive(serve: fn(TcpStream)) -> String {
     let data = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = data.local_addr().expect("it is bound").port();
     std::thread::spawn(move || {
         for stream in data.incoming() {
-            let mut stream = stream.expect("a connection");
-            std::thread::spawn(move || {
-                let line = "type=file;size=1; name\r\n".repeat(1000);
-                while stream.write_all(line.as_bytes()).is_ok() {}
-            });
+            let stream = stream.expect("a connection");
+            std::thread::spawn(move || serve(stream));
         }
     });
-    let pasv = format!(
-        "227 Entering Passive Mode (127,0,0,1,{},{})\r\n",
-        port / 256,
-        port % 256
-    );
+    let (high, low) = (port / 256, port % 256);
+    format!("227 Entering Passive Mode (127,0,0,1,{high},{low})\r\n")
+}
+
+#[test]
+fn a_listing_without_end_is_given_up() {
+    let pasv = passive(|mut stream| {
+        let line = "type=file;size=1; name\r\n".repeat(1000);
+        while stream.write_all(line.as_bytes()).is_ok() {}
+    });
     let server = Scripted::start(move |command| match command.split(' ').next() {
         Some("PASV") => Some(pasv.clone()),
         Some("MLSD") => Some("150 here\r\n".to_owned()),

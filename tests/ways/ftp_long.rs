@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use super::ftp::{Scripted, get, proper, pyftpd_at, start, vsftpd};
+use super::ftp::{Scripted, get, passive, proper, pyftpd_at, start, vsftpd};
 use super::programs::Program;
 use crate::harness::{Ask, Origin, Wayleave};
 
@@ -91,19 +91,7 @@ fn drip(mut stream: &TcpStream, byte: u8) {
 
 #[test]
 fn a_listing_that_drips_is_given_up_in_time() {
-    let data = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = data.local_addr().expect("it is bound").port();
-    std::thread::spawn(move || {
-        for stream in data.incoming() {
-            let stream = stream.expect("a connection");
-            std::thread::spawn(move || drip(&stream, b'x'));
-        }
-    });
-    let pasv = format!(
-        "227 Entering Passive Mode (127,0,0,1,{},{})\r\n",
-        port / 256,
-        port % 256
-    );
+    let pasv = passive(|stream| drip(&stream, b'x'));
     let server = Scripted::start(move |command| match command.split(' ').next() {
         Some("PASV") => Some(pasv.clone()),
         Some("MLSD") => Some("150 here\r\n".to_owned()),
