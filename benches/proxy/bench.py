@@ -174,10 +174,8 @@ class Bench:
 
     def about(self):
         """The machine and the versions."""
-        with open("/proc/cpuinfo") as file:
-            model = re.search(r"model name\s*: (.*)", file.read())
         lines = [
-            f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} x {model.group(1) if model else 'unknown'}, "
+            f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} x {processes.processor()}, "
             f"Linux {os.uname().release}; {self.options.rounds} rounds of {self.options.seconds:g} s",
         ]
         versions = [f"{name} {peers.version(peer)}" for name, (peer, _, _) in self.running.items()]

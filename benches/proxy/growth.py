@@ -7,7 +7,6 @@ Measures as bench.py does, plain requests of 1 KiB to an origin that sends whole
 import argparse
 import contextlib
 import json
-import re
 import shutil
 import sys
 import time
@@ -17,6 +16,7 @@ from types import SimpleNamespace
 
 import bench
 import generators
+import processes
 import scenarios
 
 PROXIES = "wayleave,hudsucker,squid"
@@ -104,9 +104,7 @@ def asked(grows, count):
 
 
 def about(options):
-    with open("/proc/cpuinfo") as file:
-        model = re.search(r"model name\s*: (.*)", file.read())
-    return f"{time.strftime('%Y-%m-%d')}, {model.group(1) if model else 'unknown'}, {options.rounds} rounds of {options.seconds:g} s"
+    return f"{time.strftime('%Y-%m-%d')}, {processes.processor()}, {options.rounds} rounds of {options.seconds:g} s"
 
 
 def draw(measured, out):

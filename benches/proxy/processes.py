@@ -1,6 +1,7 @@
 """What processes cost: their CPU time and memory, read from /proc."""
 
 import os
+import re
 import time
 
 TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
@@ -33,6 +34,13 @@ def cpu_us(pid):
 def memory_bytes(pid):
     """The tree's memory: proportional where the kernel tells it, resident otherwise."""
     return sum(_memory(member) for member in tree(pid))
+
+
+def processor():
+    """What this machine has."""
+    with open("/proc/cpuinfo") as file:
+        model = re.search(r"model name\s*: (.*)", file.read())
+    return model.group(1) if model else "unknown"
 
 
 def wait_for(condition, seconds, what):
