@@ -75,9 +75,7 @@ impl Stage {
         let mut command = command();
         command
             .args(words.split(' '))
-            .current_dir(self.proxy.dir.path());
-        command
-            .env_remove("NO_COLOR")
+            .current_dir(self.proxy.dir.path())
             .envs(variables.iter().copied());
         run(&mut command, b"", LIMIT)
     }
@@ -96,7 +94,6 @@ fn on_a_terminal(dir: &Path, words: &str, variables: &[(&str, &str)]) -> String 
         .current_dir(dir)
         .env("SHELL", "/bin/sh")
         .env("TERM", "xterm-256color")
-        .env_remove("NO_COLOR")
         .envs(variables.iter().copied());
     let output = run(&mut script, b"", LIMIT);
     String::from_utf8(output.stdout).expect("text")

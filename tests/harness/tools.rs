@@ -51,7 +51,8 @@ pub fn program(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("`{name}` is missing: `make test` installs what the tests need"))
 }
 
-/// A command without any proxy or CA setting of whoever runs the tests.
+/// A command that sees no setting of whoever runs the tests: no proxy, no CA, no taste in colours. `CI` is one of the last kind: on it,
+/// the library behind our colours paints for terminals that say they have none.
 pub fn clean(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new(program.as_ref());
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
@@ -67,6 +68,13 @@ pub fn clean(program: impl AsRef<Path>) -> Command {
         "NODE_EXTRA_CA_CERTS",
         "NODE_OPTIONS",
         "JAVA_TOOL_OPTIONS",
+        "CI",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "NO_COLOR",
+        "RUST_LOG",
+        "STATE_DIRECTORY",
+        "NOTIFY_SOCKET",
     ] {
         command.env_remove(name);
     }

@@ -1,7 +1,6 @@
 //! The real binary, started with a configuration of its own on ports of its own.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -15,28 +14,15 @@ use super::client::{Ask, Wire};
 use super::dns::NameServer;
 use super::response::Response;
 use super::tls::Authority;
+use super::tools::clean;
 use super::{H2Client, Origin, eventually};
 
 /// The program under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_wayleave");
 
-/// A `Command` of the program under test, free of the proxy settings of whoever runs the tests.
+/// A `Command` of the program under test.
 pub fn command() -> Command {
-    free(BINARY)
-}
-
-fn free(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(program);
-    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
-        command
-            .env_remove(name)
-            .env_remove(name.to_ascii_lowercase());
-    }
-    command
-        .env_remove("RUST_LOG")
-        .env_remove("STATE_DIRECTORY")
-        .env_remove("NOTIFY_SOCKET");
-    command
+    clean(BINARY)
 }
 
 /// A configuration in the making. Keys are full names, values are TOML.
@@ -136,7 +122,7 @@ impl Wayleave {
     /// The same with another version of the program.
     #[track_caller]
     pub fn start_version(program: &Path, dir: TempDir, settings: Settings) -> Self {
-        Self::spawn(Self::serve(free(program), &dir, &settings), dir, settings)
+        Self::spawn(Self::serve(clean(program), &dir, &settings), dir, settings)
     }
 
     /// Starts with a configuration file of the test's own making, which says what `settings` say and more.
