@@ -107,7 +107,10 @@ fn exported(out: &Path) -> Vec<String> {
 #[test]
 fn every_decision_is_made_again() {
     let dir = crawled();
-    let all = decisions(&log(dir.path())).count();
+    let text = log(dir.path());
+    let all = decisions(&text).count();
+    let by_rule = decisions(&text).filter(|line| line.contains("\"rule\":"));
+    let by_rule = by_rule.count();
     for out in ["folder", "file.warc.gz", "file.warc"] {
         let told = expect(
             &evidence(dir.path(), &["export", "--since", "1d", "--out", out]),
@@ -133,6 +136,12 @@ fn every_decision_is_made_again() {
         ] {
             assert!(told.contains(words), "{words} in {told}");
         }
+        let told = evidence(elsewhere.path(), &["verify", &path, "--json"]);
+        let told: Value = serde_json::from_str(&expect(&told, 0)).expect("JSON");
+        let said = (&told["result"], &told["decisions"], &told["trusted"]);
+        let expected = ("derived".into(), all.into(), false.into());
+        assert_eq!(said, (&expected.0, &expected.1, &expected.2), "{told}");
+        assert_eq!(told["derived"]["rules"], by_rule, "{told}");
         let other = "A".repeat(43);
         let wrong = evidence(elsewhere.path(), &["verify", &path, "--key", &other]);
         expect(&wrong, 2);
@@ -213,6 +222,15 @@ fn what_documents_beside_robots_txt_say_is_made_again() {
         told.contains("differs: decision") && told.contains("is missing"),
         "{told}"
     );
+    let told = evidence(dir.path(), &["verify", "folder", "--json"]);
+    let told: Value = serde_json::from_str(&expect(&told, 2)).expect("JSON");
+    let first = &told["findings"][0];
+    assert_eq!(
+        (&told["result"], &first["kind"]),
+        (&"altered".into(), &"altered".into())
+    );
+    let place = first["place"].as_str().expect("it has a place");
+    assert!(place.starts_with("bodies/"), "{told}");
 }
 
 #[test]

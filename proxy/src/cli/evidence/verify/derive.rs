@@ -1,5 +1,7 @@
 //! Makes a decision again, by what its line names.
 
+use serde::Serialize;
+
 use super::documents::Documents;
 use super::materials::Materials;
 use super::robots::Robots;
@@ -9,7 +11,7 @@ use crate::observe::chain::link;
 use crate::observe::decisions::Decision;
 
 /// How many decisions were derived, by what they rest on. One may rest on several.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Derived {
     pub(super) robots: u64,
     pub(super) rules: u64,

@@ -1,20 +1,36 @@
 //! What is wrong with an export, and where.
 
+use std::fmt;
+
+use serde::Serialize;
+
 /// So many are named; all are counted.
 const NAMED: usize = 20;
 
 /// What was found, in the order of the check.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Findings {
-    named: Vec<String>,
     altered: u64,
     different: u64,
+    /// The first of both.
+    #[serde(rename = "findings")]
+    named: Vec<Finding>,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    /// A path in the export, and where it has lines the number of one.
+    place: String,
+    kind: &'static str,
+    what: String,
 }
 
 /// The worst of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Worst {
-    Nothing,
+    /// Every decision was derived again.
+    Derived,
     Different,
     Altered,
 }
@@ -32,28 +48,35 @@ impl Findings {
         self.name(place, "differs", what);
     }
 
-    fn name(&mut self, place: &str, kind: &str, what: &str) {
+    fn name(&mut self, place: &str, kind: &'static str, what: &str) {
         if self.named.len() < NAMED {
-            self.named.push(format!("{place}: {kind}: {what}\n"));
+            self.named.push(Finding {
+                place: place.to_owned(),
+                kind,
+                what: what.to_owned(),
+            });
         }
     }
 
     pub(super) fn worst(&self) -> Worst {
         match (self.altered, self.different) {
-            (0, 0) => Worst::Nothing,
+            (0, 0) => Worst::Derived,
             (0, _) => Worst::Different,
             _ => Worst::Altered,
         }
     }
+}
 
+impl fmt::Display for Findings {
     /// A line for each that is named.
-    pub(super) fn text(&self) -> String {
-        let mut text: String = self.named.concat();
-        let all = self.altered + self.different;
-        let more = all - self.named.len() as u64;
-        if more > 0 {
-            text += &format!("and {more} more\n");
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Finding { place, kind, what } in &self.named {
+            writeln!(f, "{place}: {kind}: {what}")?;
         }
-        text
+        let more = self.altered + self.different - self.named.len() as u64;
+        match more {
+            0 => Ok(()),
+            more => writeln!(f, "and {more} more"),
+        }
     }
 }

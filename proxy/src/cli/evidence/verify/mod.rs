@@ -7,7 +7,8 @@
 //!       │   ├─ documents and by what stands beside it
 //!       │   └─ settings  by a configuration
 //!       ├─ materials   what decisions rest on, as the export holds it
-//!       └─ findings    what is wrong, and where
+//!       ├─ findings    what is wrong, and where
+//!       └─ report      what it came to
 //! ```
 
 mod chain;
@@ -15,6 +16,7 @@ mod derive;
 mod documents;
 mod findings;
 mod materials;
+mod report;
 mod robots;
 mod settings;
 
@@ -30,18 +32,17 @@ use self::chain::{Hashing, LogCheck};
 use self::derive::{Derived, Deriver};
 use self::findings::Findings;
 use self::materials::Materials;
+use self::report::Report;
 use super::log::each_line;
 use super::manifest::{self, Manifest};
 use super::warc;
 use crate::cli::progress::{LINES, Progress};
-use crate::cli::terminal::{print, unusable};
+use crate::cli::terminal::{pretty, print, unusable};
 use crate::observe::chain::event::START;
 use crate::observe::chain::head::is_signed_by;
 use crate::observe::decisions::Decision;
 use crate::observe::digest::Digest;
 
-/// The exit status for decisions that come out differently.
-const DIFFERENT: u8 = 1;
 /// Read at once.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -55,13 +56,24 @@ pub(crate) struct Arguments {
     /// The public key to trust, as `evidence key` prints it; without, only that one key signed everything is checked
     #[arg(long, value_name = "PUBLIC", allow_hyphen_values = true)]
     key: Option<String>,
+    /// Print what it came to as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     match verify(arguments) {
-        Ok(verified) => verified.tell(arguments.key.is_some()),
+        Ok(verified) => tell(&verified.report(arguments.key.is_some()), arguments.json),
         Err(error) => unusable(&format!("{}: {error:#}", arguments.path.display())),
     }
+}
+
+fn tell(report: &Report<'_>, json: bool) -> ExitCode {
+    let printed = match json {
+        true => print(&pretty(report)),
+        false => print(&report.to_string()),
+    };
+    report.objection().unwrap_or(printed)
 }
 
 fn verify(arguments: &Arguments) -> anyhow::Result<Verified> {
@@ -147,42 +159,18 @@ impl Verified {
         Ok(())
     }
 
-    fn tell(&self, is_trusted: bool) -> ExitCode {
-        let mut text = self.findings.text();
-        let Derived {
-            robots,
-            rules,
-            identities,
-            preferences,
-            others,
-        } = self.derived;
-        text += &format!(
-            "decisions  {}: by robots.txt {robots}, by [[rule]] {rules}, by identity {identities}, by preference {preferences}; \
-             nothing to derive: {others}\n\
-             chain      {} files, {} lines\n\
-             key        {} ({})\n\
-             exported   {} by {}\n",
-            self.manifest.decisions,
-            self.manifest.logs.len(),
-            self.lines,
-            self.manifest.key,
-            match is_trusted {
-                true => "the trusted one",
-                false => "not compared: --key",
-            },
-            self.manifest.made_at,
-            self.manifest.program
-        );
-        text += match self.findings.worst() {
-            findings::Worst::Nothing => "result     every decision was derived again\n",
-            findings::Worst::Different => "result     not every decision can be derived again\n",
-            findings::Worst::Altered => "result     altered\n",
-        };
-        let printed = print(&text);
-        match self.findings.worst() {
-            findings::Worst::Nothing => printed,
-            findings::Worst::Different => ExitCode::from(DIFFERENT),
-            findings::Worst::Altered => ExitCode::from(crate::cli::terminal::UNUSABLE),
+    fn report(&self, trusted: bool) -> Report<'_> {
+        Report {
+            result: self.findings.worst(),
+            findings: &self.findings,
+            decisions: self.manifest.decisions,
+            derived: self.derived,
+            files: self.manifest.logs.len(),
+            lines: self.lines,
+            key: &self.manifest.key,
+            trusted,
+            exported_at: &self.manifest.made_at,
+            exported_by: &self.manifest.program,
         }
     }
 }
