@@ -72,7 +72,7 @@ function answer(preview, body) {
       ["Organisation's rule", preview.policy && `[[rule]] ${preview.policy.number}, ${preview.policy.action}${preview.policy.reason ? `: ${preview.policy.reason}` : ""}`],
       ["Mode", preview.would_be ? `${preview.mode}: would have been ${preview.would_be}` : preview.mode],
     ]), h("h3", {}, "In every dialect"),
-    rows.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Verdicts by dialect" }, h("table", { class: "dialects" }, h("caption", {}, "Verdicts by dialect"), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)))
+    rows.length ? h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Verdicts by dialect" }, h("table", { class: "dialects" }, h("caption", {}, "Verdicts by dialect"), h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows)))
       : h("p", { class: "empty" }, "The robots.txt did not arrive in time.")),
     panel("Robots.txt", text));
 }

@@ -124,7 +124,7 @@ export function decisions(live, parameters) {
   const whenLeft = () => waiting.length && !isHeld && !isRead() && release();
   const heads = ["Time", "Outcome", "Crawler", "Request", "Why"].map((name) => h("th", { scope: "col" }, name));
   const list = h("div", { class: "panel flush", mouseleave: whenLeft },
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Recent decisions" },
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Recent decisions" },
       h("table", { class: "stream" }, h("caption", {}, "Recent decisions, newest first"), h("thead", {}, h("tr", {}, heads)), body)),
     empty);
   const view = h("div", { class: "view" },

@@ -94,7 +94,7 @@ export function table(caption, heads, rows, empty, kindOfTable = null) {
   const head = heads.map((name) => h(name === "" ? "td" : "th", { scope: name === "" ? null : "col", class: kind(name) }, name.replace("#", "")));
   // Where columns have no room, each cell says its own.
   for (const row of rows) for (const [at, cell] of [...row.children].entries()) cell.dataset.label = heads[at]?.replace("#", "") ?? "";
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h("table", { class: kindOfTable }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
 }
 
