@@ -16,6 +16,9 @@ fn html(coding: &str, bytes: &[u8]) -> Reply {
     Reply::html(bytes).header("Content-Encoding", coding)
 }
 
+/// Far below what swells. The decoder for brotli was seen to take 23 MiB by itself.
+const SPARE_KIB: u64 = 32 * 1024;
+
 /// What the proxy's memory grows by while it passes an answer many times.
 fn growth(proxy: &Wayleave, bytes: &[u8]) -> u64 {
     let before = proxy.memory_kib("VmHWM");
@@ -39,13 +42,13 @@ fn what_swells_is_decoded_to_the_limit_only() {
         assert!(bytes.len() < MIB, "{coding}: {}", bytes.len());
         let (_origin, proxy) = site(html(field, &bytes), "");
         let grown = growth(&proxy, &bytes);
-        assert!(grown < 24 * 1024, "{coding}: {grown} KiB");
+        assert!(grown < SPARE_KIB, "{coding}: {grown} KiB");
     }
     // One within the other: half a gigabyte in a few kilobytes.
     let twice = coded("gzip", &coded("gzip", &vec![b' '; 512 * MIB]));
     let (_origin, proxy) = site(html("gzip, gzip", &twice), "");
     let grown = growth(&proxy, &twice);
-    assert!(grown < 24 * 1024, "{} bytes: {grown} KiB", twice.len());
+    assert!(grown < SPARE_KIB, "{} bytes: {grown} KiB", twice.len());
 }
 
 /// Some bytes decode to nothing, without end: what is held back is bounded, too.
@@ -60,7 +63,7 @@ fn what_decodes_to_nothing_is_not_held_back_for_long() {
     for (coding, bytes) in [("gzip", members), ("zstd", skipped)] {
         let (_origin, proxy) = site(html(coding, &bytes), "");
         let grown = growth(&proxy, &bytes);
-        assert!(grown < 24 * 1024, "{coding}: {grown} KiB");
+        assert!(grown < SPARE_KIB, "{coding}: {grown} KiB");
     }
 }
 

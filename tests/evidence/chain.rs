@@ -88,7 +88,11 @@ fn the_key_is_its_owners_and_its_public_half_everybodys() {
     let key = proxy.dir.path().join("state/evidence.key");
     let mode = std::fs::metadata(&key).expect("there is one").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
-    let published = proxy.admin_get("/v1/evidence").json();
+    let mut published = Value::Null;
+    eventually("the beginning of the log is signed", || {
+        published = proxy.admin_get("/v1/evidence").json();
+        published["head"].is_string()
+    });
     let head: Value =
         serde_json::from_str(published["head"].as_str().expect("a line")).expect("JSON");
     assert_eq!(head["key"], published["key"]["x"]);
