@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::engine::{Queue, Taken, Turn};
 use super::handle::{Fleet, OnLoss, Shared, lock};
-use super::under_way::{SURE, UnderWay};
+use super::under_way::{Moment, UnderWay};
 
 /// A turn that its node neither keeps nor leaves for so long has ended: the node is gone.
 const TERM: Duration = Duration::from_secs(15);
@@ -63,7 +63,7 @@ impl Fleet {
         loop {
             held.turn.patience = latest.saturating_duration_since(Instant::now());
             held.is_asked = true;
-            let asked_at = Instant::now();
+            let asked_at = Moment::now();
             let taken = shared.ask("take", shared.engine.take(&held.turn)).await;
             let taken = match taken {
                 Ok(taken) => taken,
@@ -73,7 +73,7 @@ impl Fleet {
             };
             match taken {
                 // This node stood still: by now it may be somebody else's.
-                Taken::Go if asked_at.elapsed() >= SURE => {}
+                Taken::Go if !asked_at.is_sure() => {}
                 Taken::Go => {
                     held.begin(asked_at);
                     shared.count_turn("go", started.elapsed());
@@ -149,7 +149,7 @@ impl Shared {
             turns.values().map(|it| it.turn.clone()).collect()
         };
         let keeping = turns.into_iter().map(|turn| async move {
-            let asked_at = Instant::now();
+            let asked_at = Moment::now();
             // What fails is counted, and tried again with the next beat.
             if self.ask("take", self.engine.take(&turn)).await.is_ok() {
                 self.kept(turn.number, asked_at);
@@ -164,9 +164,10 @@ impl Shared {
     }
 
     /// The engine agreed to go on with a turn. One that may have ended meanwhile stays so for this node, though others see it again.
-    fn kept(&self, number: u64, asked_at: Instant) {
+    fn kept(&self, number: u64, asked_at: Moment) {
         let mut turns = lock(&self.turns);
-        let kept = turns.get_mut(&number).filter(|it| it.is_sure(asked_at));
+        let was_sure = |it: &&mut UnderWay| it.sure_at.is_sure_at(asked_at);
+        let kept = turns.get_mut(&number).filter(was_sure);
         if let Some(kept) = kept {
             kept.sure_at = asked_at;
         }
@@ -198,7 +199,7 @@ impl Held {
         }
     }
 
-    fn begin(&mut self, sure_at: Instant) {
+    fn begin(&mut self, sure_at: Moment) {
         self.turn.is_under_way = true;
         let turn = Turn::clone(&self.turn);
         let under_way = UnderWay { turn, sure_at };
@@ -212,7 +213,7 @@ impl Held {
         }
         let turns = lock(&self.shared.turns);
         let under_way = turns.get(&self.turn.number);
-        under_way.is_none_or(|it| !it.is_sure(Instant::now()))
+        under_way.is_none_or(|it| !it.sure_at.is_sure())
     }
 
     /// Ends the turn; `permit` is dropped when the engine knows, so that this node's next one comes after.
