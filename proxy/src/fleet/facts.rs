@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::engine::{Answer, Claim, Claimed, Failure, Kind, Record, Settlement};
-use super::handle::{Fleet, Shared, lock};
+use super::engine::{Answer, Claim, Claimed, Failure, Kind, Record, Settled, Settlement};
+use super::handle::{Event, Fleet, Shared, lock};
 
 /// How long to wait before asking again whether another node's fetch has ended; the last one goes on.
 const PAUSES: [Duration; 4] = [
@@ -130,9 +130,13 @@ impl Shared {
         }
         let settled = self.ask("settle", self.engine.settle(&told)).await;
         match settled {
-            Ok(_) => {
+            Ok(settled) => {
                 if let Some(metrics) = &self.metrics {
                     metrics.fleet().settled(settlement.kind.as_str());
+                }
+                if settled == Settled::Older {
+                    // Another node took over, and what it noted may have been read before this node had anything to compare.
+                    self.tell_followers([Event::Changed(settlement.origin)]);
                 }
             }
             // There is no room for it, or it is not to be had there.

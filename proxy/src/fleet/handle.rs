@@ -207,6 +207,14 @@ impl Shared {
         }
     }
 
+    /// Tells everybody here.
+    pub(super) fn tell_followers(&self, events: impl IntoIterator<Item = Event>) {
+        let mut followers = lock(&self.followers);
+        for event in events {
+            followers.retain(|follower| follower.send(event.clone()).is_ok());
+        }
+    }
+
     pub(super) fn observe_state(&self) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().state(!self.breaker.is_open());

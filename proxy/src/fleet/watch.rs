@@ -215,10 +215,7 @@ impl Shared {
         let rests = rests
             .into_iter()
             .map(|(origin, rest)| Event::Rests(origin, rest));
-        let mut followers = lock(&self.followers);
-        for event in gaps.chain(notes).chain(rests) {
-            followers.retain(|follower| follower.send(event.clone()).is_ok());
-        }
+        self.tell_followers(gaps.chain(notes).chain(rests));
     }
 
     /// Tells the engine some of what was learned while it was away.

@@ -171,9 +171,14 @@ impl Shared {
         let record = self.fleet.record(&resource.to_string()).await?;
         let entry = self.read(resource, &record)?;
         let at = touched_at(&entry)?;
-        let known_at = known.fetched_at().max(known.unreachable_since())?;
-        let is_older = at + EXACT < known_at;
-        let is_same = at < known_at + EXACT && digest(&entry) == known.digest().copied();
+        // That this node could not reach the origin is no reason against what another one was answered.
+        let failing_since = known
+            .unreachable_since()
+            .filter(|_| entry.failing.is_some());
+        let known_at = known.fetched_at().max(failing_since);
+        let is_older = known_at.is_some_and(|known_at| at + EXACT < known_at);
+        let is_same = known_at.is_some_and(|known_at| at < known_at + EXACT)
+            && digest(&entry) == known.digest().copied();
         (!is_older && !is_same).then(|| Learned::of(resource.kind(), entry, None))
     }
 
