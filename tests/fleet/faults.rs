@@ -1,12 +1,10 @@
 //! A fleet in trouble: an engine that is stopped, that one node alone is cut off from, that fails over; a node that dies.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::engines::{Cluster, Product, Server};
 use super::proxies::{arrivals, expect_gaps, is_up, node, robots_fetches};
+use super::relay::Relay;
 use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::{BINARY, Settings};
@@ -64,65 +62,11 @@ fn an_engine_that_stops_answering_is_left_alone_until_it_answers() {
     expect_gaps(&arrivals(&origin, "slow.test"), DELAY);
 }
 
-/// A way to an engine that can be cut.
-struct Relay {
-    port: u16,
-    open: Arc<Mutex<Option<Vec<TcpStream>>>>,
-}
-
-impl Relay {
-    fn to(server: &Server) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
-        let port = listener.local_addr().expect("it is bound").port();
-        let open = Arc::new(Mutex::new(Some(Vec::new())));
-        let (accepted, target) = (Arc::clone(&open), server.port);
-        std::thread::spawn(move || {
-            for near in listener.incoming().map_while(Result::ok) {
-                let mut open = accepted.lock().expect("no thread panics while it has it");
-                let far = TcpStream::connect(("127.0.0.1", target));
-                if let (Some(open), Ok(far)) = (&mut *open, far) {
-                    let both = [(&near, &far), (&far, &near)];
-                    for (from, to) in both {
-                        copy(from.try_clone(), to.try_clone());
-                    }
-                    open.extend([near, far]);
-                }
-            }
-        });
-        Self { port, open }
-    }
-
-    fn cut(&self) {
-        let mut open = self.open.lock().expect("no thread panics while it has it");
-        for stream in open.take().into_iter().flatten() {
-            // Its other side may be gone already.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn mend(&self) {
-        *self.open.lock().expect("no thread panics while it has it") = Some(Vec::new());
-    }
-}
-
-fn copy(from: std::io::Result<TcpStream>, to: std::io::Result<TcpStream>) {
-    let (mut from, mut to) = (from.expect("a socket"), to.expect("a socket"));
-    std::thread::spawn(move || {
-        let mut buffer = [0; 16 << 10];
-        while let Ok(length @ 1..) = from.read(&mut buffer) {
-            if to.write_all(&buffer[..length]).is_err() {
-                return;
-            }
-        }
-        let _ = to.shutdown(Shutdown::Both);
-    });
-}
-
 #[test]
 fn a_node_that_is_cut_off_goes_nowhere_with_a_delay_and_the_others_go_on() {
     let origin = sites();
     let server = Server::start(Product::Valkey);
-    let relay = Relay::to(&server);
+    let relay = Relay::to(server.port);
     let whole = node(&origin, &server, waiting);
     let cut = node(&origin, &server, |settings| {
         let url = format!("\"redis://127.0.0.1:{}\"", relay.port);

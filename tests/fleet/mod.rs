@@ -4,7 +4,9 @@ mod conformance;
 pub mod engines;
 mod faults;
 mod proxies;
+mod relay;
 mod servers;
+mod stopped;
 
 use std::sync::Arc;
 use std::time::Duration;

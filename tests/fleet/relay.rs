@@ -1,0 +1,102 @@
+//! A way to an engine or to an origin that can be cut, or answers on it held back.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+pub struct Relay {
+    pub port: u16,
+    state: Arc<(Mutex<State>, Condvar)>,
+}
+
+#[derive(Default)]
+struct State {
+    is_cut: bool,
+    holds_answers: bool,
+    accepted: usize,
+    open: Vec<TcpStream>,
+}
+
+impl Relay {
+    /// A way to a port of loopback.
+    pub fn to(port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let relay = Self {
+            port: listener.local_addr().expect("it is bound").port(),
+            state: Arc::default(),
+        };
+        let shared = Arc::clone(&relay.state);
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let mut state = lock(&shared.0);
+                let far = TcpStream::connect(("127.0.0.1", port));
+                if let (false, Ok(far)) = (state.is_cut, far) {
+                    let pair =
+                        |from: &TcpStream, to: &TcpStream| (from.try_clone(), to.try_clone());
+                    copy(pair(&near, &far), None);
+                    copy(pair(&far, &near), Some(Arc::clone(&shared)));
+                    state.open.extend([near, far]);
+                    state.accepted += 1;
+                }
+            }
+        });
+        relay
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    pub fn cut(&self) {
+        let mut state = lock(&self.state.0);
+        state.is_cut = true;
+        for stream in std::mem::take(&mut state.open) {
+            // Its other side may be gone already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub fn mend(&self) {
+        lock(&self.state.0).is_cut = false;
+    }
+
+    /// What comes back from now on waits here.
+    pub fn hold_answers(&self) {
+        lock(&self.state.0).holds_answers = true;
+    }
+
+    pub fn release_answers(&self) {
+        lock(&self.state.0).holds_answers = false;
+        self.state.1.notify_all();
+    }
+
+    /// How many connections were made.
+    pub fn accepted(&self) -> usize {
+        lock(&self.state.0).accepted
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().expect("no thread panics while it has it")
+}
+
+type Ends = (std::io::Result<TcpStream>, std::io::Result<TcpStream>);
+
+fn copy((from, to): Ends, held_by: Option<Arc<(Mutex<State>, Condvar)>>) {
+    let (mut from, mut to) = (from.expect("a socket"), to.expect("a socket"));
+    std::thread::spawn(move || {
+        let mut buffer = [0; 16 << 10];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            if let Some(shared) = &held_by {
+                let waited = shared
+                    .1
+                    .wait_while(lock(&shared.0), |state| state.holds_answers);
+                drop(waited.expect("no thread panics while it has it"));
+            }
+            if to.write_all(&buffer[..length]).is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
