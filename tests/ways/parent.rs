@@ -9,7 +9,7 @@ use super::programs::{Squid, danted, microsocks, tinyproxy};
 use crate::harness::tls::Authority;
 use crate::harness::tools;
 use crate::harness::wayleave::{Settings, command};
-use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
 pub fn behind(parent: &str, settings: Settings) -> Settings {
     settings.set("upstream.proxy", &format!("{parent:?}"))
@@ -483,35 +483,63 @@ fn a_parent_that_is_not_there_is_named() {
     }
 }
 
-#[test]
-fn loops_are_noticed() {
-    let origin = Origin::start();
+/// Two proxies, each the other's parent.
+fn in_a_circle(origin: &Origin, change: impl Fn(Settings) -> Settings) -> [Wayleave; 2] {
     let port = crate::harness::ports::free();
-    let first = Wayleave::start_with(&origin, |settings| {
+    let first = Wayleave::start_with(origin, |settings| {
         let listen = format!("[\"127.0.0.1:{port}\"]");
-        settings.set("proxy.listen", &listen)
+        change(settings.set("proxy.listen", &listen))
     });
-    // A parent that leads back: both name the other.
-    let second = Wayleave::start_with(&origin, |settings| {
+    let second = Wayleave::start_with(origin, |settings| {
         let settings = settings.set("proxy.name", "\"upper\"");
-        behind(&format!("http://127.0.0.1:{port}"), settings)
+        behind(&format!("http://127.0.0.1:{port}"), change(settings))
     });
     let file = first.dir.path().join("config.toml");
     let settings = behind(&format!("http://{}", second.proxy), first.settings.clone());
     std::fs::write(file, settings.to_toml()).expect("writable");
-    let mut wire = Wire::connect(first.admin);
-    wire.send(format!(
-        "POST /v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        first.admin
-    ));
-    assert_eq!(wire.response().status, 200);
-    for url in ["http://shop.test/a", "https://shop.test/a"] {
-        let refused = first.get(url);
-        assert!([502, 503].contains(&refused.status), "{refused:?}");
-    }
+    assert_eq!(first.admin_ask("POST", "/v1/reload").status, 200);
+    [first, second]
+}
+
+fn loops(proxies: &[Wayleave; 2]) -> f64 {
     let looped = [("reason", "proxy_loop_detected")];
-    let count = |proxy: &Wayleave| proxy.metric("wayleave_requests_total", &looped);
-    assert!(count(&first) + count(&second) >= 1.0);
+    let counts = proxies.iter();
+    counts
+        .map(|it| it.metric("wayleave_requests_total", &looped))
+        .sum()
+}
+
+#[test]
+fn loops_are_noticed() {
+    let origin = Origin::start();
+    let proxies = in_a_circle(&origin, |settings| {
+        settings.set("robots.fetch_timeout", "\"1s\"")
+    });
+    // robots.txt goes round first: each waits for the other's, or does not take its certificates.
+    for url in ["http://shop.test/a", "https://shop.test/a"] {
+        let refused = proxies[0].get(url);
+        refused.expect_refusal(503, None, "destination_unavailable");
+    }
+    eventually("the request for robots.txt has come round", || {
+        loops(&proxies) >= 1.0
+    });
+    assert_eq!(origin.seen(), [""; 0]);
+}
+
+#[test]
+fn loops_of_tunnels_that_nobody_looks_into_are_noticed_at_once() {
+    let origin = Origin::start();
+    let proxies = in_a_circle(&origin, |settings| {
+        settings.set("https.bypass", "[\"shop.test\"]")
+    });
+    let mut wire = proxies[0].connect();
+    wire.send("CONNECT shop.test:443 HTTP/1.1\r\nHost: shop.test:443\r\n\r\n");
+    let refused = wire.response();
+    refused.expect_refusal(502, None, "proxy_loop_detected");
+    let requests = |proxy: &Wayleave| proxy.metric("wayleave_requests_total", &[]);
+    // Out, through the other, and back: each says that it was the loop.
+    assert_eq!(proxies.each_ref().map(requests), [2.0, 1.0]);
+    assert_eq!(loops(&proxies), 3.0);
     assert_eq!(origin.seen(), [""; 0]);
 }
 

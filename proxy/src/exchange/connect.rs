@@ -6,6 +6,7 @@ use wayleave_policy::{Origin, Scheme};
 
 use super::Exchanges;
 use super::decide_in_turn::{InTurn, Next};
+use super::fields;
 use super::outcome::{Begun, Exchange, Known, Outcome, client_closed, passed};
 use super::revoke::Lasting;
 use crate::decide::https_mode::{Mode, Way};
@@ -154,7 +155,8 @@ impl Exchanges {
             blind: Some((&origin, scope)),
         };
         let in_turn = self.await_turn(settings.clone(), asking, half_closed, client);
-        let opened = self.open_blind(begun, asking, in_turn.await).await;
+        let via = fields::passed(received, &settings.options.name);
+        let opened = self.open_blind(begun, asking, &via, in_turn.await).await;
         opened.map(|(proof, blind)| TunnelPermit {
             origin,
             proof,
@@ -167,6 +169,7 @@ impl Exchanges {
         &'a self,
         begun: Begun<'_>,
         asking: Asking<'_>,
+        via: &[u8],
         in_turn: InTurn<'a>,
     ) -> Result<(Option<Proof>, Box<BlindTunnel<'a>>), Box<Exchange>> {
         let InTurn {
@@ -193,7 +196,7 @@ impl Exchanges {
         };
         let to_origin = match origin.scheme() {
             Scheme::Http | Scheme::Ftp => None,
-            Scheme::Https => match settings.upstream.dial(destination).await {
+            Scheme::Https => match settings.upstream.dial(destination, via).await {
                 Ok(dialled) => Some(dialled),
                 Err(fault) => {
                     let failed = Outcome::Fail(fault.into());

@@ -238,6 +238,15 @@ fn onward_value<'a>(field: &[u8], value: &'a [u8], framing: Framing) -> Cow<'a, 
     }
 }
 
+/// The proxies that the message has come by, in order, this one last.
+pub(super) fn passed(received: &Received, name: &str) -> Vec<u8> {
+    let (all, (_, ours)) = (received.fields(), via(received.version(), name));
+    let theirs = all.iter().filter(|(field, _)| is(field, "via"));
+    let mut passed: Vec<_> = theirs.map(|(_, value)| *value).collect();
+    passed.push(&ours);
+    passed.join(&b", "[..])
+}
+
 /// That the message went through this proxy, `name`, which got it in `version`.
 fn via<'a>(version: Version, name: &str) -> Field<'a> {
     let via = [version.as_str(), " ", name].concat();

@@ -39,8 +39,8 @@ pub(super) struct Door {
     offering_http2: TlsConnector,
     /// Origins that agree on no protocol whatever they are offered.
     without_alpn: Cache<Origin, ()>,
-    /// Our pseudonym, for parent proxies.
-    name: String,
+    /// What `Via` has of us alone, for the tunnels through parent proxies that requests of many share.
+    via: String,
 }
 
 /// A new connection, by what it speaks.
@@ -70,10 +70,10 @@ enum Offer {
 impl Door {
     /// Opens through `egress`, with origins' certificates checked as `tls` says. The protocols that `tls` offers are
     /// replaced.
-    pub(super) fn new(egress: Egress, tls: &ClientConfig, name: String) -> Self {
+    pub(super) fn new(egress: Egress, tls: &ClientConfig, name: &str) -> Self {
         Self {
             egress,
-            name,
+            via: format!("1.1 {name}"),
             offering_http1: tls::offering(tls, &[b"http/1.1"]),
             offering_http2: tls::offering(tls, &[b"h2", b"http/1.1"]),
             without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
@@ -102,7 +102,7 @@ impl Door {
         self.egress.parent_for(origin.host())
     }
 
-    /// A connection to `origin` by `route`, through a tunnel if there is a parent proxy.
+    /// A connection to `origin` by `route`, through a tunnel if there is a parent proxy, which gets `via`.
     ///
     /// # Errors
     ///
@@ -111,13 +111,14 @@ impl Door {
         &self,
         origin: &Origin,
         route: &Route,
+        via: &[u8],
         deadline: Instant,
     ) -> Result<Link, Fault> {
         let link = self.reach(origin, route, deadline).await?;
         let Some(parent) = route.parent() else {
             return Ok(link);
         };
-        let tunnelling = parent::tunnel(link, parent, origin, &self.name);
+        let tunnelling = parent::tunnel(link, parent, origin, via);
         let tunnel = timeout_at(deadline, tunnelling).await;
         tunnel.unwrap_or_else(|_| Err(too_late(origin)))
     }
@@ -158,7 +159,10 @@ impl Door {
                 Form::Origin if origin.scheme() == Scheme::Ftp => {
                     return self.open_ftp(route, origin, deadline).await;
                 }
-                Form::Origin => self.dial(origin, route, deadline).await?,
+                Form::Origin => {
+                    self.dial(origin, route, self.via.as_bytes(), deadline)
+                        .await?
+                }
             };
             return Ok(Opened::Http1(Box::new(link)));
         }
@@ -220,7 +224,9 @@ impl Door {
         deadline: Instant,
     ) -> Result<TlsStream<Link>, Failure> {
         let name = server_name(origin.host())?;
-        let link = self.dial(origin, route, deadline).await?;
+        let link = self
+            .dial(origin, route, self.via.as_bytes(), deadline)
+            .await?;
         let connector = match offer {
             Offer::Http1 => &self.offering_http1,
             Offer::Http2 => &self.offering_http2,

@@ -100,7 +100,7 @@ impl Upstream {
     ) -> Self {
         metrics.upstream_proxy(egress.has_parent());
         Self {
-            door: Door::new(egress, tls, options.name.clone()),
+            door: Door::new(egress, tls, &options.name),
             pool: Pool::new(options.idle_connections),
             options,
             metrics,
@@ -199,7 +199,7 @@ impl Upstream {
         self.open(destination, terms, route, deadline).await
     }
 
-    /// A new connection to `destination` for a tunnel, and what counts it.
+    /// A new connection to `destination` for a tunnel that has come by the proxies in `via`, and what counts it.
     ///
     /// # Errors
     ///
@@ -207,10 +207,11 @@ impl Upstream {
     pub(crate) async fn dial(
         &self,
         destination: Destination<'_>,
+        via: &[u8],
     ) -> Result<(Link, OpenConnection), Fault> {
         let deadline = self.connect_deadline();
         let route = self.route(destination, deadline).await?;
-        let dialling = self.door.dial(destination.origin, &route, deadline);
+        let dialling = self.door.dial(destination.origin, &route, via, deadline);
         let dialled = dialling.await;
         let link = dialled.map_err(|fault| fault.by(route.parent().map(|it| &**it)))?;
         Ok((link, self.metrics.upstream_connection(false)))

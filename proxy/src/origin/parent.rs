@@ -13,13 +13,16 @@ use super::error::Fault;
 use super::link::Link;
 use super::session::{MAX_INTERIM, OriginHead, only_interim};
 use crate::http::field_pairs::{Pair, first, is};
-use crate::http::http1::{HeadError, ResponseHead};
+use crate::http::http1::{HeadError, ResponseHead, write_fields};
 use crate::http::proxy_status::ErrorType;
 
 /// So much of a parent's words is told.
 const TOLD: usize = 100;
+/// What `Proxy-Status` says of a loop (RFC 9209 section 2.3.32).
+const LOOP: &[u8] = b"error=proxy_loop_detected";
 
-/// Makes a connection to `parent` one to `origin`. `name` is our pseudonym: a parent that leads back to us shows by it.
+/// Makes a connection to `parent` one to `origin`. `via` names the proxies that the tunnel has passed, us last: a parent that leads back
+/// to one of them is noticed by it (RFC 9110 section 7.6.3).
 ///
 /// # Errors
 ///
@@ -28,10 +31,10 @@ pub(super) async fn tunnel(
     link: Link,
     parent: &Parent,
     origin: &Origin,
-    name: &str,
+    via: &[u8],
 ) -> Result<Link, Fault> {
     match parent.speaks {
-        Speaks::Http | Speaks::Https => by_connect(link, parent, origin, name).await,
+        Speaks::Http | Speaks::Https => by_connect(link, parent, origin, via).await,
         Speaks::Socks5 => by_socks5(link, parent, origin).await,
     }
 }
@@ -40,17 +43,23 @@ async fn by_connect(
     mut link: Link,
     parent: &Parent,
     origin: &Origin,
-    name: &str,
+    via: &[u8],
 ) -> Result<Link, Fault> {
     let authority = format!("{}:{}", origin.host(), origin.port());
-    let mut head =
-        format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nVia: 1.1 {name}\r\n");
+    let mut head = BytesMut::from(format!("CONNECT {authority} HTTP/1.1\r\n").as_bytes());
+    write_fields(
+        &mut head,
+        [(&b"Host"[..], authority.as_bytes()), (b"Via", via)],
+    );
     if let Some(authorization) = parent.authorization() {
-        head.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
+        write_fields(
+            &mut head,
+            [(&b"Proxy-Authorization"[..], authorization.as_bytes())],
+        );
     }
-    head.push_str("\r\n");
+    head.extend_from_slice(b"\r\n");
     let sending = async {
-        link.write_all(head.as_bytes()).await?;
+        link.write_all(&head).await?;
         link.flush().await
     };
     sending.await.map_err(|error| broken(&error))?;
@@ -62,6 +71,9 @@ async fn by_connect(
             100..=199 => {}
             // What comes behind it is the origin's already.
             200..=299 => return Ok(link.with_read_ahead(ahead.freeze())),
+            status if say(head.fields().values("proxy-status"), LOOP) => {
+                return Err(looped(status, head.reason()));
+            }
             status => return Err(denied(status, head.reason())),
         }
     }
@@ -97,13 +109,18 @@ pub(crate) fn own_answer(head: &OriginHead) -> Option<Fault> {
 /// decides whether everything is allowed, it is not taken for the origin's.
 pub(crate) fn may_be_own(head: &OriginHead) -> bool {
     let (status, fields) = (head.status(), head.fields());
-    let says_error = first(&fields, "proxy-status")
-        .is_some_and(|value| value.windows(6).any(|part| part == b"error="));
+    let statuses = fields.iter().filter(|(field, _)| is(field, "proxy-status"));
+    let statuses = statuses.map(|(_, value)| *value);
     let is_doubtful = (400..=499).contains(&status) && !matches!(status, 404 | 410);
     is_doubtful
-        || says_error
+        || say(statuses, b"error=")
         || first(&fields, "proxy-authenticate").is_some()
         || is_of_first_squid(&fields)
+}
+
+/// Whether one of these values of `Proxy-Status` has this in it.
+fn say<'a>(mut statuses: impl Iterator<Item = &'a [u8]>, words: &[u8]) -> bool {
+    statuses.any(|value| value.windows(words.len()).any(|part| part == words))
 }
 
 /// Squid marks its own errors. One in front of the origin does, too, but what that sends has passed two.
@@ -125,9 +142,18 @@ fn denied(status: u16, reason: &[u8]) -> Fault {
         500..=599 => (ErrorType::ConnectionTerminated, ""),
         _ => (ErrorType::ConnectionRefused, ""),
     };
+    Fault::new(kind, format!("{}{meaning}", answered(status, reason)))
+}
+
+/// The tunnel would have come back to a proxy that it has passed.
+fn looped(status: u16, reason: &[u8]) -> Fault {
+    Fault::new(ErrorType::ProxyLoopDetected, answered(status, reason))
+}
+
+fn answered(status: u16, reason: &[u8]) -> String {
     let reason = String::from_utf8_lossy(reason);
     let reason: String = reason.chars().take(TOLD).collect();
-    Fault::new(kind, format!("it answered {status} {reason}{meaning}"))
+    format!("it answered {status} {reason}")
 }
 
 fn head_fault(error: &HeadError) -> Fault {
