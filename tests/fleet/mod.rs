@@ -1,5 +1,6 @@
 //! A fleet: engines of several kinds do the same, and several proxies over one are as one to the origins.
 
+mod checked;
 mod conformance;
 pub mod engines;
 mod faults;

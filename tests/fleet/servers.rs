@@ -232,7 +232,7 @@ fn tenants_of_one_engine_see_nothing_of_each_other() {
 }
 
 /// The user of docs/fleet.md.
-const USER: &[&str] = &[
+pub const USER: &[&str] = &[
     "acl",
     "setuser",
     "wayleave",
@@ -284,7 +284,7 @@ fn a_user_with_few_rights_suffices() {
             let engine = joined(options(user("secret"), name)).await;
             std::sync::Arc::new(engine) as super::Node
         }));
-        expect_denied(options(user("wrong"), "a"), "uthentication");
+        expect_denied(options(user("wrong"), "a"), "this password");
         let elsewhere = Options {
             prefix: "other".to_owned(),
             ..options(user("secret"), "a")

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -12,10 +13,13 @@ use super::admin_client::ask;
 use super::paint::Tone;
 use super::source::load_config;
 use super::terminal::{complain, pretty, print, print_painted, unusable};
-use crate::config::Config;
+use crate::config::{Config, Store};
 use crate::fleet::check::check;
 use crate::observe::harmless::harmless;
 use crate::run::wiring;
+
+/// What each call of a check may take at least.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -110,7 +114,12 @@ impl Tried {
 }
 
 fn try_all(arguments: &Output, config: &Config) -> ExitCode {
-    let engine = match wiring::engine(&config.fleet) {
+    // Whether it can be done at all, and not whether this machine is busy.
+    let patient = Store {
+        timeout: config.fleet.timeout.max(PATIENCE),
+        ..config.fleet.clone()
+    };
+    let engine = match wiring::engine(&patient) {
         Ok(Some(engine)) => engine,
         Ok(None) => return unusable("store.kind is \"embedded\": this node is alone"),
         Err(error) => return unusable(&format!("{error:#}")),

@@ -12,11 +12,12 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, RedisResult,
     ServerErrorKind, TlsCertificates, Value,
 };
 use tokio::time::timeout;
 
+use super::reason;
 use super::scripts::Lua;
 use crate::fleet::engine::Failure;
 use crate::tls;
@@ -61,6 +62,7 @@ pub(super) struct Connection {
     door: Door,
     link: ArcSwapOption<Link>,
     timeout: Duration,
+    is_tls: bool,
 }
 
 impl Connection {
@@ -74,6 +76,7 @@ impl Connection {
             door,
             link: ArcSwapOption::empty(),
             timeout,
+            is_tls: address.urls.iter().any(|url| url.starts_with("rediss:")),
         })
     }
 
@@ -100,10 +103,19 @@ impl Connection {
             })
         };
         let opened: Result<RedisResult<Link>, _> = timeout(CONNECT, opening).await;
-        let link = opened.map_err(|_| Failure::Timeout)?;
-        let link = link.map_err(|error| failure(&error))?;
+        let link = opened.map_err(|_| reason::of_silence(self.is_tls, CONNECT))?;
+        let link = link.map_err(|error| reason::of_opening(&error, self.is_tls, CONNECT))?;
         self.link.store(Some(Arc::new(link)));
-        Ok(())
+        // A port that speaks TLS accepts, too. And this right is needed later by a server that was restarted only.
+        let mut eval = redis::cmd("EVAL");
+        let asked = self.attempt(eval.arg("return 1").arg(0)).await;
+        let asked = asked.and_then(|asked| {
+            asked.map_err(|error| reason::of_opening(&error, self.is_tls, CONNECT))
+        });
+        if asked.is_err() {
+            self.close();
+        }
+        asked.map(drop)
     }
 
     /// Lets go of it.
@@ -115,7 +127,7 @@ impl Connection {
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         match self.attempt(command).await? {
             Ok(value) => Ok(value),
-            Err(error) => Err(failure(&error)),
+            Err(error) => Err(reason::of(&error)),
         }
     }
 
@@ -137,9 +149,12 @@ impl Connection {
         match self.attempt(&command("EVALSHA", &script.hash)).await? {
             Ok(value) => Ok(value),
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.send(&command("EVAL", script.code)).await
+                match self.attempt(&command("EVAL", script.code)).await? {
+                    Ok(value) => Ok(value),
+                    Err(error) => Err(reason::of_script(&error, script)),
+                }
             }
-            Err(error) => Err(failure(&error)),
+            Err(error) => Err(reason::of_script(&error, script)),
         }
     }
 
@@ -219,25 +234,4 @@ fn besides_the_systems(ca: &[u8]) -> Vec<u8> {
         all.extend_from_slice(b"-----END CERTIFICATE-----\n");
     }
     all
-}
-
-fn failure(error: &RedisError) -> Failure {
-    let text = error.to_string();
-    match error.code() {
-        Some("OOM") => return Failure::Full,
-        Some("NOPERM" | "NOAUTH" | "WRONGPASS") => return Failure::Denied(text),
-        _ => {}
-    }
-    match error.kind() {
-        // From within a script it comes as the script's own.
-        _ if text.contains("command not allowed when used memory") => Failure::Full,
-        _ if text.contains("permissions") || text.contains("can't run this command") => {
-            Failure::Denied(text)
-        }
-        ErrorKind::AuthenticationFailed => Failure::Denied(text),
-        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Failure::Corrupt(text),
-        _ if error.is_timeout() => Failure::Timeout,
-        ErrorKind::Server(ServerErrorKind::ResponseError) => Failure::Corrupt(text),
-        _ => Failure::Connection(text),
-    }
 }

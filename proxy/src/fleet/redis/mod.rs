@@ -3,6 +3,7 @@
 //! Keys begin with `PREFIX:{P}:`, where P is the origin's partition: all that concerns an origin is in one slot of a cluster.
 
 mod connection;
+mod reason;
 mod scripts;
 
 use std::fmt;
@@ -126,6 +127,7 @@ impl Redis {
     async fn join(&self) -> Result<(), Failure> {
         self.connection.open().await?;
         let joined = self.check().await;
+        let joined = joined.map_err(|failure| self.of_prefix(failure));
         if joined.is_err() {
             self.connection.close();
         }
@@ -143,12 +145,7 @@ impl Redis {
         }
         let own = format!("format {FORMAT}, {} partitions", self.options.partitions);
         let meta = format!("{}:meta", self.options.prefix);
-        let mut set = redis::cmd("SET");
-        self.connection
-            .send(set.arg(&meta).arg(&own).arg("NX"))
-            .await?;
-        let found = self.connection.send(redis::cmd("GET").arg(&meta)).await?;
-        let found: String = read(found, "meta")?;
+        let found = self.meta(&meta, &own).await?;
         if found != own {
             return Err(Failure::Denied(format!(
                 "the fleet of the prefix {} has {found}; this node has {own}",
@@ -157,6 +154,33 @@ impl Redis {
         }
         self.set_heads(servers);
         Ok(())
+    }
+
+    /// What this fleet goes by: what the first node of it set, or this one does.
+    async fn meta(&self, key: &str, own: &str) -> Result<String, Failure> {
+        let mut get = redis::cmd("GET");
+        get.arg(key);
+        let found = self.connection.send(&get).await?;
+        if let Some(found) = read(found, "meta")? {
+            // Whoever joins when the engine is full has nothing to set.
+            return Ok(found);
+        }
+        let mut set = redis::cmd("SET");
+        self.connection
+            .send(set.arg(key).arg(own).arg("NX"))
+            .await?;
+        read(self.connection.send(&get).await?, "meta")
+    }
+
+    /// The server does not say which keys it is about.
+    fn of_prefix(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Denied(text) if text.contains("keys") => {
+                let prefix = &self.options.prefix;
+                Failure::Denied(format!("{text}: the user needs ~{prefix}:*"))
+            }
+            failure => failure,
+        }
     }
 
     fn set_heads(&self, servers: Vec<(u64, Server)>) {

@@ -1,0 +1,120 @@
+//! Why the engine did not do what it was asked, in words that say what to mend.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use super::scripts::Lua;
+use crate::fleet::engine::Failure;
+
+/// Of a command.
+pub(super) fn of(error: &RedisError) -> Failure {
+    let text = error.to_string();
+    match error.code() {
+        Some("OOM") => return Failure::Full,
+        Some("NOPERM") => return Failure::Denied(text),
+        Some("NOAUTH") => {
+            return Failure::Denied(
+                "the engine wants a password: set store.password_file".to_owned(),
+            );
+        }
+        _ => {}
+    }
+    match error.kind() {
+        // From within a script it comes as the script's own.
+        _ if text.contains("command not allowed when used memory") => Failure::Full,
+        _ if text.contains("read only replica") => Failure::Connection(
+            "the server is a replica, which only reads: name the primary in store.url".to_owned(),
+        ),
+        _ if text.contains("permissions") || text.contains("can't run this command") => {
+            Failure::Denied(text)
+        }
+        ErrorKind::AuthenticationFailed => {
+            Failure::Denied("the engine does not know this user with this password".to_owned())
+        }
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Failure::Corrupt(text),
+        _ if error.is_timeout() => Failure::Timeout,
+        _ if text.contains("cluster support disabled") => {
+            Failure::Connection("store.cluster is set, and the server is of none".to_owned())
+        }
+        ErrorKind::Server(ServerErrorKind::ResponseError) => Failure::Corrupt(text),
+        _ => Failure::Connection(text),
+    }
+}
+
+/// Of a script. A server says on which line it was not let do what, and not what.
+pub(super) fn of_script(error: &RedisError, script: &Lua) -> Failure {
+    let failure = of(error);
+    match failure {
+        Failure::Denied(text) if text.contains("can't run this command") => {
+            let line = text.rsplit("user_script:").next().unwrap_or_default();
+            let line = line.trim_end_matches('.').parse().unwrap_or(usize::MAX);
+            let command = command_at(script.code, line);
+            Failure::Denied(match command {
+                Some(command) => format!("the user has no right to +{command} ({})", script.file),
+                None => text,
+            })
+        }
+        failure => failure,
+    }
+}
+
+/// The command that is called on a line of a script, or began to be on one before.
+fn command_at(code: &str, line: usize) -> Option<String> {
+    let upto: Vec<&str> = code.lines().take(line).collect();
+    let calls = upto.iter().rev();
+    let call = calls.filter_map(|line| line.rsplit_once("redis.call('"));
+    let (_, call) = call.into_iter().next()?;
+    Some(call.split('\'').next()?.to_lowercase())
+}
+
+/// Of making a connection.
+pub(super) fn of_opening(error: &RedisError, is_tls: bool, patience: Duration) -> Failure {
+    let failure = of(error);
+    match failure {
+        Failure::Connection(text) if text.contains("UnknownIssuer") => {
+            Failure::Connection(format!(
+                "{text}: neither store.ca_file nor the system has the CA of the engine's certificate"
+            ))
+        }
+        Failure::Connection(text)
+            if !is_tls && error.is_connection_dropped() && !error.is_connection_refusal() =>
+        {
+            Failure::Connection(format!(
+                "{text}: if the port speaks TLS, store.url begins with rediss:"
+            ))
+        }
+        Failure::Timeout => of_silence(is_tls, patience),
+        failure => failure,
+    }
+}
+
+/// Of a connection that was accepted, and nothing said on it.
+pub(super) fn of_silence(is_tls: bool, patience: Duration) -> Failure {
+    let hint = match is_tls {
+        true => ": if the port speaks no TLS, store.url begins with redis:",
+        false => "",
+    };
+    Failure::Connection(format!("no connection within {patience:?}{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_found_by_the_line_it_is_on_or_began_on() {
+        let code =
+            "-- redis\nlocal a = redis.call('GET', key)\nredis.call('XADD', log,\n  'n', a)\n";
+        let at = |line| command_at(code, line);
+        assert_eq!(
+            [1, 2, 3, 4].map(at),
+            [
+                None,
+                Some("get".to_owned()),
+                Some("xadd".to_owned()),
+                Some("xadd".to_owned())
+            ]
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! `wayleave fleet check` against engines that are not fit, or do not let this node do what it has to.
+
+use std::time::Duration;
+
+use super::engines::{Product, Server};
+use super::servers::USER;
+use crate::harness::tls::{Authority, pem_pair};
+use crate::harness::tools::{clean, run};
+use crate::harness::wayleave::BINARY;
+use crate::harness::{eventually, ports};
+
+/// Runs the command with `store` in its configuration: how it ended, and what it said on both streams.
+fn check(store: &str) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = dir.path().join("config.toml");
+    let text = format!("[store]\nkind = \"redis\"\n{store}\n");
+    std::fs::write(&file, text).expect("it can be written");
+    let mut command = clean(BINARY);
+    command.args(["fleet", "check", "--config"]).arg(&file);
+    let output = run(&mut command, b"", Duration::from_secs(60));
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+#[track_caller]
+fn expect_fit(store: &str) {
+    let (status, text) = check(store);
+    assert_eq!(status, Some(0), "{text}");
+    assert_eq!(text.matches(" ok\n").count(), 11, "{text}");
+}
+
+/// What fails first, how, and what is said of it.
+#[track_caller]
+fn expect_unfit(store: &str, verb: &str, said: &str) {
+    let (status, text) = check(store);
+    assert_eq!(status, Some(2), "{text}");
+    let failed = text.lines().find(|line| !line.ends_with(" ok"));
+    assert_eq!(failed, Some(&*format!("{verb:<9} {said}")), "{text}");
+    let end = "\nwayleave: this node cannot take part in the fleet\n";
+    assert!(text.ends_with(end), "{text}");
+}
+
+fn url(server: &Server) -> String {
+    format!("url = \"{}\"", server.url())
+}
+
+fn user(server: &Server, password: &str) -> String {
+    let port = server.port;
+    format!("url = \"redis://wayleave:{password}@127.0.0.1:{port}\"")
+}
+
+#[test]
+fn a_wrong_password_and_none_are_told_apart() {
+    let server = Server::start(Product::Redis);
+    server.tell(USER);
+    expect_fit(&user(&server, "secret"));
+    let wrong = "denied: the engine does not know this user with this password";
+    expect_unfit(&user(&server, "wrong"), "beat", wrong);
+    server.tell(&["config", "set", "requirepass", "secret"]);
+    let none = "denied: the engine wants a password: set store.password_file";
+    expect_unfit(&url(&server), "beat", none);
+}
+
+#[test]
+fn each_right_that_is_missing_is_named() {
+    for product in [Product::Redis, Product::Valkey] {
+        let server = Server::start(product);
+        server.tell(USER);
+        let by_user = user(&server, "secret");
+        // Warms the scripts: later a server has forgotten them only when it was restarted.
+        expect_fit(&by_user);
+        for (right, verb, script) in [
+            ("eval", "beat", None),
+            ("get", "beat", None),
+            ("info", "beat", Some("join")),
+            ("xadd", "settle", Some("settle")),
+            ("xread", "changes", None),
+            ("zrank", "take", Some("take")),
+            ("pexpire", "take", Some("take")),
+            ("zrange", "resting", Some("resting")),
+        ] {
+            server.tell(&["acl", "setuser", "wayleave", &format!("-{right}")]);
+            let (status, text) = check(&by_user);
+            server.tell(&["acl", "setuser", "wayleave", &format!("+{right}")]);
+            assert_eq!(status, Some(2), "{right}: {text}");
+            let said = match script {
+                Some(script) if product == Product::Redis => {
+                    format!("the user has no right to +{right} (lua/{script}.lua)")
+                }
+                _ => format!("the '{right}' command"),
+            };
+            let failed = text.lines().find(|line| !line.ends_with(" ok"));
+            let failed = failed.expect("one line of it");
+            assert!(failed.starts_with(&format!("{verb:<9} denied: ")), "{text}");
+            assert!(failed.contains(&said), "{failed}: {said}");
+        }
+        expect_fit(&by_user);
+    }
+}
+
+#[test]
+fn a_prefix_that_the_user_may_not_use_is_named() {
+    let server = Server::start(Product::Redis);
+    server.tell(USER);
+    let elsewhere = user(&server, "secret") + "\nprefix = \"other\"";
+    let (status, text) = check(&elsewhere);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.starts_with("beat      denied: "), "{text}");
+    assert!(text.contains("the user needs ~other:*\n"), "{text}");
+}
+
+#[test]
+fn another_fleet_is_told_by_its_partitions_and_its_format() {
+    let server = Server::start(Product::Redis);
+    expect_fit(&url(&server));
+    expect_unfit(
+        &(url(&server) + "\npartitions = 8"),
+        "beat",
+        "denied: the fleet of the prefix wl has format 1, 64 partitions; this node has format 1, 8 partitions",
+    );
+    server.tell(&["set", "wl:meta", "format 2, 64 partitions"]);
+    expect_unfit(
+        &url(&server),
+        "beat",
+        "denied: the fleet of the prefix wl has format 2, 64 partitions; this node has format 1, 64 partitions",
+    );
+}
+
+#[test]
+fn tls_where_there_is_none_and_none_where_there_is_are_told() {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("it can be written");
+        path.to_str().expect("ASCII").to_owned()
+    };
+    let (certificate, key) = pem_pair("127.0.0.1");
+    let (certificate, key) = (file("crt", &certificate), file("key", &key));
+    let port = ports::free();
+    let tls_port = port.to_string();
+    let options = ["--tls-port", &tls_port, "--tls-cert-file", &certificate];
+    let more = ["--tls-key-file", &key, "--tls-auth-clients", "no"];
+    let roots = ["--tls-ca-cert-file", &certificate];
+    let options = [&options[..], &more, &roots].concat();
+    let server = Server::start_with(Product::Redis, &options);
+    let by_tls =
+        |host: &str, ca: &str| format!("url = \"rediss://{host}:{port}\"\nca_file = {ca:?}");
+    let ca = file("ca", &Authority::trusted().pem);
+    expect_fit(&by_tls("127.0.0.1", &ca));
+    expect_unfit(
+        &by_tls("127.0.0.1", &certificate),
+        "beat",
+        "connection: invalid peer certificate: UnknownIssuer: neither store.ca_file nor the system has the CA of the engine's certificate",
+    );
+    let (status, text) = check(&by_tls("localhost", &ca));
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("not valid for name \"localhost\""), "{text}");
+    let (status, text) = check(&format!("url = \"redis://127.0.0.1:{port}\""));
+    assert_eq!(status, Some(2), "{text}");
+    let hint = ": if the port speaks TLS, store.url begins with rediss:\n";
+    assert!(
+        text.starts_with("beat      connection: ") && text.contains(hint),
+        "{text}"
+    );
+    expect_unfit(
+        &format!("url = \"rediss://127.0.0.1:{}\"", server.port),
+        "beat",
+        "connection: no connection within 2s: if the port speaks no TLS, store.url begins with redis:",
+    );
+}
+
+#[test]
+fn an_engine_that_is_full_is_told_from_one_that_drops_keys() {
+    let server = Server::start(Product::Redis);
+    server.tell(&["config", "set", "maxmemory", "1"]);
+    let full = "full: the engine's memory is full";
+    expect_unfit(&url(&server), "beat", full);
+    server.tell(&["config", "set", "maxmemory", "0"]);
+    expect_fit(&url(&server));
+    server.tell(&["config", "set", "maxmemory", "1"]);
+    // Who joins later goes on with the pace, as those do that are there.
+    expect_unfit(&url(&server), "settle", full);
+    server.tell(&["config", "set", "maxmemory-policy", "allkeys-lru"]);
+    let (status, text) = check(&url(&server));
+    assert_eq!(status, Some(2), "{text}");
+    let said =
+        "has the maxmemory-policy allkeys-lru, which may drop what keeps the pace; set noeviction";
+    assert!(
+        text.starts_with("beat      denied: ") && text.contains(said),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_replica_and_a_server_of_no_cluster_are_told() {
+    let primary = Server::start(Product::Redis);
+    let port = primary.port.to_string();
+    let replica = Server::start_with(Product::Redis, &["--replicaof", "127.0.0.1", &port]);
+    eventually("it follows its primary", || {
+        let replication = replica.tell(&["info", "replication"]);
+        replication.contains("master_link_status:up")
+    });
+    expect_unfit(
+        &url(&replica),
+        "beat",
+        "connection: the server is a replica, which only reads: name the primary in store.url",
+    );
+    expect_unfit(
+        &(url(&primary) + "\ncluster = true"),
+        "beat",
+        "connection: store.cluster is set, and the server is of none",
+    );
+}
+
+#[test]
+fn an_engine_that_is_silent_and_one_that_is_not_there_are_told() {
+    let server = Server::start(Product::Redis);
+    server.signal("STOP");
+    expect_unfit(&url(&server), "beat", "timeout: no answer in time");
+    server.signal("CONT");
+    expect_unfit(
+        &format!("url = \"redis://127.0.0.1:{}\"", ports::free()),
+        "beat",
+        "connection: Connection refused (os error 111)",
+    );
+}
