@@ -2,11 +2,13 @@
 
 mod checked;
 mod conformance;
+mod documents;
 pub mod engines;
 mod faults;
 mod proxies;
 mod relay;
 mod servers;
+mod size;
 mod stopped;
 
 use std::sync::Arc;

@@ -15,14 +15,15 @@ pub fn node(
     server: &Server,
     change: impl FnOnce(Settings) -> Settings,
 ) -> Wayleave {
-    Wayleave::start_with(origin, |settings| {
-        let settings = settings
-            .set("store.kind", "\"redis\"")
-            .set("store.url", &format!("{:?}", server.url()))
-            // A busy machine is no lost engine.
-            .set("store.timeout", "\"2s\"");
-        change(settings)
-    })
+    Wayleave::start_with(origin, |settings| change(joined(settings, server)))
+}
+
+pub fn joined(settings: Settings, server: &Server) -> Settings {
+    settings
+        .set("store.kind", "\"redis\"")
+        .set("store.url", &format!("{:?}", server.url()))
+        // A busy machine is no lost engine.
+        .set("store.timeout", "\"2s\"")
 }
 
 fn fleet(origin: &Origin, server: &Server, count: usize) -> Vec<Wayleave> {
@@ -58,7 +59,7 @@ pub fn expect_gaps(arrivals: &[Instant], least: Duration) {
     }
 }
 
-fn post(proxy: &Wayleave, path: &str) {
+pub fn post(proxy: &Wayleave, path: &str) {
     let mut wire = Wire::connect(proxy.admin);
     wire.send(format!(
         "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -79,35 +80,6 @@ fn delete(proxy: &Wayleave, path: &str) {
 
 pub fn is_up(proxy: &Wayleave) -> bool {
     proxy.metric("wayleave_fleet_state", &[("state", "up")]) == 1.0
-}
-
-#[test]
-fn eight_nodes_fetch_a_robots_txt_once() {
-    let origin = Origin::start();
-    let hosts: Vec<String> = (0..40).map(|n| format!("host{n}.test")).collect();
-    for host in &hosts {
-        origin.site(host).robots(RULES);
-    }
-    let server = Server::start(Product::Redis);
-    let nodes = fleet(&origin, &server, 8);
-    std::thread::scope(|scope| {
-        for node in &nodes {
-            for some in hosts.chunks(10) {
-                scope.spawn(move || {
-                    for host in some {
-                        assert_eq!(node.get(&format!("http://{host}/")).status, 200);
-                        let refused = node.get(&format!("http://{host}/private"));
-                        assert_eq!(refused.status, 403, "{refused:?}");
-                    }
-                });
-            }
-        }
-    });
-    for host in &hosts {
-        assert_eq!(robots_fetches(&origin, host), 1, "{host}");
-    }
-    let disallowed = |request: &String| request.ends_with("/private");
-    assert!(!origin.seen().iter().any(disallowed));
 }
 
 #[test]

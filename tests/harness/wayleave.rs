@@ -125,6 +125,18 @@ impl Wayleave {
         Self::spawn(Self::serve(clean(program), &dir, &settings), dir, settings)
     }
 
+    /// The same, as `start_with` does.
+    #[track_caller]
+    pub fn start_version_with(
+        program: &Path,
+        origin: &Origin,
+        change: impl FnOnce(Settings) -> Settings,
+    ) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let settings = change(Settings::new(dir.path()).resolve_to("*.test", origin));
+        Self::start_version(program, dir, settings)
+    }
+
     /// Starts with a configuration file of the test's own making, which says what `settings` say and more.
     #[track_caller]
     pub fn start_by(file: &Path, dir: TempDir, settings: Settings) -> Self {

@@ -1,0 +1,70 @@
+//! What stands beside robots.txt and speaks of use, over several nodes.
+
+use super::engines::{Product, Server};
+use super::proxies::{node, post};
+use crate::harness::wayleave::Settings;
+use crate::harness::{Origin, Reply, Wayleave, eventually};
+use crate::purposes::{CORPUS, crawler, get};
+
+const TDMREP: &str = "http://site.test/.well-known/tdmrep.json";
+const LICENCE: &str = "http://licences.test/all.xml";
+
+fn status(proxy: &Wayleave, url: &str) -> u16 {
+    get(proxy, CORPUS, url).status
+}
+
+fn asked(origin: &Origin, url: &str) -> usize {
+    let line = format!("GET {url}");
+    origin.seen().iter().filter(|seen| **seen == line).count()
+}
+
+fn reserved(yes: u8) -> Reply {
+    Reply::text(format!(
+        "[{{\"location\": \"/\", \"tdm-reservation\": {yes}}}]"
+    ))
+}
+
+fn licence(usage: &str) -> Reply {
+    Reply::text(format!(
+        "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>{usage}</license></content></rsl>"
+    ))
+}
+
+#[test]
+fn a_reservation_and_a_licence_are_fetched_once_and_changed_for_all() {
+    let origin = Origin::start();
+    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    site.page("/.well-known/tdmrep.json", reserved(1));
+    let robots = format!("License: {LICENCE}\nUser-agent: *\nAllow: /\n");
+    origin.site("licensed.test").robots(&robots);
+    let no_training = licence("<prohibits type=\"usage\">ai-train</prohibits>");
+    origin.site("licences.test").page("/all.xml", no_training);
+    let server = Server::start(Product::Redis);
+    let training = crawler("corpus", CORPUS, "purposes = [\"train-ai\"]");
+    let nodes = [(); 4].map(|()| node(&origin, &server, |it: Settings| it.table(&training)));
+    let pages = ["http://site.test/a", "http://licensed.test/a"];
+    std::thread::scope(|scope| {
+        for node in nodes.iter().cycle().take(12) {
+            scope.spawn(move || assert_eq!(pages.map(|url| status(node, url)), [403, 403]));
+        }
+    });
+    assert_eq!([TDMREP, LICENCE].map(|url| asked(&origin, url)), [1, 1]);
+    origin
+        .site("site.test")
+        .page("/.well-known/tdmrep.json", reserved(0));
+    origin
+        .site("licences.test")
+        .page("/all.xml", licence("<permits type=\"usage\">all</permits>"));
+    for host in ["site.test", "licences.test"] {
+        post(
+            &nodes[0],
+            &format!("/v1/robots/http%3A%2F%2F{host}/refresh"),
+        );
+    }
+    for node in &nodes {
+        eventually("it goes by what one was told anew", || {
+            pages.map(|url| status(node, url)) == [200, 200]
+        });
+    }
+    assert_eq!([TDMREP, LICENCE].map(|url| asked(&origin, url)), [2, 2]);
+}

@@ -1,0 +1,355 @@
+//! Eight nodes at the size that a fleet is for: `cargo test --release --test integration -- --ignored --nocapture --test-threads 1
+//! fleet::size`, or smaller, with all other tests. docs/fleet.md has what was seen.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::engines::{Product, Server};
+use super::proxies::{arrivals, expect_gaps, is_up, joined, node, post, robots_fetches};
+use crate::harness::wayleave::Settings;
+use crate::harness::{Ask, Origin, Wayleave, Wire, eventually};
+
+const NODES: usize = 8;
+const RULES: &str = "User-agent: *\nDisallow: /private\n";
+
+fn nodes(origin: &Origin, server: &Server) -> Vec<Wayleave> {
+    let waiting = |settings: Settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_wait", "\"30s\"")
+    };
+    let nodes = (0..NODES).map(|_| node(origin, server, waiting));
+    nodes.collect()
+}
+
+fn slow(origin: &Origin, host: &str, delay: Duration) {
+    let rules = format!("{RULES}Crawl-delay: {}\n", delay.as_secs_f64());
+    origin.site(host).robots(&rules);
+}
+
+/// GET over a connection that goes on.
+fn ask(wire: &mut Wire, url: &str) -> u16 {
+    wire.send(Ask::get(url).bytes(url));
+    wire.response().status
+}
+
+fn expect_nothing_disallowed(origin: &Origin) {
+    let disallowed = |request: &String| request.contains("/private");
+    assert_eq!(origin.seen().into_iter().find(disallowed), None);
+}
+
+/// All of `clients` a node ask for all `hosts` at once, `times` each.
+fn fetch_once(hosts: usize, clients: usize, times: usize) {
+    let origin = Origin::start();
+    let hosts: Vec<String> = (0..hosts).map(|n| format!("host{n}.test")).collect();
+    for host in &hosts {
+        origin.site(host).robots(RULES);
+    }
+    let server = Server::start(Product::Redis);
+    let nodes = nodes(&origin, &server);
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for (at, node) in nodes.iter().cycle().take(NODES * clients).enumerate() {
+            let hosts = &hosts;
+            scope.spawn(move || {
+                let mut wire = node.connect();
+                let mut turned = hosts.clone();
+                turned.rotate_left((at * 7) % hosts.len());
+                for host in &turned {
+                    assert_eq!(ask(&mut wire, &format!("http://{host}/{at}")), 200);
+                }
+                for host in turned.iter().cycle().take((times - 1) * hosts.len()) {
+                    assert_eq!(ask(&mut wire, &format!("http://{host}/private")), 403);
+                }
+            });
+        }
+    });
+    let requests = NODES * clients * times * hosts.len();
+    let fetches = hosts.iter().map(|host| robots_fetches(&origin, host));
+    let (took, fetches): (_, Vec<usize>) = (started.elapsed(), fetches.collect());
+    let all: usize = fetches.iter().sum();
+    println!(
+        "{requests} requests for {} origins in {took:?}: {all} fetches",
+        hosts.len()
+    );
+    assert!(fetches.iter().all(|fetches| *fetches == 1));
+    expect_nothing_disallowed(&origin);
+}
+
+#[test]
+fn a_robots_txt_is_fetched_once_however_many_ask() {
+    fetch_once(50, 2, 4);
+}
+
+#[test]
+#[ignore = "takes as long as WAYLEAVE_FLEET_REQUESTS says: so many for each of 500 origins, 2000 without it"]
+fn full_size_a_robots_txt_is_fetched_once() {
+    let requests = std::env::var("WAYLEAVE_FLEET_REQUESTS").ok();
+    let requests = requests.map_or(2000, |text| text.parse().expect("a number"));
+    fetch_once(500, 5, requests / NODES / 5);
+}
+
+/// Who went to a host, in turn: the number of the node that each path begins with.
+fn goers(origin: &Origin, host: &str) -> Vec<usize> {
+    let seen = origin.requests();
+    let pages = seen.iter().filter(|request| request.host() == host);
+    let nodes = pages.filter_map(|request| request.target.split('/').nth(1)?.parse().ok());
+    nodes.collect()
+}
+
+/// Jain's index: 1 if all have as much, 1/n if one has it all.
+fn fairness(goers: &[usize]) -> f64 {
+    let mut shares = [0.0; NODES];
+    for goer in goers {
+        shares[*goer] += 1.0_f64;
+    }
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    sum * sum / (NODES as f64 * squares)
+}
+
+/// Has `clients` of each node ask for `host` again and again, until so many have arrived or `is_over`.
+fn crowd(
+    (origin, host): (&Origin, &str),
+    nodes: &[Wayleave],
+    clients: usize,
+    is_over: &(dyn Fn() -> bool + Sync),
+) {
+    std::thread::scope(|scope| {
+        for (number, node) in nodes.iter().enumerate() {
+            for _ in 0..clients {
+                scope.spawn(move || {
+                    while !is_over() {
+                        let status = node.get(&format!("http://{host}/{number}")).status;
+                        assert!([200, 429].contains(&status), "{status}");
+                        if status == 429 {
+                            // Too many wait already, or the engine is away.
+                            std::thread::park_timeout(Duration::from_millis(500));
+                        }
+                    }
+                });
+            }
+        }
+    });
+    assert!(!goers(origin, host).is_empty());
+}
+
+/// So many turns at a delay; the rate that came of it, as a part of the ideal one, and how fairly nodes had them.
+fn turns(delay: Duration, clients: usize, count: usize) {
+    let origin = Origin::start();
+    slow(&origin, "slow.test", delay);
+    let server = Server::start(Product::Redis);
+    let nodes = nodes(&origin, &server);
+    crowd((&origin, "slow.test"), &nodes, clients, &|| {
+        arrivals(&origin, "slow.test").len() >= count
+    });
+    let arrived = arrivals(&origin, "slow.test");
+    expect_gaps(&arrived, delay);
+    // What came after the last is no crowd any more.
+    let crowded = &arrived[..count];
+    let took = crowded[count - 1] - crowded[0];
+    let rate = delay.as_secs_f64() * (count - 1) as f64 / took.as_secs_f64();
+    let gap = crowded.windows(2).map(|pair| pair[1] - pair[0]).min();
+    let goers = &goers(&origin, "slow.test")[..count];
+    let fair = fairness(goers);
+    println!(
+        "delay {delay:?}: {count} turns, least gap {gap:?}, rate {rate:.3}, fairness {fair:.3}"
+    );
+    assert!(fair >= 0.95, "{goers:?}");
+}
+
+#[test]
+fn turns_go_round_all_nodes() {
+    turns(Duration::from_millis(200), 2, 24);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn full_size_turns_go_round_all_nodes() {
+    for (millis, count) in [(200, 300), (1000, 80), (5000, 24)] {
+        turns(Duration::from_millis(millis), 50, count);
+    }
+}
+
+/// The engine loses what it knew, or stands still, so long after a request arrived.
+fn trouble(server: &mut Server, origin: &Origin) {
+    let wait = |span: Duration| std::thread::park_timeout(span);
+    for after in [0.05, 0.45, 3.0, 10.0] {
+        arrival(origin);
+        wait(Duration::from_secs_f64(after));
+        server.kill();
+        server.revive();
+        println!("killed {after} s after an arrival");
+    }
+    arrival(origin);
+    server.tell(&["flushall"]);
+    arrival(origin);
+    server.signal("STOP");
+    wait(Duration::from_secs(2));
+    server.signal("CONT");
+    arrival(origin);
+}
+
+/// Waits for the next one.
+fn arrival(origin: &Origin) {
+    let before = arrivals(origin, "slow.test").len();
+    eventually("another arrives", || {
+        arrivals(origin, "slow.test").len() > before
+    });
+}
+
+#[test]
+#[ignore = "a minute"]
+fn full_size_a_delay_holds_through_an_engine_in_trouble() {
+    let origin = Origin::start();
+    let delay = Duration::from_secs(1);
+    slow(&origin, "slow.test", delay);
+    let mut server = Server::start(Product::Redis);
+    let nodes = nodes(&origin, &server);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let crowded = scope.spawn(|| {
+            crowd((&origin, "slow.test"), &nodes, 2, &|| {
+                is_over.load(Ordering::Relaxed)
+            });
+        });
+        trouble(&mut server, &origin);
+        is_over.store(true, Ordering::Relaxed);
+        crowded.join().expect("200 or 429");
+    });
+    let arrived = arrivals(&origin, "slow.test");
+    let gap = arrived.windows(2).map(|pair| pair[1] - pair[0]).min();
+    println!("{} arrived, least gap {gap:?}", arrived.len());
+    expect_gaps(&arrived, delay);
+}
+
+/// How long each change takes until every node goes by it, from when it was learned.
+#[test]
+#[ignore = "a minute"]
+fn full_size_a_change_is_soon_seen_by_all() {
+    let origin = Origin::start();
+    let server = Server::start(Product::Redis);
+    let nodes = nodes(&origin, &server);
+    let mut took = Vec::new();
+    for round in 0..60 {
+        let host = format!("host{round}.test");
+        origin.site(&host).robots("User-agent: *\nDisallow:\n");
+        let private = format!("http://{host}/open");
+        for node in &nodes {
+            assert_eq!(node.get(&private).status, 200);
+        }
+        origin.site(&host).robots("User-agent: *\nDisallow: /\n");
+        post(
+            &nodes[0],
+            &format!("/v1/robots/http%3A%2F%2F{host}/refresh"),
+        );
+        let learned = Instant::now();
+        std::thread::scope(|scope| {
+            let seeing = nodes.iter().map(|node| {
+                let private = &private;
+                scope.spawn(move || {
+                    eventually("it goes by the new rules", || {
+                        node.get(private).status == 403
+                    });
+                    learned.elapsed()
+                })
+            });
+            let seeing: Vec<_> = seeing.collect();
+            took.extend(
+                seeing
+                    .into_iter()
+                    .map(|seen| seen.join().expect("it is seen")),
+            );
+        });
+    }
+    took.sort();
+    let at = |part: usize| took[(took.len() - 1) * part / 1000];
+    println!(
+        "seen after p50 {:?}, p99 {:?}, at most {:?}",
+        at(500),
+        at(990),
+        at(1000)
+    );
+}
+
+#[test]
+#[ignore = "a minute"]
+fn full_size_a_minute_without_the_engine_is_not_noticed() {
+    let origin = Origin::start();
+    origin.site("free.test").robots(RULES);
+    let mut server = Server::start(Product::Redis);
+    let nodes = nodes(&origin, &server);
+    for node in &nodes {
+        assert_eq!(node.get("http://free.test/").status, 200);
+    }
+    server.kill();
+    let lost = Instant::now();
+    let asked = std::thread::scope(|scope| {
+        let asking = nodes.iter().map(|node| {
+            scope.spawn(move || {
+                let mut wire = node.connect();
+                let mut asked = 0;
+                while lost.elapsed() < Duration::from_secs(60) {
+                    assert_eq!(ask(&mut wire, "http://free.test/"), 200);
+                    assert_eq!(ask(&mut wire, "http://free.test/private"), 403);
+                    asked += 2;
+                }
+                asked
+            })
+        });
+        let asking: Vec<_> = asking.collect();
+        let asked = asking
+            .into_iter()
+            .map(|it| it.join().expect("it is answered"));
+        asked.sum::<usize>()
+    });
+    println!("{asked} requests without the engine");
+    assert!(nodes.iter().all(|node| !is_up(node)));
+    server.revive();
+    for node in &nodes {
+        eventually("the engine is back", || is_up(node));
+    }
+    expect_nothing_disallowed(&origin);
+}
+
+/// With the program of another version in `WAYLEAVE_FLEET_BEFORE`.
+#[test]
+#[ignore = "needs another version of the program"]
+fn full_size_two_versions_go_side_by_side() {
+    let before = std::env::var_os("WAYLEAVE_FLEET_BEFORE").map(PathBuf::from);
+    let before = before.expect("WAYLEAVE_FLEET_BEFORE names the program");
+    let origin = Origin::start();
+    let delay = Duration::from_millis(500);
+    slow(&origin, "slow.test", delay);
+    origin
+        .site("free.test")
+        .robots("User-agent: *\nDisallow:\n");
+    let server = Server::start(Product::Redis);
+    let waiting =
+        |settings: Settings| joined(settings, &server).set("politeness.crawl_delay", "\"wait\"");
+    let nodes: Vec<_> = (0..NODES)
+        .map(|number| match number % 2 {
+            0 => Wayleave::start_with(&origin, waiting),
+            _ => Wayleave::start_version_with(&before, &origin, waiting),
+        })
+        .collect();
+    for node in &nodes {
+        assert_eq!(node.get("http://free.test/private").status, 200);
+    }
+    crowd((&origin, "slow.test"), &nodes, 2, &|| {
+        arrivals(&origin, "slow.test").len() >= 32
+    });
+    expect_gaps(&arrivals(&origin, "slow.test"), delay);
+    let fair = fairness(&goers(&origin, "slow.test")[..32]);
+    println!("two versions: fairness {fair:.3}");
+    origin.site("free.test").robots(RULES);
+    post(&nodes[1], "/v1/robots/http%3A%2F%2Ffree.test/refresh");
+    for node in &nodes {
+        eventually("it goes by the new rules", || {
+            node.get("http://free.test/private").status == 403
+        });
+    }
+    assert_eq!(robots_fetches(&origin, "free.test"), 2);
+    assert_eq!(robots_fetches(&origin, "slow.test"), 1);
+}
