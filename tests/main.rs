@@ -38,6 +38,7 @@ mod forward;
 mod hops;
 mod hosts;
 mod http2;
+mod http2_tunnels;
 mod identify;
 mod kept;
 mod large_heads;

@@ -1,7 +1,10 @@
 //! An uninspected tunnel: a check of its first bytes, then bytes both ways.
 
-use std::io;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -15,6 +18,7 @@ use crate::decide::resolve;
 use crate::exchange::connect::BlindTunnel;
 use crate::exchange::refuse;
 use crate::http::transport::Stream;
+use crate::origin;
 
 /// What is read at a time.
 const PART_BYTES: usize = 16 * 1024;
@@ -52,15 +56,23 @@ pub(super) async fn pass(
     ahead: BytesMut,
     blind: Box<BlindTunnel<'_>>,
 ) {
-    let Some((to_origin, open)) = blind.open() else {
+    let Some((mut to_origin, open)) = blind.open() else {
         return;
     };
     let patience = server.settings().options.idle_timeout;
     // However it ends, both connections close now.
-    tokio::select! {
-        _ = pass_both_ways(stream, ahead, to_origin, patience) => {}
-        () = open.revoked() => {}
+    let passed = tokio::select! {
+        passed = pass_both_ways(stream, ahead, &mut to_origin, patience) => passed,
+        () = open.revoked() => Ok(()),
+    };
+    // What was reset is not complete, and the origin is not to think so (RFC 9113 section 8.5).
+    if passed.is_err_and(|error| is_break(error.kind())) {
+        origin::break_off(&to_origin);
     }
+}
+
+fn is_break(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
 /// The server name of the ClientHello that `stream` begins with, which stays in `ahead`.
@@ -70,7 +82,7 @@ async fn server_name(stream: &mut Stream, ahead: &mut BytesMut) -> io::Result<Op
     loop {
         while taken < ahead.len() {
             match acceptor.read_tls(&mut &ahead[taken..])? {
-                0 => return Err(io::ErrorKind::InvalidData.into()),
+                0 => return Err(ErrorKind::InvalidData.into()),
                 read => taken += read,
             }
         }
@@ -79,11 +91,11 @@ async fn server_name(stream: &mut Stream, ahead: &mut BytesMut) -> io::Result<Op
                 return Ok(accepted.client_hello().server_name().map(str::to_owned));
             }
             Ok(None) if ahead.len() < MAX_HELLO_BYTES => {}
-            Ok(None) => return Err(io::ErrorKind::InvalidData.into()),
+            Ok(None) => return Err(ErrorKind::InvalidData.into()),
             Err((error, _)) => return Err(io::Error::other(error)),
         }
         if stream.read_buf(ahead).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(ErrorKind::UnexpectedEof.into());
         }
     }
 }
@@ -116,7 +128,7 @@ async fn pass_on(
     let mut part = BytesMut::with_capacity(PART_BYTES);
     loop {
         let before = moved.load(Ordering::Relaxed);
-        match timeout(patience, from.read_buf(&mut part)).await {
+        match timeout(patience, next(from, to, &mut part)).await {
             Ok(Ok(0)) => return to.shutdown().await,
             Ok(read) => read?,
             // The other direction may be busy meanwhile.
@@ -130,6 +142,22 @@ async fn pass_on(
         };
         timeout(patience, passing).await??;
         part.clear();
+    }
+}
+
+/// What comes next from one side, unless the other breaks meanwhile: whoever sends nothing more may yet be gone.
+async fn next(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    part: &mut BytesMut,
+) -> io::Result<usize> {
+    let broken = poll_fn(|cx| match Pin::new(&mut *to).poll_flush(cx) {
+        Poll::Ready(Err(error)) => Poll::Ready(error),
+        _ => Poll::Pending,
+    });
+    tokio::select! {
+        read = from.read_buf(part) => read,
+        error = broken => Err(error),
     }
 }
 
@@ -183,6 +211,6 @@ mod tests {
         origin.read_exact(&mut ahead).await.unwrap();
         tokio::time::pause();
         let ended = passing.await.unwrap();
-        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

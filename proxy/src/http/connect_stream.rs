@@ -73,9 +73,15 @@ impl AsyncWrite for ConnectStream {
         Poll::Ready(Ok(written))
     }
 
-    /// The connection sends by itself.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    /// The connection sends by itself. Whoever flushes learns that the stream was reset, and is woken when that happens later: behind
+    /// END_STREAM nothing is read that would tell.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.sent.poll_reset(cx) {
+            Poll::Ready(reset) => {
+                Poll::Ready(Err(broken(reset.map_or_else(|lost| lost, h2::Error::from))))
+            }
+            Poll::Pending => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

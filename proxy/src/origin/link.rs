@@ -20,3 +20,13 @@ pub(super) fn over_tls(tls: TlsStream<TcpStream>) -> Link {
     let descriptor = tls.as_raw_fd();
     Transport::new(Either::Right(Box::new(tls)), descriptor).ungathered()
 }
+
+/// Has the peer see this break off instead of ending, once it is dropped.
+pub(crate) fn break_off(link: &Link) {
+    let tcp = match link.inner() {
+        Either::Left(tcp) => tcp,
+        Either::Right(tls) => tls.get_ref().0,
+    };
+    // Where it cannot be set, the connection is gone already.
+    let _ = tcp.set_zero_linger();
+}

@@ -32,7 +32,7 @@ use self::error::Fault;
 pub(crate) use self::form::{Form, Preference};
 pub(crate) use self::ftp::{FtpConnection, FtpRequest, Range as FtpRange, start as start_ftp};
 use self::http2::{Http2Stream, Window};
-pub(crate) use self::link::Link;
+pub(crate) use self::link::{Link, break_off};
 pub(crate) use self::parent::{may_be_own, own_answer};
 use self::pool::{Kept, Pool, PoolKey, Speaks};
 pub(crate) use self::session::{
