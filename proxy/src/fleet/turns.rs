@@ -48,18 +48,21 @@ impl fmt::Debug for Held {
 }
 
 impl Fleet {
-    /// A turn in `queue`, of which `most` go at a time and `delay` after each other, waiting until `latest` for it. Within a
-    /// tokio runtime.
+    /// A turn in a queue, of which `most` go at a time and `delay` after each other, waiting until `latest` for it. A node that is
+    /// alone needs none: there are no others. Within a tokio runtime.
     pub(crate) async fn turn(
         &self,
-        queue: Queue,
+        queue: impl FnOnce() -> Queue,
         most: usize,
         delay: Duration,
         latest: Instant,
-    ) -> Result<Held, NoTurn> {
+    ) -> Result<Option<Held>, NoTurn> {
+        if !self.is_shared() {
+            return Ok(None);
+        }
         let started = Instant::now();
         let shared = &self.shared;
-        let mut held = Held::new(shared, queue, most, delay);
+        let mut held = Held::new(shared, queue(), most, delay);
         loop {
             held.turn.patience = latest.saturating_duration_since(Instant::now());
             held.is_asked = true;
@@ -77,7 +80,7 @@ impl Fleet {
                 Taken::Go => {
                     held.begin(asked_at);
                     shared.count_turn("go", started.elapsed());
-                    return Ok(held);
+                    return Ok(Some(held));
                 }
                 Taken::Later(again) => sleep(again).await,
                 Taken::TooSoon(wait) => {
@@ -208,9 +211,6 @@ impl Held {
 
     /// Whether another node may have the turn by now: this one stood still, or cannot reach the engine.
     pub(crate) fn may_have_ended(&self) -> bool {
-        if !self.shared.engine.is_shared() {
-            return false;
-        }
         let turns = lock(&self.shared.turns);
         let under_way = turns.get(&self.turn.number);
         under_way.is_none_or(|it| !it.sure_at.is_sure())

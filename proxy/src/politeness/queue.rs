@@ -120,7 +120,7 @@ impl Queues {
             }
             tokio::time::sleep_until(next_at).await;
         }
-        let over_the_fleet = fleet::engine::Queue {
+        let over_the_fleet = || fleet::engine::Queue {
             origin: origin.to_string(),
             name: format!("pace/{}", pace.to_ascii_lowercase()),
         };
@@ -171,16 +171,16 @@ impl Drop for Place {
 
 /// What only so many have at a time, of this node and of the fleet, until this is dropped. Boxed, because every request on its
 /// way has room for it.
-pub(super) struct Slot(Option<Box<(Held, OwnedSemaphorePermit)>>);
+pub(super) struct Slot(Option<Box<(Option<Held>, OwnedSemaphorePermit)>>);
 
 impl Slot {
-    fn new(held: Held, permit: OwnedSemaphorePermit) -> Self {
+    fn new(held: Option<Held>, permit: OwnedSemaphorePermit) -> Self {
         Self(Some(Box::new((held, permit))))
     }
 
     pub(super) fn may_have_ended(&self) -> bool {
-        let taken = self.0.as_deref();
-        taken.is_some_and(|(held, _)| held.may_have_ended())
+        let held = self.0.as_deref().and_then(|(held, _)| held.as_ref());
+        held.is_some_and(Held::may_have_ended)
     }
 }
 
@@ -188,7 +188,9 @@ impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(taken) = self.0.take() {
             let (held, permit) = *taken;
-            held.leave_with(permit);
+            if let Some(held) = held {
+                held.leave_with(permit);
+            }
         }
     }
 }
@@ -221,7 +223,7 @@ impl Slots {
         let acquired = timeout_at(latest, acquiring).await;
         let permit = acquired.map_err(|_| too_soon)?;
         let permit = permit.expect("the slots are never closed");
-        let over_the_fleet = fleet::engine::Queue {
+        let over_the_fleet = || fleet::engine::Queue {
             origin: origin.to_string(),
             name: format!("slots/{}", pace.to_ascii_lowercase()),
         };
