@@ -39,7 +39,10 @@ pub(crate) fn others(path: &str) -> Vec<String> {
 #[cold]
 fn rewritten(path: &str) -> Vec<String> {
     let mut others: Vec<String> = Vec::new();
-    for rewrite in REWRITINGS {
+    // Servers that look for a file take off a slash that only a rewriting put at the end; one that was sent tells them something.
+    let has_slash = split_query(path).0.ends_with('/');
+    let last = (!has_slash).then_some(without_last_slash as Rewriting);
+    for rewrite in REWRITINGS.into_iter().chain(last) {
         let spellings = iter::once(path).chain(others.iter().map(String::as_str));
         let new: Vec<_> = spellings.filter_map(rewrite).collect();
         for spelling in new {
@@ -147,6 +150,13 @@ pub(crate) fn without_dot_segments(path: &str) -> Option<String> {
     Some(form + query)
 }
 
+/// Without the slash at the end, but for the root's.
+fn without_last_slash(path: &str) -> Option<String> {
+    let (segments, query) = split_query(path);
+    let form = segments.strip_suffix('/').filter(|it| !it.is_empty())?;
+    Some(form.to_owned() + query)
+}
+
 /// 1 for a segment that means the one it is in, 2 for the one above, 0 for others.
 fn dots(segment: &str) -> usize {
     let mut rest = segment;
@@ -227,6 +237,13 @@ mod tests {
         ] {
             assert_eq!(others(path), [""; 0], "{path}");
         }
+    }
+
+    #[test]
+    fn a_slash_that_nobody_sent_may_go_but_not_the_root() {
+        assert_eq!(others("/."), ["/"]);
+        assert_eq!(others("/a/.?b/"), ["/a/?b/", "/a?b/"]);
+        assert_eq!(others("/a/./"), ["/a/"]);
     }
 
     #[test]

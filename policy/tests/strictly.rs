@@ -207,6 +207,101 @@ fn a_mix_of_spellings_is_disallowed_as_the_rule_that_mixes_others() {
     }
 }
 
+/// Go, Node and Python serve `/a.pdf/.` as `/a.pdf`; Python so also `/a.pdf%2f`.
+#[test]
+fn a_rule_for_the_end_holds_where_a_server_takes_the_last_slash_off() {
+    for end in [
+        "",
+        "/.",
+        "/%2e",
+        "/./.",
+        "//.",
+        "/x/..",
+        "/x/%2E.",
+        "%2f",
+        "%2F",
+        "%2f.",
+        "%2fx%2f..",
+        "/.?",
+    ] {
+        for (rule, path) in [("/*.pdf$", "/a.pdf"), ("/a.pdf$", "/a.pdf")] {
+            let body = format!("User-agent: foobot\nDisallow: {rule}\n");
+            for dialect in [Dialect::Rfc9309, Dialect::Google, Dialect::Selfhtml] {
+                let path = format!("{path}{end}");
+                let is_allowed = allows(body.as_bytes(), dialect, &path);
+                let has_query = path.ends_with('?');
+                assert_eq!(is_allowed, has_query, "{dialect} {rule} {path}");
+            }
+        }
+    }
+    let body = b"User-agent: foobot\nDisallow: /a$\n";
+    for path in ["/a/", "/a/./", "/a//", "/a/b", "/a/?.", "/a/../b/.", "/"] {
+        assert!(allows(body, Dialect::Rfc9309, path), "{path}");
+    }
+}
+
+/// How one rule takes each spelling of a path, by `rfc9309`, `google`, `koster1996`, `selfhtml` and `strictest`: `-` is refused.
+#[test]
+fn what_a_server_serves_alike_is_refused_alike() {
+    for (rule, path, expected) in [
+        ("/%7Ejoe", "/~joe", "-----"),
+        ("/%7Ejoe", "/%7ejoe", "-----"),
+        ("/%7Ejoe", "/%7Ejo%65", "-----"),
+        ("/%7Ejoe", "/~jo%65", "-----"),
+        ("/%7Ejoe", "/./%7Ejo%65", "-----"),
+        ("/a%2Fb", "/a%2fb", "-----"),
+        ("/a%2Fb", "/%61%2f%62", "-----"),
+        ("/a%2Fb", "/x/../a%2Fb", "-----"),
+        ("/a/b", "/a%2Fb", "-----"),
+        ("/a%252Fb", "/%61%252Fb", "-----"),
+        ("/a%252Fb", "/a%25%32Fb", "-----"),
+        ("/\u{e9}", "/\u{e9}", "-----"),
+        ("/\u{e9}", "/%C3%A9", "-----"),
+        ("/\u{e9}", "/%c3%A9", "-----"),
+        ("/%c3%a9x", "/\u{e9}%78", "-----"),
+        ("/a;x", "/a%3bx", "-----"),
+        ("/a%3bx", "/a;x", "-----"),
+        ("/a", "/a;x", "-----"),
+        ("/a//b", "/a%2F/%62", "-----"),
+        ("/a//b", "/a//%62", "-----"),
+        ("/a/b", "/a\\b", "-----"),
+        ("/a\\b", "/a%5c%62", "-----"),
+        ("/a%5Cb", "/a\\b", "-----"),
+        ("/a.", "/a%2e", "-----"),
+        ("/a%2E", "/%61.", "-----"),
+        ("/a%00b", "/a%00%62", "-----"),
+        ("/a%3Fb", "/%61%3fb", "-----"),
+        ("/a?b", "/%61?%62", "--a--"),
+        ("/a%2Ab", "/a*%62", "-----"),
+        ("/a%2Ab", "/a%2a%62", "-----"),
+        ("/a%24b", "/a$b", "-----"),
+        ("/a$b", "/a%24%62", "-----"),
+        ("/a#b", "/a", "-----"),
+        ("/a%23b", "/%61%23b", "-----"),
+        // Other files: latin-1 is not UTF-8, nothing is decoded twice, and rules are not rewritten beyond bytes.
+        ("/\u{e9}", "/%E9", "aaaaa"),
+        ("/a%252Fb", "/a%252fb", "aaaaa"),
+        ("/a%2Fb", "/a/b", "aaaaa"),
+        ("/a//b", "/a/b", "aaaaa"),
+        ("/a/./b", "/a/b", "aaaaa"),
+        ("/a;x", "/a", "aaaaa"),
+        ("/a.", "/a", "aaaaa"),
+        ("/a%00b", "/a", "aaaaa"),
+        ("/a?b", "/a%3Fb", "aa---"),
+    ] {
+        let body = format!("User-agent: foobot\nDisallow: {rule}\n");
+        let said = |dialect| {
+            if allows(body.as_bytes(), dialect, path) {
+                'a'
+            } else {
+                '-'
+            }
+        };
+        let found: String = Dialect::ALL.map(said).into_iter().collect();
+        assert_eq!(found, expected, "{rule} {path}");
+    }
+}
+
 #[test]
 fn a_page_is_one_however_rule_and_query_spell_its_name() {
     for (rule, path) in [

@@ -114,9 +114,9 @@ pub fn decide_every_path<'a>(
 
 /// Judges a path as a proxy must, which cannot know how the origin's server reads it: disallowed if any spelling is that
 /// some server takes for the same. These are the path as received; in normal percent-encoding; decoded; with `/` for `%2F`,
-/// `\` and `%5C`; without `;parameters`, empty segments, dot segments; and any of these together (`docs/spellings.md`). So a
-/// path is allowed only if all its spellings are. A byte is the same whether rule and path escape it or not.
-/// `/robots.txt` is always allowed: this is for requests that read.
+/// `\` and `%5C`; without `;parameters`, empty segments, dot segments, and a slash that only these left at the end; and any of
+/// these together (`docs/spellings.md`). So a path is allowed only if all its spellings are. A byte is the same whether rule and
+/// path escape it or not. `/robots.txt` is always allowed: this is for requests that read.
 #[must_use]
 pub fn decide_strictly<'a>(
     access: &'a AccessResult,

@@ -28,11 +28,18 @@ pub fn of(path: &str, normal: &str) -> BTreeSet<String> {
         while does(5) && path.contains("//") {
             path = path.replace("//", "/");
         }
+        if does(6)
+            && path.len() > 1
+            && path.ends_with('/')
+            && !whole[..whole.len() - query.len()].ends_with('/')
+        {
+            path.pop();
+        }
         path + query
     };
     let choices = [path, normal]
         .into_iter()
-        .flat_map(|whole| (0..1 << 6).map(move |choice| (whole, choice)));
+        .flat_map(|whole| (0..1 << 7).map(move |choice| (whole, choice)));
     choices
         .map(|(whole, choice)| spelling(whole, choice))
         .collect()
