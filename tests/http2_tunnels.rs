@@ -23,11 +23,15 @@ struct Site {
 
 impl Site {
     fn start() -> Self {
+        Self::start_patient("1h")
+    }
+
+    fn start_patient(idle_timeout: &str) -> Self {
         let origin = Origin::start();
         let guarded = start(&origin, |settings| {
             settings
                 .set("https.bypass", "[\"127.0.0.1\"]")
-                .set("proxy.idle_timeout", "\"1h\"")
+                .set("proxy.idle_timeout", &format!("{idle_timeout:?}"))
         });
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         Self {
@@ -135,4 +139,12 @@ fn a_reset_by_a_client_of_http1_is_one_to_the_origin() {
     drop(wire);
     let ended = origin.read(&mut [0]).expect_err("not an orderly end");
     assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_silent_tunnel_ends_in_order() {
+    let site = Site::start_patient("1s");
+    let (_wire, mut origin) = site.open();
+    let ended = origin.read(&mut [0]).expect("nothing broke");
+    assert_eq!(ended, 0);
 }
