@@ -5,7 +5,7 @@ CARGO_DENY = target/tools/bin/cargo-deny
 VENV = target/venv
 NPM = target/npm
 
-.PHONY: all test clients lint doc deny fuzz bench bench-proxy bench-proxy-tools run package package-test
+.PHONY: all test clients lint doc crate deny fuzz bench bench-proxy bench-proxy-tools run package package-test
 
 all: lint doc deny test
 
@@ -39,6 +39,10 @@ lint:
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
+
+# What others would get of the policy crate builds alone. Nothing is published.
+crate:
+	cargo package --quiet --package wayleave-policy --locked --allow-dirty --target-dir target/crate
 
 # Licences, bans and sources always; advisories when their database can be had, or else failing with ADVISORIES=required.
 deny: $(CARGO_DENY)
