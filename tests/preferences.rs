@@ -265,6 +265,44 @@ fn an_answer_can_be_labelled_instead() {
 }
 
 #[test]
+fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
+    let origin = Origin::start();
+    origin
+        .site("site.test")
+        .robots("User-agent: *\nDisallow: /private\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let lines = "purposes = [\"train-ai\", \"archive\"]\nmode = \"observe\"";
+        let rules = "[[rule]]\naction = \"allow\"\nhosts = [\"site.test\"]\npaths = [\"/private/agreed\"]\nowner = \"us\"\n\
+             reason = \"an agreement\"\nexpires = 2999-01-01\n\
+             [[rule]]\naction = \"refuse\"\nhosts = [\"site.test\"]\npaths = [\"/private/never\"]\n";
+        settings.table(&(crawler("corpus", CORPUS, lines) + rules))
+    });
+    for (path, label) in [
+        ("/a", Some("train-ai=unstated, archive=unstated")),
+        (
+            "/private/agreed",
+            Some("train-ai=allow;from=\"rule\", archive=allow;from=\"rule\""),
+        ),
+        (
+            "/private/a",
+            Some("train-ai=refuse;from=\"disallow\", archive=refuse;from=\"disallow\""),
+        ),
+        (
+            "/private/never",
+            Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\""),
+        ),
+        ("/robots.txt", None),
+    ] {
+        let answer = get(&proxy, CORPUS, &format!("http://site.test{path}"));
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.header("Wayleave-Preferences"), label, "{path}");
+    }
+    let post = Ask::new("POST", "http://site.test/private/agreed").agent(CORPUS);
+    let posted = proxy.exchange(&post.body("x"));
+    assert_eq!(posted.header("Wayleave-Preferences"), None);
+}
+
+#[test]
 fn preferences_are_about_reading_only() {
     let (_origin, proxy) = site("User-agent: *\nContent-Usage: train-ai=n\n");
     let post = Ask::new("POST", "http://site.test/a").agent(CORPUS);

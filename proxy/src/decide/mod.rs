@@ -140,6 +140,7 @@ impl Decider {
             resolved,
             reason,
             observed,
+            purposes: identified.purposes(),
         });
         Decided {
             url,

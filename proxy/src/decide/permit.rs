@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use wayleave_policy::Origin;
+use wayleave_policy::preferences::Purposes;
 
 use super::preference::Said;
 use super::refusal::Refusal;
@@ -26,6 +27,8 @@ pub(crate) struct Permit {
     pub(crate) reason: &'static str,
     /// Why it would have been refused if that were not only observed.
     pub(crate) observed: Option<Refusal>,
+    /// What the crawler fetches for.
+    pub(crate) purposes: Purposes,
 }
 
 /// What deciding found out, whatever became of the request.

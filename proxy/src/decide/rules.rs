@@ -9,6 +9,9 @@ use crate::rules::{Action, Asked, Match, Rules, blocked_by};
 /// Why a request goes on that robots.txt was not asked about.
 pub(crate) const EXCEPTION: &str = "policy-exception";
 
+/// Why a request is refused that robots.txt was not asked about.
+pub(crate) const REFUSAL: &str = "policy-rule";
+
 /// The rule that decides about what is for so much of an origin.
 pub(crate) fn find(rules: &Rules, asked: Asked<'_>, scope: Scope, mode: Mode) -> Option<Match> {
     let found = match scope {
@@ -56,7 +59,7 @@ pub(crate) fn refusal(found: &Match) -> Option<Refusal> {
             status,
             phrase,
             ErrorType::HttpRequestDenied,
-            "policy-rule",
+            REFUSAL,
             found.to_string(),
         )
     })

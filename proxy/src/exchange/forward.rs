@@ -77,8 +77,8 @@ impl<'a> Onward<'a> {
     }
 }
 
-/// What is told of the head of the response that the client gets: it says which field is added.
-pub(super) type Heard<'a> = dyn Fn(&OriginHead) -> Option<Field<'static>> + Send + Sync + 'a;
+/// What is told of the head of the response that the client gets: it says which fields are added.
+pub(super) type Heard<'a> = dyn Fn(&OriginHead) -> Vec<Field<'static>> + Send + Sync + 'a;
 
 /// Sends the request to its origin and the response to the client. `heard` is called with the head of the response that the client
 /// gets.

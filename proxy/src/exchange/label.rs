@@ -11,10 +11,13 @@ use crate::decide::documents::Documents;
 use crate::decide::permit::Permit;
 use crate::decide::preference::Said;
 use crate::decide::refusal::Refusal;
+use crate::decide::resolve::Scope;
+use crate::decide::rules;
 use crate::decide::settings::Preferences;
 use crate::http::client::Field;
 use crate::http::field_pairs::{Pair, first};
 use crate::http::http1::has_content;
+use crate::http::received::Received;
 use crate::origin::OriginHead;
 
 /// A copy of the content is still good.
@@ -171,6 +174,25 @@ fn labels(said: &Said) -> Vec<Field<'static>> {
         fields.push(field("Wayleave-Duties", duties.join(", ")));
     }
     fields
+}
+
+/// The label of what goes on to a crawler with purposes although the site was not asked about its use: by a `[[rule]]` of one's own, or
+/// because a refusal is only observed.
+pub(super) fn settled(permit: &Permit, received: &Received) -> Option<Field<'static>> {
+    let is_content = matches!(permit.resolved.scope, Scope::Path | Scope::Server);
+    if permit.purposes.is_empty() || !is_content || !received.only_reads() {
+        return None;
+    }
+    let says = match &permit.observed {
+        _ if permit.reason == rules::EXCEPTION => "allow;from=\"rule\"",
+        Some(refusal) if refusal.reason == rules::REFUSAL => "refuse;from=\"rule\"",
+        Some(refusal) if refusal.robots_url.is_some() => "refuse;from=\"disallow\"",
+        Some(_) => "refuse",
+        None => return None,
+    };
+    let each = permit.purposes.iter();
+    let each: Vec<_> = each.map(|purpose| format!("{purpose}={says}")).collect();
+    Some(field("Wayleave-Preferences", each.join(", ")))
 }
 
 fn field(name: &'static str, value: String) -> Field<'static> {

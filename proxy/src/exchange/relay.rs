@@ -111,9 +111,9 @@ impl Progress {
     }
 }
 
-/// What is told of a response's head as soon as it is there: it says which field is added, or keeps the response from its client.
+/// What is told of a response's head as soon as it is there: it says which fields are added, or keeps the response from its client.
 pub(super) type Heard<'a> =
-    dyn Fn(&OriginHead) -> Result<Option<Field<'static>>, RelayError> + Send + Sync + 'a;
+    dyn Fn(&OriginHead) -> Result<Vec<Field<'static>>, RelayError> + Send + Sync + 'a;
 
 /// What both bodies are relayed by.
 #[derive(Clone, Copy)]
@@ -504,7 +504,7 @@ mod tests {
                 received: &Received::Http1(received.unwrap()),
                 name: "wayleave",
                 patience,
-                heard: &|_| Ok(None),
+                heard: &|_| Ok(Vec::new()),
                 label: None,
                 handed_on: &AtomicU64::new(0),
             },

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
+use wayleave_policy::Origin;
 
 use super::forward::{self, Onward, Sent};
 use super::label::{self, Label};
@@ -19,7 +20,7 @@ use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::{Connection, Request};
 use crate::decide::resolve::Resolved;
 use crate::decide::settings::Settings;
-use crate::http::client::Client;
+use crate::http::client::{Client, Field};
 use crate::http::received::Received;
 use crate::identity::{Crawler, Mode, Proof};
 use crate::observe::decisions::DecisionId;
@@ -51,6 +52,15 @@ impl Sending<'_> {
     }
 }
 
+/// The fields of ours that an answer gets, whatever it says itself. `said`: what it is labelled by besides.
+fn ours(sending: Sending<'_>, said: Option<&Said>, permit: &Permit) -> Vec<Field<'static>> {
+    let by = By::of(&sending.settings.options, sending.id).field();
+    let settled = said
+        .is_none()
+        .then(|| label::settled(permit, sending.received));
+    by.into_iter().chain(settled.flatten()).collect()
+}
+
 /// What became of a request that was sent.
 pub(super) struct Ended {
     pub(super) outcome: Outcome,
@@ -70,22 +80,18 @@ impl Exchanges {
         (permit, turn): (Permit, Option<Turn<'_>>),
     ) -> Ended {
         let upgraded = Notify::new();
-        let documents = Documents {
-            robots: &self.decider.robots,
-            settings: sending.settings,
-            client: sending.connection.client,
-            origin: permit.resolved.target.origin(),
-        };
-        let method = sending.received.method();
-        let label = said.map(|said| Label::new(said, documents, &permit, method));
+        let origin = permit.resolved.target.origin();
+        let documents = self.documents(sending, origin);
+        let label = said.map(|it| Label::new(it, documents, &permit, sending.received.method()));
+        let ours = ours(sending, said, &permit);
         let heard = |head: &OriginHead| {
             if let Some(turn) = &turn {
-                note_answer::note_answer(turn, permit.resolved.target.origin(), head);
+                note_answer::note_answer(turn, origin, head);
             }
             if head.status() == SWITCHING_PROTOCOLS {
                 upgraded.notify_one();
             }
-            By::of(&sending.settings.options, sending.id).field()
+            ours.clone()
         };
         let handed_on = AtomicU64::new(0);
         let onward = Onward {
@@ -119,14 +125,24 @@ impl Exchanges {
             Some(Err(broke)) => answer(sending, client, &permit, broke).await,
             None => (passed(&permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
         };
-        let is_tunnel = outcome.status() == SWITCHING_PROTOCOLS;
-        sent.body_bytes = (!is_tunnel).then(|| handed_on.into_inner());
+        let has_body = outcome.status() != SWITCHING_PROTOCOLS;
+        sent.body_bytes = has_body.then(|| handed_on.into_inner());
         let said = label.and_then(Label::into_judged);
         Ended {
             outcome: judged_outcome(outcome, said.as_ref(), &permit),
             sent,
             said,
             after,
+        }
+    }
+
+    /// Where licences come from that the answer names.
+    fn documents<'a>(&'a self, sending: Sending<'a>, origin: &'a Origin) -> Documents<'a> {
+        Documents {
+            robots: &self.decider.robots,
+            settings: sending.settings,
+            client: sending.connection.client,
+            origin,
         }
     }
 
