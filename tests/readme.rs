@@ -116,8 +116,10 @@ impl Stage {
     pub fn run(&self, snippet: &Snippet) -> Output {
         let text = snippet
             .text
+            // A port that one stands for may hold the digits of the other.
+            .replace("3129", "ADMIN-PORT")
             .replace("3128", &self.proxy.proxy.port().to_string())
-            .replace("3129", &self.proxy.admin.port().to_string());
+            .replace("ADMIN-PORT", &self.proxy.admin.port().to_string());
         let name = match snippet.language.as_str() {
             "sh" => "snippet.sh",
             "python" => "snippet.py",
