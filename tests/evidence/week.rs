@@ -54,10 +54,7 @@ fn crawl(proxy: &Wayleave, origins: usize, (from, to): (usize, usize)) {
 fn reload(proxy: &Wayleave, base: &Settings, round: usize) {
     let text = base.clone().table(&tables(round)).to_toml();
     std::fs::write(proxy.dir.path().join("config.toml"), text).expect("it can be written");
-    let mut wire = crate::harness::Wire::connect(proxy.admin);
-    let head = "POST /v1/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-    wire.send(head);
-    assert_eq!(wire.response().status, 200);
+    assert_eq!(proxy.admin_ask("POST", "/v1/reload").status, 200);
 }
 
 /// What happens in a week.

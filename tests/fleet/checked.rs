@@ -1,10 +1,11 @@
 //! `wayleave fleet check` against engines that are not fit, or do not let this node do what it has to.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::engines::{Product, Server};
 use super::servers::USER;
-use crate::harness::tls::{Authority, pem_pair};
+use crate::harness::tls::Authority;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::BINARY;
 use crate::harness::{eventually, ports};
@@ -132,23 +133,11 @@ fn another_fleet_is_told_by_its_partitions_and_its_format() {
 #[test]
 fn tls_where_there_is_none_and_none_where_there_is_are_told() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    let file = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).expect("it can be written");
-        path.to_str().expect("ASCII").to_owned()
-    };
-    let (certificate, key) = pem_pair("127.0.0.1");
-    let (certificate, key) = (file("crt", &certificate), file("key", &key));
-    let port = ports::free();
-    let tls_port = port.to_string();
-    let options = ["--tls-port", &tls_port, "--tls-cert-file", &certificate];
-    let more = ["--tls-key-file", &key, "--tls-auth-clients", "no"];
-    let roots = ["--tls-ca-cert-file", &certificate];
-    let options = [&options[..], &more, &roots].concat();
-    let server = Server::start_with(Product::Redis, &options);
+    let (server, port) = Server::start_with_tls(Product::Redis, dir.path());
     let by_tls =
-        |host: &str, ca: &str| format!("url = \"rediss://{host}:{port}\"\nca_file = {ca:?}");
-    let ca = file("ca", &Authority::trusted().pem);
+        |host: &str, ca: &Path| format!("url = \"rediss://{host}:{port}\"\nca_file = {ca:?}");
+    let (ca, certificate) = (dir.path().join("ca"), dir.path().join("crt"));
+    std::fs::write(&ca, &Authority::trusted().pem).expect("it can be written");
     expect_fit(&by_tls("127.0.0.1", &ca));
     expect_unfit(
         &by_tls("127.0.0.1", &certificate),

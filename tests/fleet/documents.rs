@@ -1,7 +1,7 @@
 //! What stands beside robots.txt and speaks of use, over several nodes.
 
 use super::engines::{Product, Server};
-use super::proxies::{node, post};
+use super::proxies::{node, refresh};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 use crate::purposes::{CORPUS, crawler, get};
@@ -56,10 +56,7 @@ fn a_reservation_and_a_licence_are_fetched_once_and_changed_for_all() {
         .site("licences.test")
         .page("/all.xml", licence("<permits type=\"usage\">all</permits>"));
     for host in ["site.test", "licences.test"] {
-        post(
-            &nodes[0],
-            &format!("/v1/robots/http%3A%2F%2F{host}/refresh"),
-        );
+        refresh(&nodes[0], host);
     }
     for node in &nodes {
         eventually("it goes by what one was told anew", || {

@@ -1,12 +1,13 @@
 //! Real engines, each with a folder and ports of its own, ended with the test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use wayleave::fleet::redis::Address;
 
+use crate::harness::tls::pem_pair;
 use crate::harness::tools::{clean, output_of, program, python};
 use crate::harness::{eventually, ports};
 
@@ -79,6 +80,26 @@ impl Server {
     }
 
     #[track_caller]
+    /// Starts one that also speaks TLS, at the port that is returned too, as 127.0.0.1. Its certificate is put into `dir`, as `crt`.
+    pub fn start_with_tls(product: Product, dir: &Path) -> (Self, u16) {
+        let port = ports::free();
+        let file = |name: &str, text: &str| {
+            let path = dir.join(name);
+            std::fs::write(&path, text).expect("it can be written");
+            path.to_str().expect("ASCII").to_owned()
+        };
+        let (certificate, key) = pem_pair("127.0.0.1");
+        let (certificate, key) = (file("crt", &certificate), file("key", &key));
+        let options = [
+            ["--tls-port", &port.to_string()],
+            ["--tls-cert-file", &certificate],
+            ["--tls-key-file", &key],
+            ["--tls-auth-clients", "no"],
+            ["--tls-ca-cert-file", &certificate],
+        ];
+        (Self::start_with(product, options.as_flattened()), port)
+    }
+
     fn wait(&self) {
         eventually("the engine answers", || {
             let mut ask = clean(self.product.client());

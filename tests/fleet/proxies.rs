@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, eventually};
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
 
 use super::engines::{Product, Server};
 
@@ -59,23 +59,15 @@ pub fn expect_gaps(arrivals: &[Instant], least: Duration) {
     }
 }
 
-pub fn post(proxy: &Wayleave, path: &str) {
-    let mut wire = Wire::connect(proxy.admin);
-    wire.send(format!(
-        "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        proxy.admin
-    ));
-    assert_eq!(wire.response().status, 200, "{path}");
+/// The path of what is known of the robots.txt of a host.
+fn robots_path(host: &str) -> String {
+    format!("/v1/robots/http%3A%2F%2F{host}")
 }
 
-fn delete(proxy: &Wayleave, path: &str) {
-    let mut wire = Wire::connect(proxy.admin);
-    wire.send(format!(
-        "DELETE {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-        proxy.admin
-    ));
-    let answer = wire.response();
-    assert!((200..300).contains(&answer.status), "{answer:?}");
+/// Has a node fetch the robots.txt of a host anew.
+pub fn refresh(proxy: &Wayleave, host: &str) {
+    let path = robots_path(host) + "/refresh";
+    assert_eq!(proxy.admin_ask("POST", &path).status, 200, "{path}");
 }
 
 pub fn is_up(proxy: &Wayleave) -> bool {
@@ -129,18 +121,18 @@ fn a_change_that_one_node_sees_counts_for_all() {
         assert_eq!(node.get("http://shop.test/private").status, 200);
     }
     origin.site("shop.test").robots(RULES);
-    post(&nodes[0], "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    refresh(&nodes[0], "shop.test");
     for node in &nodes {
         eventually("it goes by the new rules", || {
             node.get("http://shop.test/private").status == 403
         });
     }
     assert_eq!(robots_fetches(&origin, "shop.test"), 2);
-    delete(&nodes[1], "/v1/robots/http%3A%2F%2Fshop.test");
+    let answer = nodes[1].admin_ask("DELETE", &robots_path("shop.test"));
+    assert!((200..300).contains(&answer.status), "{answer:?}");
     for node in &nodes {
         eventually("it has forgotten it", || {
-            let path = "/v1/robots/http%3A%2F%2Fshop.test";
-            node.admin_get(path).status == 404
+            node.admin_get(&robots_path("shop.test")).status == 404
         });
     }
 }
@@ -293,7 +285,7 @@ fn a_record_that_no_node_wrote_is_not_used() {
     origin
         .site("shop.test")
         .robots("User-agent: *\nDisallow:\n");
-    post(&stranger, "/v1/robots/http%3A%2F%2Fshop.test/refresh");
+    refresh(&stranger, "shop.test");
     assert_eq!(stranger.get("http://shop.test/private").status, 200);
     for keyed in [&first, &second] {
         eventually("the record is found not to be the fleet's", || {

@@ -10,7 +10,7 @@ use wayleave::fleet::redis::{Address, Options, Redis};
 
 use super::engines::{Product, Server};
 use super::{engine, options, run};
-use crate::harness::tls::{Authority, pem_pair};
+use crate::harness::tls::Authority;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const ORIGIN: &str = "https://shop.test";
@@ -296,27 +296,7 @@ fn a_user_with_few_rights_suffices() {
 #[test]
 fn an_engine_is_asked_by_tls_and_its_certificate_is_checked() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    let file = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).expect("it can be written");
-        path.to_str().expect("ASCII").to_owned()
-    };
-    let (certificate, key) = pem_pair("127.0.0.1");
-    let (certificate, key) = (file("crt", &certificate), file("key", &key));
-    let port = crate::harness::ports::free();
-    let options_of_tls = [
-        "--tls-port",
-        &port.to_string(),
-        "--tls-cert-file",
-        &certificate,
-        "--tls-key-file",
-        &key,
-        "--tls-auth-clients",
-        "no",
-        "--tls-ca-cert-file",
-        &certificate,
-    ];
-    let _server = Server::start_with(Product::Redis, &options_of_tls);
+    let (_server, port) = Server::start_with_tls(Product::Redis, dir.path());
     let address = |ca: Option<&str>| Address {
         urls: vec![format!("rediss://127.0.0.1:{port}")],
         is_cluster: false,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::engines::{Product, Server};
-use super::proxies::{arrivals, expect_gaps, is_up, joined, node, post, robots_fetches};
+use super::proxies::{arrivals, expect_gaps, is_up, joined, node, refresh, robots_fetches};
 use crate::harness::wayleave::Settings;
 use crate::harness::{Ask, Origin, Wayleave, Wire, eventually};
 
@@ -246,10 +246,7 @@ fn full_size_a_change_is_soon_seen_by_all() {
             assert_eq!(node.get(&private).status, 200);
         }
         origin.site(&host).robots("User-agent: *\nDisallow: /\n");
-        post(
-            &nodes[0],
-            &format!("/v1/robots/http%3A%2F%2F{host}/refresh"),
-        );
+        refresh(&nodes[0], &host);
         let learned = Instant::now();
         std::thread::scope(|scope| {
             let seeing = nodes.iter().map(|node| {
@@ -350,7 +347,7 @@ fn full_size_two_versions_go_side_by_side() {
     let fair = fairness(&goers(&origin, "slow.test")[..32]);
     println!("two versions: fairness {fair:.3}");
     origin.site("free.test").robots(RULES);
-    post(&nodes[1], "/v1/robots/http%3A%2F%2Ffree.test/refresh");
+    refresh(&nodes[1], "free.test");
     for node in &nodes {
         eventually("it goes by the new rules", || {
             node.get("http://free.test/private").status == 403
