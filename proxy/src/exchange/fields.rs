@@ -9,11 +9,10 @@ use url::Url;
 use wayleave_policy::Target;
 
 use super::websocket;
-use crate::http::client::{Field, OnwardResponse};
-use crate::http::field_pairs::{Pair, first, is, listed_in_connection};
+use crate::http::client::{Field, OnwardResponse, field};
+use crate::http::field_pairs::{Pair, first, is, listed_in_connection, values};
 use crate::http::http1::{Framing, has_content, write_fields};
 use crate::http::received::{Received, Version};
-use crate::origin::egress::Parent;
 use crate::origin::{Form, OriginHead};
 use crate::signing::{self, Asked, FIELDS, Key, Message, Signed, Signer};
 
@@ -96,9 +95,8 @@ impl<'a> OnwardRequest<'a> {
         head.extend_from_slice(b" HTTP/1.1\r\n");
         write_fields(&mut head, [(&b"Host"[..], authority.as_bytes())]);
         write_fields(&mut head, self.sent_fields());
-        if let Some(authorization) = form.parent().and_then(Parent::authorization) {
-            let field = (&b"Proxy-Authorization"[..], authorization.as_bytes());
-            write_fields(&mut head, [field]);
+        if let Some(parent) = form.parent() {
+            parent.write_authorization(&mut head);
         }
         if self.framing == Framing::Chunked {
             head.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -240,17 +238,15 @@ fn onward_value<'a>(field: &[u8], value: &'a [u8], framing: Framing) -> Cow<'a, 
 
 /// The proxies that the message has come by, in order, this one last.
 pub(super) fn passed(received: &Received, name: &str) -> Vec<u8> {
-    let (all, (_, ours)) = (received.fields(), via(received.version(), name));
-    let theirs = all.iter().filter(|(field, _)| is(field, "via"));
-    let mut passed: Vec<_> = theirs.map(|(_, value)| *value).collect();
-    passed.push(&ours);
+    let (all, ours) = (received.fields(), received.version().via(name));
+    let theirs = values(&all, "via");
+    let passed: Vec<_> = theirs.chain([ours.as_bytes()]).collect();
     passed.join(&b", "[..])
 }
 
 /// That the message went through this proxy, `name`, which got it in `version`.
 fn via<'a>(version: Version, name: &str) -> Field<'a> {
-    let via = [version.as_str(), " ", name].concat();
-    (Cow::Borrowed(b"Via"), Cow::Owned(via.into_bytes()))
+    field("Via", version.via(name))
 }
 
 /// Whether a response may tell a length: those that never have content must not (RFC 9110 section 8.6).
@@ -276,16 +272,11 @@ fn response_fields<'a>(all: &[Pair<'a>], length: Option<u64>) -> Vec<Field<'a>> 
 /// Whether this exchange authenticates its client for all that follows on the origin's connection, as NTLM and Negotiate do
 /// (RFC 4559 section 6): that connection must not serve another one.
 pub(crate) fn authenticates_connection(received: &Received, head: &OriginHead) -> bool {
-    let names_scheme = |(_, value): &Pair<'_>| {
+    let names_scheme = |value: &[u8]| {
         let scheme = value.split(|&byte| byte == b' ').next().unwrap_or_default();
         scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
     };
-    let any = |fields: &[Pair<'_>], name: &str| {
-        fields
-            .iter()
-            .filter(|(field, _)| is(field, name))
-            .any(names_scheme)
-    };
+    let any = |fields: &[Pair<'_>], name: &str| values(fields, name).any(names_scheme);
     let asks = received.field("authorization").is_some();
     asks && any(&received.fields(), "authorization") || any(&head.fields(), "www-authenticate")
 }
@@ -297,9 +288,9 @@ fn is_of_signature(field: &[u8]) -> bool {
 /// The fields that are not for one hop only: not the fixed ones, not `Proxy-*`, not those that
 /// `Connection` lists.
 fn end_to_end<'a>(fields: &[Pair<'a>]) -> impl Iterator<Item = Pair<'a>> {
-    let mut options = fields.iter().filter(|(field, _)| is(field, "connection"));
     // What nearly every message lists is not a field, or is dropped anyway.
-    let lists = options.any(|(_, value)| !is(value, "keep-alive") && !is(value, "close"));
+    let lists =
+        values(fields, "connection").any(|value| !is(value, "keep-alive") && !is(value, "close"));
     let is_kept = move |&(field, _): &Pair<'a>| {
         !(is_hop_by_hop(field) || lists && listed_in_connection(fields, field))
     };
@@ -326,11 +317,7 @@ fn is_hop_by_hop(field: &[u8]) -> bool {
 
 /// HTTP/2 may split `Cookie` into many fields; HTTP/1.1 has one (RFC 9113 section 8.2.3).
 fn one_cookie_field<'a>(fields: &[Pair<'a>]) -> Option<Cow<'a, [u8]>> {
-    let cookies: Vec<&[u8]> = fields
-        .iter()
-        .filter(|(field, _)| is(field, "cookie"))
-        .map(|(_, value)| *value)
-        .collect();
+    let cookies: Vec<&[u8]> = values(fields, "cookie").collect();
     match cookies[..] {
         [] => None,
         [one] => Some(Cow::Borrowed(one)),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-use wayleave_policy::preferences::{Duty, Say};
+use wayleave_policy::preferences::{Duty, Preference, Purpose, Source};
 
 use super::page::Page;
 use crate::decide::documents::Documents;
@@ -14,7 +14,7 @@ use crate::decide::refusal::Refusal;
 use crate::decide::resolve::Scope;
 use crate::decide::rules;
 use crate::decide::settings::Preferences;
-use crate::http::client::Field;
+use crate::http::client::{Field, field};
 use crate::http::field_pairs::{Pair, first};
 use crate::http::http1::has_content;
 use crate::http::received::Received;
@@ -167,9 +167,12 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 /// `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`: dictionaries (RFC 9651).
 fn labels(said: &Said) -> Vec<Field<'static>> {
     let each = said.judgement.each.iter();
-    let preferences: Vec<String> = each.map(preference).collect();
+    let each = each.map(|say| {
+        let source = say.statement.as_ref().map(|it| it.source);
+        member(say.purpose, say.preference, source)
+    });
+    let mut fields = vec![preferences(each)];
     let duties: Vec<String> = said.duties.iter().map(duty).collect();
-    let mut fields = vec![field("Wayleave-Preferences", preferences.join(", "))];
     if !duties.is_empty() {
         fields.push(field("Wayleave-Duties", duties.join(", ")));
     }
@@ -183,31 +186,34 @@ pub(super) fn settled(permit: &Permit, received: &Received) -> Option<Field<'sta
     if permit.purposes.is_empty() || !is_content || !received.only_reads() {
         return None;
     }
-    let says = match &permit.observed {
-        _ if permit.reason == rules::EXCEPTION => "allow;from=\"rule\"",
-        Some(refusal) if refusal.reason == rules::REFUSAL => "refuse;from=\"rule\"",
-        Some(refusal) if refusal.robots_url.is_some() => "refuse;from=\"disallow\"",
-        Some(_) => "refuse",
+    let (preference, source) = match &permit.observed {
+        _ if permit.reason == rules::EXCEPTION => (Preference::Allow, Some(Source::Rule)),
+        Some(refusal) if refusal.reason == rules::REFUSAL => {
+            (Preference::Refuse, Some(Source::Rule))
+        }
+        Some(refusal) if refusal.robots_url.is_some() => {
+            (Preference::Refuse, Some(Source::Disallow))
+        }
+        Some(_) => (Preference::Refuse, None),
         None => return None,
     };
     let each = permit.purposes.iter();
-    let each: Vec<_> = each.map(|purpose| format!("{purpose}={says}")).collect();
-    Some(field("Wayleave-Preferences", each.join(", ")))
+    let each = each.map(|purpose| member(purpose, preference, source));
+    Some(preferences(each))
 }
 
-fn field(name: &'static str, value: String) -> Field<'static> {
-    (
-        Cow::Borrowed(name.as_bytes()),
-        Cow::Owned(value.into_bytes()),
-    )
+/// `Wayleave-Preferences`, of its members.
+fn preferences(each: impl Iterator<Item = String>) -> Field<'static> {
+    let each: Vec<_> = each.collect();
+    field("Wayleave-Preferences", each.join(", "))
 }
 
 /// `search=allow;from="content-signal"`
-fn preference(say: &Say) -> String {
-    let mut text = format!("{}={}", say.purpose, say.preference.as_str());
-    if let Some(statement) = &say.statement {
+fn member(purpose: Purpose, preference: Preference, source: Option<Source>) -> String {
+    let mut text = format!("{purpose}={}", preference.as_str());
+    if let Some(source) = source {
         // Writing to a string does not fail.
-        let _ = write!(text, ";from=\"{}\"", statement.source);
+        let _ = write!(text, ";from=\"{source}\"");
     }
     text
 }

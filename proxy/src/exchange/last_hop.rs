@@ -5,8 +5,7 @@ use bytes::{Bytes, BytesMut};
 use super::{AfterExchange, refuse};
 use crate::clock::calendar;
 use crate::decide::refusal::Refusal;
-use crate::http::client::OnwardResponse;
-use crate::http::client::{Client, ClientGone};
+use crate::http::client::{Client, ClientGone, OnwardResponse, field};
 use crate::http::field_pairs::is;
 use crate::http::http1::{Framing, Trailers, write_fields};
 use crate::http::proxy_status::ErrorType;
@@ -34,15 +33,15 @@ async fn respond(received: &Received, client: &mut Client, name: &str) -> Result
         client.answer.close_afterwards();
     }
     let mut fields = vec![
-        refuse::field("Date", httpdate::fmt_http_date(calendar())),
-        refuse::field("Server", name),
+        field("Date", httpdate::fmt_http_date(calendar())),
+        field("Server", name),
     ];
     let mut body = Bytes::new();
     if received.method() == "TRACE" {
         body = reflected(received);
-        fields.push(refuse::field("Content-Type", "message/http"));
+        fields.push(field("Content-Type", "message/http"));
     }
-    fields.push(refuse::field("Content-Length", body.len().to_string()));
+    fields.push(field("Content-Length", body.len().to_string()));
     let response = OnwardResponse {
         status: 200,
         reason: b"OK",

@@ -1,6 +1,5 @@
 //! Refusals as responses: status, Proxy-Status, problem details and Retry-After.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,8 +11,7 @@ use super::AfterExchange;
 use crate::clock::calendar;
 use crate::decide::refusal::{Deciding, Refusal};
 use crate::decide::settings::Options;
-use crate::http::client::{Client, ClientBody, ClientGone};
-use crate::http::client::{Field, OnwardResponse};
+use crate::http::client::{Client, ClientBody, ClientGone, Field, OnwardResponse, field};
 use crate::http::http1::{Framing, Trailers};
 use crate::http::proxy_status;
 use crate::http::received::Received;
@@ -156,14 +154,6 @@ fn fields<'a>(by: By<'a>, refusal: &Refusal, length: usize) -> Vec<Field<'a>> {
         fields.push(field("Retry-After", whole_seconds(retry_after).to_string()));
     }
     fields
-}
-
-pub(crate) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
-    let value = match value.into() {
-        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
-        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
-    };
-    (Cow::Borrowed(name.as_bytes()), value)
 }
 
 /// Lets the client read what was written before the connection goes: closing at once while bytes

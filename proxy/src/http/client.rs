@@ -32,6 +32,15 @@ const UPGRADED_PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// Name and value, of a field that may be ours.
 pub(crate) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
+/// A field of ours.
+pub(crate) fn field<'a>(name: &'a str, value: impl Into<Cow<'a, str>>) -> Field<'a> {
+    let value = match value.into() {
+        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
+        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
+    };
+    (Cow::Borrowed(name.as_bytes()), value)
+}
+
 /// A response as the client gets it.
 #[derive(Debug)]
 pub(crate) struct OnwardResponse<'a> {

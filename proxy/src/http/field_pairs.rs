@@ -8,19 +8,22 @@ use super::http1::{Trailers, is_for_every_hop, may_be_a_trailer};
 /// A field's name and value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 
+/// The values of all fields of this name, in order.
+pub(crate) fn values<'a>(fields: &[Pair<'a>], name: &str) -> impl Iterator<Item = &'a [u8]> {
+    let named = fields.iter().filter(move |(field, _)| is(field, name));
+    named.map(|(_, value)| *value)
+}
+
 /// The value of the first field of this name.
 pub(crate) fn first<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
-    fields
-        .iter()
-        .find(|(field, _)| is(field, name))
-        .map(|(_, value)| *value)
+    values(fields, name).next()
 }
 
 /// The value of the one field of this name; `None` if there are more.
 pub(crate) fn only<'a>(fields: &[Pair<'a>], name: &str) -> Option<&'a [u8]> {
-    let mut named = fields.iter().filter(|(field, _)| is(field, name));
-    let (_, value) = named.next()?;
-    named.next().is_none().then_some(*value)
+    let mut values = values(fields, name);
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
 }
 
 /// Whether this is the field's name.
@@ -30,8 +33,8 @@ pub(crate) fn is(field: &[u8], name: &str) -> bool {
 
 /// Whether a message went through a proxy of this name before.
 pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
-    let via = fields.iter().filter(|(field, _)| is(field, "via"));
-    via.flat_map(|(_, value)| value.split(|&byte| byte == b','))
+    values(fields, "via")
+        .flat_map(|value| value.split(|&byte| byte == b','))
         .filter_map(|entry| str::from_utf8(entry).ok()?.split_whitespace().nth(1))
         .any(|received_by| received_by.eq_ignore_ascii_case(name))
 }
@@ -39,10 +42,8 @@ pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
 /// Whether `Connection` lists a field that it may list: requests that list another are malformed, in responses it counts for nothing.
 pub(crate) fn listed_in_connection(fields: &[Pair<'_>], name: &[u8]) -> bool {
     !is_for_every_hop(name)
-        && fields
-            .iter()
-            .filter(|(field, _)| is(field, "connection"))
-            .flat_map(|(_, value)| value.split(|&byte| byte == b','))
+        && values(fields, "connection")
+            .flat_map(|value| value.split(|&byte| byte == b','))
             .any(|listed| listed.trim_ascii().eq_ignore_ascii_case(name))
 }
 

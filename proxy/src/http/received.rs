@@ -26,6 +26,11 @@ impl Version {
             Self::Http2 => "2.0",
         }
     }
+
+    /// What `Via` says of a proxy of this name that got a message in this version.
+    pub(crate) fn via(self, name: &str) -> String {
+        [self.as_str(), " ", name].concat()
+    }
 }
 
 /// What a client is taken for that ended its side of the connection (a FIN), and may still read.

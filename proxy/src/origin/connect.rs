@@ -26,6 +26,7 @@ use super::http2::{Http2Connection, Window};
 use super::link::{Link, over_tcp, over_tls};
 use super::parent;
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::Version;
 use crate::http::transport::{Stream, to_origin};
 use crate::tls;
 
@@ -40,7 +41,7 @@ pub(super) struct Door {
     /// Origins that agree on no protocol whatever they are offered.
     without_alpn: Cache<Origin, ()>,
     /// What `Via` has of us alone, for the tunnels through parent proxies that requests of many share.
-    via: String,
+    via: Vec<u8>,
 }
 
 /// A new connection, by what it speaks.
@@ -73,7 +74,7 @@ impl Door {
     pub(super) fn new(egress: Egress, tls: &ClientConfig, name: &str) -> Self {
         Self {
             egress,
-            via: format!("1.1 {name}"),
+            via: Version::Http11.via(name).into_bytes(),
             offering_http1: tls::offering(tls, &[b"http/1.1"]),
             offering_http2: tls::offering(tls, &[b"h2", b"http/1.1"]),
             without_alpn: Cache::new(ORIGINS_WITHOUT_ALPN),
@@ -159,10 +160,7 @@ impl Door {
                 Form::Origin if origin.scheme() == Scheme::Ftp => {
                     return self.open_ftp(route, origin, deadline).await;
                 }
-                Form::Origin => {
-                    self.dial(origin, route, self.via.as_bytes(), deadline)
-                        .await?
-                }
+                Form::Origin => self.dial(origin, route, &self.via, deadline).await?,
             };
             return Ok(Opened::Http1(Box::new(link)));
         }
@@ -224,9 +222,7 @@ impl Door {
         deadline: Instant,
     ) -> Result<TlsStream<Link>, Failure> {
         let name = server_name(origin.host())?;
-        let link = self
-            .dial(origin, route, self.via.as_bytes(), deadline)
-            .await?;
+        let link = self.dial(origin, route, &self.via, deadline).await?;
         let connector = match offer {
             Offer::Http1 => &self.offering_http1,
             Offer::Http2 => &self.offering_http2,

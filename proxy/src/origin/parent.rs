@@ -12,7 +12,7 @@ use super::egress::{Parent, Speaks, literal};
 use super::error::Fault;
 use super::link::Link;
 use super::session::{MAX_INTERIM, OriginHead, only_interim};
-use crate::http::field_pairs::{Pair, first, is};
+use crate::http::field_pairs::{Pair, first, values};
 use crate::http::http1::{HeadError, ResponseHead, write_fields};
 use crate::http::proxy_status::ErrorType;
 
@@ -51,12 +51,7 @@ async fn by_connect(
         &mut head,
         [(&b"Host"[..], authority.as_bytes()), (b"Via", via)],
     );
-    if let Some(authorization) = parent.authorization() {
-        write_fields(
-            &mut head,
-            [(&b"Proxy-Authorization"[..], authorization.as_bytes())],
-        );
-    }
+    parent.write_authorization(&mut head);
     head.extend_from_slice(b"\r\n");
     let sending = async {
         link.write_all(&head).await?;
@@ -109,11 +104,9 @@ pub(crate) fn own_answer(head: &OriginHead) -> Option<Fault> {
 /// decides whether everything is allowed, it is not taken for the origin's.
 pub(crate) fn may_be_own(head: &OriginHead) -> bool {
     let (status, fields) = (head.status(), head.fields());
-    let statuses = fields.iter().filter(|(field, _)| is(field, "proxy-status"));
-    let statuses = statuses.map(|(_, value)| *value);
     let is_doubtful = (400..=499).contains(&status) && !matches!(status, 404 | 410);
     is_doubtful
-        || say(statuses, b"error=")
+        || say(values(&fields, "proxy-status"), b"error=")
         || first(&fields, "proxy-authenticate").is_some()
         || is_of_first_squid(&fields)
 }
@@ -125,9 +118,9 @@ fn say<'a>(mut statuses: impl Iterator<Item = &'a [u8]>, words: &[u8]) -> bool {
 
 /// Squid marks its own errors. One in front of the origin does, too, but what that sends has passed two.
 fn is_of_first_squid(fields: &[Pair<'_>]) -> bool {
-    let via = fields.iter().filter(|(field, _)| is(field, "via"));
+    let via = values(fields, "via");
     let passed: usize = via
-        .map(|(_, value)| value.split(|&byte| byte == b',').count())
+        .map(|value| value.split(|&byte| byte == b',').count())
         .sum();
     passed <= 1 && first(fields, "x-squid-error").is_some()
 }

@@ -13,6 +13,7 @@ use super::redirect::{Answered, ChosenBy, Redirect};
 use crate::http::field_pairs::pairs;
 use crate::http::http1::{Framing, write_fields};
 use crate::http::proxy_status::ErrorType;
+use crate::http::received::Version;
 use crate::origin::egress::{EgressError, Parent};
 use crate::origin::error::Fault;
 use crate::origin::{
@@ -230,14 +231,9 @@ impl Asked<'_> {
         write_fields(&mut head, pairs(request.headers()));
         if let Some(parent) = form.parent() {
             // A parent that leads back to us shows by it.
-            let via = format!("1.1 {name}");
+            let via = Version::Http11.via(name);
             write_fields(&mut head, [(&b"Via"[..], via.as_bytes())]);
-            let authorization = parent.authorization();
-            let authorization = authorization.as_ref().map(String::as_bytes);
-            write_fields(
-                &mut head,
-                authorization.map(|value| (&b"Proxy-Authorization"[..], value)),
-            );
+            parent.write_authorization(&mut head);
         }
         head.extend_from_slice(b"\r\n");
         Ok(head)

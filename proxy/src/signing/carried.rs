@@ -4,7 +4,7 @@ use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
 use url::Url;
 
 use super::options::{SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, TAG};
-use crate::http::field_pairs::{Pair, is};
+use crate::http::field_pairs::{Pair, is, values};
 
 /// The signatures in a request, and who they say signed.
 #[derive(Debug, Default)]
@@ -137,9 +137,8 @@ fn claims(list: &InnerList, foreign: &[String]) -> bool {
 
 /// All lines of a field as one (RFC 9110 section 5.3).
 pub(super) fn joined(fields: &[Pair<'_>], name: &str) -> Option<String> {
-    let lines = fields.iter().filter(|(field, _)| is(field, name));
-    let lines: Vec<_> = lines
-        .map(|(_, value)| String::from_utf8_lossy(value.trim_ascii()))
+    let lines: Vec<_> = values(fields, name)
+        .map(|value| String::from_utf8_lossy(value.trim_ascii()))
         .collect();
     (!lines.is_empty()).then(|| lines.join(", "))
 }

@@ -6,12 +6,14 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::BytesMut;
 use ipnet::IpNet;
 use percent_encoding::percent_decode_str;
 use url::Url;
 use wayleave_policy::HostPattern;
 
 use super::literal::literal;
+use crate::http::http1::write_fields;
 
 /// What is spoken with a parent proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +50,17 @@ impl Parent {
     }
 
     /// The value of `Proxy-Authorization`, if it is to get one (RFC 7617).
-    pub(crate) fn authorization(&self) -> Option<String> {
+    fn authorization(&self) -> Option<String> {
         let (user, password) = self.credentials.as_ref()?;
         let encoded = STANDARD.encode(format!("{user}:{password}"));
         Some(format!("Basic {encoded}"))
+    }
+
+    /// Adds our credentials to the head of a request to it, if it is to get any.
+    pub(crate) fn write_authorization(&self, head: &mut BytesMut) {
+        if let Some(value) = self.authorization() {
+            write_fields(head, [(&b"Proxy-Authorization"[..], value.as_bytes())]);
+        }
     }
 
     /// Whether plain HTTP is asked of it, instead of going through a tunnel.
