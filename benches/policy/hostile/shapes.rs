@@ -41,7 +41,7 @@ fn long(piece: &str) -> String {
 }
 
 pub(crate) fn known() -> Vec<Hostile> {
-    [wildcards(), literals(), groups(), spelt(), mixed()]
+    [wildcards(), literals(), groups(), spelt(), mixed(), dense()]
         .into_iter()
         .flatten()
         .collect()
@@ -316,6 +316,55 @@ fn mixed() -> Vec<Hostile> {
     names.token = format!("{}b", "a".repeat(8_000));
     shapes.push(names);
     shapes
+}
+
+/// What is dear to write or to take apart: escapes, whole and broken, in rules as long as lines may be, and paths of which all
+/// spellings differ.
+fn dense() -> Vec<Hostile> {
+    let mut random = Random(7);
+    let escapes = "%7e%7E~";
+    let short = format!("/{}", random.text(escapes, 250));
+    let mut lines = |most: usize, stars: usize| {
+        let parts: Vec<_> = (0..stars).map(|_| random.text(escapes, most)).collect();
+        format!("Allow:/*{}", parts.join("*"))
+    };
+    let of_stars: Vec<_> = (0..2_000).map(|_| lines(30, 8)).collect();
+    let of_one: Vec<_> = (0..500).map(|_| lines(1_000, 1)).collect();
+    let pick = |from: Vec<String>| move |n: usize| format!("{}{n}", from[n % from.len()]);
+    let agent = format!("User-agent:{NAME}");
+    vec![
+        hostile(
+            "broken escapes between stars",
+            short.clone(),
+            pick(of_stars.clone()),
+        ),
+        hostile("broken escapes, long parts", short.clone(), pick(of_one)),
+        hostile("broken escapes, long path", long("%7%7E~"), pick(of_stars)),
+        hostile("escapes of escapes", long("%25"), |n| {
+            format!("Disallow:/*{}{n}$", "%2525".repeat(n % 90))
+        }),
+        hostile("every byte escaped", long("%61%62"), |n| {
+            format!("Disallow:/{}*{n}", "%61%62".repeat(n % 60))
+        }),
+        hostile("slashes, dots and stars", long("a//./b/../"), |n| {
+            format!("Disallow:/*//.*/../{n}$")
+        }),
+        hostile("stars alone", long("a"), |n| {
+            format!("Disallow:/{}{n}$", "*".repeat(n % 400))
+        }),
+        hostile("index files", long("index.html/"), |n| {
+            format!("Allow:/*{n}index.html$")
+        }),
+        hostile("parameters", long(";a=%3B"), |n| {
+            format!("Disallow:/*;a=%3b*{n};$")
+        }),
+        hostile("names and one rule each", long("%7e"), |n| {
+            format!("User-agent:a{n}\n{agent}\nDisallow:/*%7E{n}$")
+        }),
+        hostile("carriage returns and tabs", long("ab"), |n| {
+            format!("Disallow:\t/*a*b{n}\r\tAllow :\t/*b*a{n}\t#\r")
+        }),
+    ]
 }
 
 /// A file of one random template: stars and parts of a small alphabet, numbers here and there, for a path of the same.

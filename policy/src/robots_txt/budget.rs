@@ -14,9 +14,9 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Some 5 ms. None of 56,439 real questions, in each dialect, plainly and strictly, needs more than a million; of 105,825 about
-    /// the same paths lengthened to 16 KiB one needs more than these.
-    const STEPS: usize = 3 << 19;
+    /// Some 5 ms. No real question of 47,063, in each dialect, plainly and strictly, needs more, nor does one about the same paths
+    /// lengthened to 16 KiB.
+    const STEPS: usize = 1 << 20;
 
     /// Some 2 ms. The largest group of 3,000 real files has 3,129 rules.
     const RULES_TO_INDEX: usize = 10 * 1024;
@@ -27,14 +27,15 @@ impl Budget {
     /// To read so many bytes of rules in a row takes as long as a step.
     const BYTES_READ: usize = 2;
 
-    /// To write a byte of a rule in a dialect's form takes as long as so many steps.
-    const WRITTEN: usize = 2;
+    /// To write a byte of a rule in a dialect's form, and to tell its specificity, takes as long as so many steps.
+    const WRITTEN: usize = 6;
 
     /// A rule of so many bytes takes as long to index as two short ones.
     const BYTES_SORTED: usize = 64;
 
-    /// To keep what a rule matches and look it up takes as long as so many steps.
-    const KEPT: usize = 400;
+    /// To keep what a rule matches and look it up takes as long as so many steps, and as so many for each of its bytes.
+    const KEPT: usize = 200;
+    const KEPT_BYTE: usize = 2;
 
     /// Takes off some steps. Says whether any are left.
     #[inline]
@@ -49,20 +50,20 @@ impl Budget {
         self.spend(bytes / Self::BYTES_READ);
     }
 
-    /// Takes off what it takes to write a rule of so many bytes in a dialect's form.
-    pub(super) fn spend_on_writing(&mut self, bytes: usize) {
-        self.spend(Self::COMPARED + Self::WRITTEN * bytes);
+    /// Takes off what it takes to write a rule of so many bytes in a dialect's form. Says whether any steps are left.
+    pub(super) fn spend_on_writing(&mut self, bytes: usize) -> bool {
+        self.spend(Self::COMPARED + Self::WRITTEN * bytes)
     }
 
-    /// Takes off what it takes to remember what a rule matches.
-    pub(super) fn spend_on_keeping(&mut self, bytes: usize) {
-        self.spend(Self::KEPT + Self::WRITTEN * bytes);
+    /// Takes off what it takes to remember what a rule matches. Says whether any steps are left.
+    pub(super) fn spend_on_keeping(&mut self, bytes: usize) -> bool {
+        self.spend(Self::KEPT + Self::KEPT_BYTE * bytes)
     }
 
-    /// Takes off what it takes to index a rule of so many bytes; one that is not plain is taken apart first, which takes as
-    /// long again. Says whether it was there.
+    /// Takes off what it takes to index a rule of so many bytes; one that is not plain is taken apart first, which takes
+    /// twice as long. Says whether it was there.
     pub(super) fn spend_on_index(&mut self, bytes: usize, is_plain: bool) -> bool {
-        let rules = (1 + bytes / Self::BYTES_SORTED) * if is_plain { 1 } else { 2 };
+        let rules = (1 + bytes / Self::BYTES_SORTED) * if is_plain { 1 } else { 3 };
         let left = self.rules_to_index.checked_sub(rules);
         self.rules_to_index = left.unwrap_or(0);
         left.is_some()
@@ -190,8 +191,8 @@ mod tests {
             Budget::STEPS - budget.steps
         };
         assert_eq!(took(|it| it.spend_on_reading(1_000)), 500);
-        assert_eq!(took(|it| it.spend_on_writing(1_000)), 2_004);
-        assert_eq!(took(|it| it.spend_on_keeping(1_000)), 2_400);
+        assert_eq!(took(|it| _ = it.spend_on_writing(1_000)), 6_004);
+        assert_eq!(took(|it| _ = it.spend_on_keeping(1_000)), 2_200);
         let rules = |bytes, is_plain| {
             let mut budget = Budget::default();
             assert!(budget.spend_on_index(bytes, is_plain));
@@ -199,7 +200,7 @@ mod tests {
         };
         assert_eq!(
             [rules(10, true), rules(640, true), rules(10, false)],
-            [1, 11, 2]
+            [1, 11, 3]
         );
         let mut budget = Budget::default();
         assert!(!budget.spend_on_index(Budget::RULES_TO_INDEX * Budget::BYTES_SORTED, true));

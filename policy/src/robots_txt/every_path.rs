@@ -92,10 +92,7 @@ impl<'a> Statements<'a> {
         let events = self.chosen_events(semantics, choice);
         let rules = events.filter(move |event| event.is_rule() && event.tag & semantics.sees != 0);
         // Once nothing is left, nothing more that is found counts.
-        let rules = rules.take_while(move |event| {
-            budget.spend_on_keeping(event.payload.len());
-            !budget.is_spent()
-        });
+        let rules = rules.take_while(move |event| budget.spend_on_keeping(event.payload.len()));
         let mut patterns = Patterns::default();
         rules.filter_map(move |event| {
             let (value, _) = event.rule();

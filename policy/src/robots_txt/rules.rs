@@ -265,7 +265,9 @@ fn match_special(
     let Search {
         budget, patterns, ..
     } = search;
-    budget.spend_on_writing(text.len());
+    if !budget.spend_on_writing(text.len()) {
+        return None;
+    }
     let mut match_value = |value: Value<'_>| {
         let form = semantics.form();
         if !form.may_begin(path.bytes(), value.text, semantics.has_stars()) {
