@@ -427,6 +427,19 @@ fn rule() -> impl Strategy<Value = String> {
     )
 }
 
+#[test]
+fn an_escape_begun_before_a_star_means_the_escapes_that_begin_so() {
+    for rule in ["/%*", "/%", "/%C*", "/%C"] {
+        let body = format!("User-agent: foobot\nAllow: {rule}\nDisallow: /\n");
+        compare(body.as_bytes(), "/\u{e9}").expect(rule);
+        assert!(
+            allows(body.as_bytes(), Dialect::Rfc9309, "/\u{e9}"),
+            "{rule}"
+        );
+        assert!(!allows(body.as_bytes(), Dialect::Rfc9309, "/a"), "{rule}");
+    }
+}
+
 fn file(rules: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
     let rules = prop::collection::vec((rule(), prop::bool::weighted(0.1)), rules);
     rules.prop_map(|rules| {

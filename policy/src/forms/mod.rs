@@ -148,7 +148,8 @@ impl Form {
             return self.write::<STARS>(form, text, is_open, star);
         };
         let start = form.len();
-        let has_lone_percent = self.write::<STARS>(form, path, false, &mut star);
+        let is_before_star = STARS && query.first() == Some(&b'*');
+        let has_lone_percent = self.write::<STARS>(form, path, is_before_star, &mut star);
         let before = form.len() - start;
         let star = |at| star(before + at);
         in_query.write::<STARS>(form, query, is_open, star) | has_lone_percent
