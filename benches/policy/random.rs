@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
+use wayleave_policy::preferences::{Asker, Declaration, Preferences, Purpose, Reading};
 use wayleave_policy::{
     AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
 };
@@ -29,6 +30,7 @@ pub(crate) fn print(corpus: &Corpus) {
         wayleave(corpus, decide_strictly),
         ours,
     );
+    print_row("the same for a purpose", for_a_purpose(corpus), ours);
     print_row("robotxt 0.6.1", robotxt_0_6(corpus), ours);
     print_row("robotxt 0.7.0", robotxt_0_7(corpus), ours);
     print_row("texting_robots 0.2.2", texting_robots(corpus), ours);
@@ -42,24 +44,62 @@ type Decide = for<'a> fn(
     &Path<'_>,
 ) -> wayleave_policy::Decision<'a>;
 
-fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
+type Parsed = HashMap<String, AccessResult>;
+type Tokens = HashMap<String, [ProductToken; 1]>;
+
+/// The files, and the names of who asks.
+fn asked(corpus: &Corpus) -> (Parsed, Tokens) {
     let parsed = each(corpus, file, |question| {
         AccessResult::Successful(RobotsTxt::parse(&corpus.bodies[&question.file]))
     });
-    let tokens =
-        each(
-            corpus,
-            |question| question.agent.clone(),
-            |question| {
-                [ProductToken::verbatim(&question.agent)
-                    .unwrap_or_else(|_| ProductToken::anonymous())]
-            },
-        );
+    let agent = |question: &Question| question.agent.clone();
+    let tokens = each(corpus, agent, |question| {
+        let token = ProductToken::verbatim(&question.agent);
+        [token.unwrap_or_else(|_| ProductToken::anonymous())]
+    });
+    (parsed, tokens)
+}
+
+fn wayleave(corpus: &Corpus, decide: Decide) -> [f64; 3] {
+    let (parsed, tokens) = asked(corpus);
     quantiles(corpus, |question| {
         let (access, tokens) = (&parsed[&question.file], &tokens[&question.agent]);
         let path = Path::parse(&question.path).expect("a path");
         move || {
             black_box(decide(access, Dialect::Rfc9309, tokens, &path).verdict());
+        }
+    })
+}
+
+/// As a proxy decides for a crawler that trains models, by what robots.txt says.
+fn for_a_purpose(corpus: &Corpus) -> [f64; 3] {
+    let (parsed, tokens) = asked(corpus);
+    let reading = Reading::default();
+    let declaration = Declaration {
+        purposes: [Purpose::TrainAi].into_iter().collect(),
+        ..Declaration::default()
+    };
+    let (reading, declaration, now) = (&reading, &declaration, SystemTime::now());
+    quantiles(corpus, |question| {
+        let (access, tokens) = (&parsed[&question.file], &tokens[&question.agent]);
+        let path = Path::parse(&question.path).expect("a path");
+        let url = format!("https://site.test{}", question.path);
+        move || {
+            let dialect = Dialect::Rfc9309;
+            black_box(decide_strictly(access, dialect, tokens, &path).verdict());
+            let asker = Asker {
+                declaration,
+                reading,
+                tokens,
+                dialect,
+                strict: true,
+                now,
+            };
+            let mut heard = Preferences::new(asker, &url, path.as_str());
+            if let AccessResult::Successful(robots) = access {
+                heard.hear_robots_txt(asker, robots);
+            }
+            black_box(heard.judge(asker).preference);
         }
     })
 }

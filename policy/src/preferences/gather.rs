@@ -37,7 +37,6 @@ pub(super) struct HeardRule {
 pub struct Preferences {
     /// What references in answers start from.
     pub(super) url: String,
-    origin: Option<String>,
     paths: Paths,
     pub(super) statements: Vec<Statement>,
     pub(super) licences: Licences,
@@ -64,12 +63,8 @@ impl Preferences {
     }
 
     fn about(url: &str, paths: Paths) -> Self {
-        let origin = Target::parse(url)
-            .ok()
-            .map(|target| target.origin().to_string());
         Self {
             url: url.to_owned(),
-            origin,
             paths,
             statements: Vec::new(),
             licences: Licences::default(),
@@ -191,7 +186,7 @@ impl Preferences {
         let mut statements = self.statements.clone();
         tdmrep::supersede(&mut statements);
         statements.extend(self.meta_statements(asker));
-        statements.extend(self.licences.statements(asker, self.asked()));
+        statements.extend(self.licences.statements(asker, &self.asked()));
         Judgement::of(&statements, asker.declaration, self.heard)
     }
 
@@ -217,7 +212,7 @@ impl Preferences {
         let archives = purposes.contains(Purpose::Archive);
         let embargo = self.embargoes.join("|");
         let embargo = (archives && !embargo.is_empty()).then_some(("embargo", Some(embargo)));
-        let attribution = self.licences.ask_attribution(asker, self.asked());
+        let attribution = self.licences.ask_attribution(asker, &self.asked());
         let attribution = attribution.then_some(("attribution", None));
         let mut duties: Vec<Duty> = Vec::new();
         for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
@@ -243,9 +238,12 @@ impl Preferences {
         }
     }
 
+    /// Only licences ask for the origin, and hardly any site names one.
     fn asked(&self) -> Asked<'_> {
+        let parse = || Target::parse(&self.url).ok();
+        let target = (!self.licences.is_empty()).then(parse).flatten();
         Asked {
-            origin: self.origin.as_deref(),
+            origin: target.map(|target| target.origin().to_string()),
             paths: &self.paths,
         }
     }

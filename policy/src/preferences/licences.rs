@@ -36,14 +36,18 @@ enum Had {
 }
 
 /// Of what a licence is asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Asked<'a> {
     /// `https://example.com`, if the URL has an origin.
-    pub(super) origin: Option<&'a str>,
+    pub(super) origin: Option<String>,
     pub(super) paths: &'a Paths,
 }
 
 impl Licences {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Those that are still to be fetched, each once. There are few, however many are named.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut missing: Vec<String> = Vec::new();
@@ -120,7 +124,7 @@ impl Licences {
     }
 
     /// Whether any licence allows for attribution only.
-    pub(super) fn ask_attribution(&self, asker: Asker<'_>, asked: Asked<'_>) -> bool {
+    pub(super) fn ask_attribution(&self, asker: Asker<'_>, asked: &Asked<'_>) -> bool {
         let purposes = asker.declaration.purposes;
         let asks = |licence: &Licence, purpose| {
             let says = licence.says(asker, asked, purpose);
@@ -137,7 +141,7 @@ impl Licences {
     }
 
     /// What each says to each purpose; those that nobody tried to fetch come last, as they only refuse by that.
-    pub(super) fn statements(&self, asker: Asker<'_>, asked: Asked<'_>) -> Vec<Statement> {
+    pub(super) fn statements(&self, asker: Asker<'_>, asked: &Asked<'_>) -> Vec<Statement> {
         let purposes = asker.declaration.purposes;
         let missing = self.0.iter().filter(|it| it.is_missing());
         let tried = self.0.iter().filter(|it| !it.is_missing());
@@ -179,7 +183,12 @@ impl Licence {
         }
     }
 
-    fn statement(&self, asker: Asker<'_>, asked: Asked<'_>, purpose: Purpose) -> Option<Statement> {
+    fn statement(
+        &self,
+        asker: Asker<'_>,
+        asked: &Asked<'_>,
+        purpose: Purpose,
+    ) -> Option<Statement> {
         let of_purpose = Purposes::of(&[purpose]);
         let (refuses, allows, clause) = match self.says(asker, asked, purpose) {
             Says::Refuses { clause } => (of_purpose, Purposes::NONE, clause),
@@ -199,10 +208,10 @@ impl Licence {
     }
 
     /// What it says to a purpose about any of the spellings of the path.
-    fn says(&self, asker: Asker<'_>, asked: Asked<'_>, purpose: Purpose) -> Says {
+    fn says(&self, asker: Asker<'_>, asked: &Asked<'_>, purpose: Purpose) -> Says {
         let said = asked.paths.each(|path| {
             let page = Page {
-                origin: asked.origin,
+                origin: asked.origin.as_deref(),
                 path,
                 names_it: self.stage != Stage::Before,
             };

@@ -5,33 +5,16 @@ use super::statement::Meaning;
 use super::{
     Asker, Carrier, Purpose, Purposes, Source, Stage, Statement, content_signal, content_usage,
 };
+use crate::robots_txt::topic::{
+    ALLOW_AI_TRAINING, CONTENT_SIGNAL, CONTENT_USAGE, DISALLOW_AI_TRAINING, EMBARGO, LICENSE,
+};
 use crate::robots_txt::{Directive, RobotsTxt};
 use crate::{
     AccessResult, Dialect, Explanation, Path, ProductToken, Verdict, decide, decide_every_path,
 };
 
-/// The directives about use, in lower case.
-const CONTENT_USAGE: &str = "content-usage";
-const CONTENT_SIGNAL: &str = "content-signal";
-const DISALLOW_AI_TRAINING: &str = "disallowaitraining";
-const ALLOW_AI_TRAINING: &str = "allowaitraining";
-const LICENSE: &str = "license";
-const EMBARGO: &str = "archive-embargo";
-
-fn is_preference(name: &str) -> bool {
-    let known = [
-        CONTENT_USAGE,
-        CONTENT_SIGNAL,
-        DISALLOW_AI_TRAINING,
-        ALLOW_AI_TRAINING,
-        LICENSE,
-        EMBARGO,
-    ];
-    known.iter().any(|known| name.eq_ignore_ascii_case(known))
-}
-
 /// The lines of a file that are about use and concern a crawler.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lines {
     group: Vec<Directive>,
     /// Before any group: of some families these stand for the whole site.
@@ -40,9 +23,11 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn of(robots: &RobotsTxt, asker: Asker<'_>) -> Self {
-        let group = robots.group_preferences(asker.dialect, asker.tokens, is_preference);
+        if !robots.speaks_of_use() {
+            return Self::default();
+        }
         Self {
-            group,
+            group: robots.group_preferences(asker.dialect, asker.tokens),
             site: robots.directives_before_groups(),
         }
     }
@@ -167,10 +152,10 @@ pub(super) fn only_restricting(statement: Statement, only_restricts: bool) -> St
 /// What the groups of tokens that only name a purpose disallow. One without a group of its own adds nothing: `*` is obeyed
 /// already.
 pub(super) fn policy_tokens(robots: &RobotsTxt, asker: Asker<'_>, paths: &Paths) -> Vec<Statement> {
-    let access = AccessResult::Successful(robots.clone());
     let tokens = asker.declaration.purpose_tokens.iter();
     let named = tokens.filter(|(_, token)| robots.has_group_of(asker.dialect, token));
     let statements = named.filter_map(|(purpose, token)| {
+        let access = AccessResult::Successful(robots.clone());
         let tokens: &[ProductToken] = std::slice::from_ref(token);
         let decision = first_disallowed(&access, asker.dialect, tokens, paths)?;
         Some(Statement {

@@ -9,7 +9,7 @@ use super::file::RobotsTxt;
 use super::groups::semantics::Semantics;
 use super::statements::event::{EXACT, Event, OTHER, RECORD, events};
 use super::statements::line_numbers::numbered;
-use super::timing::Timing;
+use super::topic::Topic;
 use crate::{Dialect, Origin, ProductToken};
 
 /// A line that is neither a rule nor a user-agent line.
@@ -85,14 +85,14 @@ impl RobotsTxt {
     /// is a number of seconds, fractions allowed.
     #[must_use]
     pub fn crawl_delay(&self, dialect: Dialect, tokens: &[ProductToken]) -> Option<Duration> {
-        self.timings(Timing::CrawlDelay, dialect, tokens)
+        self.timings(Topic::CrawlDelay, dialect, tokens)
             .find_map(|value| seconds(&value))
     }
 
     /// How many requests in how much time a crawler may make, and when (`Request-rate`).
     #[must_use]
     pub fn request_rates(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<RequestRate> {
-        self.timings(Timing::RequestRate, dialect, tokens)
+        self.timings(Topic::RequestRate, dialect, tokens)
             .filter_map(|value| RequestRate::read(&value))
             .collect()
     }
@@ -100,7 +100,7 @@ impl RobotsTxt {
     /// The times of day, UTC, at which a crawler may come (`Visit-time`).
     #[must_use]
     pub fn visit_times(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<TimeSpan> {
-        self.timings(Timing::VisitTime, dialect, tokens)
+        self.timings(Topic::VisitTime, dialect, tokens)
             .filter_map(|value| TimeSpan::read(&value))
             .collect()
     }
@@ -128,15 +128,15 @@ impl RobotsTxt {
     /// that states none is not searched.
     fn timings<'a>(
         &'a self,
-        timing: Timing,
+        topic: Topic,
         dialect: Dialect,
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Cow<'a, str>> + 'a {
-        let states = self.states(timing);
-        let others = states.then(|| self.group_others(dialect, tokens));
+        let is_told = self.speaks_of(topic);
+        let others = is_told.then(|| self.group_others(dialect, tokens));
         let others = others.into_iter().flatten().map(|(_, event)| event.other());
         others
-            .filter(move |(name, _)| Timing::named(name) == Some(timing))
+            .filter(move |(name, _)| Topic::named(name) == Some(topic))
             .map(|(_, value)| String::from_utf8_lossy(value))
     }
 

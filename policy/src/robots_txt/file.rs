@@ -12,7 +12,7 @@ use super::rules::Search;
 use super::statements::event::{AGENT, ALLOW, Event, events};
 use super::statements::line_numbers::numbered;
 use super::statements::stored::{Statements, Stored};
-use super::timing::Timing;
+use super::topic::Topic;
 use crate::{Dialect, ProductToken};
 
 /// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
@@ -102,9 +102,9 @@ impl RobotsTxt {
         self.0.statements()
     }
 
-    /// Whether any group states a timing.
-    pub(super) fn states(&self, timing: Timing) -> bool {
-        self.0.states(timing)
+    /// Whether any directive is about this.
+    pub(super) fn speaks_of(&self, topic: Topic) -> bool {
+        self.0.speaks_of(topic)
     }
 
     /// Whether a rule differs between the forms in which a path is judged strictly.

@@ -25,7 +25,7 @@ mod pattern;
 mod preference;
 mod rules;
 mod statements;
-mod timing;
+pub(crate) mod topic;
 
 pub use access_result::AccessResult;
 pub use decide::{decide, decide_any_path_strictly, decide_every_path, decide_strictly};

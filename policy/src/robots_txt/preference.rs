@@ -10,9 +10,15 @@ use super::path_form::PathForm;
 use super::pattern::{Patterns, Value, matches};
 use super::statements::event::{AGENT, EXACT, Event, OTHER, RECORD, events};
 use super::statements::line_numbers::numbered;
+use super::topic::Topic;
 use crate::{Dialect, ProductToken};
 
 impl RobotsTxt {
+    /// Whether any directive is about use.
+    pub(crate) fn speaks_of_use(&self) -> bool {
+        self.speaks_of(Topic::Use)
+    }
+
     /// The directives before any user-agent line.
     pub(crate) fn directives_before_groups(&self) -> Vec<Directive> {
         let all = numbered(events(self.statements().stream, 0), 0);
@@ -29,7 +35,6 @@ impl RobotsTxt {
         &self,
         dialect: Dialect,
         tokens: &[ProductToken],
-        is_preference: fn(&str) -> bool,
     ) -> Vec<Directive> {
         let (semantics, statements) = (Semantics::new(dialect), self.statements());
         let Some(choice) = statements.choice(semantics, tokens) else {
@@ -48,7 +53,7 @@ impl RobotsTxt {
                 has_rules |= event.tag & semantics.sees != 0;
             } else if is_directive(&event) && (!semantics.takes_first || event.tag & RECORD != 0) {
                 let directive = directive(line, &event);
-                if is_preference(&directive.name) {
+                if Topic::named(directive.name.as_bytes()) == Some(Topic::Use) {
                     has_rules = true;
                     preferences.extend(is_for_crawler.then_some(directive));
                 }

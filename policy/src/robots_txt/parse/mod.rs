@@ -11,7 +11,7 @@ use super::groups::agent::Agent;
 use super::statements::event::{EXACT, GOOGLE};
 use super::statements::stored::Stored;
 use super::statements::writer::Writer;
-use super::timing::Timings;
+use super::topic::Topics;
 use crate::blocks::{self, first_of};
 use common_rules::CommonRules;
 use line::{Field, GOOGLE_LINE_BYTES, is_directive, trim};
@@ -53,7 +53,7 @@ struct Parser<'a, S: Simd> {
     writer: Writer,
     /// The user-agent lines with their tags.
     agents: Vec<(Agent, u8)>,
-    timings: Timings,
+    topics: Topics,
     /// Offset of the run being written.
     run: Option<usize>,
     run_has_rules: bool,
@@ -79,7 +79,7 @@ impl<'a, S: Simd> Parser<'a, S> {
             line: 0,
             writer: Writer::with_capacity((body.len() / 2).min(32 * 1024) + 32),
             agents: Vec::with_capacity(8),
-            timings: Timings::default(),
+            topics: Topics::default(),
             run: None,
             run_has_rules: false,
             exact_rules: false,
@@ -95,7 +95,7 @@ impl<'a, S: Simd> Parser<'a, S> {
 
     fn finish(mut self) -> Stored {
         self.end_group();
-        Stored::new(&self.agents, self.writer, self.timings)
+        Stored::new(&self.agents, self.writer, self.topics)
     }
 
     /// Reads on in a group as long as there are rules as nearly all are.

@@ -8,7 +8,7 @@ use crate::name_tag;
 use crate::robots_txt::groups::agent::Agent;
 use crate::robots_txt::statements::event::{EXACT, GOOGLE, PLAIN, RECORD};
 use crate::robots_txt::statements::writer::RuleToWrite;
-use crate::robots_txt::timing::Timing;
+use crate::robots_txt::topic::Topic;
 
 /// Groups with more rules, or more with `*`, get an index when first asked.
 const FEW_RULES: u32 = 32;
@@ -48,8 +48,8 @@ impl<S: Simd> Parser<'_, S> {
     }
 
     pub(super) fn push_other(&mut self, seen_by: u8, name: &[u8], value: &[u8]) {
-        if let Some(timing) = Timing::named(name) {
-            self.timings.insert(timing);
+        if let Some(topic) = Topic::named(name) {
+            self.topics.insert(topic);
         }
         let open = if self.record_open { RECORD } else { 0 };
         self.writer

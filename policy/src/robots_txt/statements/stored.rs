@@ -4,7 +4,7 @@ use triomphe::ThinArc;
 
 use super::super::groups::agent::{Agent, Agents};
 use super::super::index::cache::Indexes;
-use super::super::timing::{Timing, Timings};
+use super::super::topic::{Topic, Topics};
 use super::writer::Writer;
 
 /// Who is named in a file and what it states, in one allocation behind one pointer: a decision on a
@@ -21,13 +21,13 @@ struct Header {
     indexes: Indexes,
     /// How many user-agent lines there are.
     agents: u32,
-    timings: Timings,
+    topics: Topics,
     has_respelt_rules: bool,
 }
 
 impl Stored {
-    /// Takes the user-agent lines and their tags in the order of the file, what they are in, and which timings that states.
-    pub(crate) fn new(agents: &[(Agent, u8)], writer: Writer, timings: Timings) -> Self {
+    /// Takes the user-agent lines and their tags in the order of the file, what they are in, and what that speaks of.
+    pub(crate) fn new(agents: &[(Agent, u8)], writer: Writer, topics: Topics) -> Self {
         let has_respelt_rules = writer.has_respelt_rules();
         // Moving the stream takes less than another stretch of memory would.
         let mut all = writer.finish();
@@ -45,7 +45,7 @@ impl Stored {
         let header = Header {
             indexes: Indexes::default(),
             agents: u32::try_from(agents.len()).expect("no more than bytes in a file"),
-            timings,
+            topics,
             has_respelt_rules,
         };
         Self(ThinArc::from_header_and_slice(header, &all))
@@ -66,9 +66,9 @@ impl Stored {
         }
     }
 
-    /// Whether any group states a timing.
-    pub(crate) fn states(&self, timing: Timing) -> bool {
-        self.0.header.header.timings.has(timing)
+    /// Whether any directive is about this.
+    pub(crate) fn speaks_of(&self, topic: Topic) -> bool {
+        self.0.header.header.topics.has(topic)
     }
 
     /// Whether a rule differs between the forms in which a path is judged strictly.
