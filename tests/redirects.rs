@@ -251,6 +251,29 @@ fn a_redirect_keeps_to_the_pace_of_where_it_leads() {
 }
 
 #[test]
+fn a_robots_txt_that_moved_within_its_origin_waits_for_no_turn() {
+    let origin = Origin::start();
+    let site = origin.site("slow.test");
+    site.robots_reply(Reply::redirect(301, "/moved"))
+        .page("/moved", Reply::redirect(301, "/again"))
+        .page("/again", Reply::text("User-agent: *\nCrawl-delay: 100\n"));
+    let proxy = Wayleave::start(&origin);
+    assert_eq!(proxy.get("http://slow.test/a").status, 200);
+    // Its delay is known by now.
+    let refresh = "/v1/robots/http%3A%2F%2Fslow.test/refresh";
+    let refreshed = proxy.admin_ask("POST", refresh).json();
+    assert!(refreshed["last_failure"].is_null(), "{refreshed}");
+    assert_eq!(
+        origin
+            .seen()
+            .iter()
+            .filter(|line| line.ends_with("/again"))
+            .count(),
+        2
+    );
+}
+
+#[test]
 fn a_redirect_to_nowhere_does_not_open_the_gate_silently() {
     let origin = Origin::start();
     origin

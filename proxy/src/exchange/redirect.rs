@@ -84,7 +84,7 @@ impl Exchanges {
     }
 
     /// A turn at the target's origin, unless it needs none: a robots.txt may always be asked for, and a document beside it is
-    /// as seldom.
+    /// as seldom. Both are of one fetch with where their own origin has moved them: it could not be read if that had to wait.
     async fn turn(
         &self,
         settings: &Settings,
@@ -109,7 +109,7 @@ impl Exchanges {
         if let Some(refusal) = facts.rule.as_ref().and_then(rules::refusal) {
             return (facts, Err(refusal));
         }
-        if redirect.is_first || target.path().as_str() == "/robots.txt" {
+        if redirect.is_at_home || target.path().as_str() == "/robots.txt" {
             return (facts, Ok(None));
         }
         let (options, crawlers) = (&settings.politeness, &settings.crawlers);

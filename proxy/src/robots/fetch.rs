@@ -179,7 +179,7 @@ impl HttpFetch {
                 let redirect = Redirect {
                     target: target.clone(),
                     kind: request.resource.kind(),
-                    is_first,
+                    is_at_home: target.origin() == request.resource.origin(),
                 };
                 self.pass(redirect, asking).await?
             };

@@ -36,8 +36,8 @@ pub(crate) struct Redirect {
     pub(crate) target: Target,
     /// What is fetched.
     pub(crate) kind: Kind,
-    /// It is the document itself, and not what it is redirected to.
-    pub(crate) is_first: bool,
+    /// It is at the origin whose document is fetched.
+    pub(crate) is_at_home: bool,
 }
 
 /// What was answered there.
