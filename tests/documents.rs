@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::origin::reply::Step;
+use crate::harness::wayleave::command;
 use crate::harness::{Origin, Reply, Wayleave, eventually};
 use crate::purposes::{CORPUS, INDEX, PLAIN, STATED, crawler, get};
 
@@ -554,4 +555,105 @@ fn an_uninspected_tunnel_is_refused_if_any_path_is_reserved() {
         ));
         assert_eq!(wire.response_head().status, expected, "{host}");
     }
+}
+
+#[test]
+fn licences_that_moved_within_their_origin_wait_for_no_turn() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nCrawl-delay: 100\n\
+                  License: https://site.test/a\nLicense: https://site.test/b\n";
+    let mut site = origin.site("site.test").robots(robots);
+    for name in ["a", "b"] {
+        let [moved, again] = ["moved", "again"].map(|path| format!("/{path}/{name}"));
+        site = site
+            .page(&format!("/{name}"), Reply::redirect(302, &moved))
+            .page(&moved, Reply::redirect(302, &again))
+            .page(&again, licence(ALL));
+    }
+    let proxy = start(&origin, "");
+    assert_eq!(status(&proxy, CORPUS, "https://site.test/page"), 200);
+    for name in ["a", "b"] {
+        assert_eq!(
+            asked(&origin, &format!("https://site.test/again/{name}")),
+            1
+        );
+    }
+}
+
+/// What `wayleave check` answers for this URL, by the proxy's own configuration.
+fn checked(proxy: &Wayleave, purpose: &str, url: &str) -> (i32, Value, String) {
+    let mut check = command();
+    check.args(["check", "--json", "--strict", "--config", "config.toml"]);
+    check.args(["--token", "ExampleBot", "--purpose", purpose, url]);
+    let output = check
+        .current_dir(proxy.dir.path())
+        .output()
+        .expect("it runs");
+    let complaints = String::from_utf8(output.stderr).expect("text");
+    let answer = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    (output.status.code().expect("an exit"), answer, complaints)
+}
+
+#[test]
+fn check_asks_for_what_the_proxy_asks_for() {
+    let origin = Origin::start();
+    let site = |name: &str, robots: &str| origin.site(name).robots(robots);
+    site("site.test", "User-agent: *\nAllow: /\n").page(TDMREP, Reply::text(RESERVED));
+    let closed = "User-agent: *\nDisallow: /.well-known/\n";
+    site("closed.test", closed).page(TDMREP, Reply::text(RESERVED));
+    for (name, usage) in [("open", ALL), ("kept", NO_TRAINING)] {
+        let robots = format!("License: https://rights.test/{name}.xml\n");
+        site(&format!("{name}.test"), &robots);
+        origin
+            .site("rights.test")
+            .page(&format!("/{name}.xml"), licence(usage));
+    }
+    site("lost.test", "License: https://lost.test/none.xml\n").page("/none.xml", Reply::new(404));
+    site(
+        "failing.test",
+        "License: https://failing.test/licence.xml\n",
+    )
+    .page("/licence.xml", Reply::new(503));
+    let proxy = start(&origin, "");
+    let sites = ["site", "closed", "open", "kept", "lost", "failing"];
+    let expected = ["refuse", "unstated", "allow", "refuse", "refuse", "refuse"];
+    for (site, expected) in sites.into_iter().zip(expected) {
+        let url = format!("https://{site}.test/page");
+        let (code, answer, complaints) = checked(&proxy, "train-ai", &url);
+        assert_eq!(answer["preference"], expected, "{answer} {complaints}");
+        assert_eq!(code, i32::from(expected == "refuse"), "{site}");
+        let forwarded = status(&proxy, CORPUS, &url);
+        assert_eq!(
+            forwarded == 200,
+            expected != "refuse",
+            "{site}: {forwarded}"
+        );
+        let is_lost = matches!(site, "closed" | "lost" | "failing");
+        assert_eq!(
+            complaints.contains(&format!("https://{site}.test/")),
+            is_lost,
+            "{complaints}"
+        );
+    }
+    // A search is refused by none of these, so nothing is asked for.
+    let before = origin.seen().len();
+    let (code, _, _) = checked(&proxy, "search", "https://site.test/page");
+    assert_eq!(
+        (code, origin.seen().len() - before),
+        (0, 1),
+        "{:?}",
+        origin.seen()
+    );
+}
+
+#[test]
+fn check_heeds_the_sources_that_the_configuration_names() {
+    let origin = Origin::start();
+    let site = origin.site("site.test").robots("User-agent: *\nAllow: /\n");
+    site.page(TDMREP, Reply::text(RESERVED));
+    let proxy = start(&origin, "[preferences]\nsources = [\"content-usage\"]");
+    let (code, answer, _) = checked(&proxy, "train-ai", "https://site.test/page");
+    assert_eq!((code, &answer["preference"]), (0, &json!("unstated")));
+    assert_eq!(status(&proxy, CORPUS, "https://site.test/page"), 200);
+    assert_eq!(asked(&origin, &format!("https://site.test{TDMREP}")), 0);
 }

@@ -1,46 +1,48 @@
-//! Fetches robots.txt for the command line exactly as the proxy does.
+//! Fetches robots.txt, and what stands beside it, for the command line exactly as the proxy does.
 
-use std::collections::HashMap;
-
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Facts, FetchRequest};
+use tokio::runtime::{Builder, Runtime};
+use wayleave_policy::lifecycle::{Facts, FetchRequest, Resource};
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::robots::Fetch;
+use crate::robots::{Fetch, HttpFetch};
 use crate::run::wiring;
 
-/// Asks the origins one after the other; `tell` hears of each before it is asked.
-pub(super) fn fetch(
-    config: &Config,
-    origins: &[&Origin],
-    tell: impl Fn(&Origin),
-) -> anyhow::Result<HashMap<Origin, Facts>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let clock = Clock::start();
-        let fetch = wiring::robots_fetch(config, clock)?;
-        let mut fetched = HashMap::new();
-        for &origin in origins {
-            tell(origin);
-            let request = FetchRequest {
-                resource: origin.into(),
-                validators: None,
-            };
-            let outcome = fetch.fetch(request, None).await.outcome;
-            let fetched_at = clock.now();
-            fetched.insert(
-                origin.clone(),
-                Facts {
-                    fetched_at,
-                    outcome,
-                },
-            );
+/// Asks for one file after the other.
+pub(super) struct Fetcher {
+    runtime: Runtime,
+    fetch: HttpFetch,
+    clock: Clock,
+}
+
+impl Fetcher {
+    /// # Errors
+    ///
+    /// As [`wiring::robots_fetch`].
+    pub(super) fn new(config: &Config) -> anyhow::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (fetch, clock) = runtime.block_on(async {
+            let clock = Clock::start();
+            anyhow::Ok((wiring::robots_fetch(config, clock)?, clock))
+        })?;
+        Ok(Self {
+            runtime,
+            fetch,
+            clock,
+        })
+    }
+
+    pub(super) fn fetch(&self, resource: impl Into<Resource>) -> Facts {
+        let request = FetchRequest {
+            resource: resource.into(),
+            validators: None,
+        };
+        let fetched = self.runtime.block_on(self.fetch.fetch(request, None));
+        Facts {
+            fetched_at: self.clock.now(),
+            outcome: fetched.outcome,
         }
-        Ok(fetched)
-    })
+    }
 }
 
 /// Why an answer cannot be used.

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use wayleave_policy::{Dialect, Finding, Level, Target, lint};
 
-use super::fetched;
+use super::fetched::{Fetcher, why_not};
 use super::paint::Tone;
 use super::progress::Progress;
 use super::source::load_config;
@@ -168,12 +168,11 @@ fn fetch(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     *limit = MAX_BYTES.max(*limit);
     let fail = |error: &dyn std::fmt::Display| unusable(&format!("{url}: {error}"));
     let target = Target::parse(url).map_err(|error| fail(&error))?;
-    let origin = target.origin();
-    let fetched = fetched::fetch(&config, &[origin], |_| ());
-    let fetched = fetched.map_err(|error| fail(&format!("{error:#}")))?;
-    let facts = &fetched[origin];
+    let fetcher = Fetcher::new(&config);
+    let fetcher = fetcher.map_err(|error| fail(&format!("{error:#}")))?;
+    let facts = fetcher.fetch(target.origin());
     match facts.outcome.body() {
         Some(body) => Ok(body.bytes.to_vec()),
-        None => Err(fail(&fetched::why_not(facts))),
+        None => Err(fail(&why_not(&facts))),
     }
 }

@@ -39,6 +39,11 @@ impl Progress {
         self.0.inc(1);
     }
 
+    /// Prints something else, the line out of its way.
+    pub(super) fn aside(&self, print: impl FnOnce()) {
+        self.0.suspend(print);
+    }
+
     /// So many parts are done.
     pub(super) fn reached(&self, count: u64) {
         self.0.set_position(count);

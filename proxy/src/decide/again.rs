@@ -110,12 +110,9 @@ pub(crate) fn by_preferences(
     }
     for wanted in wanted(asker, target.origin(), &heard) {
         let url = wanted.shown_url();
-        let mut seen = decision.documents.iter();
-        let document = match seen.find(|seen| seen.url == url) {
-            Some(seen) => read(seen)?,
-            // It was not asked for.
-            None => None,
-        };
+        let seen = decision.documents.iter().find(|seen| seen.url == url);
+        // One that is not there was not asked for.
+        let document = seen.map_or(Ok(None), &read)?;
         hear(asker, &mut heard, &wanted, document.as_ref());
     }
     Ok(Some(heard.judge(asker)))

@@ -46,7 +46,7 @@ pub(super) struct Consulted {
 }
 
 /// Something to be had.
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     source: Source,
     /// As it was named.
     url: String,
@@ -56,6 +56,8 @@ pub(super) struct Wanted {
 /// What came of that: what is known of it, or why it was not asked for.
 type Obtained = Result<Known, String>;
 
+/// Why a document is not fetched.
+pub(crate) const NOT_ALLOWED: &str = "robots.txt there does not allow it";
 /// Why a licence cannot be had that may come later.
 const NOT_IN_TIME: &str = "not fetched in time";
 
@@ -142,9 +144,9 @@ struct Fetching<'a> {
 
 impl Fetching<'_> {
     async fn obtain(&self, asker: Asker<'_>, wanted: &Wanted) -> Result<Obtained, Pending> {
-        let resource = match &wanted.resource {
+        let resource = match wanted.resource() {
             Ok(resource) => resource,
-            Err(why_not) => return Ok(Err(why_not.clone())),
+            Err(why_not) => return Ok(Err(why_not)),
         };
         let robots = self.documents.robots;
         let is_own = resource.origin() == self.documents.origin;
@@ -155,7 +157,7 @@ impl Fetching<'_> {
             allows(known.await?.access(), asker, resource)
         };
         if !is_allowed {
-            return Ok(Err("robots.txt there does not allow it".to_owned()));
+            return Ok(Err(NOT_ALLOWED.to_owned()));
         }
         if let Some(known) = robots.at_hand(resource) {
             return Ok(Ok(known));
@@ -185,7 +187,7 @@ impl Fetching<'_> {
 
 /// What may say something beside the robots.txt of `origin`, of which so much was `heard`: the files that could refuse a purpose, and
 /// licences.
-pub(super) fn wanted(asker: Asker<'_>, origin: &Origin, heard: &Preferences) -> Vec<Wanted> {
+pub(crate) fn wanted(asker: Asker<'_>, origin: &Origin, heard: &Preferences) -> Vec<Wanted> {
     let files = [(Source::Tdmrep, TDMREP_PATH), (Source::AiTxt, AI_TXT_PATH)];
     // Both are of HTTP alone (RFC 8615 section 1; Spawning).
     let has_files = origin.scheme() != Scheme::Ftp;
@@ -221,14 +223,15 @@ fn licence(url: &str) -> Result<Resource, String> {
     Ok(target.into())
 }
 
-fn allows(access: &AccessResult, asker: Asker<'_>, resource: &Resource) -> bool {
+/// Whether a document may be fetched where this robots.txt holds.
+pub(crate) fn allows(access: &AccessResult, asker: Asker<'_>, resource: &Resource) -> bool {
     let path = resource.path();
     let decision = decide_any_path_strictly(access, asker.dialect, asker.tokens, &path);
     decision.verdict() == Verdict::Allow
 }
 
 /// Takes in a document; none: it was not to be had.
-pub(super) fn hear(
+pub(crate) fn hear(
     asker: Asker<'_>,
     heard: &mut Preferences,
     wanted: &Wanted,
@@ -285,8 +288,13 @@ fn why_not(snapshot: &Snapshot) -> String {
 }
 
 impl Wanted {
+    /// What to fetch, or why it cannot be.
+    pub(crate) fn resource(&self) -> Result<&Resource, String> {
+        self.resource.as_ref().map_err(String::clone)
+    }
+
     /// Where it is asked for.
-    pub(super) fn shown_url(&self) -> String {
+    pub(crate) fn shown_url(&self) -> String {
         let resource = self.resource.as_ref();
         resource.map_or_else(|_| self.url.clone(), Resource::uri)
     }

@@ -1,12 +1,13 @@
 //! The answer of `wayleave check` about one URL, as text and as JSON.
 
 use serde::Serialize;
-use wayleave_policy::preferences::{Declaration, Preference};
+use wayleave_policy::preferences::{Declaration, Preference, Reading};
 use wayleave_policy::{
-    AccessResult, Dialect, Explanation, Path, ProductToken, Reason, RobotsTxt, Verdict, decide,
-    decide_strictly,
+    AccessResult, Dialect, Explanation, Origin, Path, ProductToken, Reason, RobotsTxt, Verdict,
+    decide, decide_strictly,
 };
 
+use super::live::Live;
 use super::preference::{self, Subject};
 use crate::cli::paint::Tone;
 use crate::cli::terminal::json_line;
@@ -30,6 +31,7 @@ pub(super) struct Asking<'a> {
     pub(super) dialect: Dialect,
     pub(super) strict: bool,
     pub(super) declaration: &'a Declaration,
+    pub(super) reading: &'a Reading,
 }
 
 #[derive(Serialize)]
@@ -48,17 +50,20 @@ struct Json<'a> {
 }
 
 impl<'a> Answer<'a> {
+    /// What `access` says about a path, and documents that are asked for if it is `live`.
     pub(super) fn new(
         url: &'a str,
         access: &AccessResult,
         path: &Path<'_>,
         asking: Asking<'_>,
+        live: Option<(&mut Live, &Origin)>,
     ) -> Self {
         let Asking {
             tokens,
             dialect,
             strict,
             declaration,
+            reading,
         } = asking;
         let judge = if strict { decide_strictly } else { decide };
         let decision = judge(access, dialect, tokens, path);
@@ -81,7 +86,7 @@ impl<'a> Answer<'a> {
         };
         Self {
             url,
-            preference: subject.preference(declaration),
+            preference: subject.preference((declaration, reading), live),
             explanation: decision.explain(),
             crawl_delay,
             sitemaps,

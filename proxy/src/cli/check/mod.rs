@@ -2,10 +2,11 @@
 
 mod answer;
 mod batch;
+mod live;
 mod preference;
 mod seen;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -14,15 +15,14 @@ use std::time::SystemTime;
 
 use clap::Args;
 use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
-use wayleave_policy::preferences::{Declaration, Purpose};
-use wayleave_policy::{AccessResult, Dialect, InvalidUri, Origin, ProductToken, Target};
+use wayleave_policy::preferences::{Declaration, Purpose, Reading};
+use wayleave_policy::{Dialect, InvalidUri, ProductToken, Target};
 
-use super::fetched;
-use super::progress::Progress;
+use super::fetched::Fetcher;
 use super::source::load_config;
-use super::terminal::{complain, print, print_painted, unusable};
-use crate::config::Config;
+use super::terminal::{print, print_painted, unusable};
 use answer::{Answer, Asking};
+use live::Live;
 
 #[derive(Debug, Args)]
 #[command(
@@ -50,7 +50,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "D")]
     dialect: Option<Dialect>,
     /// What the crawler fetches for: search, ai-input, train-ai, archive, tdm or other; repeat for more. Adds what robots.txt
-    /// says about that use; licences it names are not fetched, and so refuse
+    /// says about that use, and what the proxy would fetch beside it: tdmrep.json, licences (not with --robots and --status,
+    /// where licences refuse). What answers themselves say is not asked
     #[arg(long = "purpose", value_name = "P")]
     purposes: Vec<Purpose>,
     /// Judge every equivalent spelling of the URL, as the proxy does; without, only the URL as it stands, as the dialect says
@@ -79,13 +80,14 @@ impl Arguments {
         &self,
         tokens: &'a [ProductToken],
         dialect: Dialect,
-        declaration: &'a Declaration,
+        (declaration, reading): (&'a Declaration, &'a Reading),
     ) -> Asking<'a> {
         Asking {
             tokens,
             dialect,
             strict: self.strict,
             declaration,
+            reading,
         }
     }
 }
@@ -207,10 +209,11 @@ fn offline(
     };
     let access = facts.access();
     let declaration = arguments.declaration();
-    let asking = arguments.asking(tokens, dialect, &declaration);
+    let reading = Reading::default();
+    let asking = arguments.asking(tokens, dialect, (&declaration, &reading));
     let answers = arguments.urls.iter().map(|url| {
         let path = wayleave_policy::Path::of_url(url);
-        Answer::new(url, &access, &path, asking)
+        Answer::new(url, &access, &path, asking, None)
     });
     finish(&answers.collect::<Vec<_>>(), arguments.json)
 }
@@ -231,37 +234,25 @@ fn live(arguments: &Arguments, tokens: &[ProductToken], config: Option<&Path>) -
         Ok(targets) => targets,
         Err(message) => return unusable(&message),
     };
-    let fetched = match fetch(&config, &targets) {
-        Ok(fetched) => fetched,
+    let mut live = match Fetcher::new(&config) {
+        Ok(fetcher) => {
+            let origins: HashSet<_> = targets.iter().map(Target::origin).collect();
+            Live::of(origins.len(), fetcher)
+        }
         Err(error) => return unusable(&format!("{error:#}")),
     };
-    let mut accesses = HashMap::new();
-    for (origin, facts) in &fetched {
-        let access = facts.access();
-        if matches!(access, AccessResult::Unreachable) {
-            let uri = origin.robots_txt_uri();
-            complain(&format!("wayleave: {uri}: {}\n", fetched::why_not(facts)));
-        }
-        accesses.insert(origin, access);
-    }
     let dialect = arguments.dialect.unwrap_or(config.robots.dialect);
     let declaration = arguments.declaration();
-    let asking = arguments.asking(tokens, dialect, &declaration);
+    let reading = &config.preferences.reading;
+    let asking = arguments.asking(tokens, dialect, (&declaration, reading));
     let answers = arguments.urls.iter().zip(&targets).map(|(url, target)| {
-        let access = &accesses[target.origin()];
-        Answer::new(url, access, target.path(), asking)
+        let access = live.access(target.origin());
+        let live = Some((&mut live, target.origin()));
+        Answer::new(url, &access, target.path(), asking, live)
     });
-    finish(&answers.collect::<Vec<_>>(), arguments.json)
-}
-
-fn fetch(config: &Config, targets: &[Target]) -> anyhow::Result<HashMap<Origin, Facts>> {
-    let mut origins: Vec<_> = targets.iter().map(Target::origin).collect();
-    let mut seen = HashSet::new();
-    origins.retain(|origin| seen.insert(*origin));
-    let progress = Progress::of(origins.len());
-    fetched::fetch(config, &origins, |origin| {
-        progress.begin(&origin.robots_txt_uri());
-    })
+    let answers: Vec<_> = answers.collect();
+    drop(live);
+    finish(&answers, arguments.json)
 }
 
 /// Prints the answers and returns the exit status that sums them up.

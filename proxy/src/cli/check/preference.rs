@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use wayleave_policy::preferences::{
     Asker, Declaration, Judgement, Preferences, Purpose, Reading, Rsl, Tdmrep,
 };
-use wayleave_policy::{Decision, ProductToken, RobotsTxt};
+use wayleave_policy::{Decision, Origin, ProductToken, RobotsTxt, Verdict};
 
+use super::live::Live;
 use crate::clock;
 
 /// How much of a page is read, unless the question says otherwise.
@@ -118,11 +119,23 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// What its robots.txt says about use, if any purpose is declared.
-    pub(super) fn preference(&self, declaration: &Declaration) -> Option<Answer> {
-        let reading = Reading::default();
-        let asker = self.asker(declaration, &reading);
-        (!declaration.purposes.is_empty()).then(|| self.hear(asker).judge(asker).into())
+    /// What its robots.txt says about use, and the documents beside it if it is `live`; nothing if no purpose is declared.
+    pub(super) fn preference(
+        &self,
+        (declaration, reading): (&Declaration, &Reading),
+        live: Option<(&mut Live, &Origin)>,
+    ) -> Option<Answer> {
+        if declaration.purposes.is_empty() {
+            return None;
+        }
+        let asker = self.asker(declaration, reading);
+        let mut heard = self.hear(asker);
+        // As in the proxy, nothing more is asked for what is refused anyway.
+        let live = live.filter(|_| !heard.is_refused_already(asker));
+        if let Some((live, origin)) = live.filter(|_| self.decision.verdict() == Verdict::Allow) {
+            live.add_documents(asker, origin, &mut heard);
+        }
+        Some(heard.judge(asker).into())
     }
 
     fn asker<'b>(&'b self, declaration: &'b Declaration, reading: &'b Reading) -> Asker<'b> {
