@@ -12,6 +12,7 @@ use crate::harness::{Origin, eventually};
 use crate::tls_listener::{Guarded, start};
 
 const CANCEL: [u8; 4] = [0, 0, 0, 8];
+const CONNECT_ERROR: [u8; 4] = [0, 0, 0, 10];
 /// Longer than a test: what ends a tunnel is not its silence.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -73,6 +74,11 @@ impl Site {
     }
 }
 
+fn reset_when_dropped(tcp: &TcpStream) {
+    let linger = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    linger.expect("a reset instead of an end");
+}
+
 /// Behind the end of what the client sent, a reset shows as an error that nobody has to read for.
 #[track_caller]
 fn expect_break(origin: &TcpStream) {
@@ -129,11 +135,23 @@ fn an_origin_goes_on_behind_the_end_of_a_tunnels_client() {
 }
 
 #[test]
+fn an_origin_that_breaks_off_is_told_from_one_that_ends() {
+    let site = Site::start();
+    let (mut wire, origin) = site.open();
+    reset_when_dropped(&origin);
+    drop(origin);
+    let reset = wire.outcome(1).expect("the connection stays");
+    assert_eq!(
+        (reset.kind, reset.payload),
+        (RST_STREAM, CONNECT_ERROR.into())
+    );
+}
+
+#[test]
 fn a_reset_by_a_client_of_http1_is_one_to_the_origin() {
     let site = Site::start();
     let mut wire = site.guarded.proxy.connect();
-    let linger = socket2::SockRef::from(&wire.tcp).set_linger(Some(Duration::ZERO));
-    linger.expect("a reset instead of an end");
+    reset_when_dropped(&wire.tcp);
     assert_eq!(wire.connect_tunnel(&site.authority()).status, 200);
     let mut origin = site.accept();
     drop(wire);

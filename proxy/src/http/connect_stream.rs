@@ -6,16 +6,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The DATA of a stream in both directions: END_STREAM is the end of a side, a reset breaks both. Dropping it resets the stream
-/// unless both sides have ended.
+/// The DATA of a stream in both directions: END_STREAM is the end of a side, a reset breaks both. Dropping it before it was shut
+/// down is the break of a TCP connection.
 pub(crate) struct ConnectStream {
     received: RecvStream,
     sent: SendStream<Bytes>,
     /// The rest of the last DATA. Only what is read of it makes room for more.
     part: Bytes,
+    is_shut_down: bool,
 }
 
 impl ConnectStream {
@@ -24,6 +25,7 @@ impl ConnectStream {
             received,
             sent,
             part: Bytes::new(),
+            is_shut_down: false,
         }
     }
 }
@@ -85,9 +87,18 @@ impl AsyncWrite for ConnectStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.is_shut_down = true;
         // It may have ended already.
         let _ = self.sent.send_data(Bytes::new(), true);
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for ConnectStream {
+    fn drop(&mut self) {
+        if !self.is_shut_down {
+            self.sent.send_reset(Reason::CONNECT_ERROR);
+        }
     }
 }
 

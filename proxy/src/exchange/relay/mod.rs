@@ -1,0 +1,80 @@
+//! Both bodies, both ways at once: the client's to the origin, the origin's to the client.
+
+mod download;
+mod error;
+mod progress;
+mod upload;
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+
+use self::download::Download;
+pub(super) use self::download::Relaying;
+pub(crate) use self::error::RelayError;
+use self::progress::Progress;
+use self::upload::upload;
+use super::splice;
+use crate::http::client::Client;
+use crate::http::http1::Framing;
+use crate::origin::{OriginReader, OriginWriter};
+
+/// A response that reached the client whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Relayed {
+    pub(crate) status: u16,
+    pub(crate) connection_serves_again: bool,
+}
+
+/// Sends the client's body to the origin, and the origin's response to the client.
+pub(super) async fn relay(
+    relaying: Relaying<'_>,
+    client: &mut Client,
+    writer: &mut OriginWriter,
+    reader: &mut OriginReader,
+) -> Result<Relayed, RelayError> {
+    let Relaying {
+        received, patience, ..
+    } = relaying;
+    let progress = Progress::default();
+    // Then the head said all, and the upload has only to watch the client.
+    let is_sent = received.framing() == Framing::Length(0);
+    progress.is_sent.store(is_sent, Ordering::Relaxed);
+    let upload = upload(&mut client.body, writer, &progress, patience);
+    let download = Download {
+        relaying,
+        reader,
+        progress: &progress,
+    };
+    let status = both(upload, download.run(&mut client.answer)).await?;
+    let is_somebodys = progress.is_somebodys.load(Ordering::Relaxed);
+    let is_upgraded = status == 101;
+    if is_upgraded {
+        splice::splice(client, writer, reader).await;
+    }
+    let is_sent = progress.is_sent.load(Ordering::Relaxed);
+    let connection_serves_again = is_sent && !is_upgraded && !is_somebodys;
+    Ok(Relayed {
+        status,
+        connection_serves_again,
+    })
+}
+
+/// Drives both directions until the response is complete or one of them breaks the exchange.
+async fn both(
+    upload: impl Future<Output = RelayError>,
+    download: impl Future<Output = Result<u16, RelayError>>,
+) -> Result<u16, RelayError> {
+    let (mut upload, mut download) = (pin!(upload), pin!(download));
+    let mut is_uploading = true;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut download => return done,
+            broken = &mut upload, if is_uploading => match broken {
+                // The origin may have answered before it stopped to listen.
+                RelayError::Origin { .. } => is_uploading = false,
+                broken => return Err(broken),
+            },
+        }
+    }
+}
