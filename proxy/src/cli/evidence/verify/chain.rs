@@ -289,3 +289,99 @@ impl<'a> LogCheck<'a> {
         findings.altered(&format!("{}:{number}", self.path), what);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::observe::chain::Chain;
+    use crate::observe::chain::head::signed;
+    use crate::observe::chain::link::linked;
+    use crate::observe::chain::tree::Subtree;
+    use crate::signing::Key;
+
+    const AT: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn key() -> Key {
+        let dir = tempfile::tempdir().unwrap();
+        Key::create(&dir.path().join("evidence.key")).unwrap()
+    }
+
+    /// A file of one decision, with its head.
+    fn log(chain: &mut Chain, key: &Key) -> Vec<Vec<u8>> {
+        let first = chain.first_line(AT).object();
+        let mut lines = vec![chain.add(&first), chain.add(br#"{"a":1}"#)];
+        lines.push(chain.end(key, AT));
+        lines
+    }
+
+    fn check(lines: &[Vec<u8>], key: &Key) -> String {
+        let (public, mut findings) = (key.public(), Findings::default());
+        let mut check = LogCheck::begin("log/000001.jsonl", &public, None);
+        for (number, line) in (1..).zip(lines) {
+            check.take(number, line, &mut findings);
+        }
+        check.end(&mut findings);
+        findings.to_string()
+    }
+
+    #[test]
+    fn who_signs_a_log_anew_is_told_from_who_wrote_it() {
+        let (key, other) = (key(), key());
+        let lines = log(&mut Chain::new(), &other);
+        assert_eq!(check(&lines, &other), "");
+        let found = check(&lines, &key);
+        assert!(found.contains("is signed by another key"), "{found}");
+    }
+
+    #[test]
+    fn a_file_is_of_this_log_by_its_number_and_what_it_follows() {
+        let key = key();
+        let mut chain = Chain::new();
+        log(&mut chain, &key);
+        let second = log(&mut chain.next_file(), &key);
+        let found = check(&second, &key);
+        assert!(found.contains("begins file 2 of the log"), "{found}");
+        let mut follows_another = Chain {
+            last: Digest::of(b"a line that is not there"),
+            ..Chain::new()
+        };
+        let found = check(&log(&mut follows_another, &key), &key);
+        assert!(found.contains("is the first line of all"), "{found}");
+    }
+    #[test]
+    fn a_head_that_names_another_file_is_not_of_this_log() {
+        let key = key();
+        let mut chain = Chain::new();
+        let mut lines = log(&mut chain, &key);
+        let head = Head {
+            file: 1,
+            lines: 2,
+            root_sha256: chain.tree.root(),
+            next: Some(3),
+            bytes: None,
+            peaks: Vec::new(),
+            key: key.public(),
+        };
+        let head = Event::new(What::Head(head), AT).object();
+        lines[2] = signed(&linked(&head, chain.last), &key);
+        let found = check(&lines, &key);
+        assert!(found.contains("is the head of another file"), "{found}");
+    }
+
+    #[test]
+    fn what_stands_for_lines_stands_where_so_many_can_be() {
+        let key = key();
+        let whole = log(&mut Chain::new(), &key);
+        let leaf = Subtree::leaf(&whole[1]);
+        let stand_in = |standin| serde_json::to_vec(&StandIn { standin }).unwrap();
+        let lines = |line: Vec<u8>| [whole[0].clone(), line, whole[2].clone()];
+        assert_eq!(check(&lines(stand_in(leaf)), &key), "");
+        let pair = Subtree { level: 1, ..leaf };
+        for line in [stand_in(pair), b"{\"standin\":0}".to_vec()] {
+            let found = check(&lines(line), &key);
+            assert!(found.contains("cannot stand for lines here"), "{found}");
+        }
+    }
+}

@@ -268,3 +268,78 @@ impl Settings {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+
+    const CONFIGURATION: &str = r#"
+        [proxy]
+        require_crawler = true
+        [[crawler]]
+        name = "news"
+        tokens = ["NewsBot"]
+        match = { user_agent = "NewsBot" }
+        mode = "observe"
+        [[rule]]
+        action = "allow"
+        hosts = ["shop.test"]
+        owner = "legal"
+        reason = "contract"
+        expires = "2026-01-02"
+    "#;
+
+    /// A line of the log, with other members.
+    fn decision(others: Json) -> Decision {
+        let mut line = json!({
+            "id": "019a00000000700080000000000000a1", "at": "2026-01-01T00:00:05.000Z",
+            "outcome": "forwarded", "reason": "rule", "status": 200,
+            "crawler": "news", "identity": "known", "user_agent": "NewsBot/1", "client": "10.0.0.1",
+            "method": "GET", "url": "https://shop.test/", "mode": "observe",
+            "configuration": 1, "decided_us": 1, "took_us": 10,
+        });
+        let Json::Object(others) = others else {
+            panic!("{others}")
+        };
+        line.as_object_mut().expect("an object").extend(others);
+        serde_json::from_value(line).expect("a line of the log")
+    }
+
+    #[test]
+    fn who_asked_is_told_again_by_name_mode_and_objection() {
+        let settings = Settings::read(CONFIGURATION.as_bytes()).unwrap();
+        let identity = |others| settings.identity(&decision(others));
+        assert_eq!(identity(json!({})), Ok(false));
+        let unknown = json!({"user_agent": "Other/1", "crawler": "asserted", "mode": "enforce",
+            "identity": "asserted", "reason": "unidentified"});
+        assert_eq!(identity(unknown), Ok(true));
+        for (others, objection) in [
+            (json!({"crawler": "images"}), "the crawler is \"news\""),
+            (json!({"mode": "enforce"}), "the mode is \"observe\""),
+            (json!({"reason": "unidentified"}), "is \"none\""),
+        ] {
+            let error = identity(others).unwrap_err();
+            assert!(error.contains(objection), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_expired_while_the_request_waited_may_hold_or_not() {
+        let settings = Settings::read(CONFIGURATION.as_bytes()).unwrap();
+        let target = Target::parse("https://shop.test/").unwrap();
+        let rules = |at: &str, took_us: u64, policy: Json| {
+            let others = json!({"at": at, "took_us": took_us, "policy": policy});
+            settings.rules(&decision(others), (&target, Scope::Path))
+        };
+        let (before, behind) = ("2026-01-01T23:59:55.000Z", "2026-01-02T00:00:01.000Z");
+        let policy = json!({"number": 1, "action": "allow"});
+        assert_eq!(rules(before, 10, policy.clone()), Ok(true));
+        assert!(rules(before, 10, Json::Null).is_err());
+        assert_eq!(rules(before, 6_000_000, policy.clone()), Ok(true));
+        assert_eq!(rules(before, 6_000_000, Json::Null), Ok(false));
+        assert_eq!(rules(behind, 10, Json::Null), Ok(false));
+        assert!(rules(behind, 10, policy).is_err());
+    }
+}

@@ -91,8 +91,10 @@ pub(super) fn decisions(bytes: &[u8]) -> u64 {
 
 /// Whole lines, without their ends.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let is_empty = bytes.is_empty();
-    let lines = bytes.split(|byte| *byte == b'\n');
-    lines.take(if is_empty { 0 } else { usize::MAX })
+    let mut begin = 0;
+    memchr::memchr_iter(b'\n', bytes).map(move |end| {
+        let line = &bytes[begin..end];
+        begin = end + 1;
+        line
+    })
 }

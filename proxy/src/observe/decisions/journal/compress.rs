@@ -72,7 +72,7 @@ fn compress(path: &Path) -> io::Result<()> {
 }
 
 /// What a compressed file is called before it is whole.
-fn part_of(path: &Path) -> PathBuf {
+pub(super) fn part_of(path: &Path) -> PathBuf {
     let mut name = compressed_name(path).into_os_string();
     name.push(".part");
     name.into()

@@ -342,6 +342,9 @@ fn a_clock_that_was_set_back_is_told_once() {
     let mut journal = Journal::open(options(dir.path())).unwrap();
     journal.options.max_size_bytes = 1 << 20;
     write_one(&mut journal);
+    // As every clock is corrected.
+    journal.known.as_mut().unwrap().latest = calendar() + Duration::from_millis(1_500);
+    write_one(&mut journal);
     let later = calendar() + Duration::from_secs(3600);
     journal.known.as_mut().unwrap().latest = later;
     write_one(&mut journal);
@@ -525,8 +528,7 @@ fn a_kill_while_compressing_loses_nothing_and_doubles_nothing() {
     let plain: Vec<_> = rotated_files(&path).unwrap();
     let whole = fs::read(&plain[0]).unwrap();
     // Killed in the midst of it, before the file got its name.
-    let mut part = compressed_name(&plain[0]).into_os_string();
-    part.push(".part");
+    let part = compress::part_of(&plain[0]);
     fs::write(&part, [0x1f, 0x8b, 8]).unwrap();
     assert_eq!(rotated_files(&path).unwrap(), plain);
     // Killed before the file was deleted.
@@ -542,11 +544,50 @@ fn a_kill_while_compressing_loses_nothing_and_doubles_nothing() {
     }
     journal.sign();
     assert_eq!(checked(&path), []);
-    assert!(!Path::new(&part).exists() && !plain.iter().any(|file| file.exists()));
+    assert!(!part.exists() && !plain.iter().any(|file| file.exists()));
     let mut text = Vec::new();
     let file = File::open(compressed_name(&plain[0])).unwrap();
     io::Read::read_to_end(&mut contents(&file), &mut text).unwrap();
     assert!(text == whole);
+}
+
+#[test]
+fn what_a_full_disk_has_no_room_for_stays_as_it_is_until_there_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let plain = rotated_files(&path).unwrap();
+    let part = compress::part_of(&plain[0]);
+    std::os::unix::fs::symlink("/dev/full", &part).unwrap();
+    let newest = resume::number(&path).unwrap();
+    compress::compress_all(&path, newest);
+    let is_plain = |file: &PathBuf| file.exists() && !compressed_name(file).exists();
+    assert!(is_plain(&plain[0]) && !is_plain(&plain[1]), "{plain:?}");
+    assert!(
+        fs::symlink_metadata(&part).is_err(),
+        "nothing is in the way"
+    );
+    assert_eq!(checked(&path), []);
+    compress::compress_all(&path, newest);
+    assert!(!plain[0].exists() && compressed_name(&plain[0]).exists());
+    assert_eq!(checked(&path), []);
+}
+
+#[test]
+fn what_is_compressed_keeps_its_age_and_what_is_read_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let plain = rotated_files(&path).unwrap();
+    let reader = File::open(&plain[0]).unwrap();
+    let age = calendar() - Duration::from_hours(100);
+    reader.set_modified(age).unwrap();
+    let newest = resume::number(&path).unwrap();
+    reader.lock_shared().unwrap();
+    compress::compress_all(&path, newest);
+    assert!(plain[0].exists() && !plain[1].exists(), "{plain:?}");
+    reader.unlock().unwrap();
+    compress::compress_all(&path, newest);
+    let compressed = fs::metadata(compressed_name(&plain[0])).unwrap();
+    assert_eq!(compressed.modified().unwrap(), age);
 }
 
 #[test]
