@@ -4,145 +4,22 @@
 //! the rules of one host, one look at all their paths together tells whether any of them can match.
 
 mod bucket;
+mod rule;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_policy::preferences::Purposes;
 use wayleave_policy::{
-    AccessResult, Dialect, HostPattern, RobotsTxt, Target, Verdict, decide_any_path_strictly,
+    AccessResult, Dialect, HostPattern, RobotsTxt, Verdict, decide_any_path_strictly,
 };
 
 use self::bucket::Entry;
+pub(crate) use self::rule::blocked_by;
+pub use self::rule::{Action, Asked, Match, Rule};
 
 /// Rules that some hosts lead to, several's paths held as one robots.txt.
 type Bucket = bucket::Bucket<AccessResult>;
-
-/// The action of a rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Action {
-    /// Refuses with 403.
-    #[default]
-    Refuse,
-    /// Refuses with 451: the law demands it.
-    RefuseLegally,
-    /// Allows, whatever robots.txt says.
-    Allow,
-}
-
-impl Action {
-    /// The spelling used in configuration; that the law demands a refusal is said beside it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Refuse | Self::RefuseLegally => "refuse",
-            Self::Allow => "allow",
-        }
-    }
-}
-
-/// One rule as configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule {
-    /// What it does.
-    pub action: Action,
-    /// The hosts it is for; at least one.
-    pub hosts: Vec<HostPattern>,
-    /// Patterns as in robots.txt (RFC 9309), one of which the path must match. Empty: all paths.
-    pub paths: Vec<String>,
-    /// The names of the crawlers it is for, `asserted` for unknown ones. Empty: all.
-    pub crawlers: Vec<String>,
-    /// The declared purposes it is for. Empty: all requests, whatever they are for.
-    pub purposes: Purposes,
-    /// The methods it is for. Empty: all.
-    pub methods: Vec<String>,
-    /// Who answers for it. Never empty where it allows.
-    pub owner: Option<String>,
-    /// Why there is such a rule. Never empty where it allows.
-    pub reason: Option<String>,
-    /// From when on it does not count any more. Always given where it allows.
-    pub expires_at: Option<SystemTime>,
-}
-
-impl Rule {
-    /// Whether it is for who asks, and what for.
-    fn is_for(&self, asked: Asked<'_>) -> bool {
-        let is_for_crawler =
-            self.crawlers.is_empty() || self.crawlers.iter().any(|name| name == asked.crawler);
-        is_for_crawler && (self.purposes.is_empty() || self.is_for_purposes(asked.purposes))
-    }
-
-    /// One fetch serves all purposes of a crawler: a refusal of one refuses it, and an exception has to cover them all.
-    fn is_for_purposes(&self, declared: Purposes) -> bool {
-        match self.action {
-            Action::Refuse | Action::RefuseLegally => {
-                !declared.intersection(self.purposes).is_empty()
-            }
-            Action::Allow => !declared.is_empty() && declared.without(self.purposes).is_empty(),
-        }
-    }
-
-    /// Whether no request to its hosts is left out.
-    pub(crate) fn is_for_every_request(&self) -> bool {
-        let is_every_path = |path: &String| matches!(path.as_str(), "/" | "/*" | "*");
-        self.methods.is_empty() && (self.paths.is_empty() || self.paths.iter().any(is_every_path))
-    }
-
-    pub(crate) fn has_expired(&self, now: SystemTime) -> bool {
-        self.expires_at.is_some_and(|expires_at| expires_at <= now)
-    }
-}
-
-/// A URI for whoever blocks by law (RFC 7725 section 4): an owner that is a URL or a mail address.
-pub(crate) fn blocked_by(owner: &str) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_graphic() && !"<>\"".contains(c);
-    if !owner.chars().all(is_plain) {
-        None
-    } else if owner.starts_with("https://") || owner.starts_with("http://") {
-        Some(owner.to_owned())
-    } else {
-        owner.contains('@').then(|| format!("mailto:{owner}"))
-    }
-}
-
-/// A rule that matched a request.
-#[derive(Clone, Debug)]
-pub struct Match {
-    /// Which `[[rule]]` of the configuration, from 1.
-    pub number: usize,
-    /// The rule itself.
-    pub rule: Arc<Rule>,
-}
-
-impl fmt::Display for Match {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[[rule]] {}", self.number)?;
-        if let Some(reason) = &self.rule.reason {
-            write!(f, ": {reason}")?;
-        }
-        match &self.rule.owner {
-            Some(owner) => write!(f, " (owner {owner})"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What a rule is asked about.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// What the request is for.
-    pub target: &'a Target,
-    /// Its method.
-    pub method: &'a str,
-    /// The crawler's name, `asserted` for an unknown one.
-    pub crawler: &'a str,
-    /// The purposes it declares.
-    pub purposes: Purposes,
-    /// The time by which rules expire.
-    pub now: SystemTime,
-}
 
 /// All rules, findable by host.
 #[derive(Debug, Default)]
@@ -368,6 +245,9 @@ fn disallows(robots: &AccessResult, asked: Asked<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use wayleave_policy::Target;
+    use wayleave_policy::preferences::Purposes;
 
     use super::*;
 

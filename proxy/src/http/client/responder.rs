@@ -1,33 +1,22 @@
-//! The client's side of one request. Receiving and answering are independent, so that
-//! both can be under way at once.
+//! What the client is sent: interim responses, the final one's head, its body, its trailers.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use h2::SendStream;
 use h2::server::SendResponse;
-use h2::{RecvStream, SendStream};
 use http::{HeaderName, HeaderValue, Response};
 use pingora_core::protocols::http::v2::write_body;
 use pingora_timeout::timeout;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncWriteExt, WriteHalf};
 
-use super::field_pairs::{header_map, trailers_of};
-use super::http1::{
-    BodyError, BodyReader, BodyWriter, Framing, MAX_FIELDS, Trailers, write_fields,
-};
-use super::received::HalfClosed;
-use super::transport::Stream;
-
-/// Bytes of following requests that are read while one is served.
-const MAX_PIPELINED: usize = 64 * 1024;
-
-/// How long an upgraded connection may be silent.
-const UPGRADED_PATIENCE: Duration = Duration::from_secs(60 * 60);
+use crate::http::field_pairs::header_map;
+use crate::http::http1::{BodyWriter, Framing, Trailers, write_fields};
+use crate::http::transport::Stream;
 
 /// Name and value, of a field that may be ours.
 pub(crate) type Field<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
@@ -50,25 +39,9 @@ pub(crate) struct OnwardResponse<'a> {
     pub(crate) fields: Vec<Field<'a>>,
 }
 
-/// A client waiting for its answer.
-pub(crate) struct Client {
-    pub(crate) body: ClientBody,
-    pub(crate) answer: Responder,
-}
-
-/// The request's body, and what the client sends behind it.
-pub(crate) enum ClientBody {
-    Http1 {
-        stream: ReadHalf<Stream>,
-        ahead: BytesMut,
-        body: BodyReader,
-        patience: Duration,
-    },
-    Http2 {
-        stream: RecvStream,
-        patience: Duration,
-    },
-}
+/// The client left, or takes nothing.
+#[derive(Debug)]
+pub(crate) struct ClientGone;
 
 /// The way of the response.
 pub(crate) enum Responder {
@@ -81,200 +54,11 @@ pub(crate) enum Responder {
 }
 
 pub(crate) struct Http1Responder {
-    stream: WriteHalf<Stream>,
-    body: BodyWriter,
-    patience: Duration,
-    keeps_alive: bool,
-    has_unflushed: bool,
-}
-
-/// The client left, or takes nothing.
-#[derive(Debug)]
-pub(crate) struct ClientGone;
-
-impl Client {
-    /// A client of an HTTP/1 connection, whose request's head was read.
-    pub(crate) fn http1(
-        stream: Stream,
-        ahead: BytesMut,
-        framing: Framing,
-        keeps_alive: bool,
-        patience: Duration,
-    ) -> Self {
-        let (read, stream) = tokio::io::split(stream);
-        let body = BodyReader::new(framing);
-        Self {
-            body: ClientBody::Http1 {
-                stream: read,
-                ahead,
-                body,
-                patience,
-            },
-            answer: Responder::Http1(Http1Responder {
-                stream,
-                body: BodyWriter::new(Framing::Length(0)),
-                patience,
-                keeps_alive,
-                has_unflushed: false,
-            }),
-        }
-    }
-
-    /// A client of an HTTP/2 stream.
-    pub(crate) fn http2(
-        stream: RecvStream,
-        respond: SendResponse<Bytes>,
-        patience: Duration,
-    ) -> Self {
-        let answer = Responder::Http2 {
-            respond,
-            stream: None,
-            patience,
-        };
-        Self {
-            body: ClientBody::Http2 { stream, patience },
-            answer,
-        }
-    }
-
-    /// What `work` comes to, unless the client leaves before that. Pinned by the caller: taken by value it would stand in this
-    /// future twice, and so in that of every exchange.
-    pub(crate) async fn while_there<T>(
-        &mut self,
-        half_closed: HalfClosed,
-        work: Pin<&mut impl Future<Output = T>>,
-    ) -> Option<T> {
-        let leaving = async {
-            match half_closed {
-                HalfClosed::IsThere => self.body.gone().await,
-                // Whether it ended its side or broke, nobody waits any more.
-                HalfClosed::IsGone => drop(self.body.ended().await),
-            }
-        };
-        tokio::select! {
-            biased;
-            done = work => Some(done),
-            () = self.answer.given_up() => None,
-            () = leaving => None,
-        }
-    }
-
-    /// Whether another request may follow on the connection.
-    pub(crate) fn may_go_on(&self) -> bool {
-        matches!(&self.answer, Responder::Http1(answer) if answer.keeps_alive)
-            && self.body.is_done()
-    }
-
-    /// The connection and the bytes read ahead.
-    pub(crate) fn into_next(self) -> Option<(Stream, BytesMut)> {
-        match (self.body, self.answer) {
-            (ClientBody::Http1 { stream, ahead, .. }, Responder::Http1(answer)) => {
-                Some((stream.unsplit(answer.stream), ahead))
-            }
-            _ => None,
-        }
-    }
-
-    /// Both sides of an HTTP/2 stream that was not answered yet.
-    pub(crate) fn into_http2(self) -> Option<(RecvStream, SendResponse<Bytes>)> {
-        match (self.body, self.answer) {
-            (ClientBody::Http2 { stream, .. }, Responder::Http2 { respond, .. }) => {
-                Some((stream, respond))
-            }
-            _ => None,
-        }
-    }
-
-    /// The connection, to end it with care.
-    pub(crate) fn into_stream(self) -> Option<Stream> {
-        self.into_next().map(|(stream, _)| stream)
-    }
-}
-
-impl ClientBody {
-    pub(crate) fn is_done(&self) -> bool {
-        match self {
-            Self::Http1 { body, .. } => body.is_done(),
-            Self::Http2 { stream, .. } => stream.is_end_stream(),
-        }
-    }
-
-    /// The next part of the body; `None` at its end. Giving a read up loses nothing.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        match self {
-            Self::Http1 {
-                stream,
-                ahead,
-                body,
-                patience,
-            } => match timeout(*patience, body.next(stream, ahead)).await {
-                Ok(part) => part,
-                Err(_) => Err(BodyError::Late),
-            },
-            Self::Http2 { stream, patience } => loop {
-                let part = timeout(*patience, stream.data()).await;
-                let Some(part) = part.map_err(|_| BodyError::Late)? else {
-                    return Ok(None);
-                };
-                let part = part.map_err(io::Error::other)?;
-                // What was read makes room for more; a stream that ended needs none.
-                let _ = stream.flow_control().release_capacity(part.len());
-                if !part.is_empty() {
-                    return Ok(Some(part));
-                }
-            },
-        }
-    }
-
-    /// From now on everything is passed on as it comes, for as long as it comes.
-    pub(crate) fn becomes_raw(&mut self) {
-        if let Self::Http1 { body, patience, .. } = self {
-            *body = BodyReader::new(Framing::UntilClose);
-            *patience = UPGRADED_PATIENCE;
-        }
-    }
-
-    /// The fields behind the body, once it is done.
-    pub(crate) async fn trailers(&mut self) -> Result<Trailers, BodyError> {
-        match self {
-            Self::Http1 { body, .. } => Ok(body.take_trailers()),
-            Self::Http2 { stream, patience } => {
-                let trailers = timeout(*patience, stream.trailers()).await;
-                let trailers = trailers.map_err(|_| BodyError::Late)?;
-                match trailers.map_err(io::Error::other)? {
-                    Some(trailers) if trailers.len() > MAX_FIELDS => {
-                        Err(BodyError::Malformed("more than 100 trailers"))
-                    }
-                    trailers => Ok(trailers.as_ref().map_or_else(Vec::new, trailers_of)),
-                }
-            }
-        }
-    }
-
-    /// Waits until the client's connection breaks. A client that ended its side still reads; requests
-    /// that it sends ahead are kept for later.
-    pub(crate) async fn gone(&mut self) {
-        if self.ended().await.is_ok() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Waits until the client ends its side.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the connection breaks.
-    async fn ended(&mut self) -> io::Result<()> {
-        if let Self::Http1 { stream, ahead, .. } = self {
-            while ahead.len() < MAX_PIPELINED {
-                ahead.reserve(1024);
-                if stream.read_buf(ahead).await? == 0 {
-                    return Ok(());
-                }
-            }
-        }
-        std::future::pending().await
-    }
+    pub(super) stream: WriteHalf<Stream>,
+    pub(super) body: BodyWriter,
+    pub(super) patience: Duration,
+    pub(super) keeps_alive: bool,
+    pub(super) has_unflushed: bool,
 }
 
 impl Responder {

@@ -1,95 +1,46 @@
 //! The one task that owns the cache: it receives requests for entries, loads them from the store or starts fetches, applies what
 //! they bring, and publishes it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod event;
+mod fetches;
+mod recalls;
+mod surroundings;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::Instant;
-use wayleave_policy::Kind;
-use wayleave_policy::lifecycle::{
-    Cache, Entry, FetchErrorKind, FetchOutcome, Learned, Lifetimes, Resource, Snapshot, State, Use,
-};
+use wayleave_policy::lifecycle::{Cache, FetchOutcome, Learned, Resource, Snapshot, State, Use};
 
+pub(super) use self::event::{Event, Wish};
+use self::fetches::{Brought, Fetches};
+use self::recalls::Recalls;
+pub(super) use self::surroundings::{Surroundings, Terms};
 use super::eviction::Memory;
-use super::fetch::{Fetch, FetchAs, Fetched};
+use super::fetch::{Fetch, FetchAs};
 use super::following::Following;
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
 use super::refetch_as::RefetchAs;
-use super::room::Place;
-use super::shared::{Claim, Lease, Purpose, Shared};
-use super::snapshots::Published;
-use super::store::Store;
-use crate::clock::Clock;
+use super::shared::Purpose;
 use crate::fleet;
-use crate::observe::metrics::{Lookup, Metrics};
+use crate::observe::metrics::Lookup;
 
 /// What is due is looked for at least this often: the calendar may have been set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-/// How many reads of the store are under way at a time, and how many entries each brings: few threads, so that what they
-/// free can be used again.
-const RECALLS: usize = 4;
-const RECALLED: usize = 64;
-
-/// What the handle asks of the task.
-pub(super) enum Event {
-    /// A request cannot go on without this origin's robots.txt.
-    Wanted(Resource, Wish, oneshot::Sender<Arc<Snapshot>>),
-    /// A request went on with what is known, but another attempt to reach the origin is due: as whom, if somebody asked.
-    Overdue(Resource, Option<FetchAs>),
-    /// What is known of an origin takes more memory than when it was published.
-    Grown,
-    /// An operator wants it fetched anew.
-    Refresh(Resource, oneshot::Sender<Arc<Snapshot>>),
-    /// An operator wants it forgotten; whether it was in memory.
-    Forget(Resource, oneshot::Sender<bool>),
-    /// Whether a fetch is in progress.
-    IsFetching(Resource, oneshot::Sender<bool>),
-    /// The configuration was read again.
-    Reconfigure(Terms, oneshot::Sender<()>),
-    /// The last event: what is known is to be on disk when this is answered.
-    Close(oneshot::Sender<()>),
-}
-
-/// On whose behalf a request waits.
-pub(super) struct Wish {
-    pub(super) asker: Asker,
-    pub(super) fetch_as: FetchAs,
-}
-
-/// What the task works with.
-pub(super) struct Surroundings {
-    pub(super) published: Arc<Published>,
-    pub(super) store: Store,
-    pub(super) clock: Clock,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) shared: Shared,
-}
-
-/// How the task works.
-pub(super) struct Terms {
-    pub(super) lifetimes: Lifetimes,
-    pub(super) fetch_timeout: Duration,
-    pub(super) memory_bytes: usize,
-}
 
 /// The task's belongings.
 pub(super) struct Refresh<F> {
     cache: Cache,
     queue: Queue,
     memory: Memory,
-    fetch: Arc<F>,
     around: Surroundings,
     events: mpsc::Receiver<Event>,
-    to_recall: VecDeque<Resource>,
-    recalling: JoinSet<Vec<(Resource, Option<Learned>)>>,
-    fetching: JoinSet<Brought>,
+    recalls: Recalls,
+    fetches: Fetches<F>,
     fetch_timeout: Duration,
     changes: mpsc::UnboundedReceiver<fleet::Event>,
     following: Following,
-    jobs: HashMap<Id, Job>,
     waiting: HashMap<Resource, Vec<oneshot::Sender<Arc<Snapshot>>>>,
     /// Being recalled or fetched for an operator, even if what is known may be gone by.
     forced: HashSet<Resource>,
@@ -98,14 +49,6 @@ pub(super) struct Refresh<F> {
     refetch_as: RefetchAs,
     /// Joined the queue just now, or found themselves in it.
     queued: Vec<Resource>,
-}
-
-/// What a fetch brought, or the fleet knew.
-struct Brought {
-    learned: Learned,
-    place: Option<Place>,
-    /// If the fleet is to hear of it.
-    lease: Option<Lease>,
 }
 
 /// Who wants an origin that is being recalled, and as whom the first of them wants it fetched.
@@ -128,16 +71,13 @@ impl<F: Fetch> Refresh<F> {
             cache: Cache::new(terms.lifetimes),
             queue: Queue::new(bounds),
             memory: Memory::new(terms.memory_bytes),
-            fetch: Arc::new(fetch),
+            recalls: Recalls::new(around.store.clone(), around.published.clone()),
+            fetches: Fetches::new(fetch, &around),
             around,
             events,
-            to_recall: VecDeque::new(),
-            recalling: JoinSet::new(),
-            fetching: JoinSet::new(),
             fetch_timeout: terms.fetch_timeout,
             changes,
             following: Following::default(),
-            jobs: HashMap::new(),
             waiting: HashMap::new(),
             forced: HashSet::new(),
             wishes: HashMap::new(),
@@ -162,18 +102,17 @@ impl<F: Fetch> Refresh<F> {
                     Some(event) => self.hear(event),
                     None => return,
                 },
-                Some(recalled) = self.recalling.join_next() => {
-                    // A read that fails or panics is the store's to report; it brings nothing.
-                    for (resource, learned) in recalled.into_iter().flatten() {
+                Some(recalled) = self.recalls.next() => {
+                    for (resource, learned) in recalled {
                         self.recalled(resource, learned);
                     }
                 }
-                Some(ended) = self.fetching.join_next_with_id() => self.fetched(ended),
+                Some((job, brought)) = self.fetches.next() => self.fetched(job, brought),
                 Some(change) = self.changes.recv() => self.follow(change),
                 Some(followed) = self.following.next() => self.followed(followed),
                 () = tokio::time::sleep(pause.min(LONGEST_SLEEP)) => self.wake(),
             }
-            self.start_recalls();
+            self.recalls.start();
             self.start_fetches();
             self.following
                 .start(&self.around.published, &self.around.shared);
@@ -342,25 +281,7 @@ impl<F: Fetch> Refresh<F> {
         let fetch_as = self.refetch_as.of(&resource);
         let wishes = self.wishes.entry(resource.clone()).or_default();
         wishes.fetch_as = fetch_as;
-        self.to_recall.push_back(resource);
-    }
-
-    fn start_recalls(&mut self) {
-        while self.recalling.len() < RECALLS && !self.to_recall.is_empty() {
-            let some = self.to_recall.len().min(RECALLED);
-            let resources = self.to_recall.drain(..some).collect();
-            let (store, published) = (self.around.store.clone(), self.around.published.clone());
-            self.recalling.spawn(async move {
-                let loaded = store.load_all(resources).await.into_iter();
-                let parse = |(resource, entry): (Resource, Option<Entry>)| {
-                    let known = published.snapshot(&resource);
-                    let kind = resource.kind();
-                    let learned = entry.map(|entry| Learned::of(kind, entry, known.as_deref()));
-                    (resource, learned)
-                };
-                loaded.map(parse).collect()
-            });
-        }
+        self.recalls.add(resource);
     }
 
     fn recalled(&mut self, resource: Resource, learned: Option<Learned>) {
@@ -411,41 +332,11 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
-    /// Fetches in a task of its own, and parses there: files may be long, and this task has every origin to look after.
-    fn start_fetch(&mut self, mut job: Job) {
-        let fetch_as = std::mem::take(&mut job.fetch_as);
-        let (fetch, clock) = (self.fetch.clone(), self.around.clock);
-        let (purpose, shared) = (self.purpose(&job.resource), self.around.shared.clone());
-        let timeout = self.fetch_timeout;
+    fn start_fetch(&mut self, job: Job) {
+        let purpose = self.purpose(&job.resource);
         let known = self.around.published.snapshot(&job.resource);
-        let lifetimes = self.cache.lifetimes().clone();
-        let (resource, own) = (job.resource.clone(), job.entry.clone());
-        let metrics = self.around.metrics.clone();
-        let task = self.fetching.spawn(async move {
-            let terms = (&lifetimes, timeout);
-            let lease = match shared.claim(&resource, own, purpose, terms).await {
-                Claim::Fetch(lease) => lease,
-                Claim::Known(learned, lease) => {
-                    let place = None;
-                    return Brought {
-                        learned,
-                        place,
-                        lease,
-                    };
-                }
-            };
-            let started = Instant::now();
-            let request = lease.before.request(&resource);
-            let Fetched { outcome, place } = fetch.fetch(request, Some(&fetch_as)).await;
-            report(&metrics, &resource, &outcome, started.elapsed());
-            let before = (&lease.before, known.as_deref());
-            Brought {
-                learned: Learned::after(resource.kind(), before, outcome, clock.now(), &lifetimes),
-                place,
-                lease: Some(lease),
-            }
-        });
-        self.jobs.insert(task.id(), job);
+        let terms = (self.cache.lifetimes().clone(), self.fetch_timeout);
+        self.fetches.start(job, purpose, known, terms);
     }
 
     fn purpose(&self, resource: &Resource) -> Purpose {
@@ -482,40 +373,18 @@ impl<F: Fetch> Refresh<F> {
         }
     }
 
-    fn fetched(&mut self, ended: Result<(Id, Brought), JoinError>) {
-        let id = match &ended {
-            Ok((id, _)) => *id,
-            Err(error) => error.id(),
-        };
-        let Some(Job {
+    fn fetched(&mut self, job: Job, brought: Result<Brought, FetchOutcome>) {
+        let Job {
             resource, entry, ..
-        }) = self.jobs.remove(&id)
-        else {
-            return;
-        };
+        } = job;
         self.queue.ended(&resource);
         self.forced.remove(&resource);
         let known = self.around.published.snapshot(&resource);
-        let brought = match ended {
-            Ok((_, brought)) => brought,
-            Err(error) => {
-                let outcome = broken(&resource, &error);
-                report(&self.around.metrics, &resource, &outcome, Duration::ZERO);
-                let before = (&entry, known.as_deref());
-                let lifetimes = self.cache.lifetimes();
-                Brought {
-                    learned: Learned::after(
-                        resource.kind(),
-                        before,
-                        outcome,
-                        self.now(),
-                        lifetimes,
-                    ),
-                    place: None,
-                    lease: None,
-                }
-            }
-        };
+        let brought = brought.unwrap_or_else(|outcome| {
+            let before = (&entry, known.as_deref());
+            let lifetimes = self.cache.lifetimes();
+            Learned::after(resource.kind(), before, outcome, self.now(), lifetimes).into()
+        });
         let Brought {
             learned,
             place,
@@ -565,30 +434,4 @@ impl<F: Fetch> Refresh<F> {
             self.recall(resource);
         }
     }
-}
-
-fn report(metrics: &Metrics, resource: &Resource, outcome: &FetchOutcome, took: Duration) {
-    let result = outcome.result().as_str();
-    match resource.kind() {
-        Kind::RobotsTxt => metrics.robots_fetch(result, took),
-        kind => metrics.preference_fetch(kind, result),
-    }
-    tracing::debug!(
-        %resource,
-        result,
-        status = outcome.status(),
-        error = outcome.cause(),
-        ?took,
-        "fetched"
-    );
-}
-
-/// A fetch that panicked still ends, or its origin would wait forever.
-fn broken(resource: &Resource, error: &JoinError) -> FetchOutcome {
-    tracing::error!(%resource, %error, "a fetch failed unexpectedly");
-    FetchOutcome::failed(
-        resource.uri(),
-        FetchErrorKind::Internal,
-        "the fetch failed unexpectedly",
-    )
 }

@@ -1,0 +1,141 @@
+//! Fetches that are under way, each in a task of its own, which also parses what it brings: files may be long, and the task
+//! that owns the cache has every origin to look after.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
+use wayleave_policy::Kind;
+use wayleave_policy::lifecycle::{
+    FetchErrorKind, FetchOutcome, Learned, Lifetimes, Resource, Snapshot,
+};
+
+use super::surroundings::Surroundings;
+use crate::clock::Clock;
+use crate::observe::metrics::Metrics;
+use crate::robots::fetch::{Fetch, Fetched};
+use crate::robots::queue::Job;
+use crate::robots::room::Place;
+use crate::robots::shared::{Claim, Lease, Purpose, Shared};
+
+/// The fetches under way.
+pub(super) struct Fetches<F> {
+    fetch: Arc<F>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    shared: Shared,
+    tasks: JoinSet<Brought>,
+    jobs: HashMap<Id, Job>,
+}
+
+/// What a fetch brought, or the fleet knew.
+pub(super) struct Brought {
+    pub(super) learned: Learned,
+    pub(super) place: Option<Place>,
+    /// If the fleet is to hear of it.
+    pub(super) lease: Option<Lease>,
+}
+
+impl From<Learned> for Brought {
+    fn from(learned: Learned) -> Self {
+        Self {
+            learned,
+            place: None,
+            lease: None,
+        }
+    }
+}
+
+impl<F: Fetch> Fetches<F> {
+    pub(super) fn new(fetch: F, around: &Surroundings) -> Self {
+        Self {
+            fetch: Arc::new(fetch),
+            clock: around.clock,
+            metrics: around.metrics.clone(),
+            shared: around.shared.clone(),
+            tasks: JoinSet::new(),
+            jobs: HashMap::new(),
+        }
+    }
+
+    /// Asks the fleet, and fetches if nobody else does. `known` is gone by meanwhile.
+    pub(super) fn start(
+        &mut self,
+        job: Job,
+        purpose: Purpose,
+        known: Option<Arc<Snapshot>>,
+        (lifetimes, timeout): (Lifetimes, Duration),
+    ) {
+        let (resource, own) = (job.resource.clone(), job.entry.clone());
+        let fetch_as = job.fetch_as.clone();
+        let (fetch, clock) = (self.fetch.clone(), self.clock);
+        let (metrics, shared) = (self.metrics.clone(), self.shared.clone());
+        let task = self.tasks.spawn(async move {
+            let terms = (&lifetimes, timeout);
+            let lease = match shared.claim(&resource, own, purpose, terms).await {
+                Claim::Fetch(lease) => lease,
+                Claim::Known(learned, lease) => {
+                    return Brought {
+                        lease,
+                        ..learned.into()
+                    };
+                }
+            };
+            let started = Instant::now();
+            let request = lease.before.request(&resource);
+            let Fetched { outcome, place } = fetch.fetch(request, Some(&fetch_as)).await;
+            report(&metrics, &resource, &outcome, started.elapsed());
+            let before = (&lease.before, known.as_deref());
+            Brought {
+                learned: Learned::after(resource.kind(), before, outcome, clock.now(), &lifetimes),
+                place,
+                lease: Some(lease),
+            }
+        });
+        self.jobs.insert(task.id(), job);
+    }
+
+    /// The next that ends, and what it brought; `None` if none is under way. A fetch that panicked still ends, or its origin
+    /// would wait forever. Giving the wait up loses nothing.
+    pub(super) async fn next(&mut self) -> Option<(Job, Result<Brought, FetchOutcome>)> {
+        let ended = self.tasks.join_next_with_id().await?;
+        let (id, brought) = match ended {
+            Ok((id, brought)) => (id, Ok(brought)),
+            Err(error) => (error.id(), Err(error)),
+        };
+        let job = self.jobs.remove(&id)?;
+        let brought = brought.map_err(|error| {
+            let outcome = broken(&job.resource, &error);
+            report(&self.metrics, &job.resource, &outcome, Duration::ZERO);
+            outcome
+        });
+        Some((job, brought))
+    }
+}
+
+fn report(metrics: &Metrics, resource: &Resource, outcome: &FetchOutcome, took: Duration) {
+    let result = outcome.result().as_str();
+    match resource.kind() {
+        Kind::RobotsTxt => metrics.robots_fetch(result, took),
+        kind => metrics.preference_fetch(kind, result),
+    }
+    tracing::debug!(
+        %resource,
+        result,
+        status = outcome.status(),
+        error = outcome.cause(),
+        ?took,
+        "fetched"
+    );
+}
+
+fn broken(resource: &Resource, error: &JoinError) -> FetchOutcome {
+    tracing::error!(%resource, %error, "a fetch failed unexpectedly");
+    FetchOutcome::failed(
+        resource.uri(),
+        FetchErrorKind::Internal,
+        "the fetch failed unexpectedly",
+    )
+}

@@ -1,0 +1,28 @@
+//! What the task works with, and how.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wayleave_policy::lifecycle::Lifetimes;
+
+use crate::clock::Clock;
+use crate::observe::metrics::Metrics;
+use crate::robots::shared::Shared;
+use crate::robots::snapshots::Published;
+use crate::robots::store::Store;
+
+/// What the task works with.
+pub(crate) struct Surroundings {
+    pub(crate) published: Arc<Published>,
+    pub(crate) store: Store,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) shared: Shared,
+}
+
+/// How the task works.
+pub(crate) struct Terms {
+    pub(crate) lifetimes: Lifetimes,
+    pub(crate) fetch_timeout: Duration,
+    pub(crate) memory_bytes: usize,
+}
