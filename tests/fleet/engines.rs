@@ -79,7 +79,6 @@ impl Server {
         server
     }
 
-    #[track_caller]
     /// Starts one that also speaks TLS, at the port that is returned too, as 127.0.0.1. Its certificate is put into `dir`, as `crt`.
     pub fn start_with_tls(product: Product, dir: &Path) -> (Self, u16) {
         let port = ports::free();
@@ -100,6 +99,7 @@ impl Server {
         (Self::start_with(product, options.as_flattened()), port)
     }
 
+    #[track_caller]
     fn wait(&self) {
         eventually("the engine answers", || {
             let mut ask = clean(self.product.client());
