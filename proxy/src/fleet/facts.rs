@@ -135,8 +135,7 @@ impl Shared {
                     metrics.fleet().settled(settlement.kind.as_str());
                 }
                 if settled == Settled::Older {
-                    // Another node took over, and what it noted may have been read before this node had anything to compare.
-                    self.tell_followers([Event::Changed(settlement.origin)]);
+                    self.tell_followers([Event::Superseded(settlement.origin)]);
                 }
             }
             // There is no room for it, or it is not to be had there.

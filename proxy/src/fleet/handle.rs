@@ -60,6 +60,8 @@ pub struct Options {
 pub(crate) enum Event {
     /// Another node knows something else of this origin.
     Changed(String),
+    /// What this node noted of it came too late: the fleet had gone on without it.
+    Superseded(String),
     /// An operator had another node forget it.
     Forgotten(String),
     /// What others noted of this partition is lost: anything there may have changed.

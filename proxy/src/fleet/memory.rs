@@ -97,6 +97,22 @@ impl Memory {
         }
     }
 
+    /// Another node, all of it.
+    #[cfg(test)]
+    pub(crate) async fn joined(&self, node: &str) -> super::Fleet {
+        let options = super::Options {
+            node: node.to_owned(),
+            about: String::new(),
+            on_loss: super::OnLoss::Refuse,
+            keep: Duration::from_secs(24 * 60 * 60),
+            key: None,
+        };
+        let metrics = crate::observe::metrics::Metrics::new().unwrap();
+        let engine = Box::new(self.node(node));
+        let joined = super::Fleet::join(engine, options, metrics.into()).await;
+        joined.unwrap()
+    }
+
     /// From now on every verb of every node fails so, or none.
     pub fn fail(&self, failure: Option<Failure>) {
         self.lock().failure = failure;

@@ -286,7 +286,7 @@ async fn follow(rests: Weak<Rests>, mut events: mpsc::UnboundedReceiver<Event>) 
                     rests.end(&origin);
                 }
             }
-            Event::Changed(_) | Event::Forgotten(_) | Event::Suspect(_) => {}
+            Event::Changed(_) | Event::Superseded(_) | Event::Forgotten(_) | Event::Suspect(_) => {}
         }
     }
 }
@@ -297,8 +297,6 @@ mod tests {
 
     use super::*;
     use crate::fleet::memory::Memory;
-    use crate::fleet::{self, OnLoss};
-    use crate::observe::metrics::Metrics;
 
     fn origin() -> Origin {
         Origin::parse("http://shop.test").unwrap()
@@ -316,19 +314,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_node_that_stood_still_does_not_send_by_the_turn_that_it_had() {
         let memory = Memory::new("");
-        let joined = async |name: &str| {
-            let options = fleet::Options {
-                node: name.to_owned(),
-                about: String::new(),
-                on_loss: OnLoss::Refuse,
-                keep: Duration::ZERO,
-                key: None,
-            };
-            let metrics = Arc::new(Metrics::new().unwrap());
-            let engine = Box::new(memory.node(name));
-            let fleet = Fleet::join(engine, options, metrics).await.unwrap();
-            Politeness::over(&fleet)
-        };
+        let joined = async |name| Politeness::over(&memory.joined(name).await);
         let (one, other) = (joined("one").await, joined("other").await);
         let limits = Options {
             max_concurrent_per_origin: 1,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 use wayleave_policy::lifecycle::{Learned, Resource};
 
-use super::shared::Shared;
+use super::shared::{Adopt, Shared};
 use super::snapshots::Published;
 
 /// How many look-ups are under way at a time: a burst of changes holds up nobody who waits for a claim.
@@ -15,23 +15,23 @@ const AT_ONCE: usize = 64;
 /// Origins to look up, and those that are being.
 #[derive(Default)]
 pub(super) struct Following {
-    to_look_up: VecDeque<Resource>,
+    to_look_up: VecDeque<(Resource, Adopt)>,
     looking: JoinSet<Option<(Resource, Learned)>>,
 }
 
 impl Following {
-    pub(super) fn add(&mut self, resources: impl IntoIterator<Item = Resource>) {
+    pub(super) fn add(&mut self, resources: impl IntoIterator<Item = (Resource, Adopt)>) {
         self.to_look_up.extend(resources);
     }
 
     pub(super) fn start(&mut self, published: &Arc<Published>, shared: &Shared) {
         while self.looking.len() < AT_ONCE
-            && let Some(resource) = self.to_look_up.pop_front()
+            && let Some((resource, adopt)) = self.to_look_up.pop_front()
         {
             let (published, shared) = (Arc::clone(published), shared.clone());
             self.looking.spawn(async move {
                 let known = published.snapshot(&resource)?;
-                let learned = shared.newer(&resource, &known).await?;
+                let learned = shared.adoptable(&resource, &known, adopt).await?;
                 Some((resource, learned))
             });
         }

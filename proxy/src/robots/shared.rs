@@ -38,6 +38,14 @@ pub(super) enum Purpose {
     Forced,
 }
 
+/// What of the fleet's knowledge a node goes by instead of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Adopt {
+    Newer,
+    /// Whatever it says, and whenever it was learned: what this node learned was asked for before another took over.
+    Any,
+}
+
 /// What to do about an origin.
 pub(super) enum Claim {
     /// Go by this. With a lease if it is this node's own, which the fleet is told of.
@@ -166,20 +174,20 @@ impl Shared {
         self.fleet.settle(settlement).await;
     }
 
-    /// What the fleet knows, unless `known` is as new.
-    pub(super) async fn newer(&self, resource: &Resource, known: &Snapshot) -> Option<Learned> {
+    /// What the fleet knows, if it is to be gone by instead of what is `known`.
+    pub(super) async fn adoptable(
+        &self,
+        resource: &Resource,
+        known: &Snapshot,
+        adopt: Adopt,
+    ) -> Option<Learned> {
         let record = self.fleet.record(&resource.to_string()).await?;
         let entry = self.read(resource, &record)?;
-        let at = touched_at(&entry)?;
-        // That this node could not reach the origin is no reason against what another one was answered.
-        let failing_since = known
-            .unreachable_since()
-            .filter(|_| entry.failing.is_some());
-        let known_at = known.fetched_at().max(failing_since);
-        let is_older = known_at.is_some_and(|known_at| at + EXACT < known_at);
-        let is_same = known_at.is_some_and(|known_at| at < known_at + EXACT)
-            && digest(&entry) == known.digest().copied();
-        (!is_older && !is_same).then(|| Learned::of(resource.kind(), entry, None))
+        let is_adopted = match adopt {
+            Adopt::Any => true,
+            Adopt::Newer => is_newer(&entry, known),
+        };
+        is_adopted.then(|| Learned::of(resource.kind(), entry, None))
     }
 
     fn age(&self, at: SystemTime) -> Duration {
@@ -201,6 +209,22 @@ fn touched_at(entry: &Entry) -> Option<SystemTime> {
     let answered_at = entry.answer.as_ref().map(|facts| facts.fetched_at);
     let failed_at = entry.failing.as_ref();
     answered_at.max(failed_at.map(|failing| failing.last.fetched_at))
+}
+
+/// Whether an entry was learned after what is known, or at about the same time and says something else.
+fn is_newer(entry: &Entry, known: &Snapshot) -> bool {
+    let Some(at) = touched_at(entry) else {
+        return false;
+    };
+    // That this node could not reach the origin is no reason against what another one was answered.
+    let failing_since = known
+        .unreachable_since()
+        .filter(|_| entry.failing.is_some());
+    match known.fetched_at().max(failing_since) {
+        None => true,
+        Some(known_at) if at + EXACT < known_at => false,
+        Some(known_at) => at >= known_at + EXACT || digest(entry) != known.digest().copied(),
+    }
 }
 
 fn digest(entry: &Entry) -> Option<[u8; 32]> {

@@ -22,7 +22,7 @@ use super::fetch::{Fetch, FetchAs};
 use super::following::Following;
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
 use super::refetch_as::RefetchAs;
-use super::shared::Purpose;
+use super::shared::{Adopt, Purpose};
 use crate::fleet;
 use crate::observe::metrics::Lookup;
 
@@ -177,12 +177,8 @@ impl<F: Fetch> Refresh<F> {
     /// Another node noted something. What is only in the store is asked about when it is wanted.
     fn follow(&mut self, change: fleet::Event) {
         match change {
-            fleet::Event::Changed(resource) => {
-                let resource = Resource::parse(&resource).ok();
-                let published = &self.around.published;
-                let held = resource.filter(|resource| published.snapshot(resource).is_some());
-                self.following.add(held);
-            }
+            fleet::Event::Changed(resource) => self.look_up(&resource, Adopt::Newer),
+            fleet::Event::Superseded(resource) => self.look_up(&resource, Adopt::Any),
             fleet::Event::Forgotten(resource) => {
                 if let Ok(resource) = Resource::parse(&resource) {
                     self.forget(&resource);
@@ -196,11 +192,19 @@ impl<F: Fetch> Refresh<F> {
                     .around
                     .published
                     .select(|resource, _| suspect(resource));
+                let held = held.into_iter();
                 self.following
-                    .add(held.into_iter().map(|(resource, _)| resource));
+                    .add(held.map(|(resource, _)| (resource, Adopt::Newer)));
             }
             fleet::Event::Rests(..) | fleet::Event::Rested(_) => {}
         }
+    }
+
+    fn look_up(&mut self, resource: &str, adopt: Adopt) {
+        let resource = Resource::parse(resource).ok();
+        let published = &self.around.published;
+        let held = resource.filter(|resource| published.snapshot(resource).is_some());
+        self.following.add(held.map(|resource| (resource, adopt)));
     }
 
     fn followed(&mut self, newer: Option<(Resource, Learned)>) {

@@ -10,6 +10,7 @@ use wayleave_policy::lifecycle::{
 use wayleave_policy::{AccessResult, Dialect, ProductToken, Verdict, decide};
 
 use super::super::*;
+use crate::fleet::memory::Memory;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -136,6 +137,15 @@ fn start(fetch: &ScriptedFetch, bounds: FetchBounds) -> (Robots, Arc<Metrics>) {
     let store = Store::in_memory(clock, metrics.clone());
     let (robots, _) = Robots::start(fetch.clone(), store, &options, clock, metrics.clone());
     (robots, metrics)
+}
+
+/// A node of a fleet.
+async fn joined(fetch: &ScriptedFetch, memory: &Memory, name: &str) -> Robots {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
+    let store = Store::in_memory(clock, metrics.clone());
+    let around = (clock, metrics, memory.joined(name).await);
+    Robots::start_in(fetch.clone(), store, &Options::default(), around).0
 }
 
 /// The same over a store in `dir`, `after` so much time.
@@ -826,4 +836,32 @@ async fn what_another_client_named_first_comes_when_ones_own_turn_comes() {
     assert!(robots.find_for(&shop, of("news", 2)).await.is_ok());
     assert!(asked.elapsed() < Duration::from_millis(10));
     drop(naming);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_after_another_node_took_over_is_not_gone_by() {
+    let memory = Memory::new("");
+    let (late, fetch) = (ScriptedFetch::default(), ScriptedFetch::default());
+    let one = joined(&late, &memory, "one").await;
+    let other = joined(&fetch, &memory, "other").await;
+    let shop = origin("shop");
+    late.answer(&shop, Answer::Says("User-agent: *\nDisallow:\n".to_owned()));
+    let gate = late.close_gate();
+    let wants = tokio::spawn({
+        let (one, shop) = (one.clone(), shop.clone());
+        async move { one.find(&shop).await.map(drop) }
+    });
+    settle().await;
+    assert_eq!(late.fetches(), 1);
+    // For as long as the first has the lease, the second waits.
+    drop(other.find(&shop).await);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let found = other.at_hand(&shop).unwrap().snapshot;
+    assert_eq!(private(&other, &found), Verdict::Disallow);
+    late.open_gate(&gate);
+    drop(wants.await);
+    settle().await;
+    let known = one.at_hand(&shop).unwrap().snapshot;
+    assert_eq!(private(&one, &known), Verdict::Disallow);
+    assert_eq!([late.fetches(), fetch.fetches()], [1, 1]);
 }
