@@ -23,7 +23,7 @@ fn a_batch_judges_every_case_as_its_clause_says() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert!(questions.len() >= 186);
+    assert!(questions.len() >= 244);
     let mut expected = BTreeMap::new();
     for question in &mut questions {
         let question = question.as_object_mut().unwrap();
@@ -274,7 +274,7 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
         let lines = "purposes = [\"train-ai\", \"archive\"]\nmode = \"observe\"";
         let rules = "[[rule]]\naction = \"allow\"\nhosts = [\"site.test\"]\npaths = [\"/private/agreed\"]\nowner = \"us\"\n\
              reason = \"an agreement\"\nexpires = 2999-01-01\n\
-             [[rule]]\naction = \"refuse\"\nhosts = [\"site.test\"]\npaths = [\"/private/never\"]\n";
+             [[rule]]\naction = \"refuse\"\nhosts = [\"site.test\"]\npaths = [\"/private/never\", \"/never\"]\n";
         settings.table(&(crawler("corpus", CORPUS, lines) + rules))
     });
     for (path, label) in [
@@ -289,6 +289,10 @@ fn what_the_site_is_not_asked_about_is_labelled_all_the_same() {
         ),
         (
             "/private/never",
+            Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\""),
+        ),
+        (
+            "/never",
             Some("train-ai=refuse;from=\"rule\", archive=refuse;from=\"rule\""),
         ),
         ("/robots.txt", None),

@@ -1,10 +1,12 @@
 //! The beginning of a page is read before anything of it is handed on.
 
+use super::coded::coded;
 use super::{CORPUS, INDEX, NOINDEX, OBSERVED, PLAIN, STATED, expect_withheld, get, site};
 use crate::harness::origin::reply::{Framing, Gate, Reply, Step};
 use serde_json::Value;
 
 use crate::harness::{Ask, Origin, Wayleave, eventually};
+use crate::purposes;
 
 /// The last decision, once it is one for this reason: an answer is recorded when it is complete.
 #[track_caller]
@@ -45,6 +47,29 @@ fn a_page_that_refuses_the_use_is_withheld() {
         ("stage", "body"),
     ];
     assert_eq!(proxy.metric("wayleave_preferences_total", &labels), 2.0);
+}
+
+#[test]
+fn a_page_may_come_in_two_parts_cut_anywhere() {
+    let (origin, proxy) = site(Reply::html(NOINDEX), "");
+    let coded = coded("gzip", NOINDEX.as_bytes());
+    fn cuts(bytes: &[u8]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        (1..bytes.len()).map(|at| (bytes[..at].to_vec(), bytes[at..].to_vec()))
+    }
+    let halves = |(first, rest)| {
+        Reply::html(first)
+            .framing(Framing::Chunked)
+            .step(Step::Bytes(rest))
+    };
+    let plain = cuts(NOINDEX.as_bytes()).map(halves);
+    let coded = cuts(&coded).map(halves);
+    let coded = coded.map(|page| page.header("Content-Encoding", "gzip"));
+    for (number, page) in plain.chain(coded).enumerate() {
+        let path = format!("/cut/{number}");
+        origin.site("site.test").page(&path, page);
+        let url = format!("http://site.test{path}");
+        expect_withheld(&purposes::get(&proxy, INDEX, &url), "body");
+    }
 }
 
 /// The rest of an answer that is withheld is not waited for, and not read.

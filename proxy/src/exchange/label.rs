@@ -145,7 +145,7 @@ impl<'a> Label<'a> {
         let refusal = said.refusal(&self.permit.resolved);
         let is_withheld = self.preferences().withholds && !said.is_only_observed();
         let refusal = refusal.filter(|_| is_withheld && is_judged(status));
-        let labels = labels(&said);
+        let labels = labels(&said, self.permit);
         *self.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(said);
         match refusal {
             Some(refusal) => Err(Box::new(refusal)),
@@ -165,11 +165,13 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// `Wayleave-Preferences` and, where there are any, `Wayleave-Duties`: dictionaries (RFC 9651).
-fn labels(said: &Said) -> Vec<Field<'static>> {
+fn labels(said: &Said, permit: &Permit) -> Vec<Field<'static>> {
+    let by_rule = by_rule(permit);
     let each = said.judgement.each.iter();
     let each = each.map(|say| {
         let source = say.statement.as_ref().map(|it| it.source);
-        member(say.purpose, say.preference, source)
+        let (preference, source) = by_rule.unwrap_or((say.preference, source));
+        member(say.purpose, preference, source)
     });
     let mut fields = vec![preferences(each)];
     let duties: Vec<String> = said.duties.iter().map(duty).collect();
@@ -186,20 +188,28 @@ pub(super) fn settled(permit: &Permit, received: &Received) -> Option<Field<'sta
     if permit.purposes.is_empty() || !is_content || !received.only_reads() {
         return None;
     }
-    let (preference, source) = match &permit.observed {
-        _ if permit.reason == rules::EXCEPTION => (Preference::Allow, Some(Source::Rule)),
-        Some(refusal) if refusal.reason == rules::REFUSAL => {
-            (Preference::Refuse, Some(Source::Rule))
+    let (preference, source) = match (by_rule(permit), &permit.observed) {
+        (Some(settled), _) => settled,
+        (None, Some(refusal)) => {
+            let source = refusal.robots_url.is_some().then_some(Source::Disallow);
+            (Preference::Refuse, source)
         }
-        Some(refusal) if refusal.robots_url.is_some() => {
-            (Preference::Refuse, Some(Source::Disallow))
-        }
-        Some(_) => (Preference::Refuse, None),
-        None => return None,
+        (None, None) => return None,
     };
     let each = permit.purposes.iter();
     let each = each.map(|purpose| member(purpose, preference, source));
     Some(preferences(each))
+}
+
+/// What a `[[rule]]` of one's own settles, whatever the site says; its refusal is only observed.
+fn by_rule(permit: &Permit) -> Option<(Preference, Option<Source>)> {
+    let observed = permit.observed.as_ref().map(|refusal| refusal.reason);
+    let preference = match observed {
+        _ if permit.reason == rules::EXCEPTION => Preference::Allow,
+        Some(rules::REFUSAL) => Preference::Refuse,
+        _ => return None,
+    };
+    Some((preference, Some(Source::Rule)))
 }
 
 /// `Wayleave-Preferences`, of its members.
