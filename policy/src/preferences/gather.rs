@@ -115,12 +115,17 @@ impl Preferences {
 
     /// Takes in what robots.txt says about use.
     pub fn hear_robots_txt(&mut self, asker: Asker<'_>, robots: &RobotsTxt) {
-        let lines = Lines::of(robots, asker);
-        self.statements.extend(lines.statements(asker, &self.paths));
+        if let Some(lines) = Lines::of(robots, asker) {
+            self.hear_lines(asker, &lines);
+        }
         if asker.reads(Source::PolicyToken) {
             self.statements
                 .extend(policy_tokens(robots, asker, &self.paths));
         }
+    }
+
+    fn hear_lines(&mut self, asker: Asker<'_>, lines: &Lines) {
+        self.statements.extend(lines.statements(asker, &self.paths));
         for (url, carrier) in lines.licences() {
             self.name_licence(asker, url, carrier, Stage::Before);
         }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The lines of a file that are about use and concern a crawler.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lines {
     group: Vec<Directive>,
     /// Before any group: of some families these stand for the whole site.
@@ -22,14 +22,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn of(robots: &RobotsTxt, asker: Asker<'_>) -> Self {
-        if !robots.speaks_of_use() {
-            return Self::default();
-        }
-        Self {
+    /// `None` if nothing in the file is.
+    pub(super) fn of(robots: &RobotsTxt, asker: Asker<'_>) -> Option<Self> {
+        robots.speaks_of_use().then(|| Self {
             group: robots.group_preferences(asker.dialect, asker.tokens),
             site: robots.directives_before_groups(),
-        }
+        })
     }
 
     fn in_group(&self, name: &'static str) -> impl Iterator<Item = &Directive> {
