@@ -188,11 +188,19 @@ impl Preferences {
     /// What all that comes to.
     #[must_use]
     pub fn judge(&self, asker: Asker<'_>) -> Judgement {
-        let mut statements = self.statements.clone();
-        tdmrep::supersede(&mut statements);
-        statements.extend(self.meta_statements(asker));
-        statements.extend(self.licences.statements(asker, &self.asked()));
+        let mut statements = Vec::new();
+        // Hardly any site says anything.
+        if !self.says_nothing() {
+            statements.extend_from_slice(&self.statements);
+            tdmrep::supersede(&mut statements);
+            statements.extend(self.meta_statements(asker));
+            statements.extend(self.licences.statements(asker, &self.asked()));
+        }
         Judgement::of(&statements, asker.declaration, self.heard)
+    }
+
+    fn says_nothing(&self) -> bool {
+        self.statements.is_empty() && self.meta_rules.is_empty() && self.licences.is_empty()
     }
 
     /// Whether a purpose is refused whatever the licences say that are still to be fetched.
