@@ -88,6 +88,7 @@ def prepare(directory, ports):
     www.mkdir(parents=True, exist_ok=True)
     Path(www, "1k").write_bytes(b"x" * 1024)
     Path(www, "64k").write_bytes(b"x" * 65536)
+    Path(www, "page.html").write_text(html(65536))
     Path(www, "robots.txt").write_text(ROBOTS_TXT)
     Path(directory, "nginx.conf").write_text(NGINX.format(dir=directory, **ports))
     make_ca(directory, "roots", "Bench origin roots")
@@ -95,6 +96,18 @@ def prepare(directory, ports):
     make_leaf(directory)
     # rcgen reads PKCS #8 only.
     openssl(directory, "pkcs8", "-topk8", "-nocrypt", "-in", "proxy-ca.key", "-out", "proxy-ca.pkcs8.key")
+
+
+def html(size):
+    """A page as a shop has it, which says nothing of its use."""
+    head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A shop</title><meta name="viewport" content="width=device-width">'
+    item = '<li class="item"><a href="/item/{0}"><img src="/img/{0}.jpg" alt="Item {0}"></a><p>Some words &amp; a price: <b>{0}</b></p></li>\n'
+    text = head + "</head><body><ul>\n"
+    number = 0
+    while len(text) < size:
+        text += item.format(number)
+        number += 1
+    return text[:size]
 
 
 def start(directory):

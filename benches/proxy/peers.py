@@ -61,6 +61,24 @@ dir = "{place.dir}/state"
     return [WAYLEAVE, "serve", "--config", str(place.dir / "config.toml")], {}
 
 
+# For crawlers with purposes every page is read.
+PURPOSES = """
+[[crawler]]
+name = "bench"
+tokens = ["BenchBot"]
+match = { user_agent = "BenchBot" }
+purposes = ["search", "train-ai"]
+"""
+
+
+def with_purposes(place):
+    """The same for a crawler that says what it fetches for."""
+    command, environment = wayleave(place)
+    with open(place.dir / "config.toml", "a") as config:
+        config.write(PURPOSES)
+    return command, environment
+
+
 def floor(name):
     """A pass-through around a proxy library, built here."""
 
@@ -217,6 +235,7 @@ def known():
     bench = PROJECT / "target/bench/release"
     found = [
         Peer("wayleave", EVERYTHING | {"robots"}, wayleave, WAYLEAVE),
+        Peer("wayleave+purposes", EVERYTHING | {"robots"}, with_purposes, WAYLEAVE),
         Peer("hudsucker", EVERYTHING, floor("floor-hudsucker"), str(bench / "floor-hudsucker"), "0.25.0"),
         Peer("pingora-proxy", EVERYTHING, floor("floor-pingora"), str(bench / "floor-pingora"), "0.9.1"),
         Peer("squid", EVERYTHING - {"http2"}, squid, "squid", ("-v",)),

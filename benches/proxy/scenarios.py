@@ -64,6 +64,7 @@ IDLE = {"connections": 5000, "seconds": 0, "warm_up": 1}
 ALL = [
     *plain("1 KiB"),
     *plain("64 KiB", path="/64k"),
+    *plain("64 KiB of HTML", path="/page.html"),
     *plain("1,000 origins", "hosts", first_warm_up=40, **many(1000)),
     *plain("new connection every 10", renew_after=10),
     *plain("new connection every time", renew_after=1),
