@@ -152,10 +152,16 @@ impl Stage {
     }
 }
 
-/// Runs a snippet where it may fetch and where it may not. `prepare` runs before, in the same place.
+/// Runs a snippet of the documents. `prepare` runs before, in the same place.
 #[track_caller]
 fn check(name: &str, prepare: Option<&str>) {
-    let snippet = snippet(name);
+    check_snippet(&snippet(name), prepare);
+}
+
+/// Runs a snippet where it may fetch and where it may not.
+#[track_caller]
+fn check_snippet(snippet: &Snippet, prepare: Option<&str>) {
+    let name = &*snippet.name;
     let shown = |output: &Output| {
         format!(
             "{}\n{}",
@@ -172,7 +178,7 @@ fn check(name: &str, prepare: Option<&str>) {
             assert!(output.status.success(), "{preparation}: {}", shown(&output));
         }
     }
-    let output = open.run(&snippet);
+    let output = open.run(snippet);
     assert!(output.status.success(), "{name}: {}", shown(&output));
     let said = shown(&output);
     assert!(
@@ -184,7 +190,7 @@ fn check(name: &str, prepare: Option<&str>) {
     let mut fetched = fetched.filter(|seen| seen.starts_with("GET https://example.com/"));
     assert!(fetched.next().is_some(), "{name}: {seen:?}");
 
-    let output = closed.run(&snippet);
+    let output = closed.run(snippet);
     assert_eq!(
         closed.origin.seen(),
         ["GET https://example.com/robots.txt"],
@@ -500,5 +506,46 @@ fn every_client_has_its_line() {
         let anchor = heading.to_lowercase().replace(' ', "-").replace('.', "");
         let link = format!("](#{anchor})");
         assert!(lines().any(|line| line.contains(&link)), "{heading}");
+    }
+}
+
+/// What a client does once its lines have run.
+fn use_of(client: &str) -> String {
+    match client {
+        "go" => {
+            let fetch = build_go(&project().join("tests/clients/fetch.go"));
+            format!("'{}' https://example.com/", fetch.display())
+        }
+        "playwright" => {
+            let program = snippet("playwright").text;
+            format!("cat > page.mjs <<'END'\n{program}END\nnode page.mjs\n")
+        }
+        _ => {
+            let name = match client {
+                "python" => "env-requests".to_owned(),
+                other => format!("env-{other}"),
+            };
+            let text = snippet(&name).text;
+            let (lines, used) = text.split_once('\n').expect("more than one line");
+            assert_eq!(lines, format!("eval \"$(wayleave env --client {client})\""));
+            used.to_owned()
+        }
+    }
+}
+
+#[test]
+fn what_the_page_shows_for_each_client_works_there() {
+    let stage = Stage::new("");
+    let path = "/v1/connect?proxy=http://127.0.0.1:3128&ca=wayleave-state/ca/ca.crt";
+    let found = stage.proxy.admin_get(path).json();
+    for client in found["clients"].as_array().expect("a list") {
+        let name = client["name"].as_str().expect("a name");
+        let lines = client["lines"].as_str().expect("text");
+        let snippet = Snippet {
+            name: format!("the lines of {name}"),
+            language: "sh".to_owned(),
+            text: format!("{lines}{}", use_of(name)),
+        };
+        check_snippet(&snippet, None);
     }
 }

@@ -61,22 +61,27 @@ dir = "{place.dir}/state"
     return [WAYLEAVE, "serve", "--config", str(place.dir / "config.toml")], {}
 
 
-# For crawlers with purposes every page is read.
-PURPOSES = """
+def wayleave_for(crawler, more=""):
+    """The same for a crawler that it knows, with these keys and more tables."""
+
+    def configure(place):
+        command, environment = wayleave(place)
+        key = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "bench.pem"]
+        subprocess.run(key, cwd=place.dir, check=True)
+        with open(place.dir / "config.toml", "a") as config:
+            config.write(
+                f"""\
 [[crawler]]
 name = "bench"
 tokens = ["BenchBot"]
-match = { user_agent = "BenchBot" }
-purposes = ["search", "train-ai"]
+match = {{ user_agent = "BenchBot" }}
+{crawler}
+{more}
 """
+            )
+        return command, environment
 
-
-def with_purposes(place):
-    """The same for a crawler that says what it fetches for."""
-    command, environment = wayleave(place)
-    with open(place.dir / "config.toml", "a") as config:
-        config.write(PURPOSES)
-    return command, environment
+    return configure
 
 
 def floor(name):
@@ -209,6 +214,12 @@ def mitmproxy(addon):
 WAYLEAVE = str(PROJECT / "target/dist/wayleave")
 VENV = PROJECT / "target/bench-venv"
 EVERYTHING = frozenset({"plain", "intercept", "http2", "refuse", "hosts"})
+OURS = EVERYTHING | {"robots"}
+SIGNING = """\
+[signing]
+mode = "always"
+agent = "https://bot.example"
+"""
 
 
 def another_wayleave(name, program):
@@ -218,7 +229,7 @@ def another_wayleave(name, program):
         command, environment = wayleave(place)
         return [program, *command[1:]], environment
 
-    return Peer(name, EVERYTHING | {"robots"}, configure, program)
+    return Peer(name, OURS, configure, program)
 
 
 def version(peer):
@@ -234,8 +245,10 @@ def known():
     """All proxies, by name, in the order of the table."""
     bench = PROJECT / "target/bench/release"
     found = [
-        Peer("wayleave", EVERYTHING | {"robots"}, wayleave, WAYLEAVE),
-        Peer("wayleave+purposes", EVERYTHING | {"robots"}, with_purposes, WAYLEAVE),
+        Peer("wayleave", OURS, wayleave, WAYLEAVE),
+        # Every page is read.
+        Peer("wayleave+purposes", OURS, wayleave_for('purposes = ["search", "train-ai"]'), WAYLEAVE),
+        Peer("wayleave+signing", OURS, wayleave_for('signing_key = "bench.pem"', SIGNING), WAYLEAVE),
         Peer("hudsucker", EVERYTHING, floor("floor-hudsucker"), str(bench / "floor-hudsucker"), "0.25.0"),
         Peer("pingora-proxy", EVERYTHING, floor("floor-pingora"), str(bench / "floor-pingora"), "0.9.1"),
         Peer("squid", EVERYTHING - {"http2"}, squid, "squid", ("-v",)),
