@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use crate::harness::client::Wire;
+use crate::harness::client::{Wire, reset_when_dropped};
 use crate::harness::h2_frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, block, frame, open_proxied,
 };
@@ -72,11 +72,6 @@ impl Site {
         assert_eq!(heard, b"hello");
         (wire, origin)
     }
-}
-
-fn reset_when_dropped(tcp: &TcpStream) {
-    let linger = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
-    linger.expect("a reset instead of an end");
 }
 
 /// Behind the end of what the client sent, a reset shows as an error that nobody has to read for.

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
+use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
 use crate::harness::{Ask, Gate, Origin, Reply, Response, Wayleave, eventually};
@@ -203,9 +204,7 @@ fn who_resets_its_connection_waits_no_longer() {
     waiting.write_all(&ask).expect("it can be sent");
     let open = || proxy.metric("wayleave_client_connections", &[]);
     eventually("it waits", || open() == 1.0);
-    let linger = Some(Duration::ZERO);
-    let set = socket2::SockRef::from(&waiting).set_linger(linger);
-    set.expect("a reset instead of an end");
+    reset_when_dropped(&waiting);
     drop(waiting);
     eventually("it is gone", || open() == 0.0);
     assert_eq!(arrivals(&origin, "slow.test").len(), 1);

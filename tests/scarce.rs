@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::time::Duration;
 
+use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::Step;
 use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
 
@@ -33,9 +33,7 @@ fn one_crawlers_tarpits_hold_up_no_other_crawler() {
             origin.site(&host).robots_reply(Reply::nothing(Step::Hang));
             let url = format!("http://{host}/a");
             let mut wire = TcpStream::connect(proxy.proxy).expect("it listens");
-            let linger = Some(Duration::ZERO);
-            let set = socket2::SockRef::from(&wire).set_linger(linger);
-            set.expect("a reset instead of an end");
+            reset_when_dropped(&wire);
             let ask = Ask::get(&url).agent("Other/1").bytes(&url);
             wire.write_all(&ask).expect("it can be sent");
             wire

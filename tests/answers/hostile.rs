@@ -1,12 +1,11 @@
 //! Origins that send pages made to be expensive, or never done.
 
-use std::time::Duration;
-
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::coded::coded;
 use super::{CORPUS, INDEX, NOINDEX, PLAIN, expect_withheld, get, site};
+use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::{Framing, Reply, Step};
 use crate::harness::{Ask, Wayleave};
 
@@ -136,8 +135,7 @@ fn a_client_that_leaves_is_not_waited_for() {
     wire.send(Ask::get(url).agent(INDEX).bytes(url));
     origin.wait_for_target("/page");
     // One that only ends its side may still read.
-    let socket = socket2::SockRef::from(&wire.tcp);
-    socket.set_linger(Some(Duration::ZERO)).unwrap();
+    reset_when_dropped(&wire.tcp);
     drop(wire);
     origin.wait_for("the answer is over", |arrived| arrived.answered == 2);
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -12,6 +13,12 @@ use super::{DEADLINE, tls};
 
 /// The `User-Agent` of requests that name no other.
 pub const AGENT: &str = "ExampleBot/1.0";
+
+/// Has a connection reset, not ended, when it is dropped.
+pub fn reset_when_dropped(tcp: &TcpStream) {
+    let linger = socket2::SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    linger.expect("a reset instead of an end");
+}
 
 /// A request in the making.
 #[derive(Debug, Clone)]
