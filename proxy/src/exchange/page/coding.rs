@@ -115,9 +115,9 @@ pub(super) struct Decoding {
 }
 
 impl Decoding {
-    /// Of an answer with these values of `Content-Encoding`, up to `limit` bytes. One that names a coding that is not known decodes
-    /// to nothing.
-    pub(super) fn new<'v>(values: impl Iterator<Item = &'v str>, limit: usize) -> Self {
+    /// Of an answer with these values of `Content-Encoding`, up to `limit` bytes; nothing if they name no coding. One that names a
+    /// coding that is not known decodes to nothing.
+    pub(super) fn new<'v>(values: impl Iterator<Item = &'v str>, limit: usize) -> Option<Self> {
         let names = values.flat_map(|value| value.split(','));
         let names = names.map(|name| name.trim().to_ascii_lowercase());
         let names: Vec<_> = names
@@ -132,12 +132,12 @@ impl Decoding {
         };
         let decoders: Option<Vec<_>> = names.iter().rev().map(decoder).collect();
         let decoders = decoders.filter(|decoders| decoders.len() <= MAX_CODINGS);
-        Self {
+        (!names.is_empty()).then(|| Self {
             is_broken: decoders.is_none(),
             decoders: decoders.unwrap_or_default(),
             bytes: Vec::new(),
             limit,
-        }
+        })
     }
 
     /// Whether more is to come of the next part.

@@ -15,7 +15,8 @@ use crate::http::field_pairs::{Pair, is};
 pub(super) struct Page {
     /// Copied: small parts may each keep a large buffer alive.
     held: BytesMut,
-    decoding: Decoding,
+    /// Nothing if it comes as it is.
+    decoding: Option<Decoding>,
     content_type: String,
     /// Of what is decoded, and of what is held too: some codings decode much to nothing.
     limit: usize,
@@ -38,18 +39,26 @@ impl Page {
 
     /// Whether the next part is to be held back as well.
     pub(super) fn takes_more(&self) -> bool {
-        self.held.len() < self.limit && self.decoding.takes_more()
+        let decodes_more = self.decoding.as_ref().is_none_or(Decoding::takes_more);
+        self.held.len() < self.limit && decodes_more
     }
 
     /// Holds a part back.
     pub(super) fn take(&mut self, part: &[u8]) {
-        self.decoding.decode(part);
+        if let Some(decoding) = &mut self.decoding {
+            decoding.decode(part);
+        }
         self.held.extend_from_slice(part);
     }
 
     /// What can be read of it.
     pub(super) fn text(&self) -> Cow<'_, str> {
-        charset::text(self.decoding.bytes(), &self.content_type)
+        let as_it_is = || &self.held[..self.held.len().min(self.limit)];
+        let bytes = self
+            .decoding
+            .as_ref()
+            .map_or_else(as_it_is, Decoding::bytes);
+        charset::text(bytes, &self.content_type)
     }
 
     /// What was held back, as it came.
