@@ -13,7 +13,6 @@ import re
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -80,7 +79,7 @@ class Bench:
         self.fresh = {}
 
     def start(self):
-        self.origin_ports = {kind: free_port() for kind in origin.KINDS}
+        self.origin_ports = {kind: processes.free_port() for kind in origin.KINDS}
         origin.prepare(self.dir, self.origin_ports)
         self.origin = origin.start(self.dir)
         self.keep(self.origin, self.origin_ports["whole"], "nginx")
@@ -101,7 +100,7 @@ class Bench:
         return [known[name] for name in names]
 
     def start_peer(self, peer):
-        place = peers.Place(free_port(), free_port(), self.dir / peer.name, self.dir)
+        place = peers.Place(processes.free_port(), processes.free_port(), self.dir / peer.name, self.dir)
         place.dir.mkdir()
         command, environment = peer.configure(place)
         with open(self.dir / f"{peer.name}.log", "wb") as log:
@@ -114,7 +113,7 @@ class Bench:
     def keep(self, process, port, name):
         """Ends the process with the bench; waits until it listens."""
         self.stack.callback(stop, process)
-        listens = lambda: process.poll() is not None or is_open(port)
+        listens = lambda: process.poll() is not None or processes.is_open(port)
         processes.wait_for(listens, 30, f"{name} does not listen")
         if process.poll() is not None:
             sys.exit(f"{name} ended with status {process.returncode}: see {self.dir}/{name}.log")
@@ -190,16 +189,6 @@ def stop(process):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-def is_open(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 if __name__ == "__main__":

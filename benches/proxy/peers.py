@@ -3,10 +3,12 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import processes
 from origin import DOMAIN
 
 HERE = Path(__file__).resolve().parent
@@ -79,6 +81,25 @@ match = {{ user_agent = "BenchBot" }}
 {more}
 """
             )
+        return command, environment
+
+    return configure
+
+
+def wayleave_in_fleet(engine_stands_still):
+    """The same as a node of a fleet, whose engine ends with the bench."""
+
+    def configure(place):
+        command, environment = wayleave(place)
+        port = processes.free_port()
+        redis = ["redis-server", "--port", str(port), "--save", "", "--maxmemory-policy", "noeviction"]
+        with open(place.dir / "redis.log", "wb") as log:
+            engine = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *redis], cwd=place.dir, stdout=log)
+        processes.wait_for(lambda: processes.is_open(port), 30, "redis-server does not listen")
+        if engine_stands_still:
+            engine.send_signal(signal.SIGSTOP)
+        with open(place.dir / "config.toml", "a") as config:
+            config.write(f'[store]\nkind = "redis"\nurl = "redis://127.0.0.1:{port}"\n')
         return command, environment
 
     return configure
@@ -249,6 +270,8 @@ def known():
         # Every page is read.
         Peer("wayleave+purposes", OURS, wayleave_for('purposes = ["search", "train-ai"]'), WAYLEAVE),
         Peer("wayleave+signing", OURS, wayleave_for('signing_key = "bench.pem"', SIGNING), WAYLEAVE),
+        Peer("wayleave+fleet", OURS, wayleave_in_fleet(False), WAYLEAVE),
+        Peer("wayleave+fleet-stopped", OURS, wayleave_in_fleet(True), WAYLEAVE),
         Peer("hudsucker", EVERYTHING, floor("floor-hudsucker"), str(bench / "floor-hudsucker"), "0.25.0"),
         Peer("pingora-proxy", EVERYTHING, floor("floor-pingora"), str(bench / "floor-pingora"), "0.9.1"),
         Peer("squid", EVERYTHING - {"http2"}, squid, "squid", ("-v",)),

@@ -1,7 +1,8 @@
-"""What processes cost: their CPU time and memory, read from /proc."""
+"""What processes cost: their CPU time and memory, read from /proc; and where they listen."""
 
 import os
 import re
+import socket
 import time
 
 TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
@@ -71,3 +72,13 @@ def _memory(pid):
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return 0
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -181,7 +181,7 @@ fn full_size_turns_far_apart_go_round_all_nodes() {
 /// The engine loses what it knew, or stands still, so long after a request arrived.
 fn trouble(server: &mut Server, origin: &Origin) {
     let wait = |span: Duration| std::thread::park_timeout(span);
-    for after in [0.05, 0.45, 3.0, 10.0] {
+    for after in [0.05, 0.45, 3.0, 60.0] {
         arrival(origin);
         wait(Duration::from_secs_f64(after));
         server.kill();
@@ -206,7 +206,7 @@ fn arrival(origin: &Origin) {
 }
 
 #[test]
-#[ignore = "a minute"]
+#[ignore = "minutes"]
 fn full_size_a_delay_holds_through_an_engine_in_trouble() {
     let origin = Origin::start();
     let delay = Duration::from_secs(1);
