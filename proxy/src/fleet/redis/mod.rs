@@ -3,6 +3,8 @@
 //! Keys begin with `PREFIX:{P}:`, where P is the origin's partition: all that concerns an origin is in one slot of a cluster.
 
 mod connection;
+mod join;
+mod notes;
 mod reason;
 mod scripts;
 
@@ -20,19 +22,15 @@ pub use self::connection::Address;
 use self::connection::Connection;
 use self::scripts::{Lua, SCRIPTS};
 use super::engine::{
-    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Member, Note, Positions, Record,
-    Server, Settled, Settlement, Taken, Turn, What,
+    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Member, Positions, Record, Server,
+    Settled, Settlement, Taken, Turn,
 };
 
-/// What keys and values look like. Nodes of another format refuse to join.
-const FORMAT: u32 = 1;
 /// After a restart of the engine the turns under way are told to it anew within a beat, of which each is a second; nobody
 /// else gets one of several before.
 const QUIET: Duration = Duration::from_secs(2);
 /// With every so many beats the last notes are looked up. At each new connection they are as well.
 const LOOK_FOR_LOST: u32 = 30;
-/// Notes read of one partition at a time.
-const NOTES: usize = 1000;
 
 /// How a node takes part.
 #[derive(Clone, Debug)]
@@ -123,86 +121,10 @@ impl Redis {
         read(value, script.file)
     }
 
-    /// Connects and checks whether the engine is fit, and the fleet's own.
-    async fn join(&self) -> Result<(), Failure> {
-        self.connection.open().await?;
-        let joined = self.check().await;
-        let joined = joined.map_err(|failure| self.of_prefix(failure));
-        if joined.is_err() {
-            self.connection.close();
-        }
-        joined
-    }
-
-    async fn check(&self) -> Result<(), Failure> {
-        let servers = self.servers().await?;
-        for (_, Server { name, policy, .. }) in &servers {
-            if policy != "noeviction" {
-                return Err(Failure::Denied(format!(
-                    "{name} has the maxmemory-policy {policy}, which may drop what keeps the pace; set noeviction"
-                )));
-            }
-        }
-        let own = format!("format {FORMAT}, {} partitions", self.options.partitions);
-        let meta = format!("{}:meta", self.options.prefix);
-        let found = self.meta(&meta, &own).await?;
-        if found != own {
-            return Err(Failure::Denied(format!(
-                "the fleet of the prefix {} has {found}; this node has {own}",
-                self.options.prefix
-            )));
-        }
-        self.set_heads(servers);
-        Ok(())
-    }
-
-    /// What this fleet goes by: what the first node of it set, or this one does.
-    async fn meta(&self, key: &str, own: &str) -> Result<String, Failure> {
-        let mut get = redis::cmd("GET");
-        get.arg(key);
-        let found = self.connection.send(&get).await?;
-        if let Some(found) = read(found, "meta")? {
-            // Whoever joins when the engine is full has nothing to set.
-            return Ok(found);
-        }
-        let mut set = redis::cmd("SET");
-        self.connection
-            .send(set.arg(key).arg(own).arg("NX"))
-            .await?;
-        read(self.connection.send(&get).await?, "meta")
-    }
-
-    /// The server does not say which keys it is about.
-    fn of_prefix(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::Denied(text) if text.contains("keys") => {
-                let prefix = &self.options.prefix;
-                Failure::Denied(format!("{text}: the user needs ~{prefix}:*"))
-            }
-            failure => failure,
-        }
-    }
-
     fn set_heads(&self, servers: Vec<(u64, Server)>) {
         let heads = servers.into_iter().map(|(last_note, _)| last_note);
         let heads = Some(heads.collect());
         *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = heads;
-    }
-
-    /// Finds partitions whose last note is later than what can be read there.
-    fn find_lost_notes(&self, changes: &mut Changes) {
-        let heads = self
-            .heads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        for (partition, head) in heads.into_iter().flatten().enumerate() {
-            let position = &mut changes.positions[partition];
-            if position.is_some_and(|position| position < head) {
-                changes.gaps.push(partition);
-                *position = Some(head);
-            }
-        }
     }
 
     /// The server of each partition, and the number of the last note there.
@@ -223,43 +145,7 @@ impl Redis {
         };
         Ok((last_note, server))
     }
-
-    /// The notes in these partitions, each from a position on.
-    async fn read_notes(&self, from: &[(usize, u64)]) -> Result<Vec<(usize, Line)>, Failure> {
-        let mut command = redis::cmd("XREAD");
-        command.arg("COUNT").arg(NOTES).arg("STREAMS");
-        for (partition, _) in from {
-            let [log, _] = self.log(*partition);
-            command.arg(log);
-        }
-        for (_, position) in from {
-            command.arg(format!("{position}-1"));
-        }
-        let value = self.connection.send(&command).await?;
-        let streams: Option<Vec<(String, Vec<Line>)>> = read(value, "XREAD")?;
-        let mut lines = Vec::new();
-        for (key, noted) in streams.into_iter().flatten() {
-            let is_its = |(partition, _): &&(usize, u64)| self.log(*partition)[0] == key;
-            let Some((partition, _)) = from.iter().find(is_its) else {
-                continue;
-            };
-            lines.extend(noted.into_iter().map(|line| (*partition, line)));
-        }
-        Ok(lines)
-    }
-
-    /// Where to begin to read.
-    async fn start(&self) -> Result<Changes, Failure> {
-        let servers = self.servers().await?.into_iter();
-        Ok(Changes {
-            positions: servers.map(|(last_note, _)| Some(last_note)).collect(),
-            ..Changes::default()
-        })
-    }
 }
-
-/// A line of a log: its id and its fields.
-type Line = (String, Vec<(String, String)>);
 
 fn read<T: FromRedisValue>(value: Value, what: &str) -> Result<T, Failure> {
     redis::from_redis_value(value).map_err(|error| Failure::Corrupt(format!("{what}: {error}")))
@@ -272,11 +158,6 @@ fn micros(span: Duration) -> String {
 fn record(bytes: Vec<u8>, age: u64) -> Record {
     let age = Duration::from_micros(age);
     Record { bytes, age }
-}
-
-/// The number of a note, by its id.
-fn number(id: &str) -> Option<u64> {
-    id.split_once('-')?.0.parse().ok()
 }
 
 #[async_trait]
@@ -345,39 +226,7 @@ impl Engine for Redis {
         if positions.len() != self.options.partitions || positions.iter().any(Option::is_none) {
             return self.start().await;
         }
-        let from: Vec<_> = positions
-            .iter()
-            .map(|position| position.unwrap_or(0))
-            .enumerate()
-            .collect();
-        // On a cluster a command may name the keys of one slot only.
-        let at_once = if self.connection.is_cluster() {
-            1
-        } else {
-            from.len()
-        };
-        let reading = from.chunks(at_once).map(|from| self.read_notes(from));
-        let mut changes = Changes {
-            positions: positions.clone(),
-            ..Changes::default()
-        };
-        for (partition, (id, fields)) in try_join_all(reading).await?.into_iter().flatten() {
-            let known = changes.positions[partition].unwrap_or(0);
-            let found = number(&id).unwrap_or(known);
-            if found > known + 1 {
-                changes.gaps.push(partition);
-            }
-            changes.positions[partition] = Some(found);
-            if let Some((note, at)) = noted(&fields, &self.options.node) {
-                changes.notes.push(note);
-                changes.times.extend(at);
-            }
-        }
-        if changes.notes.len() < NOTES {
-            self.find_lost_notes(&mut changes);
-        }
-        changes.gaps.dedup();
-        Ok(changes)
+        self.changes_since(positions).await
     }
 
     async fn take(&self, turn: &Turn) -> Result<Taken, Failure> {
@@ -477,22 +326,4 @@ impl Redis {
             time,
         })
     }
-}
-
-/// What another node's note says, and when; nothing of our own.
-fn noted(fields: &[(String, String)], own: &str) -> Option<(Note, Option<u64>)> {
-    let field = |name| {
-        let mut named = fields.iter().filter(|(field, _)| field == name);
-        named.next().map(|(_, value)| value.as_str())
-    };
-    let what = match field("w")? {
-        "changed" => What::Changed,
-        "forgotten" => What::Forgotten,
-        "rests" => What::Rests,
-        "rested" => What::Rested,
-        _ => return None,
-    };
-    let origin = field("o")?.to_owned();
-    let at = field("t").and_then(|at| at.parse().ok());
-    (field("n")? != own).then_some((Note { origin, what }, at))
 }

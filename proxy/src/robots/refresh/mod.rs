@@ -3,6 +3,7 @@
 
 mod event;
 mod fetches;
+mod fleet_changes;
 mod recalls;
 mod surroundings;
 
@@ -22,7 +23,7 @@ use super::fetch::{Fetch, FetchAs};
 use super::following::Following;
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
 use super::refetch_as::RefetchAs;
-use super::shared::{Adopt, Purpose};
+use super::shared::Purpose;
 use crate::fleet;
 use crate::observe::metrics::Lookup;
 
@@ -172,53 +173,6 @@ impl<F: Fetch> Refresh<F> {
             self.cache.evict(resource, known);
         }
         withdrawn.is_some()
-    }
-
-    /// Another node noted something. What is only in the store is asked about when it is wanted.
-    fn follow(&mut self, change: fleet::Event) {
-        match change {
-            fleet::Event::Changed(resource) => self.look_up(&resource, Adopt::Newer),
-            fleet::Event::Superseded(resource) => self.look_up(&resource, Adopt::Any),
-            fleet::Event::Forgotten(resource) => {
-                if let Ok(resource) = Resource::parse(&resource) {
-                    self.forget(&resource);
-                }
-            }
-            fleet::Event::Suspect(partition) => {
-                let fleet = &self.around.shared.fleet;
-                let suspect =
-                    |resource: &Resource| fleet.partition(&resource.to_string()) == partition;
-                let held = self
-                    .around
-                    .published
-                    .select(|resource, _| suspect(resource));
-                let held = held.into_iter();
-                self.following
-                    .add(held.map(|(resource, _)| (resource, Adopt::Newer)));
-            }
-            fleet::Event::Rests(..) | fleet::Event::Rested(_) => {}
-        }
-    }
-
-    fn look_up(&mut self, resource: &str, adopt: Adopt) {
-        let resource = Resource::parse(resource).ok();
-        let published = &self.around.published;
-        let held = resource.filter(|resource| published.snapshot(resource).is_some());
-        self.following.add(held.map(|resource| (resource, adopt)));
-    }
-
-    fn followed(&mut self, newer: Option<(Resource, Learned)>) {
-        let Some((resource, learned)) = newer else {
-            return;
-        };
-        let Some(known) = self.around.published.snapshot(&resource) else {
-            return;
-        };
-        self.cache.evict(&resource, &known);
-        let snapshot = Arc::new(self.cache.restored(&resource, &learned));
-        let entry = Arc::new(learned.into_entry());
-        self.around.store.save(&resource, entry);
-        self.publish(&resource, &snapshot);
     }
 
     fn reconfigure(&mut self, terms: Terms) {

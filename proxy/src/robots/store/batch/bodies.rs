@@ -1,0 +1,108 @@
+//! Bodies, each kept once however many origins have it, and counted where it is referred to.
+
+use redb::ReadableTable;
+
+use super::super::failure::Failure;
+use super::super::sealed::{pack, unpack};
+use super::super::tables::Digest;
+use super::Batch;
+use super::scope::{ALL, body_cost, scopes};
+use crate::observe::digest::Digest as Sha256;
+use crate::robots::record::BodyRecord;
+
+impl Batch<'_> {
+    pub(super) fn refer(
+        &mut self,
+        key: &str,
+        body: &BodyRecord,
+        bytes: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        let digest = &body.digest;
+        for scope in scopes(key) {
+            let before = self.count(digest, scope)?;
+            self.references.insert((digest, scope), before + 1)?;
+            if before == 0 {
+                let cost = self.body_cost(digest)?;
+                self.charge(scope, cost)?;
+            }
+        }
+        match bytes {
+            Some(bytes) => self.mend(digest, bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps a body that is referred to, if it is not there: it may be new, or have been dropped because it was damaged.
+    pub(super) fn mend(&mut self, digest: &Digest, bytes: &[u8]) -> Result<(), Failure> {
+        if self.bodies.get(digest)?.is_some() {
+            return Ok(());
+        }
+        if Sha256::of(bytes).0 != *digest {
+            self.damaged += 1;
+            return Ok(());
+        }
+        let packed = pack(bytes).map_err(Failure::Pack)?;
+        self.bodies.insert(digest, packed.as_slice())?;
+        for scope in self.holders(digest)? {
+            self.charge(&scope, body_cost(packed.len()))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, key: &str, digest: &Digest) -> Result<(), Failure> {
+        let cost = self.body_cost(digest)?;
+        for scope in scopes(key) {
+            match self.count(digest, scope)? {
+                before @ 2.. => drop(self.references.insert((digest, scope), before - 1)?),
+                _ => {
+                    self.references.remove((digest, scope))?;
+                    self.refund(scope, cost)?;
+                    if scope == ALL {
+                        self.bodies.remove(digest)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops a damaged body. Those who refer to it get it back when it is fetched again.
+    pub(crate) fn drop_body(&mut self, digest: &Digest) -> Result<(), Failure> {
+        let Some(packed) = self.bodies.get(digest)?.map(|row| row.value().to_vec()) else {
+            return Ok(());
+        };
+        if unpack(&packed, digest).is_some() {
+            // It was fetched again meanwhile.
+            return Ok(());
+        }
+        self.bodies.remove(digest)?;
+        for scope in self.holders(digest)? {
+            self.refund(&scope, body_cost(packed.len()))?;
+        }
+        Ok(())
+    }
+
+    fn count(&self, digest: &Digest, scope: &str) -> Result<u64, Failure> {
+        let count = self.references.get((digest, scope))?;
+        Ok(count.map_or(0, |count| count.value()))
+    }
+
+    /// The scopes in which the body counts.
+    fn holders(&self, digest: &Digest) -> Result<Vec<String>, Failure> {
+        let mut holders = Vec::new();
+        for row in self.references.range((digest, "")..)? {
+            let (key, _) = row?;
+            let (found, scope) = key.value();
+            if found != digest {
+                break;
+            }
+            holders.push(scope.to_owned());
+        }
+        Ok(holders)
+    }
+
+    fn body_cost(&self, digest: &Digest) -> Result<u64, Failure> {
+        let packed = self.bodies.get(digest)?;
+        Ok(packed.map_or(0, |packed| body_cost(packed.value().len())))
+    }
+}

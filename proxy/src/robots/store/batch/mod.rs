@@ -1,0 +1,253 @@
+//! One transaction that writes: what origins said, in which order it goes when there is too much of it, and what it costs.
+//!
+//! What is kept is counted twice, in two *scopes*: for all origins together, and for each registered domain, whose
+//! sub-domains anybody can make up by the million. In both, the versions that origins no longer hold to go first, the
+//! longest unseen before the others, and then whole origins, the longest unheard of before the others.
+
+mod bodies;
+mod bounds;
+mod scope;
+
+use std::collections::HashMap;
+
+use redb::{ReadableTable, Table, TableError, WriteTransaction};
+use wayleave_policy::lifecycle::Resource;
+
+use self::scope::{ALL, domain, entry_cost, scopes, version_cost};
+use super::failure::Failure;
+use super::tables::{
+    BODIES, Digest, ENTRIES, Keep, ORDER, Place, REFERENCES, SPENT, VERSIONS, of, read, written,
+};
+use super::waiting::Change;
+use crate::robots::record::{EntryRecord, VersionRecord};
+
+/// The ranks of what is kept: what an origin said before, and the origin.
+const PAST: u8 = 0;
+const WHOLE: u8 = 1;
+
+pub(super) struct Batch<'txn> {
+    entries: Table<'txn, &'static str, &'static [u8]>,
+    bodies: Table<'txn, &'static Digest, &'static [u8]>,
+    references: Table<'txn, (&'static Digest, &'static str), u64>,
+    versions: Table<'txn, (&'static str, u64), &'static [u8]>,
+    order: Table<'txn, Place<'static>, ()>,
+    spent: Table<'txn, &'static str, u64>,
+    /// Scopes whose costs changed, and what they are now.
+    costs: HashMap<String, u64>,
+    keep: Keep,
+    /// Records that were changed on disk.
+    damaged: usize,
+}
+
+impl<'txn> Batch<'txn> {
+    pub(super) fn open(write: &'txn WriteTransaction, keep: Keep) -> Result<Self, TableError> {
+        Ok(Self {
+            entries: write.open_table(ENTRIES)?,
+            bodies: write.open_table(BODIES)?,
+            references: write.open_table(REFERENCES)?,
+            versions: write.open_table(VERSIONS)?,
+            order: write.open_table(ORDER)?,
+            spent: write.open_table(SPENT)?,
+            costs: HashMap::new(),
+            keep,
+            damaged: 0,
+        })
+    }
+
+    /// Notes what everything costs now; how many records were found damaged.
+    pub(super) fn close(mut self) -> Result<usize, Failure> {
+        for (scope, cost) in &self.costs {
+            match cost {
+                0 => drop(self.spent.remove(scope.as_str())?),
+                _ => drop(self.spent.insert(scope.as_str(), cost)?),
+            }
+        }
+        Ok(self.damaged)
+    }
+
+    pub(super) fn apply(&mut self, resource: &Resource, change: &Change) -> Result<(), Failure> {
+        let key = resource.to_string();
+        match change {
+            Change::Forget => {
+                self.drop_entry(&key)?;
+                if let Some((first_seen_at, newest)) = self.newest(&key)? {
+                    self.list_past(&key, first_seen_at, newest.last_seen_at)?;
+                }
+            }
+            Change::Save(entry) => {
+                let record = EntryRecord::new(resource, entry);
+                if let Some((seen_at, version)) = record.version() {
+                    let body = entry.answer.as_ref().and_then(|facts| facts.outcome.body());
+                    let bytes = body.map(|body| &*body.bytes).unwrap_or_default();
+                    self.note_version(&key, seen_at, &version, bytes)?;
+                }
+                self.put_entry(&key, &record)?;
+            }
+        }
+        self.bound(domain(&key), self.keep.domain_bytes)?;
+        self.bound(ALL, self.keep.bytes)
+    }
+
+    /// Keeps an entry in the place of what was there.
+    pub(super) fn put_entry(&mut self, key: &str, record: &EntryRecord) -> Result<(), Failure> {
+        self.drop_entry(key)?;
+        let sealed = written(key, record)?;
+        self.entries.insert(key, sealed.as_slice())?;
+        for scope in scopes(key) {
+            let place = (scope, WHOLE, record.touched_at(), key, 0);
+            self.order.insert(place, ())?;
+            self.charge(scope, entry_cost(key, sealed.len()))?;
+        }
+        Ok(())
+    }
+
+    fn drop_entry(&mut self, key: &str) -> Result<(), Failure> {
+        let Some(sealed) = self.entries.remove(key)?.map(|row| row.value().to_vec()) else {
+            return Ok(());
+        };
+        let record: Option<EntryRecord> = read(key, &sealed);
+        // Where a damaged one stands in the order is found out when its turn comes.
+        self.damaged += usize::from(record.is_none());
+        for scope in scopes(key) {
+            if let Some(record) = &record {
+                let place = (scope, WHOLE, record.touched_at(), key, 0);
+                self.order.remove(place)?;
+            }
+            self.refund(scope, entry_cost(key, sealed.len()))?;
+        }
+        Ok(())
+    }
+
+    /// Lengthens the newest version if it is the same, or begins a new one.
+    fn note_version(
+        &mut self,
+        key: &str,
+        seen_at: u64,
+        version: &VersionRecord,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
+        match self.newest(key)? {
+            Some((first_seen_at, newest))
+                if newest.status == version.status && newest.body == version.body =>
+            {
+                // After it was forgotten it stands among what was said before.
+                self.unlist_past(key, first_seen_at, newest.last_seen_at)?;
+                let sealed = written(key, version)?;
+                self.versions
+                    .insert((key, first_seen_at), sealed.as_slice())?;
+                match &version.body {
+                    Some(body) => self.mend(&body.digest, bytes),
+                    None => Ok(()),
+                }
+            }
+            Some((first_seen_at, newest)) => {
+                self.list_past(key, first_seen_at, newest.last_seen_at)?;
+                // Two versions in one millisecond, or a clock set back: the order they came in is kept.
+                let first_seen_at = seen_at.max(first_seen_at + 1);
+                self.put_version(key, first_seen_at, version, Some(bytes))?;
+                self.drop_too_many(key)
+            }
+            None => self.put_version(key, seen_at, version, Some(bytes)),
+        }
+    }
+
+    /// Keeps a version that was not kept yet; before it, whatever was the newest is one that was said before. A body that is
+    /// not `bytes` is not kept.
+    pub(super) fn put_version(
+        &mut self,
+        key: &str,
+        first_seen_at: u64,
+        version: &VersionRecord,
+        bytes: Option<&[u8]>,
+    ) -> Result<(), Failure> {
+        if let Some((before, newest)) = self.newest(key)? {
+            self.list_past(key, before, newest.last_seen_at)?;
+        }
+        let sealed = written(key, version)?;
+        self.versions
+            .insert((key, first_seen_at), sealed.as_slice())?;
+        for scope in scopes(key) {
+            self.charge(scope, version_cost(key))?;
+        }
+        match &version.body {
+            Some(body) => self.refer(key, body, bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn newest(&mut self, key: &str) -> Result<Option<(u64, VersionRecord)>, Failure> {
+        loop {
+            let Some(row) = self.versions.range(of(key))?.next_back() else {
+                return Ok(None);
+            };
+            let (row_key, sealed) = row?;
+            let first_seen_at = row_key.value().1;
+            let record = read(key, sealed.value());
+            drop((row_key, sealed));
+            match record {
+                Some(record) => return Ok(Some((first_seen_at, record))),
+                None => self.drop_version(key, first_seen_at)?,
+            }
+        }
+    }
+
+    fn list_past(&mut self, key: &str, first_seen_at: u64, at: u64) -> Result<(), Failure> {
+        for scope in scopes(key) {
+            let place = (scope, PAST, at, key, first_seen_at);
+            self.order.insert(place, ())?;
+        }
+        Ok(())
+    }
+
+    fn unlist_past(&mut self, key: &str, first_seen_at: u64, at: u64) -> Result<(), Failure> {
+        for scope in scopes(key) {
+            let place = (scope, PAST, at, key, first_seen_at);
+            self.order.remove(place)?;
+        }
+        Ok(())
+    }
+
+    /// When an origin's versions were first seen.
+    fn versions(&self, key: &str) -> Result<Vec<u64>, Failure> {
+        let mut kept = Vec::new();
+        for row in self.versions.range(of(key))? {
+            kept.push(row?.0.value().1);
+        }
+        Ok(kept)
+    }
+
+    /// Lets go of an origin's oldest versions if there are too many.
+    fn drop_too_many(&mut self, key: &str) -> Result<(), Failure> {
+        let kept = self.versions(key)?;
+        let too_many = kept.len().saturating_sub(self.keep.versions.max(1));
+        for first_seen_at in kept.into_iter().take(too_many) {
+            self.drop_version(key, first_seen_at)?;
+        }
+        Ok(())
+    }
+
+    fn drop_version(&mut self, key: &str, first_seen_at: u64) -> Result<(), Failure> {
+        let row = self.versions.remove((key, first_seen_at))?;
+        let Some(sealed) = row.map(|row| row.value().to_vec()) else {
+            return Ok(());
+        };
+        for scope in scopes(key) {
+            self.refund(scope, version_cost(key))?;
+        }
+        let Some(record) = read::<VersionRecord>(key, &sealed) else {
+            // Which body it had is not known any more, which therefore stays.
+            self.damaged += 1;
+            return Ok(());
+        };
+        self.unlist_past(key, first_seen_at, record.last_seen_at)?;
+        match record.body {
+            Some(body) => self.release(key, &body.digest),
+            None => Ok(()),
+        }
+    }
+
+    fn drop_versions(&mut self, key: &str) -> Result<(), Failure> {
+        let mut kept = self.versions(key)?.into_iter();
+        kept.try_for_each(|first_seen_at| self.drop_version(key, first_seen_at))
+    }
+}

@@ -1,0 +1,79 @@
+//! In which scopes an origin counts, and what its rows cost there.
+
+use std::net::IpAddr;
+
+/// The scope of all origins.
+pub(super) const ALL: &str = "";
+/// Bodies above this have pages of their own, of which redb makes a power of two.
+const INLINE_BYTES: usize = 1024;
+const PAGE_BYTES: usize = 4096;
+/// More than a version takes.
+const VERSION_BYTES: usize = 80;
+
+/// Where an origin counts.
+pub(super) fn scopes(key: &str) -> [&str; 2] {
+    [ALL, domain(key)]
+}
+
+/// The registered domain of an origin, by the public suffix list; the whole host if it has none.
+pub(super) fn domain(key: &str) -> &str {
+    let authority = key.split_once("://").map_or(key, |(_, rest)| rest);
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split([':', '/']).next().unwrap_or(authority),
+    };
+    match host.parse::<IpAddr>() {
+        Ok(_) => host,
+        Err(_) => psl::domain_str(host).unwrap_or(host),
+    }
+}
+
+/// What a row costs: B-trees are a half to two thirds full.
+fn row_cost(bytes: usize) -> u64 {
+    2 * (bytes as u64 + 32)
+}
+
+/// An entry, with its two places in the order.
+pub(super) fn entry_cost(key: &str, sealed: usize) -> u64 {
+    row_cost(key.len() + sealed) + 2 * row_cost(2 * key.len() + 32)
+}
+
+/// A version, with its two places in the order and its two references.
+pub(super) fn version_cost(key: &str) -> u64 {
+    row_cost(key.len() + VERSION_BYTES)
+        + 2 * row_cost(2 * key.len() + 32)
+        + 2 * row_cost(key.len() + 64)
+}
+
+pub(super) fn body_cost(packed: usize) -> u64 {
+    match packed {
+        0..=INLINE_BYTES => row_cost(packed + 32),
+        _ => (packed + 128).next_power_of_two().max(PAGE_BYTES) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sub_domains_count_for_the_domain_that_somebody_registered() {
+        for (key, expected) in [
+            ("https://a.b.example.com", "example.com"),
+            ("http://example.com:8080", "example.com"),
+            ("https://a.example.co.uk", "example.co.uk"),
+            ("https://someone.github.io", "someone.github.io"),
+            ("https://localhost", "localhost"),
+            ("https://192.0.2.7:8443", "192.0.2.7"),
+            ("https://[2001:db8::1]:8443", "2001:db8::1"),
+            ("https://com", "com"),
+            (
+                "https://a.example.com/.well-known/tdmrep.json",
+                "example.com",
+            ),
+            ("http://[2001:db8::1]/license.xml", "2001:db8::1"),
+        ] {
+            assert_eq!(domain(key), expected, "{key}");
+        }
+    }
+}
