@@ -365,12 +365,17 @@ fn the_keys_are_published_and_prove_themselves() {
 #[test]
 fn keys_are_made_listed_and_written() {
     let dir = tempfile::tempdir().expect("a directory");
-    let made = keys(dir.path(), &["new", "old"]);
-    assert!(made.contains("signing_key = \"keys/old.pem\""), "{made}");
-    keys(dir.path(), &["new", "young"]);
     let config = "[signing]\nmode = \"always\"\nagent = \"https://bot.test\"\n[[crawler]]\nname = \"news\"\n\
         tokens = [\"NewsBot\"]\nsigning_key = \"keys/old.pem\"\n";
     fs::write(dir.path().join("config.toml"), config).expect("writable");
+    let made = keys(dir.path(), &["new", "old"]);
+    assert!(made.contains("signing_key = \"keys/old.pem\""), "{made}");
+    keys(dir.path(), &["new", "young"]);
+    let nowhere = run(dir.path(), &["keys", "--config", "no.toml", "new", "old"]);
+    assert!(
+        nowhere.contains("reading no.toml: No such file"),
+        "{nowhere}"
+    );
     let listed = keys(dir.path(), &["list"]);
     let lines: Vec<_> = listed.lines().collect();
     assert_eq!(lines.len(), 2, "{listed}");

@@ -22,14 +22,13 @@ use super::places::Seat;
 use crate::signing::directory;
 
 /// What needs no token: it is for load balancers and for clients, or holds no data.
-const FOR_EVERYBODY: [&str; 7] = [
+const FOR_EVERYBODY: [&str; 6] = [
     "/",
     "/livez",
     "/readyz",
     "/ca.pem",
     "/proxy.pac",
     "/v1/openapi.json",
-    directory::PATH,
 ];
 
 /// The page runs its own scripts and nothing else, talks to this listener only, and is shown in no other page.
@@ -119,6 +118,8 @@ impl Guard {
                 Some(_) => Err(Objection::WrongToken),
                 None => Err(Objection::NoToken),
             },
+            // A web server that publishes it may pass on the name it has in public.
+            None if is_published(request.uri().path()) => Ok(()),
             None => check_name(fields),
         }
     }
@@ -126,9 +127,12 @@ impl Guard {
 
 fn is_for_everybody(request: &Request) -> bool {
     let path = request.uri().path();
-    FOR_EVERYBODY.contains(&path)
-        || path.starts_with("/assets/")
-        || path.starts_with(directory::CARD_PATH)
+    FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/") || is_published(path)
+}
+
+/// What verifiers of signatures look for at `signing.agent`.
+fn is_published(path: &str) -> bool {
+    path == directory::PATH || path.starts_with(directory::CARD_PATH)
 }
 
 /// The token that the request shows, whether or not it is the right one.
@@ -252,6 +256,10 @@ mod tests {
         }
         let both = [("host", "localhost"), ("host", "evil.test")];
         assert_eq!(status(&open, "/v1/top", &both), 421);
+        let card = "/.well-known/signature-agent-card/news";
+        for published in [directory::PATH, card] {
+            assert_eq!(status(&open, published, &[("host", "bot.test")]), 200);
+        }
     }
 
     #[test]

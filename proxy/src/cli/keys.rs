@@ -9,10 +9,10 @@ use anyhow::{Context, anyhow, ensure};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::source::load_config;
+use super::source::{config_dir, load_config};
 use super::terminal::{absolute, pretty, print, unusable};
 use crate::clock::calendar;
-use crate::config::Config;
+use crate::config::{Config, KEYS_DIR};
 use crate::identity::Mode;
 use crate::signing::Key;
 use crate::signing::directory;
@@ -51,15 +51,17 @@ struct Published<'a> {
 }
 
 pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
-        Ok((config, _)) => config,
-        Err(status) => return status,
-    };
     let text = match command {
-        Command::New { name } => new(&config, name),
-        Command::List(arguments) => Ok(list(&config, arguments)),
-        Command::Directory { out: None } => body(&config),
-        Command::Directory { out: Some(dir) } => write_files(&config, dir),
+        // The configuration may name it before it is made.
+        Command::New { name } => config_dir(file).and_then(|dir| new(dir, name)),
+        Command::List(arguments) => match load_config(file) {
+            Ok((config, _)) => Ok(list(&config, arguments)),
+            Err(status) => return status,
+        },
+        Command::Directory { out } => match load_config(file) {
+            Ok((config, _)) => directory(&config, out.as_deref()),
+            Err(status) => return status,
+        },
     };
     match text {
         Ok(text) => print(&text),
@@ -67,14 +69,14 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     }
 }
 
-fn new(config: &Config, name: &str) -> anyhow::Result<String> {
+fn new(config_dir: &Path, name: &str) -> anyhow::Result<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = !name.starts_with('.') && !name.is_empty() && name.bytes().all(is_plain);
     ensure!(
         is_name,
         "{name:?} is not a name of letters, digits, \"-\", \"_\" and \".\""
     );
-    let key = Key::create(&config.signing.dir.join(format!("{name}.pem")))?;
+    let key = Key::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
     Ok(format!(
         "key          {}\nthumbprint   {}\nsigning_key = \"keys/{name}.pem\"\n",
         absolute(key.path()).display(),
@@ -109,6 +111,13 @@ fn published<'a>(config: &'a Config, key: &'a Key) -> Published<'a> {
         thumbprint: key.thumbprint(),
         crawlers: crawlers.map(|crawler| crawler.name.as_str()).collect(),
         path: absolute(key.path()),
+    }
+}
+
+fn directory(config: &Config, out: Option<&Path>) -> anyhow::Result<String> {
+    match out {
+        None => body(config),
+        Some(dir) => write_files(config, dir),
     }
 }
 

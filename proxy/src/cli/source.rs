@@ -1,7 +1,10 @@
 //! Finds and loads the configuration that a command works with.
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+
+use anyhow::Context;
 
 use super::terminal::{UNUSABLE, complain};
 use crate::config::{Config, Mistake};
@@ -13,10 +16,7 @@ const CONFIG_FILE: &str = "config.toml";
 ///
 /// Prints what is wrong with it, one line for each mistake, and returns the exit status if it cannot be used.
 pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
-    let default = Path::new(CONFIG_FILE);
-    // A file that is there but cannot be looked at is not passed over.
-    let is_there = || !matches!(default.try_exists(), Ok(false));
-    let Some(file) = file.or_else(|| is_there().then_some(default)) else {
+    let Some(file) = found(file) else {
         return Ok((Config::built_in(), None));
     };
     match Config::load(file) {
@@ -27,6 +27,26 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
             Err(ExitCode::from(UNUSABLE))
         }
     }
+}
+
+/// The folder of the configuration to use, which may still lack what it names there.
+///
+/// # Errors
+///
+/// If there is no such file.
+pub(super) fn config_dir(file: Option<&Path>) -> anyhow::Result<&Path> {
+    let Some(file) = found(file) else {
+        return Ok(Path::new(""));
+    };
+    fs::metadata(file).with_context(|| format!("reading {}", file.display()))?;
+    Ok(file.parent().unwrap_or(file))
+}
+
+fn found(file: Option<&Path>) -> Option<&Path> {
+    let default = Path::new(CONFIG_FILE);
+    // A file that is there but cannot be looked at is not passed over.
+    let is_there = || !matches!(default.try_exists(), Ok(false));
+    file.or_else(|| is_there().then_some(default))
 }
 
 fn line(mistake: &Mistake) -> String {

@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 pub use self::file::Mistake;
 use self::file::{Keys, Reader, Section, fixed};
 pub(crate) use self::log::Log;
+pub(crate) use self::signing::KEYS_DIR;
 pub(crate) use self::store::Store;
 pub(crate) use self::upstream::Upstream;
 use crate::decide::settings::Preferences;

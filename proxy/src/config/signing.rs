@@ -1,7 +1,7 @@
 //! `[signing]`: how crawlers' requests are signed, and which keys are published.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::identity::Crawler;
 use crate::signing::{Form, Key, Mode, Options};
 
 /// The folder of keys, beside the configuration file.
-const KEYS: &str = "keys";
+pub(crate) const KEYS_DIR: &str = "keys";
 /// The longest that the draft recommends.
 const LONGEST: Duration = Duration::from_hours(24);
 
@@ -22,8 +22,6 @@ const LONGEST: Duration = Duration::from_hours(24);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signing {
     pub(crate) options: Options,
-    /// Where `wayleave keys new` puts keys.
-    pub(crate) dir: PathBuf,
     /// Those of crawlers, then the others in the folder: what is not used any more or not yet is published all the same, so that
     /// keys can overlap.
     pub(crate) keys: Vec<Arc<Key>>,
@@ -48,12 +46,11 @@ pub(super) fn signing(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler
         let message = "signatures need signing.agent, where their keys are published";
         section.mistake("mode", message);
     }
-    let dir = dir.join(KEYS);
     let mut keys: Vec<Arc<Key>> = Vec::new();
     let used = crawlers
         .iter()
         .filter_map(|crawler| crawler.signing_key.clone());
-    let spare = keys_in(&dir).into_iter().map(Arc::new);
+    let spare = keys_in(&dir.join(KEYS_DIR)).into_iter().map(Arc::new);
     for key in used.chain(spare) {
         if !keys
             .iter()
@@ -62,7 +59,7 @@ pub(super) fn signing(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler
             keys.push(key);
         }
     }
-    Signing { options, dir, keys }
+    Signing { options, keys }
 }
 
 /// The keys in a folder, by name; what cannot be used is passed over, since a crawler that needs it says so.
