@@ -19,7 +19,7 @@ import generators
 import processes
 import scenarios
 
-PROXIES = "wayleave,hudsucker,squid"
+PROXIES = "wayleave,hudsucker,pingora-proxy"
 ORIGINS = (1, 10, 100, 1_000, 10_000, 100_000)
 CONNECTIONS = (1, 10, 100, 1_000, 10_000)
 # At once while origins become more: as many as the other rows have.
