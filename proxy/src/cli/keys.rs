@@ -51,21 +51,20 @@ struct Published<'a> {
 }
 
 pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
+    let configured = || load_config(file).map(|(config, _)| config);
     let text = match command {
         // The configuration may name it before it is made.
-        Command::New { name } => config_dir(file).and_then(|dir| new(dir, name)),
-        Command::List(arguments) => match load_config(file) {
-            Ok((config, _)) => Ok(list(&config, arguments)),
-            Err(status) => return status,
-        },
-        Command::Directory { out } => match load_config(file) {
-            Ok((config, _)) => directory(&config, out.as_deref()),
-            Err(status) => return status,
-        },
+        Command::New { name } => Ok(config_dir(file).and_then(|dir| new(&dir, name))),
+        Command::List(arguments) => configured().map(|config| Ok(list(&config, arguments))),
+        Command::Directory { out: None } => configured().map(|config| body(&config)),
+        Command::Directory { out: Some(dir) } => {
+            configured().map(|config| write_files(&config, dir))
+        }
     };
     match text {
-        Ok(text) => print(&text),
-        Err(error) => unusable(&format!("{error:#}")),
+        Ok(Ok(text)) => print(&text),
+        Ok(Err(error)) => unusable(&format!("{error:#}")),
+        Err(status) => status,
     }
 }
 
@@ -78,7 +77,7 @@ fn new(config_dir: &Path, name: &str) -> anyhow::Result<String> {
     );
     let key = Key::create(&config_dir.join(KEYS_DIR).join(format!("{name}.pem")))?;
     Ok(format!(
-        "key          {}\nthumbprint   {}\nsigning_key = \"keys/{name}.pem\"\n",
+        "key          {}\nthumbprint   {}\nsigning_key = \"{KEYS_DIR}/{name}.pem\"\n",
         absolute(key.path()).display(),
         key.thumbprint()
     ))
@@ -111,13 +110,6 @@ fn published<'a>(config: &'a Config, key: &'a Key) -> Published<'a> {
         thumbprint: key.thumbprint(),
         crawlers: crawlers.map(|crawler| crawler.name.as_str()).collect(),
         path: absolute(key.path()),
-    }
-}
-
-fn directory(config: &Config, out: Option<&Path>) -> anyhow::Result<String> {
-    match out {
-        None => body(config),
-        Some(dir) => write_files(config, dir),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Finds and loads the configuration that a command works with.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 
 use super::terminal::{UNUSABLE, complain};
-use crate::config::{Config, Mistake};
+use crate::config::{Config, Mistake, dir_of};
 
 /// Used without `--config`, if there is one in the working directory.
 const CONFIG_FILE: &str = "config.toml";
@@ -16,7 +16,10 @@ const CONFIG_FILE: &str = "config.toml";
 ///
 /// Prints what is wrong with it, one line for each mistake, and returns the exit status if it cannot be used.
 pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
-    let Some(file) = found(file) else {
+    let default = Path::new(CONFIG_FILE);
+    // A file that is there but cannot be looked at is not passed over.
+    let is_there = || !matches!(default.try_exists(), Ok(false));
+    let Some(file) = file.or_else(|| is_there().then_some(default)) else {
         return Ok((Config::built_in(), None));
     };
     match Config::load(file) {
@@ -34,19 +37,11 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
 /// # Errors
 ///
 /// If there is no such file.
-pub(super) fn config_dir(file: Option<&Path>) -> anyhow::Result<&Path> {
-    let Some(file) = found(file) else {
-        return Ok(Path::new(""));
-    };
-    fs::metadata(file).with_context(|| format!("reading {}", file.display()))?;
-    Ok(file.parent().unwrap_or(file))
-}
-
-fn found(file: Option<&Path>) -> Option<&Path> {
-    let default = Path::new(CONFIG_FILE);
-    // A file that is there but cannot be looked at is not passed over.
-    let is_there = || !matches!(default.try_exists(), Ok(false));
-    file.or_else(|| is_there().then_some(default))
+pub(super) fn config_dir(file: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(file) = file {
+        fs::metadata(file).with_context(|| format!("reading {}", file.display()))?;
+    }
+    Ok(dir_of(file.unwrap_or(Path::new(CONFIG_FILE))))
 }
 
 fn line(mistake: &Mistake) -> String {

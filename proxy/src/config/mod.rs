@@ -102,6 +102,13 @@ impl<'a> Dirs<'a> {
     }
 }
 
+/// Where relative paths in a file begin.
+pub(crate) fn dir_of(file: &Path) -> PathBuf {
+    let whole = std::path::absolute(file);
+    let dir = whole.as_deref().unwrap_or(file).parent();
+    dir.unwrap_or(Path::new("")).to_owned()
+}
+
 fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     let dir = dirs.file;
     let proxy = root.section("proxy", |section| proxy::proxy(section, dir));
@@ -189,10 +196,8 @@ impl Config {
             .map_err(|error| vec![Mistake::of_file(&name, format!("cannot be read: {error}"))])?;
         match String::from_utf8(bytes) {
             Ok(text) => {
-                let whole = std::path::absolute(path);
-                let dir = whole.as_deref().unwrap_or(path).parent();
                 let dirs = Dirs {
-                    file: dir.unwrap_or(Path::new("")),
+                    file: &dir_of(path),
                     state: state_dir,
                 };
                 Self::from_toml_in(dirs, &name, &text)

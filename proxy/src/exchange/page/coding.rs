@@ -1,5 +1,6 @@
 //! Undoes the content codings of an answer (RFC 9110 section 8.4.1) part by part, up to a limit.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use brotli_decompressor::{BrotliDecoderParameter, DecompressorWriter};
@@ -123,6 +124,9 @@ impl Decoding {
         let names: Vec<_> = names
             .filter(|name| !matches!(&**name, "" | "identity"))
             .collect();
+        if names.is_empty() {
+            return None;
+        }
         let decoder = |name: &String| {
             let decoded = Decoded {
                 bytes: Vec::new(),
@@ -132,7 +136,7 @@ impl Decoding {
         };
         let decoders: Option<Vec<_>> = names.iter().rev().map(decoder).collect();
         let decoders = decoders.filter(|decoders| decoders.len() <= MAX_CODINGS);
-        (!names.is_empty()).then(|| Self {
+        Some(Self {
             is_broken: decoders.is_none(),
             decoders: decoders.unwrap_or_default(),
             bytes: Vec::new(),
@@ -150,15 +154,14 @@ impl Decoding {
         if !self.takes_more() {
             return;
         }
-        let mut decoded = None;
+        let mut decoded = Cow::Borrowed(part);
         for decoder in &mut self.decoders {
-            let (bytes, written) = decoder.decode(decoded.as_deref().unwrap_or(part));
+            let (bytes, written) = decoder.decode(&decoded);
             self.is_broken |= written.is_err();
-            decoded = Some(bytes);
+            decoded = Cow::Owned(bytes);
         }
-        let decoded = decoded.as_deref().unwrap_or(part);
-        let taken = decoded.len().min(self.limit - self.bytes.len());
-        self.bytes.extend_from_slice(&decoded[..taken]);
+        // No decoder gives more than the limit.
+        self.bytes.extend_from_slice(&decoded);
     }
 
     /// What was decoded so far.

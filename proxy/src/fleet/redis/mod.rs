@@ -9,8 +9,8 @@ mod reason;
 mod scripts;
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -119,12 +119,6 @@ impl Redis {
     ) -> Result<T, Failure> {
         let value = self.connection.run(script, keys, arguments).await?;
         read(value, script.file)
-    }
-
-    fn set_heads(&self, servers: Vec<(u64, Server)>) {
-        let heads = servers.into_iter().map(|(last_note, _)| last_note);
-        let heads = Some(heads.collect());
-        *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = heads;
     }
 
     /// The server of each partition, and the number of the last note there.

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use futures_util::future::try_join_all;
 
-use super::super::engine::{Changes, Failure, Note, Positions, What};
+use super::super::engine::{Changes, Failure, Note, Positions, Server, What};
 use super::{Redis, read};
 
 /// Notes read of one partition at a time.
@@ -82,6 +82,13 @@ impl Redis {
             lines.extend(noted.into_iter().map(|line| (*partition, line)));
         }
         Ok(lines)
+    }
+
+    /// Keeps the numbers of the last notes, to be compared with what can be read.
+    pub(super) fn set_heads(&self, servers: Vec<(u64, Server)>) {
+        let heads = servers.into_iter().map(|(last_note, _)| last_note);
+        let heads = Some(heads.collect());
+        *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = heads;
     }
 
     /// Finds partitions whose last note is later than what can be read there.

@@ -208,7 +208,7 @@ impl<'txn> Batch<'txn> {
     }
 
     /// When an origin's versions were first seen.
-    fn versions(&self, key: &str) -> Result<Vec<u64>, Failure> {
+    fn first_seen(&self, key: &str) -> Result<Vec<u64>, Failure> {
         let mut kept = Vec::new();
         for row in self.versions.range(of(key))? {
             kept.push(row?.0.value().1);
@@ -218,7 +218,7 @@ impl<'txn> Batch<'txn> {
 
     /// Lets go of an origin's oldest versions if there are too many.
     fn drop_too_many(&mut self, key: &str) -> Result<(), Failure> {
-        let kept = self.versions(key)?;
+        let kept = self.first_seen(key)?;
         let too_many = kept.len().saturating_sub(self.keep.versions.max(1));
         for first_seen_at in kept.into_iter().take(too_many) {
             self.drop_version(key, first_seen_at)?;
@@ -247,7 +247,7 @@ impl<'txn> Batch<'txn> {
     }
 
     fn drop_versions(&mut self, key: &str) -> Result<(), Failure> {
-        let mut kept = self.versions(key)?.into_iter();
+        let mut kept = self.first_seen(key)?.into_iter();
         kept.try_for_each(|first_seen_at| self.drop_version(key, first_seen_at))
     }
 }
