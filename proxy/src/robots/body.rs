@@ -4,15 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::stream::{Stream, try_unfold};
 use http::{HeaderMap, header};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt};
-use tokio_util::io::StreamReader;
 use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
 
-use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
-
 use super::room::{FREE_BYTES, Place, Room};
+use crate::http::content_coding::Decoder;
 use crate::http::http1::oddities::Oddity;
 use crate::observe::digest::Digest;
 use crate::origin::OriginReader;
@@ -22,6 +18,9 @@ const BROTLI_WINDOW: usize = 16 << 20;
 
 /// A coded body may be so many times longer than what is read of it decoded: some decode to nothing, without end.
 const CODED: usize = 8;
+
+/// Decoded at a time: no more than 66 KB come of so many bytes in gzip, for which no room was taken yet.
+const STEP: usize = 64;
 
 /// How a body is coded (RFC 9110, 8.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +56,15 @@ impl Coding {
         }
         Ok(coding)
     }
+
+    fn decoder(self, limit: usize) -> Option<Decoder> {
+        let name = match self {
+            Self::Identity => return None,
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+        };
+        Decoder::named(name, limit)
+    }
 }
 
 /// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Holds no more than that
@@ -74,18 +82,24 @@ pub(super) async fn read(
     limit: usize,
     room: &Room,
 ) -> Result<(Body, Option<Place>), FetchError> {
-    let received = StreamReader::new(Box::pin(parts(reader, limit.saturating_mul(CODED))));
-    let read = match coding {
-        Coding::Identity => read_some(received, limit, Some(room)).await,
-        Coding::Gzip => {
-            let mut decoder = GzipDecoder::new(received);
-            // A gzip file may be several in a row (RFC 1952, 2.2).
-            decoder.multiple_members(true);
-            read_coded(decoder, GzipDecoder::into_inner, limit, Some(room)).await
-        }
-        Coding::Brotli => read_brotli(received, limit, room).await,
+    let mut incoming = Incoming {
+        decoder: coding.decoder(limit.saturating_add(1)),
+        part: Bytes::new(),
+        left: limit.saturating_mul(CODED),
+        bytes: Vec::new(),
+        limit,
+        reader,
     };
-    let (body, place) = read.map_err(|error| failure(error.to_string()))?;
+    let place = read_all(&mut incoming, coding, room).await;
+    let place = place.map_err(|error| failure(error.to_string()))?;
+    let Incoming { mut bytes, .. } = incoming;
+    let is_cut = bytes.len() > limit;
+    bytes.truncate(limit);
+    let body = Body {
+        digest: Some(Arc::new(Digest::of(&bytes).0)),
+        bytes: bytes.into(),
+        is_cut,
+    };
     let mut oddities = reader.oddities().iter();
     if oddities.any(|oddity| oddity == Oddity::IncompleteClose) {
         check_ending(&body, coding)?;
@@ -93,20 +107,80 @@ pub(super) async fn read(
     Ok((body, place))
 }
 
-/// What comes of a body, up to an error behind `limit` bytes.
-fn parts(reader: &mut OriginReader, limit: usize) -> impl Stream<Item = io::Result<Bytes>> {
-    try_unfold((reader, limit), async |(reader, left)| {
-        let part = reader.part().await;
-        let Some(part) = part.map_err(|fault| io::Error::other(fault.details))? else {
-            return Ok(None);
+/// Reads up to one byte more than the limit, if need be with a place in the room.
+async fn read_all(
+    incoming: &mut Incoming<'_>,
+    coding: Coding,
+    room: &Room,
+) -> io::Result<Option<Place>> {
+    let (limit, one_more) = (incoming.limit, incoming.limit.saturating_add(1));
+    // What a long file holds, with what is parsed of it.
+    let mut needed = limit.saturating_mul(2);
+    if coding == Coding::Brotli {
+        // From the first byte on.
+        needed = needed.saturating_add(BROTLI_WINDOW);
+    } else if incoming.read(FREE_BYTES.min(one_more)).await? {
+        return Ok(None);
+    }
+    let place = room.take(needed).await?;
+    room.lend(incoming.read(one_more)).await?;
+    Ok(Some(place))
+}
+
+/// What comes of a body.
+struct Incoming<'r> {
+    reader: &'r mut OriginReader,
+    /// Nothing if it comes as it is.
+    decoder: Option<Decoder>,
+    /// Came, and is not decoded yet.
+    part: Bytes,
+    /// How much more may come.
+    left: usize,
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Incoming<'_> {
+    /// Reads until it has so many bytes; tells whether the body ended before.
+    async fn read(&mut self, enough: usize) -> io::Result<bool> {
+        while self.bytes.len() < enough {
+            if self.part.is_empty() && !self.next_part().await? {
+                self.decoder.as_mut().map_or(Ok(()), Decoder::finish)?;
+                return Ok(true);
+            }
+            let step = self.part.split_to(self.part.len().min(STEP));
+            self.decode(&step)?;
+        }
+        Ok(false)
+    }
+
+    async fn next_part(&mut self) -> io::Result<bool> {
+        let part = self.reader.part().await;
+        let Some(part) = part.map_err(|error| io::Error::other(error.details))? else {
+            return Ok(false);
         };
-        if left == 0 {
+        if self.left == 0 {
             let detail = "the body is longer than any robots.txt is read";
             return Err(io::Error::other(detail));
         }
-        let left = left.saturating_sub(part.len());
-        Ok(Some((part, (reader, left))))
-    })
+        self.left = self.left.saturating_sub(part.len());
+        self.part = part;
+        Ok(true)
+    }
+
+    fn decode(&mut self, coded: &[u8]) -> io::Result<()> {
+        let Some(decoder) = &mut self.decoder else {
+            self.bytes.extend_from_slice(coded);
+            return Ok(());
+        };
+        let (bytes, written) = decoder.decode(coded);
+        self.bytes.extend_from_slice(&bytes);
+        // Otherwise the error may only say that there is more.
+        if self.bytes.len() <= self.limit {
+            written?;
+        }
+        Ok(())
+    }
 }
 
 /// Whether a body that its connection may have cut off can be gone by.
@@ -117,68 +191,6 @@ fn check_ending(body: &Body, coding: Coding) -> Result<(), FetchError> {
         return Err(failure(detail));
     }
     Ok(())
-}
-
-/// Brotli takes much more than its body, from the first byte on.
-async fn read_brotli(
-    received: impl AsyncBufRead + Unpin,
-    limit: usize,
-    room: &Room,
-) -> io::Result<(Body, Option<Place>)> {
-    let place = room.take(BROTLI_WINDOW.saturating_add(long(limit))).await?;
-    let decoder = BrotliDecoder::new(received);
-    let read = read_coded(decoder, BrotliDecoder::into_inner, limit, None);
-    let (body, _) = room.lend(read).await?;
-    Ok((body, Some(place)))
-}
-
-/// Reads what a decoder gives, and sees to it that it has taken in everything that came.
-async fn read_coded<D: AsyncRead + Unpin, R: AsyncBufRead + Unpin>(
-    mut decoder: D,
-    into_inner: impl FnOnce(D) -> R,
-    limit: usize,
-    room: Option<&Room>,
-) -> io::Result<(Body, Option<Place>)> {
-    let (body, place) = read_some(&mut decoder, limit, room).await?;
-    if !body.is_cut && !into_inner(decoder).fill_buf().await?.is_empty() {
-        return Err(io::Error::other(
-            "more follows than the content coding holds",
-        ));
-    }
-    Ok((body, place))
-}
-
-/// Waits for `room` if the body is long; without, it is there already.
-async fn read_some(
-    body: impl AsyncRead + Unpin,
-    limit: usize,
-    room: Option<&Room>,
-) -> io::Result<(Body, Option<Place>)> {
-    let mut bytes = Vec::new();
-    let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let mut body = body.take(one_more);
-    let mut beginning = (&mut body).take(FREE_BYTES as u64);
-    let is_long = beginning.read_to_end(&mut bytes).await? == FREE_BYTES;
-    let mut place = None;
-    if let (Some(room), true) = (room, is_long) {
-        place = Some(room.take(long(limit)).await?);
-        room.lend(body.read_to_end(&mut bytes)).await?;
-    } else {
-        body.read_to_end(&mut bytes).await?;
-    }
-    let is_cut = bytes.len() > limit;
-    bytes.truncate(limit);
-    let body = Body {
-        digest: Some(Arc::new(Digest::of(&bytes).0)),
-        bytes: bytes.into(),
-        is_cut,
-    };
-    Ok((body, place))
-}
-
-/// What a long file of at most `limit` bytes holds, with what is parsed of it.
-fn long(limit: usize) -> usize {
-    limit.saturating_mul(2)
 }
 
 fn failure(detail: String) -> FetchError {

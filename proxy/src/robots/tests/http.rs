@@ -363,6 +363,27 @@ async fn bodies_are_decoded_and_bombs_cut() {
 }
 
 #[tokio::test]
+async fn a_limit_may_be_short() {
+    let plain = RULES.repeat(100);
+    let gzip = Coded::Gzip.encode(&plain).await;
+    for (lines, bytes) in [("", plain.clone()), ("Content-Encoding: gzip\r\n", gzip)] {
+        let server = Server::start(move |_| response("200 OK", lines, &bytes)).await;
+        let options = FetchOptions {
+            max_size: 100,
+            ..FetchOptions::default()
+        };
+        let request = FetchRequest {
+            resource: Origin::parse("http://shop.test").unwrap().into(),
+            validators: None,
+        };
+        let fetcher = fetcher(&server, &distrust(), options);
+        let outcome = fetcher.fetch(request, None).await.outcome;
+        let body = outcome.body().expect("successful");
+        assert_eq!((&*body.bytes, body.is_cut), (&plain[..100], true));
+    }
+}
+
+#[tokio::test]
 async fn every_member_of_a_gzip_file_is_read() {
     let mut parts = Vec::new();
     for line in RULES.split_inclusive(|&byte| byte == b'\n') {
@@ -438,6 +459,9 @@ async fn bodies_that_break_off_or_cannot_be_read_are_no_answer() {
     let mut cut_gzip = Coded::Gzip.encode(RULES).await;
     cut_gzip.truncate(cut_gzip.len() / 2);
     let whole = Coded::Gzip.encode(RULES).await;
+    // Long, and damaged in its very last byte.
+    let mut damaged = Coded::Gzip.encode(&RULES.repeat(5000)).await;
+    *damaged.last_mut().unwrap() ^= 1;
     let whole_brotli = Coded::Brotli.encode(RULES).await;
     let coded = |coding: &str| format!("Content-Encoding: {coding}\r\n");
     let cases = [
@@ -450,6 +474,8 @@ async fn bodies_that_break_off_or_cannot_be_read_are_no_answer() {
         Answer::Whole(broken_chunk),
         Answer::Whole(cut_chunk),
         response("200 OK", &coded("gzip"), &cut_gzip),
+        response("200 OK", &coded("gzip"), &damaged),
+        response("200 OK", &coded("gzip"), b""),
         response("200 OK", &coded("gzip"), RULES),
         response("200 OK", &coded("br"), RULES),
         response("200 OK", &coded("zstd"), RULES),

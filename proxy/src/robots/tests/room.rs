@@ -8,7 +8,7 @@ use wayleave_policy::lifecycle::{FetchErrorKind, FetchOutcome, FetchRequest, Fet
 
 use super::super::room::FREE_BYTES;
 use super::super::*;
-use super::http::{body, distrust, fetcher};
+use super::http::{Coded, body, distrust, fetcher};
 use super::server::{Answer, Server};
 
 const LONG: usize = 500_000;
@@ -18,7 +18,8 @@ const PLACE: usize = 2 * 512_000;
 /// Answers `short.test` with a short file, `long.test` with a long one, and everybody else with the beginning of a long one, if
 /// not coded, and then nothing.
 async fn server() -> Server {
-    Server::start(|head| {
+    let bomb = Coded::Gzip.encode(&[b'\n'; LONG]).await;
+    Server::start(move |head| {
         let head = head.to_ascii_lowercase();
         let is_from = |host: &str| head.contains(&format!("host: {host}\r\n"));
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n");
@@ -28,6 +29,11 @@ async fn server() -> Server {
         }
         if is_from("long.test") {
             return Answer::Whole([head.as_bytes(), &long.as_bytes()[..LONG]].concat());
+        }
+        if is_from("gzip.test") {
+            let coded = "Content-Encoding: gzip\r\n\r\n";
+            let head = head.replacen("\r\n\r\n", &format!("\r\n{coded}"), 1);
+            return Answer::Stall([head.as_bytes(), &bomb].concat());
         }
         if is_from("br.test") {
             let coded = "Content-Encoding: br\r\n\r\n";
@@ -125,6 +131,26 @@ async fn what_is_coded_in_brotli_holds_a_window_too() {
         tokio::task::yield_now().await;
     }
     assert_eq!(fetcher.room.held_bytes(), (16 << 20) + PLACE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_few_bytes_of_gzip_that_are_a_long_file_need_room() {
+    let server = server().await;
+    let fetcher = fetcher(&server, &distrust(), options(2, Duration::from_secs(60)));
+    let fetcher = Arc::new(fetcher);
+    let full = stall(&fetcher, 2).await;
+    let asked = server.asked().len();
+    let (gzip, mut fetching) = (fetcher.clone(), JoinSet::new());
+    fetching.spawn(async move { fetch(&gzip, "gzip").await });
+    while server.asked().len() == asked {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fetcher.room.held_bytes(), 2 * PLACE);
+    drop(full);
+    while fetcher.room.held_bytes() != PLACE {
+        assert!(fetching.try_join_next().is_none(), "it ended");
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
