@@ -226,7 +226,7 @@ impl Http2Stream {
         let Some(body) = &mut self.body else {
             return Ok(None);
         };
-        match body.trailers().await {
+        match behind_data(body).await {
             Ok(Some(trailers)) if trailers.len() > MAX_FIELDS => Err(too_large()),
             Ok(trailers) => Ok(trailers),
             // The response is there, and its origin wants no more of the request (RFC 9113 section 8.1).
@@ -239,6 +239,17 @@ impl Http2Stream {
     pub(super) fn oddities(&self) -> Oddities {
         self.oddities
     }
+}
+
+/// The trailers, which h2 has only for who read all DATA, also where there is no content: a frame without an octet may end it
+/// (RFC 9113 section 8.1). Content that the head ruled out is nobody's, and neither is what follows it.
+async fn behind_data(body: &mut RecvStream) -> Result<Option<HeaderMap>, h2::Error> {
+    while let Some(part) = body.data().await {
+        if !part?.is_empty() {
+            return Ok(None);
+        }
+    }
+    body.trailers().await
 }
 
 fn length(fields: &HeaderMap) -> Result<(Option<u64>, Oddities), Fault> {
