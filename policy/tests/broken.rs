@@ -98,6 +98,11 @@ fn a_cut_line_counts_only_if_it_disallows() {
             false,
         ),
         ("Disallow: /\nAllow: /a # |x\n", "/a", false),
+        ("Disallow: /privat%|65\n", "/private", false),
+        ("Disallow: /privat%6|5\n", "/private", false),
+        ("Disallow: /private$|s\n", "/private$s", false),
+        ("Disallow: /private$|\n", "/private", false),
+        ("Disallow: /private%|\n", "/other", true),
     ] {
         let file = format!("User-agent: *\n{file}");
         let [limited, received] = cut(&file);

@@ -344,9 +344,12 @@ proptest! {
         let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
         if !rest.first().is_none_or(is_end) {
             let last = cut.iter().rposition(is_end).map_or(0, |end| end + 1);
-            if !model::disallows(&cut[last..]) {
-                cut = &cut[..last];
-            }
+            cut = match cut {
+                _ if !model::disallows(&cut[last..]) => &cut[..last],
+                // An escape in pieces, or an end that is none.
+                [whole @ .., b'%', _] | [whole @ .., b'%' | b'$'] => whole,
+                whole => whole,
+            };
         }
         let limited = RobotsTxt::parse_with_limit(&body, limit);
         let limited = AccessResult::Successful(limited);

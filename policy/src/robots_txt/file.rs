@@ -51,7 +51,8 @@ impl RobotsTxt {
 
     /// Reads the beginning of a file whose rest was not received. The last line, if no line end
     /// follows it, is taken for a part of one: it counts only if it disallows, since a part of a
-    /// rule matches more than the rule.
+    /// rule matches more than the rule. So that it does, what it ends in is left out if it is the
+    /// beginning of an escape, or a `$`, which means the end only where no more follows.
     #[must_use]
     pub fn parse_beginning(beginning: &[u8]) -> Self {
         let last = memrchr2(b'\n', b'\r', beginning).map_or(0, |end| end + 1);
@@ -59,7 +60,11 @@ impl RobotsTxt {
         let statements = [exact_statement(part), google_statement(part)];
         let disallows = |it: Statement<'_>| it.field == Field::Disallow;
         let counts = statements.into_iter().flatten().any(disallows);
-        Self(parse::parse(if counts { beginning } else { lines }))
+        Self(parse::parse(if counts {
+            without_cut_end(beginning)
+        } else {
+            lines
+        }))
     }
 
     /// Whether two handles are to one file, not only to equal ones.
@@ -185,5 +190,13 @@ impl RobotsTxt {
             text.push_str(&String::from_utf8_lossy(value));
         }
         Some(text)
+    }
+}
+
+/// What is left of a rule that was cut without an end by which it would match less than the whole.
+fn without_cut_end(rule: &[u8]) -> &[u8] {
+    match rule {
+        [whole @ .., b'%', _] | [whole @ .., b'%' | b'$'] => whole,
+        whole => whole,
     }
 }
