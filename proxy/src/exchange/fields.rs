@@ -9,6 +9,7 @@ use url::Url;
 use wayleave_policy::Target;
 
 use super::websocket;
+use crate::clock::calendar;
 use crate::http::client::{Field, OnwardResponse, field};
 use crate::http::field_pairs::{Pair, first, is, listed_in_connection, values};
 use crate::http::http1::{Framing, has_content, write_fields};
@@ -207,6 +208,10 @@ pub(super) fn response<'a>(
         OriginHead::Http1(_) => Version::Http11,
         OriginHead::Http2(_) => Version::Http2,
     };
+    if first(&all, "date").is_none() {
+        // When it was received (RFC 9110 section 6.6.1).
+        fields.push(field("Date", httpdate::fmt_http_date(calendar())));
+    }
     fields.push(via(version, name));
     OnwardResponse {
         status: head.status(),
@@ -372,7 +377,7 @@ mod tests {
         let received = received("").await;
         let onward = response(&head, &received, "wayleave");
         let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
-        assert_eq!(names, [&b"Content-Length"[..], b"Via"]);
+        assert_eq!(names, [&b"Content-Length"[..], b"Date", b"Via"]);
     }
 
     #[tokio::test]
@@ -405,6 +410,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nothing_stands_beside_close_in_connection() {
+        // Python's http.server reads the first Connection only, and closes only if that is `close`.
+        let head = onward("Connection: TE\r\nTE: trailers\r\nContent-Length: 1\r\n").await;
+        let connection = head.lines().filter(|line| line.starts_with("Connection"));
+        assert_eq!(connection.collect::<Vec<_>>(), ["Connection: close"]);
+    }
+
+    #[tokio::test]
+    async fn a_response_keeps_its_date_or_gets_one() {
+        let received = received("").await;
+        let dates = |head: &OriginHead| -> Vec<Vec<u8>> {
+            let fields = response(head, &received, "wayleave").fields;
+            let dates = fields.iter().filter(|(name, _)| is(name, "date"));
+            dates.map(|(_, value)| value.to_vec()).collect()
+        };
+        let told = answer("date: Sun, 06 Nov 1994 08:49:37 GMT\r\n").await;
+        assert_eq!(dates(&told), [b"Sun, 06 Nov 1994 08:49:37 GMT"]);
+        let [date] = &dates(&answer("").await)[..] else {
+            panic!("one date")
+        };
+        let date = httpdate::parse_http_date(str::from_utf8(date).unwrap()).unwrap();
+        let ago = calendar().duration_since(date).unwrap();
+        assert!(ago.as_secs() < 60, "{ago:?}");
+    }
+
+    #[tokio::test]
     async fn split_cookies_are_joined() {
         let head = onward("Cookie: a=b\r\nCookie: c=d\r\n").await;
         assert!(head.contains("Cookie: a=b; c=d\r\n"), "{head}");
@@ -431,7 +462,7 @@ mod tests {
         let onward = response(&head, &received, "wayleave");
         assert_eq!(onward.framing, Framing::Chunked);
         let names: Vec<_> = onward.fields.iter().map(|(name, _)| &**name).collect();
-        assert_eq!(names, [&b"X"[..], b"Via"]);
+        assert_eq!(names, [&b"X"[..], b"Date", b"Via"]);
     }
 
     #[tokio::test]
