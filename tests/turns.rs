@@ -98,6 +98,28 @@ fn settings_that_change_while_a_request_waits_count_when_its_turn_comes() {
 }
 
 #[test]
+fn settings_that_change_while_robots_txt_is_on_its_way_count() {
+    let gate = Gate::closed();
+    let origin = Origin::start();
+    origin.site("shop.test").robots_reply(late(&gate));
+    let mut base = None;
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        base = Some(settings.clone());
+        settings
+    });
+    let mut wire = ask(&proxy, "NewsBot/1", "http://shop.test/b");
+    origin.wait_for_target("/robots.txt");
+    let rule = "[[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\n";
+    let settings = base.expect("it was started with settings").table(rule);
+    std::fs::write(proxy.dir.path().join("config.toml"), settings.to_toml()).expect("a file");
+    post(&proxy, "/v1/reload");
+    gate.open();
+    let refused = wire.response();
+    refused.expect_refusal(403, Some("Refused by policy"), "http_request_denied");
+    assert!(!origin.seen().contains(&"GET http://shop.test/b".to_owned()));
+}
+
+#[test]
 fn a_robots_txt_that_changes_while_a_request_waits_counts_when_its_turn_comes() {
     let gate = Gate::closed();
     let origin = site(&gate);

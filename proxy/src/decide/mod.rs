@@ -80,9 +80,14 @@ impl Decider {
         }
     }
 
-    /// What holds now. An exchange asks once and goes by that to its end, unless it waits or lasts.
+    /// What holds now. An exchange asks once and goes by that to its end, unless that changes before it is sent, or it lasts.
     pub(crate) fn settings(&self) -> Arc<Settings> {
         self.settings.load_full()
+    }
+
+    /// Whether these are the settings that hold.
+    pub(crate) fn goes_by(&self, settings: &Settings) -> bool {
+        self.settings.load().configuration == settings.configuration
     }
 
     /// Puts other settings in the place of those that hold.

@@ -168,6 +168,24 @@ impl Exchanges {
         }
     }
 
+    /// Decides once more about a request that was not sent yet when other settings came to hold. It keeps its turn.
+    pub(super) async fn decide_outdated<'a>(
+        &'a self,
+        before: InTurn<'a>,
+        connection: &Connection,
+        received: &Received,
+        client: &mut Client,
+    ) -> InTurn<'a> {
+        let settings = self.decider.settings();
+        let request = Request::of(received, &settings.options.name);
+        let asking = Asking {
+            connection,
+            request: &request,
+            blind: None,
+        };
+        Box::pin(self.decide_again(before, asking, received.half_closed(), client)).await
+    }
+
     /// Decides once more about a request whose turn has come. It keeps the turn that it waited for.
     async fn decide_again<'a>(
         &'a self,

@@ -42,6 +42,9 @@ pub(crate) struct Forwarded {
     pub(crate) sent: Sent,
 }
 
+/// What is asked right before a request is sent: to connect, and to fetch a robots.txt, takes a while.
+pub(super) type IsOutdated<'a> = dyn Fn() -> bool + Send + Sync + 'a;
+
 /// A request as it goes on, and what it goes by.
 #[derive(Clone, Copy)]
 pub(super) struct Onward<'a> {
@@ -56,6 +59,8 @@ pub(super) struct Onward<'a> {
     pub(super) signing: Option<Signing<'a>>,
     /// Who asks what the response says about its use, if anybody does.
     pub(super) label: Option<&'a Label<'a>>,
+    /// Whether what it was decided by does not hold any more.
+    pub(super) is_outdated: &'a IsOutdated<'a>,
     /// Its turn at the origin, if it has to have one.
     pub(super) turn: Option<&'a Turn<'a>>,
     /// Counts the bytes of the body that the client was handed, however that ends.
@@ -176,6 +181,9 @@ async fn start(
     request: &OnwardRequest<'_>,
     form: &Form,
 ) -> Result<(OriginWriter, OriginReader), RelayError> {
+    if (onward.is_outdated)() {
+        return Err(RelayError::Outdated);
+    }
     if let Some(ended) = onward.turn.and_then(Turn::ended) {
         return Err(RelayError::TooSoon(ended));
     }

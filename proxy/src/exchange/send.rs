@@ -71,21 +71,22 @@ pub(super) struct Ended {
 }
 
 impl Exchanges {
-    /// Sends a request that may go on; its turn is held until its response is complete. `said`: about its use, so far.
+    /// Sends a request that may go on; its turn is held until its response is complete. `said`: about its use, so far. `None`: it was
+    /// not sent, because other settings hold by now.
     pub(super) async fn send(
         &self,
         sending: Sending<'_>,
         client: &mut Client,
         said: Option<&Said>,
-        (permit, turn): (Permit, Option<Turn<'_>>),
-    ) -> Ended {
+        (permit, turn): (&Permit, Option<&Turn<'_>>),
+    ) -> Option<Ended> {
         let upgraded = Notify::new();
         let origin = permit.resolved.target.origin();
         let documents = self.documents(sending, origin);
-        let label = said.map(|it| Label::new(it, documents, &permit, sending.received.method()));
-        let ours = ours(sending, said, &permit);
+        let label = said.map(|it| Label::new(it, documents, permit, sending.received.method()));
+        let ours = ours(sending, said, permit);
         let heard = |head: &OriginHead| {
-            if let Some(turn) = &turn {
+            if let Some(turn) = turn {
                 note_answer::note_answer(turn, origin, head);
             }
             if head.status() == SWITCHING_PROTOCOLS {
@@ -94,6 +95,7 @@ impl Exchanges {
             ours.clone()
         };
         let handed_on = AtomicU64::new(0);
+        let is_outdated = || !self.decider.goes_by(sending.settings);
         let onward = Onward {
             upstream: &sending.settings.upstream,
             name: &sending.settings.options.name,
@@ -102,7 +104,8 @@ impl Exchanges {
             source: sending.crawler.and_then(|it| it.source_address),
             signing: self.signing(sending),
             label: label.as_ref(),
-            turn: turn.as_ref().filter(|_| !sending.is_observed()),
+            is_outdated: &is_outdated,
+            turn: turn.filter(|_| !sending.is_observed()),
             handed_on: &handed_on,
         };
         let relaying = forward::forward(onward, client, &heard);
@@ -120,20 +123,20 @@ impl Exchanges {
         let (outcome, after) = match forwarded {
             Some(Ok(forwarded)) => {
                 sent = forwarded.sent;
-                (passed(&permit, forwarded.status), AfterExchange::Whole)
+                (passed(permit, forwarded.status), AfterExchange::Whole)
             }
-            Some(Err(broke)) => answer(sending, client, &permit, broke).await,
-            None => (passed(&permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
+            Some(Err(broke)) => answer(sending, client, permit, broke).await?,
+            None => (passed(permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
         };
         let has_body = outcome.status() != SWITCHING_PROTOCOLS;
         sent.body_bytes = has_body.then(|| handed_on.into_inner());
         let said = label.and_then(Label::into_judged);
-        Ended {
-            outcome: judged_outcome(outcome, said.as_ref(), &permit),
+        Some(Ended {
+            outcome: judged_outcome(outcome, said.as_ref(), permit),
             sent,
             said,
             after,
-        }
+        })
     }
 
     /// Where licences come from that the answer names.
@@ -197,13 +200,13 @@ fn judged_outcome(outcome: Outcome, said: Option<&Said>, permit: &Permit) -> Out
     }
 }
 
-/// Tells the client what broke, unless it had an answer by then.
+/// Tells the client what broke, unless it had an answer by then. `None`: nothing did, but it was not sent.
 async fn answer(
     sending: Sending<'_>,
     client: &mut Client,
     permit: &Permit,
     broke: RelayError,
-) -> (Outcome, AfterExchange) {
+) -> Option<(Outcome, AfterExchange)> {
     let (outcome, answered) = match broke {
         RelayError::Origin { fault, answered } => (Outcome::Fail(fault.into()), answered),
         RelayError::Body { details, answered } => {
@@ -217,6 +220,7 @@ async fn answer(
         }
         // Its client is answered once that is recorded.
         RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), true),
+        RelayError::Outdated => return None,
         RelayError::ClientGone | RelayError::Withheld => (Outcome::Fail(client_closed()), true),
     };
     let by = By::of(&sending.settings.options, sending.id);
@@ -224,5 +228,5 @@ async fn answer(
         Some(refusal) => refuse::answer(by, sending.received, client, refusal).await,
         None => AfterExchange::CutOff,
     };
-    (outcome, after)
+    Some((outcome, after))
 }

@@ -22,6 +22,8 @@ pub(crate) enum RelayError {
     Refused(Box<Refusal>),
     /// Its turn ended before it was sent.
     TooSoon(TooSoon),
+    /// Other settings hold than those it was decided by, and it was not sent.
+    Outdated,
     /// The client left.
     ClientGone,
     /// The origin's answer is not for the client.
