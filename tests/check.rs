@@ -77,6 +77,30 @@ fn strict_judges_every_equivalent_spelling() {
 }
 
 #[test]
+fn a_path_may_start_with_two_slashes() {
+    let robots = b"User-agent: *\nDisallow: /private\n";
+    let arguments = [
+        "check",
+        "--robots",
+        "-",
+        "--token",
+        "ExampleBot",
+        "//private",
+    ];
+    let as_it_stands = run(&arguments, robots);
+    assert_eq!(stdout(&as_it_stands), "allow //private: no-matching-rule\n");
+    let as_the_proxy_does = run(&[&arguments[..], &["--strict"]].concat(), robots);
+    let refused = "disallow //private: rule, line 2: Disallow: /private\n";
+    assert_eq!(stdout(&as_the_proxy_does), refused);
+    let robots = b"User-agent: *\nDisallow: //a\n";
+    let disallowed = run(
+        &["check", "--robots", "-", "--token", "ExampleBot", "//a/b"],
+        robots,
+    );
+    assert_eq!(disallowed.status.code(), Some(1));
+}
+
+#[test]
 fn json_tells_all_there_is() {
     let field = "Mozilla/5.0 (compatible; ExampleBot/0.1; +https://example.com/bot)";
     let arguments = [

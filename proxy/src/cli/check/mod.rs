@@ -212,10 +212,15 @@ fn offline(
     let reading = Reading::default();
     let asking = arguments.asking(tokens, dialect, (&declaration, &reading));
     let answers = arguments.urls.iter().map(|url| {
-        let path = wayleave_policy::Path::of_url(url);
+        let path = path_of(url);
         Answer::new(url, &access, &path, asking, None)
     });
     finish(&answers.collect::<Vec<_>>(), arguments.json)
+}
+
+/// The path of an argument: what starts with `/` is one, also with two, where a reference would name a host.
+fn path_of(url: &str) -> wayleave_policy::Path<'_> {
+    wayleave_policy::Path::parse(url).unwrap_or_else(|_| wayleave_policy::Path::of_url(url))
 }
 
 /// Judges by what the origins serve now.
