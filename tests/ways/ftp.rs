@@ -226,6 +226,10 @@ fn what_a_server_could_take_for_something_else_is_refused() {
     ] {
         get(&proxy, path).expect_refusal(400, None, "http_request_error");
     }
+    for user in ["a%0d%0aDELE%20b:c", "a:b%0ac", "a%FF:b"] {
+        let refused = proxy.get(&format!("ftp://{user}@files.test/a"));
+        refused.expect_refusal(400, None, "http_request_error");
+    }
     for method in ["PUT", "DELETE", "POST", "OPTIONS"] {
         let refused = proxy.exchange(&Ask::new(method, "ftp://files.test/a"));
         refused.expect_refusal(501, None, "http_request_error");

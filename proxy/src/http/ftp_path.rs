@@ -11,14 +11,29 @@ pub(crate) fn decoded(path: &str) -> Result<String, &'static str> {
     if path.contains('?') {
         return Err("an ftp: URL has no query; write a \"?\" in a name as %3F");
     }
-    // 255 begins a command of Telnet, which FTP is spoken over.
-    if name.chars().any(|c| c.is_ascii_control() || c == '\u{ff}') {
-        return Err("a control character in an ftp: URL");
-    }
+    is_without_control(&name)?;
     if name.contains(['*', '?', '[', '{']) {
         return Err("a name that servers take for a pattern (* ? [ {) in an ftp: URL");
     }
     Ok(name)
+}
+
+/// Whether user name and password of an `ftp:` URL can be given to a server.
+///
+/// # Errors
+///
+/// As for a path: another command could begin in them.
+pub(crate) fn check_credentials(target: &str) -> Result<(), &'static str> {
+    let (user, password) = credentials(target).unwrap_or_default();
+    is_without_control(&user).and_then(|()| is_without_control(&password))
+}
+
+fn is_without_control(name: &str) -> Result<(), &'static str> {
+    // 255 begins a command of Telnet, which FTP is spoken over.
+    match name.chars().any(|c| c.is_ascii_control() || c == '\u{ff}') {
+        true => Err("a control character in an ftp: URL"),
+        false => Ok(()),
+    }
 }
 
 /// User name and password of an `ftp:` URL as it was received; what was not encoded as it should be counts as it is.

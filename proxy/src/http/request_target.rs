@@ -57,8 +57,8 @@ impl RequestTarget<'_> {
             return Err(Unresolved::Scheme(details.to_owned()));
         }
         let decoded = ftp_path::decoded(target.path().as_str());
-        decoded.map_err(|details| Unresolved::Malformed(details.to_owned()))?;
-        Ok(())
+        let checked = decoded.and_then(|_| ftp_path::check_credentials(self.target));
+        checked.map_err(|details| Unresolved::Malformed(details.to_owned()))
     }
 
     /// Inside a tunnel the origin is the tunnel's.
