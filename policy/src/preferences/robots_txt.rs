@@ -113,12 +113,14 @@ impl Lines {
     }
 }
 
-/// The path and the rest of a value that may begin with one: up to the first blank or tab (aipref-attach-05 §3.2).
-fn split_path(value: &str) -> (&str, &str) {
+/// The path and the rest of a value that may begin with one: up to the first of the blanks and tabs between them
+/// (aipref-attach-05 §3.2).
+pub(crate) fn split_path(value: &str) -> (&str, &str) {
     if !value.starts_with('/') {
         return ("", value);
     }
-    value.split_once([' ', '\t']).unwrap_or((value, ""))
+    let (path, rest) = value.split_once([' ', '\t']).unwrap_or((value, ""));
+    (path, rest.trim_start_matches([' ', '\t']))
 }
 
 fn statement(source: Source, line: &Directive) -> Statement {

@@ -78,10 +78,9 @@ struct Content {
 /// A licence element.
 #[derive(Clone, Debug)]
 struct Licence {
-    /// Whether it asks for anything but attribution.
-    asks_payment: bool,
+    /// The clause by which it is for nobody here: it asks for more than attribution, or limits itself by what is not known.
+    asks_more: Option<&'static str>,
     asks_attribution: bool,
-    asks_reporting: bool,
     usage: Lists,
     user: Lists,
     geo: Lists,
@@ -130,10 +129,8 @@ impl Rsl {
     /// Reads a document.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
-        match str::from_utf8(bytes) {
-            Ok(text) => Self(contents(text)),
-            Err(_) => Self::unreadable(),
-        }
+        let text = str::from_utf8(bytes).map_err(|_| UNREADABLE);
+        Self(text.and_then(contents))
     }
 
     /// A document that cannot be read.
@@ -236,10 +233,18 @@ impl Licence {
         let payments = payments.map(|it| it.attribute("type").unwrap_or_default().trim());
         let payments: Vec<_> = payments.collect();
         let is_free = |kind: &&str| matches!(*kind, "free" | "attribution");
+        let lists = children(licence, "permits").chain(children(licence, "prohibits"));
+        let mut kinds = lists.map(|it| it.attribute("type").map(str::trim));
+        let is_known = |kind| matches!(kind, Some("usage" | "user" | "geo"));
         Self {
-            asks_payment: !payments.iter().all(is_free),
+            asks_more: if !payments.iter().all(is_free) {
+                Some("RSL 1.0 §3.7, payment")
+            } else if children(licence, "reporting").next().is_some() {
+                Some("RSL 1.0 §3.12, reporting")
+            } else {
+                (!kinds.all(is_known)).then_some("RSL 1.0 §3.5, a limit of an unknown kind")
+            },
             asks_attribution: payments.contains(&"attribution"),
-            asks_reporting: children(licence, "reporting").next().is_some(),
             usage: Lists::read(licence, "usage"),
             user: Lists::read(licence, "user"),
             geo: Lists::read(licence, "geo"),
@@ -247,11 +252,8 @@ impl Licence {
     }
 
     fn says(&self, purpose: Purpose, asker: Asker<'_>) -> Says {
-        if self.asks_payment {
-            return refuses("RSL 1.0 §3.7, payment");
-        }
-        if self.asks_reporting {
-            return refuses("RSL 1.0 §3.12, reporting");
+        if let Some(clause) = self.asks_more {
+            return refuses(clause);
         }
         let Reading {
             rsl_user, rsl_geo, ..

@@ -83,6 +83,8 @@ impl Entry {
     fn read((number, entry): (usize, &Value)) -> Option<Self> {
         let location = entry.get("location")?.as_str()?;
         let reservation = match entry.get("tdm-reservation") {
+            // JSON writes the same number in several ways.
+            Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some("1".to_owned()),
             Some(Value::Number(number)) => Some(number.to_string()),
             // Meant as a number; to take it for one can only restrict.
             Some(Value::String(text)) if text == "1" => Some(text.clone()),
@@ -122,12 +124,16 @@ fn too_long() -> Statement {
     }
 }
 
-/// What `tdm-reservation` says in a field or an element: 1 reserves, 0 does not, and anything else says nothing.
+/// What `tdm-reservation` says in a field or an element: 1 reserves, 0 does not, and anything else says nothing. Of lines that
+/// were joined into one, as RFC 9110 section 5.3 lets a proxy do, one that reserves counts.
 pub(super) fn statement(value: &str, text: String, stage: Stage) -> Option<Statement> {
-    let (refuses, allows) = match value.trim() {
-        "1" => (PURPOSES, Purposes::NONE),
-        "0" => (Purposes::NONE, PURPOSES),
-        _ => return None,
+    let mut values = value.split(',').map(str::trim);
+    let (refuses, allows) = if values.any(|it| it == "1") {
+        (PURPOSES, Purposes::NONE)
+    } else if value.trim() == "0" {
+        (Purposes::NONE, PURPOSES)
+    } else {
+        return None;
     };
     Some(Statement {
         source: Source::Tdmrep,

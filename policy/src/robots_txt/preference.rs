@@ -10,7 +10,7 @@ use super::path_form::PathForm;
 use super::pattern::{Patterns, Value, matches};
 use super::statements::event::{AGENT, EXACT, Event, OTHER, RECORD, events};
 use super::statements::line_numbers::numbered;
-use super::topic::Topic;
+use super::topic::{CONTENT_USAGE, Topic};
 use crate::{Dialect, ProductToken};
 
 impl RobotsTxt {
@@ -28,9 +28,10 @@ impl RobotsTxt {
             .collect()
     }
 
-    /// The preferences in the groups chosen for a crawler. To them a preference ends a run of user-agent lines as a rule
+    /// The preferences in the groups chosen for a crawler. To them `Content-Usage` ends a run of user-agent lines as a rule
     /// does (draft-ietf-aipref-attach-05 §3); to rules it does not, since no reader in use takes it so, and what one of
-    /// them disallows must not be opened.
+    /// them disallows must not be opened. The other preferences have no such text: like `Crawl-delay` they are for the
+    /// agents named so far.
     pub(crate) fn group_preferences(
         &self,
         dialect: Dialect,
@@ -54,7 +55,7 @@ impl RobotsTxt {
             } else if is_directive(&event) && (!semantics.takes_first || event.tag & RECORD != 0) {
                 let directive = directive(line, &event);
                 if Topic::named(directive.name.as_bytes()) == Some(Topic::Use) {
-                    has_rules = true;
+                    has_rules |= directive.is(&[CONTENT_USAGE]);
                     preferences.extend(is_for_crawler.then_some(directive));
                 }
             }
