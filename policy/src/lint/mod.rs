@@ -3,6 +3,8 @@
 mod disagreement;
 mod file;
 mod finding;
+#[cfg(feature = "preferences")]
+mod preference;
 mod rule;
 mod statement;
 
@@ -33,6 +35,8 @@ pub fn lint(body: &[u8], dialects: &[Dialect]) -> Vec<Finding> {
     let statements = statement::read(body, reads_google);
     statement::check(&statements, &mut findings);
     rule::check(&statements, &mut findings);
+    #[cfg(feature = "preferences")]
+    preference::check(&statements, &mut findings);
     disagreement::check(body, &statements, dialects, &mut findings);
     findings.finish()
 }

@@ -4,7 +4,7 @@ use super::finding::{Findings, show};
 use crate::robots_txt::{Field, Statement, exact_statement, google_statement, numbered_lines};
 
 /// Directives in use beside rules, in lower case.
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 23] = [
     "sitemap",
     "crawl-delay",
     "host",
@@ -24,6 +24,9 @@ const KNOWN: [&str; 20] = [
     "acap-disallow-crawl",
     "acap-allow-crawl",
     "disallowaitraining",
+    "allowaitraining",
+    "archive-embargo",
+    "embargo-allow",
     "license",
 ];
 

@@ -5,7 +5,7 @@ use super::{ContentUse, Purpose, Purposes};
 
 /// What a list of signals says to a crawler that uses so much of what it fetches. Names and values are taken whatever their
 /// case, as even the policy's author writes them either way; anything else is passed over. A signal given twice says both, and the same one repeated says it once: a line of them may be long.
-pub(super) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
+pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
     let pairs = list
         .split([',', ';'])
         .filter_map(|pair| pair.split_once('='));

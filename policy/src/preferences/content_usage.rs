@@ -31,7 +31,7 @@ const RETIRED: [(&str, Purposes, &str); 8] = [
 
 /// What a dictionary says. One that does not parse says nothing at all (aipref-vocab-08 §6.5.1); of a label given twice the
 /// last counts, and any value but the tokens `y` and `n` says nothing.
-pub(super) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Meaning> {
+pub(crate) fn read(dictionary: &[u8], with_retired: bool) -> Vec<Meaning> {
     let Ok(dictionary) = Parser::new(dictionary).parse::<Dictionary>() else {
         return Vec::new();
     };
@@ -63,4 +63,47 @@ fn value(dictionary: &Dictionary, label: &str) -> Option<bool> {
         BareItem::Token(token) if token.as_str() == "n" => Some(false),
         _ => None,
     }
+}
+
+/// A label as it is written, by what it is good for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// Of the current vocabulary, allowed or refused.
+    Current(String),
+    /// Of the current vocabulary, with a value that says nothing.
+    Unclear(String),
+    /// Of an earlier draft.
+    Retired(String),
+    /// Of neither.
+    Unknown(String),
+}
+
+impl Label {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Current(name)
+            | Self::Unclear(name)
+            | Self::Retired(name)
+            | Self::Unknown(name) => name,
+        }
+    }
+}
+
+/// The labels of a dictionary; `None` if it does not parse.
+pub(crate) fn labels(dictionary: &[u8]) -> Option<Vec<Label>> {
+    let dictionary: Dictionary = Parser::new(dictionary).parse().ok()?;
+    let labels = dictionary.keys().map(|key| {
+        let name = key.as_str().to_owned();
+        if LABELS.iter().any(|(known, ..)| *known == name) {
+            match value(&dictionary, &name) {
+                Some(_) => Label::Current(name),
+                None => Label::Unclear(name),
+            }
+        } else if RETIRED.iter().any(|(known, ..)| *known == name) {
+            Label::Retired(name)
+        } else {
+            Label::Unknown(name)
+        }
+    });
+    Some(labels.collect())
 }

@@ -35,11 +35,15 @@ mod source;
 mod statement;
 mod tdmrep;
 
+pub(crate) use content_signal::read as read_signals;
+pub(crate) use content_usage::{Label, labels as read_labels, read as read_usage};
 pub use declaration::{Asker, ContentUse, Declaration, MetaDialect, Reading, UnknownName};
 pub use gather::{Duty, Preferences};
 pub use judgement::{Judgement, Preference, Say};
 pub use purpose::{Purpose, Purposes, UnknownPurpose};
+pub(crate) use robots_txt::split_path;
 pub use rsl::Rsl;
 pub use source::{Source, Sources, Stage, UnknownSource};
+pub(crate) use statement::Meaning;
 pub use statement::{Carrier, Statement};
 pub use tdmrep::Tdmrep;

@@ -27,15 +27,15 @@ pub struct Statement {
 
 /// What a label, a signal or a rule says about purposes, wherever it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meaning {
-    pub(super) refuses: Purposes,
-    pub(super) allows: Purposes,
+pub(crate) struct Meaning {
+    pub(crate) refuses: Purposes,
+    pub(crate) allows: Purposes,
     pub(super) clause: &'static str,
 }
 
 impl Meaning {
     /// That `purposes` are allowed, or that they are refused.
-    pub(super) fn of(purposes: Purposes, is_allowed: bool, clause: &'static str) -> Self {
+    pub(crate) fn of(purposes: Purposes, is_allowed: bool, clause: &'static str) -> Self {
         let (refuses, allows) = match is_allowed {
             true => (Purposes::NONE, purposes),
             false => (purposes, Purposes::NONE),

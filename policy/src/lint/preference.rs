@@ -1,0 +1,308 @@
+//! Statements about use: those that say nothing, and those that contradict each other or hide one another.
+
+use super::finding::{Findings, show};
+use super::statement::Line;
+use crate::preferences::{
+    ContentUse, Label, Meaning, Purpose, Purposes, read_labels, read_signals, read_usage,
+    split_path,
+};
+use crate::robots_txt::Field;
+
+/// The labels of `Content-Usage` and the signals of `Content-Signal` for the same: each is mistaken for the other.
+const LABELS: [&str; 3] = ["train-ai", "ai-use", "search"];
+const SIGNALS: [&str; 3] = ["ai-train", "ai-input", "search"];
+
+/// Of one group so many statements are compared with each other: more than anybody writes, and no work for a made-up file.
+const COMPARED: usize = 200;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Usage,
+    Signal,
+    Training,
+}
+
+/// What a line says about use.
+struct Said {
+    line: u32,
+    family: Family,
+    /// Empty: every path.
+    path: String,
+    meanings: Vec<Meaning>,
+}
+
+/// A run of user-agent lines, and what follows it up to the next.
+#[derive(Default)]
+struct Group<'a> {
+    agents: Vec<(u32, &'a [u8])>,
+    said: Vec<Said>,
+    has_rules: bool,
+    /// Whether it keeps its agents out altogether, whatever for.
+    keeps_out: bool,
+}
+
+pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
+    let mut groups = vec![Group::default()];
+    for line in lines {
+        let Some(statement) = line.exact else {
+            continue;
+        };
+        let group = groups.last_mut().expect("one is begun");
+        match statement.field {
+            Field::UserAgent => {
+                check_parted(group, line.number, findings);
+                let agent = (line.number, statement.value);
+                if group.has_rules || !group.said.is_empty() {
+                    groups.push(Group::default());
+                }
+                let group = groups.last_mut().expect("one is begun");
+                group.agents.push(agent);
+            }
+            Field::Allow | Field::Disallow => {
+                group.has_rules = true;
+                group.keeps_out |= statement.field == Field::Disallow && statement.value == b"/";
+            }
+            Field::Other => {
+                let value = String::from_utf8_lossy(statement.value);
+                let said = read(line.number, statement.name, &value, findings);
+                if let Some(said) = said {
+                    check_place(&said, group, findings);
+                    group.said.push(said);
+                }
+            }
+        }
+    }
+    for group in &groups {
+        check_group(group, findings);
+    }
+    check_own_groups(&groups, findings);
+}
+
+/// What a line says, if it is about use at all.
+fn read(line: u32, name: &[u8], value: &str, findings: &mut Findings) -> Option<Said> {
+    let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+    let (path, rest) = split_path(value);
+    let (family, path, meanings) = if is("content-usage") {
+        check_usage(line, value, rest, findings);
+        (Family::Usage, path, read_usage(rest.as_bytes(), true))
+    } else if is("content-signal") {
+        check_signal(line, rest, findings);
+        // `use=` caps all purposes of some crawlers, and so contradicts nothing.
+        let meanings = read_signals(rest, ContentUse::Immediate);
+        (Family::Signal, path, meanings)
+    } else if is("disallowaitraining") || is("allowaitraining") {
+        check_path(line, value, findings);
+        let training = Purposes::of(&[Purpose::TrainAi]);
+        let meaning = Meaning::of(training, is("allowaitraining"), "");
+        let said = (!value.is_empty()).then_some(meaning);
+        (Family::Training, value, said.into_iter().collect())
+    } else {
+        if is("license") && !is_url(value) {
+            let message = format!(
+                "the licence {value:?} is not an absolute URL, so it cannot be had and refuses all use"
+            );
+            findings.error(line, message);
+        }
+        return None;
+    };
+    Some(Said {
+        line,
+        family,
+        path: path.to_owned(),
+        meanings,
+    })
+}
+
+fn check_usage(line: u32, value: &str, dictionary: &str, findings: &mut Findings) {
+    const SUCH_AS: &str = "expected such as \"train-ai=n, search=y\"";
+    let labels = match read_labels(dictionary.as_bytes()) {
+        Some(labels) if !labels.is_empty() => labels,
+        Some(_) => return findings.error(line, format!("this says nothing: {SUCH_AS}")),
+        None if value.starts_with('*') => {
+            let message = format!("{value:?} says nothing: a path starts with \"/\"");
+            return findings.error(line, message);
+        }
+        None => {
+            let message = format!("{dictionary:?} cannot be read, so it says nothing: {SUCH_AS}");
+            return findings.error(line, message);
+        }
+    };
+    for label in labels {
+        let name = label.name();
+        let instead = SIGNALS.iter().position(|signal| *signal == name);
+        match label {
+            Label::Unclear(_) => findings.error(
+                line,
+                format!("nothing is said about {name:?}: its value is neither y nor n"),
+            ),
+            Label::Retired(_) => findings.warning(
+                line,
+                format!("{name:?} is a label of an earlier draft, which many no longer know"),
+            ),
+            Label::Unknown(_) => match instead {
+                Some(at) => findings.error(
+                    line,
+                    format!("{name:?} is not a label; did you mean {:?}?", LABELS[at]),
+                ),
+                None => findings.note(line, format!("{name:?} is not a known label")),
+            },
+            Label::Current(_) => {}
+        }
+    }
+}
+
+fn check_signal(line: u32, list: &str, findings: &mut Findings) {
+    if list.trim().is_empty() {
+        let message = "this says nothing: expected such as \"search=yes, ai-train=no\"";
+        return findings.error(line, message);
+    }
+    for pair in list.split([',', ';']).map(str::trim) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (name.trim(), value.trim());
+        let is = |known: &&str| name.eq_ignore_ascii_case(known);
+        let values: &[&str] = match name.eq_ignore_ascii_case("use") {
+            true => &["immediate", "reference", "full"],
+            false => &["yes", "no"],
+        };
+        if values.len() == 3 || SIGNALS.iter().any(is) {
+            if !values.iter().any(|it| it.eq_ignore_ascii_case(value)) {
+                let expected = values.join(" or ");
+                let message = format!("{pair:?} says nothing: expected {name}={expected}");
+                findings.error(line, message);
+            }
+        } else if let Some(at) = LABELS.iter().position(is) {
+            let message = format!("{name:?} is not a signal; did you mean {:?}?", SIGNALS[at]);
+            findings.error(line, message);
+        } else if !pair.is_empty() {
+            findings.note(line, format!("{name:?} is not a known signal"));
+        }
+    }
+}
+
+fn check_path(line: u32, path: &str, findings: &mut Findings) {
+    if !path.is_empty() && !path.starts_with(['/', '*']) {
+        let message = format!("{path:?} does not start with \"/\", so it never matches");
+        findings.error(line, message);
+    }
+}
+
+fn is_url(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    value.starts_with("https://") || value.starts_with("http://")
+}
+
+/// Before all groups only `Content-Signal` is heard, and not by everybody.
+fn check_place(said: &Said, group: &Group<'_>, findings: &mut Findings) {
+    if !group.agents.is_empty() {
+        return;
+    }
+    match said.family {
+        Family::Signal => findings.warning(
+            said.line,
+            "a signal before any user-agent line: not all readers take it for the whole site",
+        ),
+        Family::Usage | Family::Training => findings.error(
+            said.line,
+            "a statement about use before any user-agent line concerns nobody",
+        ),
+    }
+}
+
+/// To the draft `Content-Usage` ends a run of user-agent lines; to readers of rules it does not.
+fn check_parted(group: &Group<'_>, line: u32, findings: &mut Findings) {
+    let usage = group.said.iter().find(|it| it.family == Family::Usage);
+    if let Some(usage) = usage.filter(|_| !group.has_rules && !group.agents.is_empty()) {
+        let message = format!(
+            "the Content-Usage of line {} is not for this agent, but rules below are for the agents above it, too",
+            usage.line
+        );
+        findings.warning(line, message);
+    }
+}
+
+fn check_group(group: &Group<'_>, findings: &mut Findings) {
+    for (index, later) in group.said.iter().take(COMPARED).enumerate() {
+        for earlier in &group.said[..index] {
+            if whole(&earlier.path) == whole(&later.path) {
+                check_contradiction(earlier, later, findings);
+            } else if earlier.family == later.family && earlier.family != Family::Training {
+                check_hidden(earlier, later, findings);
+                check_hidden(later, earlier, findings);
+            }
+        }
+    }
+}
+
+/// A statement without a path is about all of them.
+fn whole(path: &str) -> &str {
+    if path.is_empty() { "/" } else { path }
+}
+
+fn check_contradiction(earlier: &Said, later: &Said, findings: &mut Findings) {
+    let (refused, allowed) = (earlier.refuses(), earlier.allows());
+    let both = refused.intersection(later.allows());
+    let both = both.union(allowed.intersection(later.refuses()));
+    if !both.is_empty() {
+        let message = format!(
+            "line {} says the opposite about {}: a refusal counts",
+            earlier.line,
+            names(both)
+        );
+        findings.warning(later.line, message);
+    }
+}
+
+/// The longest path alone counts, also where it is silent.
+fn check_hidden(short: &Said, long: &Said, findings: &mut Findings) {
+    if long.path.len() <= short.path.len() || !long.path.starts_with(&*short.path) {
+        return;
+    }
+    let stated = long.refuses().union(long.allows());
+    let hidden = short.refuses().without(stated);
+    if !hidden.is_empty() && !stated.is_empty() {
+        let message = format!(
+            "for {} nothing is said about {}: the longest path counts, so line {} does not",
+            show(long.path.as_bytes()),
+            names(hidden),
+            short.line
+        );
+        findings.warning(long.line, message);
+    }
+}
+
+/// A crawler with a group of its own does not obey what `*` says, about use as about paths.
+fn check_own_groups(groups: &[Group<'_>], findings: &mut Findings) {
+    let is_everybody = |group: &&Group<'_>| group.agents.iter().any(|(_, name)| *name == b"*");
+    let said = groups.iter().filter(is_everybody).flat_map(|it| &it.said);
+    let Some(refusing) = said.into_iter().find(|it| !it.refuses().is_empty()) else {
+        return;
+    };
+    let silent = groups
+        .iter()
+        .filter(|it| it.said.is_empty() && !it.keeps_out && !is_everybody(it));
+    for (line, name) in silent.flat_map(|it| &it.agents) {
+        let message = format!(
+            "{} has a group of its own: what line {} says about use does not concern it",
+            show(name),
+            refusing.line
+        );
+        findings.note(*line, message);
+    }
+}
+
+impl Said {
+    fn refuses(&self) -> Purposes {
+        let all = self.meanings.iter();
+        all.fold(Purposes::NONE, |set, it| set.union(it.refuses))
+    }
+
+    fn allows(&self) -> Purposes {
+        let all = self.meanings.iter();
+        all.fold(Purposes::NONE, |set, it| set.union(it.allows))
+    }
+}
+
+fn names(purposes: Purposes) -> String {
+    let names: Vec<&str> = purposes.iter().map(Purpose::as_str).collect();
+    names.join(", ")
+}
