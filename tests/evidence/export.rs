@@ -343,5 +343,40 @@ fn the_log_answers_what_was_allowed_then() {
     }
     expect(&ask("nobody"), 2);
     let early = ["ask", url, "--at", "2020-01-01", "--crawler", "news"];
-    assert!(expect(&evidence(dir.path(), &early), 1).contains("allowed     no"));
+    let output = evidence(dir.path(), &early);
+    expect(&output, 2);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("up to then; the first was at 20"), "{told}");
+    // A day is asked about as a whole.
+    let at = told.split("was at ").nth(1).unwrap().get(..10).unwrap();
+    expect(
+        &evidence(dir.path(), &["ask", url, "--at", at, "--crawler", "news"]),
+        1,
+    );
+}
+
+#[test]
+fn what_was_just_decided_is_found() {
+    let origin = Origin::start();
+    origin.site("shop.test").robots(ROBOTS);
+    let proxy = Wayleave::start(&origin);
+    let dir = proxy.dir.path().join("asking");
+    std::fs::create_dir(&dir).expect("writable");
+    let config = format!(
+        "admin.listen = \"{}\"\nstate.dir = \"../state\"\n",
+        proxy.admin
+    );
+    std::fs::write(dir.join("config.toml"), config).expect("writable");
+    for number in 0..5 {
+        // While decisions follow each other, only every tenth of a second is signed.
+        for more in 0..20 {
+            proxy.get(&format!("http://shop.test/images/{number}/{more}"));
+        }
+        let url = format!("http://shop.test/images/{number}");
+        let refused = proxy.get(&url).json();
+        let id = refused["decision_id"].as_str().expect("an id");
+        let out = format!("evidence{number}");
+        expect(&evidence(&dir, &["export", "--id", id, "--out", &out]), 0);
+        expect(&evidence(&dir, &["ask", &url, "--at", "0s"]), 1);
+    }
 }

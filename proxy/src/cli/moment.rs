@@ -3,22 +3,34 @@
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-/// `2026-11-22T08:00:00Z`, `2026-11-22` (its beginning in UTC), or `3d` (that long before now).
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_hours(24);
+const NANOSECOND: Duration = Duration::from_nanos(1);
+
+/// `2026-11-22T08:00:00Z` (the whole second), `2026-11-22` (the whole day in UTC), or `3d` (that long before now).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
-    At(SystemTime),
+    At { from: SystemTime, lasts: Duration },
     Ago(Duration),
 }
 
 impl Moment {
-    /// The instant, seen from `now`; what is before 1970 is there.
+    /// Its beginning, seen from `now`; what is before 1970 is there.
     pub(super) fn seen_from(self, now: SystemTime) -> SystemTime {
         match self {
-            Self::At(at) => at,
+            Self::At { from, .. } => from,
             Self::Ago(span) => {
                 let then = now.checked_sub(span).unwrap_or(SystemTime::UNIX_EPOCH);
                 then.max(SystemTime::UNIX_EPOCH)
             }
+        }
+    }
+
+    /// The last instant that it means: who writes a day or a second means what happened in it, too.
+    pub(super) fn end_seen_from(self, now: SystemTime) -> SystemTime {
+        match self {
+            Self::At { from, lasts } => from + lasts - NANOSECOND,
+            Self::Ago(_) => self.seen_from(now),
         }
     }
 }
@@ -27,11 +39,17 @@ impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let instant = humantime::parse_rfc3339_weak(text);
-        let day = || humantime::parse_rfc3339(&format!("{text}T00:00:00Z"));
-        let ago = || humantime::parse_duration(text);
-        (instant.or_else(|_| day()).map(Self::At))
-            .or_else(|_| ago().map(Self::Ago))
+        let lasting = |lasts| move |from| Self::At { from, lasts };
+        let precision = if text.contains('.') {
+            NANOSECOND
+        } else {
+            SECOND
+        };
+        let instant = humantime::parse_rfc3339_weak(text).map(lasting(precision));
+        let day = || humantime::parse_rfc3339(&format!("{text}T00:00:00Z")).map(lasting(DAY));
+        let ago = || humantime::parse_duration(text).map(Self::Ago);
+        (instant.or_else(|_| day()))
+            .or_else(|_| ago())
             .map_err(|_| {
                 format!("{text:?} is not a time; write 2026-11-22T08:00:00Z, 2026-11-22 or 3d")
             })
@@ -45,8 +63,16 @@ mod tests {
     #[test]
     fn instants_days_and_spans_are_times() {
         let day = SystemTime::UNIX_EPOCH + Duration::from_hours(24 * 20_000);
-        for text in ["2024-10-04T00:00:00Z", "2024-10-04 00:00:00", "2024-10-04"] {
-            assert_eq!(text.parse(), Ok(Moment::At(day)), "{text}");
+        for (text, lasts) in [
+            ("2024-10-04T00:00:00Z", SECOND),
+            ("2024-10-04 00:00:00", SECOND),
+            ("2024-10-04T00:00:00.000Z", NANOSECOND),
+            ("2024-10-04", DAY),
+        ] {
+            let moment: Moment = text.parse().unwrap();
+            assert_eq!(moment.seen_from(day + DAY), day, "{text}");
+            let end = day + lasts - NANOSECOND;
+            assert_eq!(moment.end_seen_from(day), end, "{text}");
         }
         let span: Moment = "3d 1h".parse().unwrap();
         assert_eq!(span.seen_from(day), day - Duration::from_hours(73));

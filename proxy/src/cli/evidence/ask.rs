@@ -25,12 +25,12 @@ const REFUSED: u8 = 1;
 #[command(
     after_help = "Answers by the last decision about the URL at that time, and shows the first after it, too. Reads the decision \
                   log; needs no running proxy.\n\
-                  Exit status: 0 allowed, 1 not allowed, 2 no decision about it, or the log cannot be read."
+                  Exit status: 0 allowed, 1 not allowed, 2 no decision about it up to then, or the log cannot be read."
 )]
 pub(crate) struct Arguments {
     /// An absolute URL
     url: String,
-    /// 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
+    /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day) or 3d (3 days ago)
     #[arg(long, value_name = "TIME")]
     at: Moment,
     /// Only requests of this crawler, by its configured name
@@ -52,14 +52,15 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     }
 }
 
-/// The decisions about the URL: the last at that time, if there is one, and the first after it.
+/// The decisions about the URL: the last at that time, and the first after it, if there is one.
 fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Decision>> {
     let options = config.log.decisions.as_ref();
     let options = options.context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
+    let at = arguments.at.end_seen_from(Clock::start().now());
     let wanted = Wanted::Url {
         url: url.to_string(),
-        at: arguments.at.seen_from(Clock::start().now()),
+        at,
         crawler: arguments.crawler.clone(),
     };
     let files = log::files(&options.path)?;
@@ -77,7 +78,14 @@ fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Decision>> 
             Ok(())
         })?;
     }
-    anyhow::ensure!(!found.is_empty(), "the log has no request for {url}");
+    let first = found.first();
+    let first = first.with_context(|| format!("the log has no request for {url}"))?;
+    anyhow::ensure!(
+        first.at <= at,
+        "the log has no request for {url} up to then; the first was at {} (decision {})",
+        humantime::format_rfc3339_micros(first.at),
+        first.id
+    );
     Ok(found)
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// The last decision about this URL at --at, and the first after it
     #[arg(long, group = "wanted", requires = "at")]
     url: Option<String>,
-    /// 2026-11-21T08:00:00Z, 2026-11-21 or 3d (3 days ago)
+    /// 2026-11-21T08:00:00Z, 2026-11-21 (the whole day) or 3d (3 days ago)
     #[arg(long, value_name = "TIME", requires = "url")]
     at: Option<Moment>,
     /// All decisions since then: a span back from now, or a time
@@ -75,7 +75,7 @@ impl Arguments {
                 url: wayleave_policy::Target::parse(url)
                     .with_context(|| format!("--url {url:?}"))?
                     .to_string(),
-                at: self.at.context("--at is missing")?.seen_from(now),
+                at: self.at.context("--at is missing")?.end_seen_from(now),
                 crawler,
             },
             (_, _, since) => Wanted::Since {

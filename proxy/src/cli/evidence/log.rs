@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
@@ -12,6 +14,9 @@ use crate::observe::decisions::{contents, file_number, is_compressed, kept_head,
 
 /// How often the files are listed anew if the log was rotated meanwhile.
 const ATTEMPTS: usize = 20;
+/// What is written is signed within 100 ms, by a process that is alive: so often it is looked whether it was, and so long apart.
+const LOOKS: usize = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// A file of the log.
 #[derive(Debug)]
@@ -61,6 +66,7 @@ pub(super) fn each_line(
 ///
 /// Returns an error if there is no signed log, or a file cannot be read.
 pub(super) fn files(path: &Path) -> anyhow::Result<Vec<LogFile>> {
+    await_signature(path);
     for _ in 0..ATTEMPTS {
         let shown = path.display();
         let line = kept_head(path).with_context(|| {
@@ -88,6 +94,25 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<LogFile>> {
         "the file that the head beside {} is for is not there",
         path.display()
     )
+}
+
+/// Waits until all that the log holds now is signed, so that what was just decided is found; but not for a process that is gone.
+fn await_signature(path: &Path) {
+    let signed = || {
+        let head = Event::head(&kept_head(path).ok()?)?;
+        Some((head.file, head.bytes))
+    };
+    let (Some((file, _)), Ok(written)) = (signed(), path.metadata()) else {
+        return;
+    };
+    for _ in 0..LOOKS {
+        match signed() {
+            Some((now, Some(bytes))) if now == file && bytes < written.len() => {
+                thread::sleep(BETWEEN_LOOKS);
+            }
+            _ => return,
+        }
+    }
 }
 
 /// Whether a file was deleted, or compressed, since it was listed.
