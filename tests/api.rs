@@ -82,9 +82,17 @@ fn every_endpoint_is_described() {
         "/v1/traffic",
     ];
     assert_eq!(described, BTreeSet::from(expected));
+    let mut ids = BTreeSet::new();
     for (path, operations) in paths {
         for (method, operation) in operations.as_object().expect("an object") {
             assert!(operation["summary"].is_string(), "{method} {path}");
+            let id = operation["operationId"].as_str().expect("an id");
+            assert!(ids.insert(id), "{id} is the id of two operations");
+            let responses = operation["responses"].as_object().expect("an object");
+            for (status, response) in responses {
+                let described = &response["description"];
+                assert!(described.is_string(), "{method} {path}: {status}");
+            }
         }
     }
 }

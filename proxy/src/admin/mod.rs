@@ -50,7 +50,8 @@ pub(crate) use self::state::Admin;
 pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
     let (router, description) = described();
     // As text once: each connection has the routes for itself, and what they hold.
-    let description = serde_json::to_vec(&description).expect("a description is JSON");
+    let description = openapi::complete(&description).expect("a description is JSON");
+    let description = description.to_string();
     let description = Bytes::from(description);
     router
         .route("/", routing::get(page::index))

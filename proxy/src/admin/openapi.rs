@@ -1,5 +1,7 @@
 //! The OpenAPI document, apart from the endpoints' own descriptions.
 
+use axum::http::StatusCode;
+use serde_json::{Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
 
@@ -23,4 +25,46 @@ pub(super) fn head() -> OpenApi {
         .components(Some(components.build()))
         .security(Some([anonymous, with_token]))
         .build()
+}
+
+/// The document as it is served, with what OpenAPI asks of each operation beyond what the endpoints say themselves: an id that no other has,
+/// and a description of each response.
+///
+/// # Errors
+///
+/// If the document is not JSON.
+pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
+    let mut document = serde_json::to_value(document)?;
+    let paths = document["paths"].as_object_mut();
+    for (path, operations) in paths.into_iter().flatten() {
+        let operations = operations.as_object_mut();
+        for (method, operation) in operations.into_iter().flatten() {
+            operation["operationId"] = json!(id(method, path));
+            let responses = operation["responses"].as_object_mut();
+            for (status, response) in responses.into_iter().flatten() {
+                if response["description"].as_str().is_none_or(str::is_empty) {
+                    response["description"] = json!(reason(status));
+                }
+            }
+        }
+    }
+    Ok(document)
+}
+
+/// `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.
+fn id(method: &str, path: &str) -> String {
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = words.filter(|word| !word.is_empty());
+    [method]
+        .into_iter()
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join("_")
+}
+
+fn reason(status: &str) -> &'static str {
+    let known = StatusCode::from_bytes(status.as_bytes()).ok();
+    known
+        .and_then(|it| it.canonical_reason())
+        .unwrap_or("Answer")
 }
