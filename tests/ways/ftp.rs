@@ -406,3 +406,19 @@ fn a_listing_without_end_is_given_up() {
     let detail = problem["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("longer than 1 MiB"), "{detail}");
 }
+
+#[test]
+fn a_time_that_cannot_be_read_is_left_out() {
+    let pasv = passive(|mut stream| stream.write_all(b"page").expect("it is read"));
+    let server = Scripted::start(move |command| match command {
+        "PASV" => Some(pasv.clone()),
+        "MDTM ./robots.txt" | "MDTM ./a.txt" => Some("213 191000101000000\r\n".to_owned()),
+        "RETR ./robots.txt" => Some("550 none\r\n".to_owned()),
+        "RETR ./a.txt" => Some("150 here\r\n226 done\r\n".to_owned()),
+        _ => proper(command),
+    });
+    let proxy = start(server.address);
+    let page = get(&proxy, "/a.txt");
+    assert_eq!((page.status, page.text().as_str()), (200, "page"));
+    assert_eq!(page.header("Last-Modified"), None);
+}

@@ -128,7 +128,11 @@ async fn file(
         let location = format!("Location: {}/\r\n", request.path);
         return Ok(Answer::short("301 Moved Permanently", &location));
     }
-    let modified_at = permanent(control.mdtm(name).await)?.ok();
+    let modified_at = match control.mdtm(name).await {
+        // Old servers write the year 2000 as 19100: a time that cannot be read is none.
+        Err(FtpError::BadResponse) => None,
+        told => permanent(told)?.ok(),
+    };
     let modified_at = modified_at.and_then(|at| u64::try_from(at.and_utc().timestamp()).ok());
     let mut about = About {
         size: size.as_ref().ok().map(|size| *size as u64),
