@@ -19,7 +19,7 @@ pub(super) fn preferences(section: &mut Section<'_>) -> Preferences {
             legacy_labels: section.key("legacy_labels", true, boolean),
             robots_meta: section.word("robots_meta", MetaDialect::Google, &dialects),
             rsl_user: section.key("rsl_user", String::new(), rsl_word),
-            rsl_geo: section.key("rsl_geo", String::new(), rsl_word),
+            rsl_geo: section.key("rsl_geo", String::new(), country),
         },
         meta_scan_bytes: bytes(section.key(
             "meta_scan",
@@ -55,5 +55,14 @@ fn rsl_word(node: &Node<'_>) -> Parsed<String> {
         let is_word = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let word = is_word.then(|| word.to_owned());
         word.ok_or_else(|| "expected one word of letters, digits and -, or nothing".to_owned())
+    })
+}
+
+/// A country's code as RSL's lists have it (ISO 3166-1); none if it is empty. A name would be in no list of whom a licence keeps out.
+fn country(node: &Node<'_>) -> Parsed<String> {
+    tried(node, |code| {
+        let is_code = code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let code = (code.is_empty() || is_code).then(|| code.to_owned());
+        code.ok_or_else(|| "is not the two letters of a country, such as \"DE\"".to_owned())
     })
 }
