@@ -228,6 +228,8 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
         .to_string(),
         json!({"id": 5, "robots": ROBOTS, "tokens": [""], "url": "/private"}).to_string(),
         json!([6, ROBOTS, null, "a", null, "/private", null]).to_string(),
+        json!({"id": 7, "robots": ROBOTS, "token": "ExampleBot", "url": "/private"}).to_string(),
+        json!({"id": 8, "robots": ROBOTS, "token": 5, "url": "/private"}).to_string(),
     ];
     let questions = format!("\u{feff}{}", questions.join("\n"));
     let output = run(&["check", "--batch"], questions.as_bytes());
@@ -243,11 +245,15 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
         .iter()
         .map(|answer| answer["error"].is_string())
         .collect();
-    assert_eq!(errors, [false, true, true, true, false, false, true]);
+    assert_eq!(
+        errors,
+        [false, true, true, true, false, false, true, false, true]
+    );
     let ids: Vec<&Value> = answers.iter().map(|answer| &answer["id"]).collect();
-    assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5, null]));
+    assert_eq!(json!(ids), json!([1, null, "two", 3, 4, 5, null, 7, 8]));
     assert_eq!(answers[4]["verdict"], "disallow");
     assert_eq!(answers[5]["reason"], "no-matching-group");
+    assert_eq!(answers[7]["rule"], "Disallow: /private");
 }
 
 #[test]

@@ -32,6 +32,9 @@ struct Question<'a> {
     user_agent: Option<&'a RawValue>,
     #[serde(borrow)]
     tokens: Option<&'a RawValue>,
+    /// The one that `tokens` would list.
+    #[serde(borrow)]
+    token: Option<&'a RawValue>,
     #[serde(borrow)]
     url: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -245,14 +248,18 @@ impl Batch {
 /// The names to ask for; an empty one, or a field that does not name a product, is the crawler that only
 /// `*` can mean.
 fn tokens(question: &Question<'_>) -> Result<Vec<ProductToken>, String> {
-    match (question.user_agent, question.tokens) {
+    let names = question.tokens.or(question.token);
+    match (question.user_agent, names) {
         (Some(field), None) => {
             let field = string("user_agent", field)?;
             let token = ProductToken::from_user_agent(field.as_bytes());
             Ok(vec![token.unwrap_or_else(ProductToken::anonymous)])
         }
         (None, Some(names)) => {
-            let names: Vec<Cow<'_, str>> = parse("tokens", names)?;
+            let names = match question.tokens {
+                Some(_) => parse("tokens", names)?,
+                None => vec![string("token", names)?],
+            };
             names.iter().map(|name| token(name)).collect()
         }
         (Some(_), Some(_)) => Err("user_agent and tokens contradict each other".to_owned()),

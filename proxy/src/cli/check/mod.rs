@@ -49,9 +49,9 @@ pub(super) struct Arguments {
     /// How to read robots.txt: rfc9309, google, koster1996, selfhtml or strictest
     #[arg(long, value_name = "D")]
     dialect: Option<Dialect>,
-    /// What the crawler fetches for: search, ai-input, train-ai, archive, tdm or other; repeat for more. Adds what robots.txt
-    /// says about that use, and what the proxy would fetch beside it: tdmrep.json, licences (not with --robots and --status,
-    /// where licences refuse). What answers themselves say is not asked
+    /// What the crawler fetches for: search, ai-input, train-ai, archive, tdm or other; repeat for more. What robots.txt says
+    /// about that use then counts too, and so do tdmrep.json and licences, which are fetched as the proxy would (but not with
+    /// --robots or --status: a licence then refuses). The page itself, which may say more, is not fetched
     #[arg(long = "purpose", value_name = "P")]
     purposes: Vec<Purpose>,
     /// Judge every equivalent spelling of the URL, as the proxy does; without, only the URL as it stands, as the dialect says
