@@ -397,7 +397,10 @@ fn keys_are_made_listed_and_written() {
         directory
     );
     let again = run(dir.path(), &["keys", "new", "old"]);
-    assert!(again.contains("exists"), "{again}");
+    assert!(
+        again.contains("keys/old.pem exists already; choose another name"),
+        "{again}"
+    );
     let key = dir.path().join("keys/old.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("ours");
     let exposed = run(dir.path(), &["config", "check"]);

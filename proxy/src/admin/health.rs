@@ -37,7 +37,7 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
             Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
             // The node works; taken out of the balancer, all nodes would be gone at once.
             None if !admin.decider.robots.fleet().status().is_up => {
-                "ready, but the fleet's engine does not answer\n".to_owned()
+                "ready, but the fleet's engine does not answer\n{\"fleet\":\"lost\"}\n".to_owned()
             }
             None => "ready\n".to_owned(),
         },

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use ring::digest;
@@ -98,6 +99,14 @@ impl Key {
             BASE64_STANDARD.encode(&der)
         );
         let written = write_secret(path, text.as_bytes());
+        if let Err(error) = &written
+            && error.kind() == io::ErrorKind::AlreadyExists
+        {
+            bail!(
+                "{} exists already; choose another name, or remove it",
+                path.display()
+            );
+        }
         written.with_context(|| format!("writing {}", path.display()))?;
         Self::from_pkcs8(&der, path)
     }

@@ -10,6 +10,12 @@ use crate::fleet::engine::Failure;
 /// Of a command.
 pub(super) fn of(error: &RedisError) -> Failure {
     let text = error.to_string();
+    // The system's number says nothing beyond its words.
+    let text = text
+        .split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     match error.code() {
         Some("OOM") => return Failure::Full,
         Some("NOPERM") => return Failure::Denied(text),
@@ -34,9 +40,9 @@ pub(super) fn of(error: &RedisError) -> Failure {
         }
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Failure::Corrupt(text),
         _ if error.is_timeout() => Failure::Timeout,
-        _ if text.contains("cluster support disabled") => {
-            Failure::Connection("store.cluster is set, and the server is of none".to_owned())
-        }
+        _ if text.contains("cluster support disabled") => Failure::Connection(
+            "store.cluster is set, but the server is not part of a cluster".to_owned(),
+        ),
         ErrorKind::Server(ServerErrorKind::ResponseError) => Failure::Corrupt(text),
         _ => Failure::Connection(text),
     }
