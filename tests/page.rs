@@ -30,6 +30,9 @@ fn sites() -> Origin {
     origin
         .site("long.test")
         .robots(format!("User-agent: *\n{sections}{spoofed}"));
+    origin
+        .site("usage.test")
+        .robots("User-agent: *\nContent-Usage: train-ai=n\nAllow: /\n");
     origin.site("down.test").robots_reply(Reply::new(503));
     origin.site("gone.test").robots_reply(Reply::new(404));
     origin
@@ -41,7 +44,7 @@ fn day(days: u64) -> String {
     humantime::format_rfc3339_seconds(at).to_string()[..10].to_owned()
 }
 
-/// Two crawlers, one of them observed and one with a password; a refusal, and exceptions that expire soon, late and long ago.
+/// Crawlers: one observed, one with a password, one that trains models; a refusal, and exceptions that expire soon, late and long ago.
 fn tables() -> String {
     let (soon, late) = (day(9), day(300));
     let team = |number: u32| {
@@ -56,6 +59,7 @@ fn tables() -> String {
          [[crawler]]\nname = \"guest\"\ntokens = [\"GuestBot\"]\nmatch = {{ username = \"guest\" }}\n\
          password_hash = \"$argon2id$v=19$m=19456,t=2,p=1$c29tZSBzYWx0IGhlcmU$LuxT+OtgKkKBrjKrgmJhpb7slBkaiVpQZAOvzKq9SDY\"\n\
          [[crawler]]\nname = \"mislaid\"\ntokens = [\"OtherName\"]\nmatch = {{ user_agent = \"MislaidBot\" }}\n\
+         [[crawler]]\nname = \"trainer\"\ntokens = [\"TrainerBot\"]\nmatch = {{ user_agent = \"TrainerBot\" }}\npurposes = [\"train-ai\"]\n\
          [[rule]]\naction = \"refuse\"\nhosts = [\"shop.test\"]\npaths = [\"/internal/\"]\nowner = \"legal@example.com\"\nreason = \"contract 2026-17\"\n\
          [[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\npaths = [\"/feeds/\"]\nowner = \"data@example.com\"\nreason = \"agreed by mail\"\nexpires = \"{soon}\"\n\
          [[rule]]\naction = \"allow\"\nhosts = [\".partner.test\"]\nowner = \"far@example.com\"\nreason = \"contract\"\nexpires = \"{late}\"\n\
@@ -96,7 +100,7 @@ fn every_function_of_the_page_works() {
     let output = output_of(&mut command, b"", LIMIT);
     let done: Vec<_> = output.lines().collect();
     assert_eq!(done.last(), Some(&"noComplaints"), "{output}");
-    assert_eq!(done.len(), 29, "{output}");
+    assert_eq!(done.len(), 30, "{output}");
 }
 
 #[test]

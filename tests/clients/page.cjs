@@ -173,8 +173,8 @@ async function everyCrawlerIsListed(page) {
   await visit(page, "crawlers");
   const row = (name) => page.locator("main tbody tr").filter({ has: page.getByRole("link", { name, exact: true }) });
   await row("news").first().waitFor();
-  // 20 teams, news, images, guest, mislaid and asserted.
-  assert.equal(await page.locator("main tbody tr").count(), 25);
+  // 20 teams, news, images, guest, mislaid, trainer and asserted.
+  assert.equal(await page.locator("main tbody tr").count(), 26);
   await page.waitForFunction(() => [...document.querySelectorAll("main tbody tr")].some((row) => row.cells[0].textContent === "mislaid" && row.cells[8].querySelector("time")));
   const cells = async (name) => text(row(name).first().locator("th, td"));
   const [, mode, tokens, requests, , wouldBe] = await cells("images");
@@ -397,7 +397,7 @@ async function aDecisionIsExplained(page) {
   const used = await text(page.locator(".robots .used code"));
   assert.deepEqual(used.map((line) => line.trim()), ["User-agent: NewsBot", "Disallow: /private", "Allow: /private/press"]);
   const facts = await page.locator("main").innerText();
-  for (const words of ["line 3 of robots.txt", "news (known), client 127.0.0.1", "Group used\nNewsBot", "SHA-256", "Fetched or confirmed", "rfc9309"]) {
+  for (const words of ["line 3 of robots.txt", "news, client 127.0.0.1", "Group used\nNewsBot", "SHA-256", "Fetched or confirmed", "rfc9309"]) {
     assert.ok(facts.includes(words), `${words} in ${facts}`);
   }
   await page.getByText("The last fetch").click();
@@ -557,6 +557,23 @@ async function aTokenIsAskedFor(page) {
 }
 
 /** The places that pictures are taken of, and axe-core looks at. */
+async function whatDecidedIsSaid(page) {
+  assert.equal(await crawl("http://usage.test/page", "TrainerBot/1"), 403);
+  await visit(page, "decisions?q=usage.test/page");
+  const statement = /^Content-Usage: train-ai=n/;
+  await rows(page).first().waitFor();
+  assert.match(await page.locator(".stream .why .clamp").first().innerText(), statement);
+  await page.locator(".stream .url a").first().click();
+  await page.locator(".verdict").waitFor();
+  assert.match((await page.locator(".verdict").innerText()).replace("Refused with 403: ", ""), statement);
+  assert.match(await page.locator(".facts").first().innerText(), /trainer, client 127/);
+  assert.equal(await crawl("http://gone.test/page", "Visitor/1"), 200);
+  await visit(page, "decisions?q=gone.test/page");
+  await page.getByText("there is no robots.txt (4xx)").first().waitFor();
+  await page.locator(".stream .url a").first().click();
+  await page.getByText("asserted: matches no [[crawler]], judged by its User-Agent").waitFor();
+}
+
 async function places() {
   const answer = await (await fetch(`${ADMIN}/v1/decisions?q=private/streamed`)).json();
   return {
@@ -617,7 +634,7 @@ async function picturesAndAccessibility(browser) {
     aDecisionThatIsGoneIsSaid, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReadAgain,
     theKeyboardIsEnough, aTokenIsAskedFor, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListStandsStill, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerStays, nothingForeignIsObeyed, changesOfRobotsTxtAreShown,
-    decisionsReachBack,
+    decisionsReachBack, whatDecidedIsSaid,
   ];
   for (const step of steps) {
     const page = await open(browser);

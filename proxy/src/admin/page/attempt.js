@@ -1,7 +1,7 @@
 // Try a URL: what would be decided, and how each dialect reads it.
 
 import { get, query } from "./api.js";
-import { attempt, badge, facts, h, panel } from "./dom.js";
+import { attempt, badge, crawlerInWords, facts, h, panel } from "./dom.js";
 import { listing } from "./robots.js";
 
 const DIALECTS = ["rfc9309", "google", "koster1996", "selfhtml", "strictest"];
@@ -67,7 +67,7 @@ function answer(preview, body) {
   const heads = ["Dialect", "Verdict", "Decided by", "Group"].map((name) => h("th", { scope: "col" }, name));
   return h("div", { class: "pair" },
     panel("Decision", verdict, facts([
-      ["Crawler", `${preview.crawler} (${preview.identity})`],
+      ["Crawler", crawlerInWords(preview)],
       ["Tokens", preview.tokens.join(", ") || "none: only the group * applies"],
       ["Organisation's rule", preview.policy && `[[rule]] ${preview.policy.number}, ${preview.policy.action}${preview.policy.reason ? `: ${preview.policy.reason}` : ""}`],
       ["Mode", preview.would_be ? `${preview.mode}: would have been ${preview.would_be}` : preview.mode],

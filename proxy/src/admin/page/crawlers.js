@@ -21,7 +21,7 @@ export function crawlers(parameters) {
     Promise.all([get("/v1/crawlers"), get("/v1/status")]),
     ([{ crawlers: listed }, status]) => {
       found = listed;
-      lead.replaceChildren("Requests since the start, ", time(status.started_at, true), ". A mismatch is a request whose User-Agent has none of the crawler's tokens.");
+      lead.replaceChildren("Requests since the start, ", time(status.started_at, true), ". Requests that match no [[crawler]] count as asserted: each is judged by its own User-Agent. A mismatch is a request whose User-Agent has none of the crawler's tokens.");
       show();
     },
   ));

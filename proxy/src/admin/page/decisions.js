@@ -1,8 +1,8 @@
 // Decisions: as they are made, and one of them explained.
 
 import { download, get, query } from "./api.js";
-import { attempt, badge, complain, copyButton, count, facts, h, newest, panel, time } from "./dom.js";
-import { REASONS, meaning, reasonLink } from "./reasons.js";
+import { attempt, badge, complain, copyButton, count, crawlerInWords, digest, facts, h, newest, panel, time } from "./dom.js";
+import { REASONS, brief, meaning, reasonLink } from "./reasons.js";
 import { fetchFacts, listing } from "./robots.js";
 
 const SHOWN = 100;
@@ -131,7 +131,8 @@ export function decisions(live, parameters) {
     h("h1", {}, "Decisions"),
     h("p", { class: "lead" }, "The last 8,192 decisions, newest first. With a time, those of the decision log; CSV and JSON save all that match from the log."),
     h("form", { class: "bar filters", role: "search", submit: (event) => event.preventDefault() },
-      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"), moment("since", "From"), moment("until", "Until"), pause, save("csv"), save("json")),
+      field("q", "Search"), select("outcome", "Outcome", OUTCOMES), select("reason", "Reason", REASONS), crawlers, field("host", "Host"),
+      h("span", { class: "span" }, moment("since", "From"), moment("until", "Until")), h("span", { class: "span" }, pause, save("csv"), save("json"))),
     means, note, fresh, list);
   tell();
   return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = null)) };
@@ -143,10 +144,12 @@ function local(text) {
   return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
+/** What decided, in words. A request that robots.txt allows may still be refused, or fail: then not its line, but what came after. */
 function why(decision) {
-  if (decision.policy) return `[[rule]] ${decision.policy.number}${decision.policy.reason ? `: ${decision.policy.reason}` : ""}`;
-  if (decision.line) return `line ${decision.line}: ${decision.rule}`;
-  return decision.outcome === "forwarded" ? decision.reason : (decision.details ?? decision.reason);
+  const { reason, policy } = decision;
+  if (policy && reason.startsWith("policy-")) return `[[rule]] ${policy.number}${policy.reason ? `: ${policy.reason}` : ""}`;
+  if (reason === "rule" && decision.line) return `line ${decision.line}: ${decision.rule}`;
+  return (decision.outcome === "forwarded" ? null : decision.details) ?? brief(reason);
 }
 
 /** A long URL with its middle left out: its host and its end say most. */
@@ -188,7 +191,7 @@ async function explained(found) {
   const verdict = h("p", { class: `verdict ${found.outcome}` }, h("strong", {}, sentence(found)));
   const what = panel("Request", verdict, facts([
     ["Request", h("span", { class: "url" }, `${found.method} ${found.url}`)],
-    ["Crawler", `${found.crawler} (${found.identity}), client ${found.client}`],
+    ["Crawler", `${crawlerInWords(found)}, client ${found.client}`],
     ["Tokens", found.tokens?.join(", ")],
     ["Details", found.details],
     ...(found.preferences ?? []).map((said) => [`Use for ${said.purpose}`, `${said.preference}${said.statement ? `: ${said.statement} (${said.carrier}; ${said.clause})` : ""}${said.document ? `, ${said.document.url}` : ""}`]),
@@ -210,7 +213,7 @@ async function explained(found) {
 }
 
 function sentence(found) {
-  const by = found.line ? `line ${found.line} of robots.txt, ${found.rule}` : found.reason;
+  const by = found.reason === "rule" && found.line ? `line ${found.line} of robots.txt, ${found.rule}` : why(found);
   return { refused: `Refused with ${found.status}: ${by}`, forwarded: `Forwarded, answered with ${found.status}: ${by}`, observed: `Forwarded, though it would have been refused: ${by}` }[found.outcome] ?? `${found.outcome}: ${found.details ?? by}`;
 }
 
@@ -228,7 +231,7 @@ async function rests(found) {
     ["Fetched or confirmed", found.robots_fetched_at && time(found.robots_fetched_at, true)],
     ["First seen", said && time(said.first_seen_at, true)],
     ["Status", said?.status],
-    ["SHA-256", said?.sha256 && h("code", {}, said.sha256)],
+    ["SHA-256", said?.sha256 && digest(said.sha256)],
   ]);
   const document = grounds.document && h("details", { open: "" }, h("summary", {}, grounds.document.url),
     grounds.document.is_same ? "" : h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently."),

@@ -52,7 +52,7 @@ export function away(date) {
   const size = Math.abs(seconds);
   const [number, unit] = size < 90 ? [size, "s"] : size < 5400 ? [Math.round(size / 60), "min"]
     : size < 172_800 ? [Math.round(size / 3600), "h"] : [Math.round(size / 86_400), "d"];
-  return seconds < 0 ? `${number} ${unit} ago` : `in ${number} ${unit}`;
+  return seconds <= 0 ? `${number} ${unit} ago` : `in ${number} ${unit}`;
 }
 
 /** Pairs of a name and a value; pairs without a value are left out. */
@@ -60,6 +60,12 @@ export function facts(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
+
+/** Who asked, and what that name stands for if the configuration does not have it. */
+export const crawlerInWords = ({ crawler, identity }) => (identity === "asserted" ? `${crawler}: matches no [[crawler]], judged by its User-Agent` : crawler);
+
+/** A SHA-256, broken in its middle where it needs two lines. */
+export const digest = (hex) => h("code", {}, hex.slice(0, 32), h("wbr"), hex.slice(32));
 
 export const badge = (word) => h("span", { class: `badge ${word}` }, word);
 

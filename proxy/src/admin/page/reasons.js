@@ -9,7 +9,7 @@ const MEANINGS = {
   "robots-txt-itself": "/robots.txt is always allowed",
   unavailable: "there is no robots.txt (4xx); koster1996 disallows everything after 401 and 403",
   "redirect-lost": "its redirects led nowhere (too many, or no usable Location); koster1996 disallows everything",
-  unreachable: "robots.txt cannot be fetched and there is no usable copy; forwarded: not for longer than robots.max_stale, and there never was a copy",
+  unreachable: "robots.txt cannot be fetched, and there is no usable copy; forwarded: it has failed for longer than robots.max_stale, and there never was a copy",
   "too-costly": "robots.txt is made so that finding the rule for this URL takes too long; it counts as disallowed",
   "policy-exception": "a [[rule]] allows it",
   bypass: "https.bypass lists the host",
@@ -64,6 +64,9 @@ export const REASONS = Object.keys(MEANINGS);
 
 /** What a reason means; the reason itself if it is not known here. */
 export const meaning = (reason) => MEANINGS[reason] ?? reason;
+
+/** The first words of that, where there is no room for all. */
+export const brief = (reason) => meaning(reason).split(";")[0];
 
 /** A reason as a word that says its meaning to who points at it, and a link to the decisions made for it. */
 export const reasonLink = (reason, href) => h("a", { class: "reason", href, title: meaning(reason) }, reason);
