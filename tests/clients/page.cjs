@@ -157,6 +157,8 @@ async function everyCrawlerIsCounted(page) {
   assert.equal(rows.length, 13);
   // 20 teams, news, images and asserted.
   assert.equal(rows.at(-1), "11 others");
+  // All of them together would be longer than the column.
+  assert.equal(await page.locator('[aria-label="Requests by crawler"] .amount').count(), 12);
   assert.ok(told.includes(` of ${counted.toLocaleString("en")}, `), `${counted} in ${told}`);
 }
 
@@ -574,6 +576,36 @@ async function whatDecidedIsSaid(page) {
   await page.getByText("asserted: matches no [[crawler]], judged by its User-Agent").waitFor();
 }
 
+async function documentsStandBelowRobotsTxt(page) {
+  assert.equal(await crawl("http://news.test/document", "TrainerBot/1"), 200);
+  await visit(page, `origins/${encodeURIComponent("http://news.test")}`);
+  const titles = page.locator("main .pair > section > h2");
+  await titles.nth(2).waitFor();
+  assert.deepEqual(await text(titles), ["Current state", "Robots.txt", "http://news.test/.well-known/tdmrep.json"]);
+}
+
+/** Cards of a phone: each value is beside its label, and as wide as it needs; the header goes away. */
+async function assertCardsAreReadable(page) {
+  const faults = await page.evaluate(() => {
+    const pen = document.createElement("canvas").getContext("2d");
+    const found = [];
+    for (const cell of document.querySelectorAll(".crawlers tbody th, .crawlers tbody td")) {
+      const { gridTemplateColumns: columns, font } = getComputedStyle(cell);
+      pen.font = font;
+      if (pen.measureText(cell.dataset.label).width > parseFloat(columns)) found.push(`${cell.dataset.label} runs into its value`);
+      const left = cell.getBoundingClientRect().left + parseFloat(columns);
+      for (const value of cell.children) if (value.getBoundingClientRect().left < left) found.push(`${value.textContent} is below its label`);
+    }
+    for (const badge of document.querySelectorAll(".crawlers .badge")) if (badge.offsetWidth > 120) found.push(`${badge.textContent} is stretched`);
+    for (const line of document.querySelectorAll(".crawlers .line")) if (line.scrollWidth > line.clientWidth) found.push(`${line.textContent} is cut`);
+    scrollTo(0, 400);
+    if (document.querySelector("body > header").getBoundingClientRect().bottom > 0) found.push("the header stays");
+    scrollTo(0, 0);
+    return [...new Set(found)];
+  });
+  assert.deepEqual(faults, []);
+}
+
 async function places() {
   const answer = await (await fetch(`${ADMIN}/v1/decisions?q=private/streamed`)).json();
   return {
@@ -612,6 +644,7 @@ async function picturesAndAccessibility(browser) {
       await page.goto(`${ADMIN}/#/${place}`);
       await settled(page, name);
       await page.screenshot({ path: `${PICTURES}/${name}-${kind}.png`, fullPage: name !== "decisions" });
+      if (kind === "phone" && name === "crawlers") await assertCardsAreReadable(page);
       const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
       assert.ok(!isWide, `${name} is wider than a ${kind} screen`);
       const cut = await page.evaluate(() => [...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.getAttribute("aria-label")));
@@ -634,7 +667,7 @@ async function picturesAndAccessibility(browser) {
     aDecisionThatIsGoneIsSaid, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReadAgain,
     theKeyboardIsEnough, aTokenIsAskedFor, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
     theListStandsStill, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerStays, nothingForeignIsObeyed, changesOfRobotsTxtAreShown,
-    decisionsReachBack, whatDecidedIsSaid,
+    decisionsReachBack, whatDecidedIsSaid, documentsStandBelowRobotsTxt,
   ];
   for (const step of steps) {
     const page = await open(browser);

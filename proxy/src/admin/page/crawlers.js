@@ -45,7 +45,7 @@ function row(one) {
     h("td", {}, badge(one.mode)),
     h("td", { class: "tokens" }, h("span", { class: "line", title: one.tokens.join(", ") }, one.tokens.join(", ") || "its own")),
     number(one.requests, {}),
-    h("td", { class: "number" }, one.refused ? decisions(count(one.refused), { outcome: "refused" }) : "0", " ", h("small", {}, one.requests ? share(one.refused, one.requests) : "")),
+    h("td", { class: "number" }, h("span", {}, one.refused ? decisions(count(one.refused), { outcome: "refused" }) : "0", " ", h("small", {}, one.requests ? share(one.refused, one.requests) : ""))),
     number(one.observed, { outcome: "observed" }, "would-be"),
     number(one.failed, { outcome: "failed" }),
     h("td", { class: "number" }, count(one.user_agent_mismatches)),

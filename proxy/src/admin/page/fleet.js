@@ -5,7 +5,7 @@ import { attempt, badge, bytes, count, facts, h, newest, panel, table } from "./
 
 const REFRESH = 5_000;
 const STATES = {
-  alone: "This proxy is alone: store.kind is \"embedded\". Several share robots.txt files and delays by a Redis or Valkey (docs/fleet.md).",
+  alone: "This proxy is alone: store.kind is \"embedded\". Several proxies can share robots.txt files and delays through Redis or Valkey (docs/fleet.md).",
   up: "The engine answers: robots.txt files and delays are shared.",
   lost: "The engine does not answer: this proxy goes on by itself.",
 };
@@ -28,9 +28,10 @@ function parts(found) {
     ["Last error", error && `${error.message} (${count(error.seconds_ago)} s ago)`],
     ["Engine", engine && `${engine.name}, ${bytes(engine.memory)}, ${engine.maxmemory_policy}`],
     ["Without the engine", state === "alone" ? null : { refuse: "origins with a delay are refused", home: "origins with a delay are asked by one node each" }[found.on_loss] ?? found.on_loss],
-    ["Turns held", count(found.turns)],
-    ["Not told yet", count(found.unsettled)],
+    ["Turns held", state === "alone" ? null : count(found.turns)],
+    ["Not told yet", state === "alone" ? null : count(found.unsettled)],
   ]));
+  if (state === "alone") return [status];
   const rows = found.members.map((member) => h("tr", {},
     h("th", { scope: "row" }, member.node), h("td", {}, member.version), h("td", {}, member.node === found.node ? badge("this one") : "")));
   return [status, panel("Nodes", table("Nodes", ["Node", "Version", "Which"], rows, "No other node is known."))];

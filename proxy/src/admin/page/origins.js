@@ -147,8 +147,8 @@ export function origin(name) {
         h("a", { class: "button", href: `#/decisions${query({ host: new URL(name).hostname })}` }, "Decisions"), " ",
         h("a", { class: "button", href: `#/try${query({ url: `${name}/` })}` }, "Try a URL")),
       h("h3", {}, "History"), table("History of robots.txt", ["From", "Until", "#Status", "SHA-256", ""], history, "No history yet."), changed),
-      known.documents.map((document) => panel(document.url, fetchFacts(document), document.answer?.body ? listing(document.answer.body) : h("p", { class: "empty" }, "There is no text."))),
-      panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no robots.txt text.") : listing(body))));
+      panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no robots.txt text.") : listing(body)),
+      known.documents.map((document) => panel(document.url, fetchFacts(document), document.answer?.body ? listing(document.answer.body) : h("p", { class: "empty" }, "There is no text.")))));
   });
   load();
   return { view, end: () => {} };

@@ -84,12 +84,12 @@ export function overview(live) {
         choose("split", "Show", [["outcome", "all, by outcome"], ["crawler", "refusals, by crawler"], ["reason", "refusals, by reason"]], show)),
       figure),
     h("div", { class: "columns" },
-      h("div", {}, byCrawler, panel("Exceptions about to expire", expiring)),
-      h("div", {}, byReason, breaks,
+      h("div", {}, byCrawler,
         h("section", { class: "panel", "aria-labelledby": "p-top" },
           h("div", { class: "bar" }, h("h2", { id: "p-top" }, "Most refused, of the last 8,192 decisions"),
             choose("by", "By", [["host", "host"], ["rule", "rule"], ["crawler", "crawler"], ["reason", "reason"]], refresh)),
-          top))));
+          top)),
+      h("div", {}, byReason, breaks, panel("Exceptions about to expire", expiring))));
   return { view, end: () => (clearInterval(timer), removeEventListener("pointerup", dragged), chart?.destroy(), (live.onPoint = null)) };
 }
 
@@ -162,18 +162,21 @@ function crawlerRanking(points) {
   const of = (sums, name) => sums.get(name) ?? 0;
   const most = Math.max(...all.values(), 1);
   const names = [...all.keys()].sort((one, other) => of(refused, other) + of(observed, other) - of(refused, one) - of(observed, one) || of(all, other) - of(all, one));
-  const row = (name, [requests, refusals, would_be]) => {
-    const bar = h("span", { class: "amount", "aria-hidden": "true" }, h("span", { class: "part" }));
-    bar.style.setProperty("--all", `${(100 * requests) / most}%`);
-    bar.firstChild.style.setProperty("--part", `${(100 * refusals) / requests}%`);
-    return h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "wide" }, bar),
-      ...[requests, refusals, would_be].map((number) => h("td", { class: "number" }, count(number))), h("td", { class: "number" }, share(refusals, requests)));
+  const bar = ([requests, refusals]) => {
+    const drawn = h("span", { class: "amount", "aria-hidden": "true" }, h("span", { class: "part" }));
+    drawn.style.setProperty("--all", `${(100 * requests) / most}%`);
+    drawn.firstChild.style.setProperty("--part", `${(100 * refusals) / requests}%`);
+    return drawn;
   };
+  const row = (name, numbers, drawn) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "wide" }, drawn),
+    ...numbers.map((number) => h("td", { class: "number" }, count(number))), h("td", { class: "number" }, share(numbers[1], numbers[0])));
   const link = (name) => h("a", { href: `#/decisions${query({ crawler: name })}` }, name);
-  const rows = names.slice(0, SHOWN).map((name) => row(link(name), [all, refused, observed].map((sums) => of(sums, name))));
+  const numbers = (name) => [all, refused, observed].map((sums) => of(sums, name));
+  const rows = names.slice(0, SHOWN).map((name) => row(link(name), numbers(name), bar(numbers(name))));
   const others = names.slice(SHOWN);
   const sum = (sums) => others.reduce((sum, name) => sum + of(sums, name), 0);
-  if (others.length) rows.push(row(h("a", { href: "#/crawlers" }, `${count(others.length)} others`), [all, refused, observed].map(sum)));
+  // Many together have no bar: it would be longer than the column, which is as wide as the longest of one.
+  if (others.length) rows.push(row(h("a", { href: "#/crawlers" }, `${count(others.length)} others`), [all, refused, observed].map(sum), null));
   return table("Requests by crawler", ["Crawler", "", "#Requests", "#Refused", "#Would be", "#Share"], rows, `No requests, ${windowText()}.`);
 }
 
