@@ -83,12 +83,12 @@ async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
 pub(crate) fn refusal(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
     let (reason, details) = match too_soon.cause {
         Cause::CrawlDelay => {
-            let delay = delay.map_or(String::new(), |delay| {
-                format!(" {}", humantime::format_duration(delay))
+            let delay = delay.map_or("a delay".to_owned(), |delay| {
+                humantime::format_duration(delay).to_string()
             });
             (
                 "crawl-delay",
-                format!("the origin asks for a delay{delay} between this crawler's requests"),
+                format!("the origin asks for {delay} between this crawler's requests"),
             )
         }
         Cause::FleetLost => (
