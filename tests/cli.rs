@@ -419,6 +419,8 @@ fn env_tells_a_certificate_that_cannot_be_read_from_one_that_is_not_there() {
         text(&missing.stderr).contains("does not exist yet"),
         "{missing:?}"
     );
+    let fetched = "curl -sSfo ca.pem http://127.0.0.1:3129/ca.pem";
+    assert!(text(&missing.stderr).contains(fetched), "{missing:?}");
     run(&elsewhere, &["ca", "init", "--config", &config]);
     let ca = etc.join("wayleave-state/ca");
     std::fs::set_permissions(&ca, PermissionsExt::from_mode(0o700)).expect("ours");

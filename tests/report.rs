@@ -244,6 +244,17 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
     let none = report(&dir, &[]);
     assert_eq!(none.status.code(), Some(2), "{none:?}");
     assert!(String::from_utf8_lossy(&none.stderr).contains("there is no decision log"));
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let none = command()
+        .arg("report")
+        .current_dir(&elsewhere)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(
+        said.contains("--config /etc/wayleave/config.toml"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,7 +51,10 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     }
     let certificate = absolute(&config.https.ca_dir).join("ca.crt");
     if let Err(error) = File::open(&certificate) {
-        complain(&format!("wayleave: {}\n", unreadable(&certificate, &error)));
+        complain(&format!(
+            "wayleave: {}\n",
+            unreadable(&certificate, &error, config.admin.listen)
+        ));
     }
     print_lines(arguments.client, &proxy, &certificate)
 }
@@ -59,12 +63,13 @@ fn print_lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &Path) -> 
     print(&lines(client, proxy, &certificate.display().to_string()))
 }
 
-/// Why the certificate cannot be read, and what to do.
-fn unreadable(certificate: &Path, error: &io::Error) -> String {
+/// Why the certificate cannot be read, and what to do. A service keeps it where only root may look, and serves it at `admin`.
+fn unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> String {
     let certificate = certificate.display();
     match error.kind() {
         ErrorKind::NotFound => format!(
-            "{certificate} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`"
+            "{certificate} does not exist yet: start `wayleave serve` once, or run `wayleave ca init`. If wayleave runs as a \
+             service: `curl -sSfo ca.pem http://{admin}/ca.pem`, and give --ca \"$PWD/ca.pem\""
         ),
         ErrorKind::PermissionDenied => format!(
             "{certificate} cannot be read (permission denied): let others pass through its directories (chmod o+x), or \

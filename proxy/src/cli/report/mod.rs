@@ -46,8 +46,8 @@ struct Whole<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
-    let config = match load_config(file) {
-        Ok((config, _)) => config,
+    let (config, read_from) = match load_config(file) {
+        Ok(found) => found,
         Err(status) => return status,
     };
     let Some(log) = &config.log.decisions else {
@@ -57,6 +57,10 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
     let report = read(&log.path, arguments.since.seen_from(now), now);
     if report.files.is_empty() && report.older_files == 0 {
         return unusable(&match &report.failures[..] {
+            [] if read_from.is_none() => format!(
+                "there is no decision log {}; for that of the service, add --config /etc/wayleave/config.toml",
+                log.path.display()
+            ),
             [] => format!("there is no decision log {}", log.path.display()),
             failures => format!("the decision log cannot be read: {}", failures.join("; ")),
         });
