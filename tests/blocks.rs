@@ -241,11 +241,16 @@ fn what_decision_and_report_print_is_what_the_documents_show() {
 
 #[test]
 fn the_refusal_of_the_readme_is_one() {
-    let stage = Stage::new(ROBOTS);
+    // As in the file shown, the rule is in line 160.
+    let above = "# comment\n".repeat(158);
+    let robots = format!("{above}User-agent: *\nDisallow: /wiki/Special:\n");
+    let stage = Stage::new(&robots);
     let shown = block("README.md", "console", "$ curl -i");
-    let shown = shown.replace("site.test", "example.com");
+    let shown = shown.replace("en.wikipedia.org", "example.com");
     let (asked, answered) = shown.split_once('\n').expect("lines");
-    let output = stage.run(&script(asked.trim_start_matches("$ ")));
+    let before = block("README.md", "sh", "/ca.pem");
+    let asked = asked.trim_start_matches("$ ");
+    let output = stage.run(&script(&format!("{before}{asked}\n")));
     let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     let mut lines = said.lines();
     for line in answered

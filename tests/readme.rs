@@ -211,7 +211,6 @@ fn no_snippet_is_left_out() {
     let names: Vec<_> = snippets().into_iter().map(|snippet| snippet.name).collect();
     let known = [
         "quick-start",
-        "quick-start-service",
         "curl",
         "wget",
         "requests",
@@ -413,7 +412,6 @@ fn every_key_that_documents_name_exists() {
 #[test]
 fn quick_start_works() {
     check("quick-start", None);
-    check("quick-start-service", None);
 }
 
 #[test]
