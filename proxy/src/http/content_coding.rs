@@ -13,7 +13,7 @@ const ZSTD_WINDOW_LOG: u32 = 23;
 const BROTLI_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Where decoded bytes go: it takes no more than so many.
-struct Decoded {
+pub(crate) struct Decoded {
     bytes: Vec<u8>,
     left: usize,
 }
