@@ -47,9 +47,18 @@ pub(super) fn rules(line: &str, tokens: &[ProductToken]) -> Vec<MetaRule> {
                 (value, after) = (&longer, behind);
             }
         }
-        if is_meant && !name.is_empty() {
-            let value = value.trim().to_owned();
-            rules.push(MetaRule { name, value });
+        if is_meant {
+            // Rules are parted by commas; where only blanks or semicolons do, they are evidently meant all the same.
+            let words = match value.trim() {
+                "" => name.split([' ', '\t', '\r', '\n', ';']).collect(),
+                _ => vec![&*name],
+            };
+            let rule = |name: &str| MetaRule {
+                name: name.to_owned(),
+                value: value.trim().to_owned(),
+            };
+            let words = words.into_iter().filter(|word| !word.is_empty());
+            rules.extend(words.map(rule));
         }
         rest = after;
     }
