@@ -86,7 +86,8 @@ pub(crate) async fn consult(
                 origin,
             };
             let said = match said {
-                Some(said) => Some(said.and_by(&documents).await),
+                // Few crawlers have purposes: in a box it takes no room in every exchange.
+                Some(said) => Some(Box::pin(said.and_by(&documents)).await),
                 None => None,
             };
             consulted.and(said, resolved)

@@ -1,6 +1,6 @@
 //! Waits for the crawler's turn at the origin, or refuses a request that comes too soon.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl Exchanges {
                 false => self.politeness.turn(&options, origin, pace, delay).await,
             }
         };
-        let (turn, waited) = timed(turning).await;
+        let (turn, waited) = timed(pin!(turning)).await;
         let turn = turn.map_err(|too_soon| refusal(&too_soon, facts.delay, origin).tolerated(mode));
         let next = match turn {
             Ok(turn) => Next::Send(permit, Some(turn)),
@@ -69,8 +69,7 @@ impl Exchanges {
 }
 
 /// What comes of it, and how long that took; zero, without a look at the clock, if it was there at once.
-async fn timed<T>(work: impl Future<Output = T>) -> (T, Duration) {
-    let mut work = pin!(work);
+async fn timed<T>(mut work: Pin<&mut impl Future<Output = T>>) -> (T, Duration) {
     if let Poll::Ready(done) = poll!(&mut work) {
         return (done, Duration::ZERO);
     }

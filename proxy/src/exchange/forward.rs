@@ -107,7 +107,8 @@ pub(super) async fn forward(
     loop {
         let session = match kept.take() {
             Some(session) => session,
-            None => upstream.connect(destination, preference).await?,
+            // Few come here: in a box it takes no room in every exchange.
+            None => Box::pin(upstream.connect(destination, preference)).await?,
         };
         let (lease, form) = (session.lease, session.form);
         let is_signed = signatures.sign(&mut request);
@@ -192,7 +193,7 @@ async fn start(
     let started = match connection {
         Connection::Ftp(control) => {
             let asked = ftp_request(received, path);
-            origin::start_ftp(*control, &asked, upstream.patience()).await
+            Box::pin(origin::start_ftp(*control, &asked, upstream.patience())).await
         }
         Connection::Http1(stream) => {
             origin::start_http1(

@@ -1,5 +1,6 @@
 //! Sends a request on and what comes back to its client, and tells what became of it.
 
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
@@ -108,16 +109,19 @@ impl Exchanges {
             turn: turn.filter(|_| !sending.is_observed()),
             handed_on: &handed_on,
         };
-        let relaying = forward::forward(onward, client, &heard);
         let revoked = async {
             upgraded.notified().await;
             // Few come here: in a box it takes no room in every exchange.
             Box::pin(self.upgrade_revoked(sending, &permit.resolved)).await;
         };
-        let forwarded = tokio::select! {
-            biased;
-            forwarded = relaying => Some(forwarded),
-            () = revoked => None,
+        let forwarded = {
+            // Where it stays: `select!` would move it, which is to copy kilobytes.
+            let forwarding = pin!(forward::forward(onward, client, &heard));
+            tokio::select! {
+                biased;
+                forwarded = forwarding => Some(forwarded),
+                () = revoked => None,
+            }
         };
         let mut sent = Sent::default();
         let (outcome, after) = match forwarded {

@@ -5,7 +5,7 @@ mod error;
 mod progress;
 mod upload;
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
 
 use self::download::Download;
@@ -45,7 +45,8 @@ pub(super) async fn relay(
         reader,
         progress: &progress,
     };
-    let status = both(upload, download.run(&mut client.answer)).await?;
+    let download = download.run(&mut client.answer);
+    let status = both(pin!(upload), pin!(download)).await?;
     let is_somebodys = progress.is_somebodys.load(Ordering::Relaxed);
     let is_upgraded = status == 101;
     if is_upgraded {
@@ -59,12 +60,12 @@ pub(super) async fn relay(
     })
 }
 
-/// Drives both directions until the response is complete or one of them breaks the exchange.
+/// Drives both directions until the response is complete or one of them breaks the exchange. Pinned by the caller: taken by value
+/// they would stand in this future twice, and so in that of every exchange.
 async fn both(
-    upload: impl Future<Output = RelayError>,
-    download: impl Future<Output = Result<u16, RelayError>>,
+    mut upload: Pin<&mut impl Future<Output = RelayError>>,
+    mut download: Pin<&mut impl Future<Output = Result<u16, RelayError>>>,
 ) -> Result<u16, RelayError> {
-    let (mut upload, mut download) = (pin!(upload), pin!(download));
     let mut is_uploading = true;
     loop {
         tokio::select! {
