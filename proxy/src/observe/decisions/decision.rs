@@ -173,19 +173,25 @@ pub(crate) struct Decision {
     pub(crate) took_us: u64,
 }
 
-/// A decision and its line of the log, made once for all who keep it.
+/// A decision as its line of the log, made once for all who keep it.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    pub(super) decision: Decision,
+    pub(super) id: DecisionId,
+    /// Which configuration decided.
+    pub(super) configuration: u64,
     pub(super) line: Vec<u8>,
 }
 
 impl Recorded {
-    pub(super) fn new(decision: Decision) -> Self {
-        let line = serde_json::to_vec(&decision).expect("strings and numbers serialise");
+    pub(super) fn new(decision: &Decision) -> Self {
+        let line = serde_json::to_vec(decision).expect("strings and numbers serialise");
         let mut line = harmless_json(line);
         line.push(b'\n');
-        Self { decision, line }
+        Self {
+            id: decision.id,
+            configuration: decision.configuration,
+            line,
+        }
     }
 }
 

@@ -180,7 +180,7 @@ mod tests {
             assert!(line.contains(expected), "{line}");
             assert!(line.is_ascii(), "{line}");
         }
-        let recorded = Recorded::new(decision);
+        let recorded = Recorded::new(&decision);
         assert!(recorded.line.is_ascii());
         let read: Decision = serde_json::from_slice(&recorded.line).unwrap();
         assert_eq!(read.finding.unwrap().rule.unwrap(), rule);

@@ -146,7 +146,7 @@ mod tests {
     async fn a_watcher_sees_what_comes_and_what_it_missed() {
         let recent = Recent::new();
         let live = Live::new();
-        let push = |count: usize| (0..count).for_each(|_| recent.push(&Recorded::new(decision())));
+        let push = |count: usize| (0..count).for_each(|_| recent.push(&Recorded::new(&decision())));
         push(3);
         let mut watch = live.watch(&recent);
         let watching = async {

@@ -1,11 +1,11 @@
 //! Decisions: what became of every exchange and why, in memory and in the decision log.
 //!
 //! ```text
-//!  mod ─┬─ live       as they are made, for watchers
+//!  mod ─┬─ event      as log events
+//!       ├─ live       as they are made, for watchers
 //!       ├─ recent     the last ones, in memory
 //!       ├─ top        which hosts, crawlers or rules they are about
-//!       ├─ writer     a thread that writes log events and lines
-//!       │    ├─ event     as log events
+//!       ├─ writer     a thread that writes lines
 //!       │    └─ journal   the log, a chain of lines: rotated by size and age
 //!       ├─ query      which are wanted
 //!       ├─ past       those of a span of time, from the log's files
@@ -65,11 +65,13 @@ pub(crate) struct Decisions {
     writer: Writer,
     /// The log, if there is one.
     log: ArcSwapOption<LogFile>,
+    /// For events.
+    events: Log,
     clients: ArcSwap<Clients>,
 }
 
 impl Decisions {
-    /// Starts the thread that writes events, and lines if `journal` is given.
+    /// Logs events, and starts the thread that writes lines if `journal` is given.
     ///
     /// # Errors
     ///
@@ -77,7 +79,7 @@ impl Decisions {
     pub(crate) fn start(
         (journal, clients): (Option<Journal>, Clients),
         configuration: Configuration,
-        log: Log,
+        events: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
@@ -85,7 +87,8 @@ impl Decisions {
             recent: Recent::new(),
             live: Live::new(),
             log: ArcSwapOption::new(log_file(journal.as_ref())),
-            writer: Writer::start(journal, configuration, log, metrics)?,
+            events,
+            writer: Writer::start(journal, configuration, metrics)?,
         })
     }
 
@@ -118,9 +121,10 @@ impl Decisions {
     /// Keeps one decision.
     pub(crate) fn record(&self, mut decision: Decision) {
         decision.client = self.shown(decision.client);
-        let recorded = Recorded::new(decision);
+        event::announce(&self.events, &decision);
+        let recorded = Recorded::new(&decision);
         self.recent.push(&recorded);
-        self.writer.write(Box::new(recorded));
+        self.writer.write(recorded);
     }
 
     /// A decision: a recent one, or else one that the log still has, whose files are read for it.

@@ -90,7 +90,7 @@ impl Recent {
         self.bytes.fetch_add(line.capacity(), Ordering::Relaxed);
         *place = Some(Kept {
             number,
-            id: recorded.decision.id,
+            id: recorded.id,
             line,
         });
     }
@@ -181,26 +181,26 @@ mod tests {
 
     fn pushed_ids<'a>(pushed: impl IntoIterator<Item = &'a Recorded>) -> Vec<DecisionId> {
         let pushed = pushed.into_iter();
-        pushed.map(|recorded| recorded.decision.id).collect()
+        pushed.map(|recorded| recorded.id).collect()
     }
 
     #[test]
     fn the_oldest_make_room() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
-        let pushed: Vec<_> = (0..6).map(|_| Recorded::new(decision())).collect();
+        let pushed: Vec<_> = (0..6).map(|_| Recorded::new(&decision())).collect();
         for decision in &pushed {
             recent.push(decision);
         }
         let expected = pushed_ids(pushed[2..].iter().rev());
         assert_eq!(ids(recent.iter()), expected);
-        assert!(recent.find(pushed[0].decision.id).is_none());
-        assert!(recent.find(pushed[3].decision.id).is_some());
+        assert!(recent.find(pushed[0].id).is_none());
+        assert!(recent.find(pushed[3].id).is_some());
     }
 
     #[test]
     fn what_came_since_is_told_once_and_in_order() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
-        let pushed: Vec<_> = (0..7).map(|_| Recorded::new(decision())).collect();
+        let pushed: Vec<_> = (0..7).map(|_| Recorded::new(&decision())).collect();
         for decision in &pushed[..2] {
             recent.push(decision);
         }
@@ -221,7 +221,7 @@ mod tests {
         let long = |length: usize| {
             let mut decision = decision();
             decision.url = format!("http://shop.test/{}", "a".repeat(length));
-            Recorded::new(decision)
+            Recorded::new(&decision)
         };
         let pushed: Vec<_> = (0..9).map(|_| long(3000)).collect();
         for decision in &pushed {
@@ -255,13 +255,13 @@ mod tests {
     #[test]
     fn none_that_comes_meanwhile_is_listed_as_an_old_one() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
-        let pushed: Vec<_> = (0..4).map(|_| Recorded::new(decision())).collect();
+        let pushed: Vec<_> = (0..4).map(|_| Recorded::new(&decision())).collect();
         for decision in &pushed {
             recent.push(decision);
         }
         let mut listed = recent.iter();
         let first = listed.next().unwrap();
-        recent.push(&Recorded::new(decision()));
+        recent.push(&Recorded::new(&decision()));
         let all = std::iter::once(first).chain(listed);
         assert_eq!(ids(all), pushed_ids(pushed[1..].iter().rev()));
     }
@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn a_decision_on_its_way_is_waited_for() {
         let recent = Recent::with_room_for(4, MAX_BYTES);
-        recent.push(&Recorded::new(decision()));
+        recent.push(&Recorded::new(&decision()));
         recent.next.fetch_add(1, Ordering::Relaxed);
-        recent.push(&Recorded::new(decision()));
+        recent.push(&Recorded::new(&decision()));
         assert_eq!(recent.since(0).end(), 1);
     }
 }

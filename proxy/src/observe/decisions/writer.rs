@@ -1,4 +1,4 @@
-//! The thread that writes decisions: an event each for the log, and a line each for the decision log.
+//! The thread that writes decisions: a line each for the decision log.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -11,17 +11,14 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::decision::Recorded;
-use super::event;
 use super::journal::{Journal, Lost};
 use crate::observe::chain::event::{Configuration, What};
 use crate::observe::digest::Digest;
-use crate::observe::logging::Log;
 use crate::observe::metrics::Metrics;
 
 /// Decisions that wait to be written. Some seconds at full speed; beyond that they are left out and counted.
 const WAITING: usize = 65_536;
-/// What they may take in memory: their lines, and the values that these were made of. 1 KiB for each; a URL may be as long
-/// as a request's head, 64 KiB.
+/// What they may take in memory. 1 KiB for each; a URL may be as long as a request's head, 64 KiB.
 const WAITING_BYTES: usize = WAITING * 1024;
 /// How often the thread looks while there is something to write. It is woken only from idleness: waking it for each
 /// decision would cost an exchange more than everything else here.
@@ -38,7 +35,7 @@ type NextJournal = Arc<Mutex<VecDeque<Next>>>;
 
 /// The door to the thread.
 pub(super) struct Writer {
-    waiting: SyncSender<Box<Recorded>>,
+    waiting: SyncSender<Recorded>,
     waiting_bytes: Arc<AtomicUsize>,
     /// Decisions that there was no room for, and that the log does not know of yet.
     left_out: Arc<AtomicU64>,
@@ -56,7 +53,6 @@ impl Writer {
     pub(super) fn start(
         journal: Option<Journal>,
         configuration: Configuration,
-        log: Log,
         metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         let next_journal = NextJournal::default();
@@ -72,7 +68,6 @@ impl Writer {
             journal,
             configurations: HashMap::new(),
             next_journal: Arc::clone(&next_journal),
-            log,
             closing: Arc::clone(&closing),
             is_idle: Arc::clone(&is_idle),
             metrics: Arc::clone(&metrics),
@@ -97,7 +92,7 @@ impl Writer {
     }
 
     /// Hands a decision over, or counts it as dropped; never waits.
-    pub(super) fn write(&self, recorded: Box<Recorded>) {
+    pub(super) fn write(&self, recorded: Recorded) {
         let bytes = size(&recorded);
         let before = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before + bytes > WAITING_BYTES || self.waiting.try_send(recorded).is_err() {
@@ -137,7 +132,7 @@ impl Writer {
 
 /// About what a decision takes while it waits.
 fn size(recorded: &Recorded) -> usize {
-    2 * recorded.line.len()
+    recorded.line.capacity()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,14 +147,13 @@ impl fmt::Debug for Writer {
 
 /// What the thread works with.
 struct Desk {
-    received: Receiver<Box<Recorded>>,
+    received: Receiver<Recorded>,
     waiting_bytes: Arc<AtomicUsize>,
     left_out: Arc<AtomicU64>,
     journal: Option<Journal>,
     /// By their number.
     configurations: HashMap<u64, Digest>,
     next_journal: NextJournal,
-    log: Log,
     closing: Arc<AtomicBool>,
     is_idle: Arc<AtomicBool>,
     metrics: Arc<Metrics>,
@@ -241,7 +235,7 @@ impl Desk {
         }
     }
 
-    fn next(&self) -> Option<Box<Recorded>> {
+    fn next(&self) -> Option<Recorded> {
         let recorded = self.received.try_recv().ok()?;
         self.waiting_bytes
             .fetch_sub(size(&recorded), Ordering::Relaxed);
@@ -249,13 +243,12 @@ impl Desk {
     }
 
     /// Writes `first` and all that waits; whether there was anything.
-    fn write_all(&mut self, first: Option<Box<Recorded>>) -> bool {
+    fn write_all(&mut self, first: Option<Recorded>) -> bool {
         let mut had_work = false;
         let mut next = first.or_else(|| self.next());
         while let Some(recorded) = next {
             had_work = true;
-            event::announce(&self.log, &recorded.decision);
-            let number = recorded.decision.configuration;
+            let number = recorded.configuration;
             if !self.configurations.contains_key(&number) {
                 self.flush();
                 self.follow();
@@ -324,7 +317,7 @@ mod tests {
         let mut long = decision();
         long.url = format!("http://shop.test/{}", "a".repeat(60_000));
         for _ in 0..2000 {
-            writer.write(Box::new(Recorded::new(long.clone())));
+            writer.write(Recorded::new(&long));
         }
         let kept: usize = received.try_iter().map(|recorded| size(&recorded)).sum();
         assert!(kept <= WAITING_BYTES && kept > WAITING_BYTES / 2, "{kept}");

@@ -40,7 +40,7 @@ fn lines(path: &Path) -> usize {
 }
 
 fn push(journal: &mut Journal, decision: Decision) {
-    journal.push(&Recorded::new(decision).line, Some(Digest::of(b"")));
+    journal.push(&Recorded::new(&decision).line, Some(Digest::of(b"")));
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn a_log_from_before_there_was_a_chain_is_put_aside() {
     let path = options(dir.path()).path;
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let old = decision();
-    fs::write(&path, Recorded::new(old.clone()).line).unwrap();
+    fs::write(&path, Recorded::new(&old).line).unwrap();
     write_one(&mut Journal::open(options(dir.path())).unwrap());
     assert!(fs::read(&path).unwrap().starts_with(START));
     assert!(search(&path, old.id).is_some());
