@@ -26,6 +26,9 @@ const DRAINED_BYTES: usize = 1024 * 1024;
 /// How long a client that was refused may take to read why.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// The bytes of most problems; a longer one grows.
+const USUAL_PROBLEM: usize = 512;
+
 /// Who answers, and by which decision.
 #[derive(Clone, Copy)]
 pub(super) struct By<'a> {
@@ -189,7 +192,8 @@ fn problem(id: DecisionId, refusal: &Refusal) -> Vec<u8> {
         preference,
         retry_after: refusal.retry_after.map(whole_seconds),
     };
-    let body = serde_json::to_vec(&problem).expect("strings and numbers serialise");
+    let mut body = Vec::with_capacity(USUAL_PROBLEM);
+    serde_json::to_writer(&mut body, &problem).expect("strings and numbers serialise");
     let mut body = harmless_json(body);
     body.push(b'\n');
     body

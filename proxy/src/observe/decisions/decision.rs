@@ -173,6 +173,9 @@ pub(crate) struct Decision {
     pub(crate) took_us: u64,
 }
 
+/// The bytes of most lines; a longer one grows.
+const USUAL_LINE: usize = 1024;
+
 /// A decision as its line of the log, made once for all who keep it.
 #[derive(Debug)]
 pub(super) struct Recorded {
@@ -184,7 +187,8 @@ pub(super) struct Recorded {
 
 impl Recorded {
     pub(super) fn new(decision: &Decision) -> Self {
-        let line = serde_json::to_vec(decision).expect("strings and numbers serialise");
+        let mut line = Vec::with_capacity(USUAL_LINE);
+        serde_json::to_writer(&mut line, decision).expect("strings and numbers serialise");
         let mut line = harmless_json(line);
         line.push(b'\n');
         Self {
