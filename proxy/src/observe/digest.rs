@@ -14,6 +14,17 @@ impl Digest {
         ring::digest::digest(&ring::digest::SHA256, bytes).into()
     }
 
+    /// As 64 hexadecimal digits.
+    pub(crate) fn hex(self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        hex
+    }
+
     /// Reads 64 hexadecimal digits.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -36,13 +47,7 @@ impl From<ring::digest::Digest> for Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut hex = [0; 64];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        f.write_str(str::from_utf8(&hex).expect("digits are ASCII"))
+        f.write_str(str::from_utf8(&self.hex()).expect("digits are ASCII"))
     }
 }
 

@@ -14,15 +14,19 @@ const DIGITS: usize = 64;
 
 /// Adds `members`, which begin with a comma, to an object.
 pub(crate) fn with_members(object: &[u8], members: &str) -> Vec<u8> {
-    let open = object
-        .strip_suffix(b"}")
-        .expect("an object ends in a brace");
-    [open, members.as_bytes(), b"}"].concat()
+    [opened(object), members.as_bytes(), b"}"].concat()
 }
 
 /// An object as a line that follows the line with this digest.
 pub(crate) fn linked(object: &[u8], previous: Digest) -> Vec<u8> {
-    with_members(object, &format!("{MEMBER}{previous}\""))
+    [opened(object), MEMBER.as_bytes(), &previous.hex(), END].concat()
+}
+
+/// An object without its last brace.
+fn opened(object: &[u8]) -> &[u8] {
+    object
+        .strip_suffix(b"}")
+        .expect("an object ends in a brace")
 }
 
 /// The digest of the line before, as a line carries it: in its last member, before a signature if there is one.

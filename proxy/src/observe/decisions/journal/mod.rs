@@ -139,7 +139,9 @@ impl Journal {
         let open = line.strip_suffix(b"}\n").unwrap_or(line);
         self.waiting.extend_from_slice(open);
         if let Some(digest) = config_sha256 {
-            write!(self.waiting, ",\"config_sha256\":\"{digest}\"").expect("memory takes it");
+            self.waiting.extend_from_slice(b",\"config_sha256\":\"");
+            self.waiting.extend_from_slice(&digest.hex());
+            self.waiting.push(b'"');
         }
         self.waiting.extend_from_slice(b"}\n");
     }
