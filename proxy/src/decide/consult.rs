@@ -1,16 +1,14 @@
-//! Asks the origin's robots.txt for a decision, and waits for it if it is not known yet.
+//! Asks the origin's robots.txt for a decision and for its pace, and waits for it if it is not known yet.
 
 use std::time::Duration;
 
 use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot, State};
 use wayleave_policy::{
-    AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict,
+    AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict, decide,
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
-use super::behalf::{behalf, signed_by};
-use super::delay;
-use super::documents::Documents;
+use super::documents::{Documents, behalf};
 use super::identify::{Identified, Identity};
 use super::preference::Said;
 use super::refusal::{Deciding, DecidingRule, Refusal};
@@ -67,9 +65,9 @@ pub(crate) async fn consult(
     let origin = target.origin();
     let crawler = identity.crawler();
     let politeness = &settings.politeness;
-    let signed_by = signed_by(settings, crawler);
-    let whose = (identity.label(), crawler);
-    let behalf = behalf(whose, identified.client, signed_by.as_ref());
+    let signed_by = settings.signed_by(crawler);
+    let (label, client) = (identity.label(), identified.client);
+    let behalf = behalf(label, crawler, client, signed_by.as_ref());
     match robots.find_for(origin, behalf).await {
         Ok(known) => {
             let reading = &settings.preferences.reading;
@@ -162,13 +160,46 @@ fn go_by(
     };
     // Where a file states one, finding it is a walk through the rules. What is refused waits for no turn.
     let may_go_on = reason.is_ok() || identity.mode() == Mode::Observe;
-    let delay = may_go_on.then(|| delay::delay(access, identity)).flatten();
+    let delay = may_go_on.then(|| delay(access, identity)).flatten();
     Consulted {
         finding: Some(finding),
         reason,
         delay,
-        group: delay::group(access, politeness, identity, delay),
+        group: group(access, politeness, identity, delay),
         preferences: None,
+    }
+}
+
+/// The names of the group that an unknown client falls into, if its pace matters: another name of its own choice gives it no other
+/// pace. Empty if no group is for it.
+pub(crate) fn group(
+    access: &AccessResult,
+    politeness: &politeness::Options,
+    identity: &Identity,
+    delay: Option<Duration>,
+) -> String {
+    if identity.crawler().is_some() || !politeness.keeps_a_pace(delay) {
+        return String::new();
+    }
+    let decision = decide(access, identity.dialect(), identity.tokens(), &Path::ROOT);
+    decision.group().join("\n")
+}
+
+/// The longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
+pub(crate) fn delay(access: &AccessResult, identity: &Identity) -> Option<Duration> {
+    let in_dialect = |dialect: Dialect| {
+        let robots = access.rules(dialect)?;
+        let tokens = identity.tokens();
+        let rates = robots.request_rates(dialect, tokens).into_iter();
+        let pauses = rates.map(|rate| {
+            let never = rate.within.saturating_mul(u32::MAX);
+            rate.within.checked_div(rate.requests).unwrap_or(never)
+        });
+        pauses.chain(robots.crawl_delay(dialect, tokens)).max()
+    };
+    match identity.dialect() {
+        Dialect::Strictest => Dialect::ALL.into_iter().filter_map(in_dialect).max(),
+        dialect => in_dialect(dialect),
     }
 }
 

@@ -12,13 +12,13 @@ use wayleave_policy::{
     decide_any_path_strictly,
 };
 
-use super::behalf::{behalf, signed_by};
 use super::settings::Settings;
 use crate::identity::Crawler;
 use crate::observe::decisions::DocumentSeen;
 use crate::observe::digest::Digest;
 use crate::origin::Destination;
 use crate::robots::{Behalf, ChosenBy, Known, Pending, Robots};
+use crate::signing::SignedBy;
 
 /// As a `Location` that is followed.
 const LONGEST_URL: usize = 8 * 1024;
@@ -123,15 +123,36 @@ impl Documents<'_> {
         robots_txt: &Known,
         wanted: Vec<Wanted>,
     ) -> Vec<(Wanted, Result<Obtained, Pending>)> {
-        let signed_by = signed_by(self.settings, Some(crawler));
-        let whose = (&*crawler.name, Some(crawler));
+        let signed_by = self.settings.signed_by(Some(crawler));
         let fetching = Fetching {
             documents: *self,
-            behalf: behalf(whose, self.client, signed_by.as_ref()),
+            behalf: behalf(
+                &crawler.name,
+                Some(crawler),
+                self.client,
+                signed_by.as_ref(),
+            ),
             robots_txt,
         };
         let obtained = join_all(wanted.iter().map(|it| fetching.obtain(asker, it))).await;
         wanted.into_iter().zip(obtained).collect()
+    }
+}
+
+/// On whose behalf robots.txt, or something beside it, is fetched: a name, and the crawler if it is a known one.
+pub(super) fn behalf<'a>(
+    label: &'a str,
+    crawler: Option<&'a Crawler>,
+    client: IpAddr,
+    signed_by: Option<&'a SignedBy>,
+) -> Behalf<'a> {
+    Behalf {
+        signed_by,
+        source: crawler.and_then(|crawler| crawler.source_address),
+        crawler: label,
+        client: Some(client),
+        user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
+        chosen: ChosenBy::Crawler,
     }
 }
 

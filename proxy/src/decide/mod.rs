@@ -1,8 +1,8 @@
 //! What may be done about a request: a decision is a value, made without sockets and without its client.
 //!
 //! ```text
-//!  identify ── resolve ── rules ── consult ── delay, preference      who asks, for what, what the organisation and robots.txt say
-//!  behalf, documents                    who has robots.txt fetched, what stands beside robots.txt and speaks of use
+//!  identify ── resolve ── rules ── consult ── preference      who asks, for what, what the organisation and robots.txt say
+//!  documents                            what stands beside robots.txt and speaks of use
 //!  preview                              the same for a request that nobody made
 //!  request, permit, refusal             what goes in and comes out
 //!  settings, https_mode                 what is gone by
@@ -10,9 +10,7 @@
 //! ```
 
 pub(crate) mod again;
-mod behalf;
 pub(crate) mod consult;
-pub(crate) mod delay;
 pub(crate) mod documents;
 pub(crate) mod https_mode;
 pub(crate) mod identify;
@@ -297,10 +295,10 @@ impl Decider {
             return Facts::default();
         };
         let (access, identity) = (known.access(), &identified.identity);
-        let delay = delay::delay(access, identity);
+        let delay = consult::delay(access, identity);
         Facts {
             delay,
-            group: delay::group(access, &settings.politeness, identity, delay),
+            group: consult::group(access, &settings.politeness, identity, delay),
             ..Facts::default()
         }
     }

@@ -11,11 +11,11 @@ use wayleave_policy::preferences::Reading;
 use super::https_mode::{self, Mode, Way};
 use super::request::Connection;
 use super::resolve::{Resolved, Scope};
-use crate::identity::Crawlers;
+use crate::identity::{Crawler, Crawlers};
 use crate::origin::Upstream;
 use crate::politeness;
 use crate::rules::Rules;
-use crate::signing::Signer;
+use crate::signing::{SignedBy, Signer};
 use crate::tls::entrance::Entrance;
 
 /// Part of `[proxy]`.
@@ -82,6 +82,15 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Who signs what is fetched for a crawler, if it is signed.
+    pub(super) fn signed_by(&self, crawler: Option<&Crawler>) -> Option<SignedBy> {
+        let key = crawler.and_then(|crawler| crawler.signing_key.as_ref());
+        key.filter(|_| self.signer.signs()).map(|key| SignedBy {
+            signer: Arc::clone(&self.signer),
+            key: Arc::clone(key),
+        })
+    }
+
     /// Whether a connection may go on as it is. None may whose client's certificate is not good any more. A tunnel may not whose password was changed, or that would be refused or not looked
     /// into if it were asked for now.
     pub(crate) fn keeps(&self, connection: &Connection) -> bool {

@@ -15,7 +15,7 @@ use crate::decide::identify::Identity;
 use crate::decide::permit::Facts;
 use crate::decide::refusal::Refusal;
 use crate::decide::settings::Settings;
-use crate::decide::{delay, rules};
+use crate::decide::{consult, rules};
 use crate::http::proxy_status::ErrorType;
 use crate::observe::decisions::{DecisionId, Word};
 use crate::observe::traces::Parent;
@@ -119,7 +119,7 @@ impl Exchanges {
             mode: crawlers.mode,
         };
         let known = self.decider.robots.at_hand(origin);
-        let asked_for = known.and_then(|known| delay::delay(known.access(), &identity));
+        let asked_for = known.and_then(|known| consult::delay(known.access(), &identity));
         let delay = options.delay(asked_for);
         let turn = self.politeness.turn(options, origin, WAYLEAVE, delay).await;
         let turn = turn.map(Some);
