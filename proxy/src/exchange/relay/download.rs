@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pingora_timeout::timeout;
 
-use super::error::RelayError;
-use super::progress::Progress;
+use super::progress::{Progress, RelayError};
 use crate::decide::refusal::Refusal;
 use crate::exchange::fields;
 use crate::exchange::label::{HandOn, Label};

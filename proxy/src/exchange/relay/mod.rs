@@ -1,21 +1,19 @@
 //! Both bodies, both ways at once: the client's to the origin, the origin's to the client.
 
 mod download;
-mod error;
 mod progress;
-mod upload;
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use self::download::Download;
 pub(super) use self::download::Relaying;
-pub(crate) use self::error::RelayError;
 use self::progress::Progress;
-use self::upload::upload;
+pub(crate) use self::progress::RelayError;
 use super::splice;
-use crate::http::client::Client;
-use crate::http::http1::Framing;
+use crate::http::client::{Client, ClientBody};
+use crate::http::http1::{BodyError, Framing};
 use crate::origin::{OriginReader, OriginWriter};
 
 /// A response that reached the client whole.
@@ -77,5 +75,51 @@ async fn both(
                 broken => return Err(broken),
             },
         }
+    }
+}
+
+/// Passes the client's body on, and then watches whether the client stays. Ends only with what broke.
+async fn upload(
+    body: &mut ClientBody,
+    writer: &mut OriginWriter,
+    progress: &Progress,
+    patience: Duration,
+) -> RelayError {
+    if !progress.is_sent.load(Ordering::Relaxed) {
+        if let Err(broken) = pass(body, writer, progress, patience).await {
+            return broken;
+        }
+        progress.is_sent.store(true, Ordering::Relaxed);
+    }
+    body.gone().await;
+    RelayError::ClientGone
+}
+
+async fn pass(
+    body: &mut ClientBody,
+    writer: &mut OriginWriter,
+    progress: &Progress,
+    patience: Duration,
+) -> Result<(), RelayError> {
+    let broke = |error| body_broke(&error, progress);
+    let failed = |fault| progress.answered(fault);
+    while let Some(part) = body.next().await.map_err(broke)? {
+        writer.part(part, patience).await.map_err(failed)?;
+        progress.sent_parts.fetch_add(1, Ordering::Relaxed);
+    }
+    let trailers = body.trailers().await.map_err(broke)?;
+    writer.finish(&trailers, patience).await.map_err(failed)
+}
+
+fn body_broke(error: &BodyError, progress: &Progress) -> RelayError {
+    let answered = progress.is_answered.load(Ordering::Relaxed);
+    match error {
+        BodyError::Malformed(details) => RelayError::Body { details, answered },
+        BodyError::Incomplete => RelayError::Body {
+            details: "the request body is cut short",
+            answered,
+        },
+        BodyError::Late => RelayError::Late { answered },
+        BodyError::Io(_) => RelayError::ClientGone,
     }
 }
