@@ -33,6 +33,26 @@ fn a_refused_connection_is_named() {
 }
 
 #[test]
+fn a_failure_is_recorded_before_its_client_is_told() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    origin.site("shop.test").robots_reply(parting_robots());
+    assert_eq!(proxy.get("http://shop.test/private").status, 403);
+    origin.stop_listening();
+    let ask = Ask::new("POST", "http://shop.test/a").header("Content-Length", "5");
+    let mut wire = proxy.connect();
+    wire.send(ask.bytes("http://shop.test/a"));
+    eventually("the failure is counted", || {
+        proxy.metric("wayleave_requests_total", &[("outcome", "failed")]) > 0.0
+    });
+    wire.send("hello");
+    let failed = wire.response();
+    failed.expect_refusal(502, None, "connection_refused");
+    // It was still awaited, not given up on.
+    assert_eq!(failed.header("connection"), None);
+}
+
+#[test]
 fn names_that_stop_resolving_are_named() {
     let origin = Origin::start();
     let names = NameServer::start();

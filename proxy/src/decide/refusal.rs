@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use wayleave_policy::Origin;
+
 use crate::http::http1::HeadError;
 use crate::http::proxy_status::ErrorType;
 use crate::identity::Mode;
 use crate::observe::decisions::UsePreference;
 use crate::origin::error::Fault;
+use crate::politeness::{Cause, TooSoon};
 
 /// A rule of a robots.txt, and where it stands.
 #[derive(Clone, Debug)]
@@ -207,6 +210,52 @@ pub(crate) fn body_too_slow() -> Refusal {
         "body-timeout",
         "the request body did not arrive in time",
     )
+}
+
+/// The refusal of a request before its turn. `delay`: what the origin's robots.txt asks for.
+pub(crate) fn too_soon(too_soon: &TooSoon, delay: Option<Duration>, origin: &Origin) -> Refusal {
+    let (reason, details) = match too_soon.cause {
+        Cause::CrawlDelay => {
+            let delay = delay.map_or("a delay".to_owned(), |delay| {
+                humantime::format_duration(delay).to_string()
+            });
+            (
+                "crawl-delay",
+                format!("the origin asks for {delay} between this crawler's requests"),
+            )
+        }
+        Cause::FleetLost => (
+            "crawl-delay",
+            "the origin asks for a delay between requests, and the fleet's engine, which knows of those of other nodes, is away"
+                .to_owned(),
+        ),
+        Cause::TurnEnded => (
+            "crawl-delay",
+            "this node of the fleet stood still, or lost the fleet's engine, until another one may have had the turn of this request".to_owned(),
+        ),
+        Cause::OriginRests => (
+            "origin-rests",
+            "the origin asked for fewer requests".to_owned(),
+        ),
+        Cause::Concurrency => (
+            "concurrency",
+            "politeness.max_concurrent_per_origin requests of this crawler to the origin are in progress".to_owned(),
+        ),
+    };
+    let is_by_robots_txt =
+        matches!(too_soon.cause, Cause::CrawlDelay | Cause::FleetLost) && delay.is_some();
+    Refusal {
+        is_policy: true,
+        robots_url: is_by_robots_txt.then(|| origin.robots_txt_uri().into()),
+        retry_after: Some(too_soon.retry_after),
+        ..Refusal::new(
+            429,
+            "Crawl delay",
+            ErrorType::HttpRequestDenied,
+            reason,
+            details,
+        )
+    }
 }
 
 fn closing(

@@ -5,9 +5,10 @@ use std::pin::pin;
 use wayleave_policy::{Origin, Scheme};
 
 use super::Exchanges;
-use super::decide_in_turn::{InTurn, Next};
+use super::decide_in_turn::{Cleared, InTurn, Next};
 use super::fields;
-use super::outcome::{Begun, Exchange, Known, Outcome, client_closed, passed};
+use super::outcome::{Outcome, client_closed, passed};
+use super::record::{Begun, Exchange, Known};
 use super::revoke::Lasting;
 use crate::decide::https_mode::{Mode, Way};
 use crate::decide::identify::{self, Identity};
@@ -178,8 +179,8 @@ impl Exchanges {
             known,
             next,
         } = in_turn;
-        let (permit, turn) = match next {
-            Next::Send(permit, turn) => (permit, turn),
+        let Cleared { permit, turn } = match next {
+            Next::Send(cleared) => cleared,
             Next::Refuse(refusal) => {
                 return Err(Box::new(self.end(begun, known, Outcome::Refuse(refusal))));
             }

@@ -1,20 +1,26 @@
 //! May it, and when? A request is decided about, held back until its turn, and decided about again if it had to wait: by then
 //! other rules, or another robots.txt, may hold.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::poll;
+use tokio::time::Instant;
+use wayleave_policy::Reason;
 
 use super::Exchanges;
-use super::outcome::Known;
-use crate::decide::identify::{self, Identified};
+use super::record::Known;
+use crate::decide::identify::{self, Identified, Identity};
 use crate::decide::permit::{Decided, Permit};
-use crate::decide::refusal::Refusal;
+use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::{Connection, Request};
 use crate::decide::resolve::{Asking, Scope};
 use crate::decide::settings::{OnFailure, Settings};
 use crate::http::client::Client;
 use crate::http::received::{HalfClosed, Received};
-use crate::identity::Proof;
+use crate::identity::{Mode, Proof};
 use crate::politeness::Turn;
 
 /// A request that was decided about, and whose turn has come.
@@ -28,11 +34,23 @@ pub(super) struct InTurn<'a> {
 
 /// What is to be done with a request.
 pub(super) enum Next<'a> {
-    /// Its turn at the origin: `None` if it goes out of turn because that is only observed.
-    Send(Permit, Option<Turn<'a>>),
+    Send(Cleared<'a>),
     Refuse(Refusal),
     /// Nothing: the client left.
     Left,
+}
+
+/// A request that may be sent.
+pub(super) struct Cleared<'a> {
+    pub(super) permit: Permit,
+    /// Its turn at the origin: `None` if it needs none, or goes out of turn because that is only observed.
+    pub(super) turn: Option<Turn<'a>>,
+}
+
+impl From<Permit> for Cleared<'_> {
+    fn from(permit: Permit) -> Self {
+        Self { permit, turn: None }
+    }
 }
 
 impl InTurn<'_> {
@@ -83,7 +101,7 @@ impl Exchanges {
             .decide_once(settings, asking, half_closed, client)
             .await;
         let permit = match decided.next {
-            Next::Send(permit, _) if permit.resolved.scope != Scope::Bypass => permit,
+            Next::Send(Cleared { permit, .. }) if permit.resolved.scope != Scope::Bypass => permit,
             next => return InTurn { next, ..decided },
         };
         let waiting = self.await_delay(&decided.settings, &decided.known, permit);
@@ -123,10 +141,22 @@ impl Exchanges {
         let decided = client
             .while_there(HalfClosed::IsThere, pin!(deciding))
             .await;
-        let Some(decided) = decided else {
-            let url = asking.spell(asking.resolve().ok().as_ref());
-            return InTurn::left(settings, identified, url);
-        };
+        match decided {
+            Some(decided) => self.once_decided(settings, identified, decided),
+            None => {
+                let url = asking.spell(asking.resolve().ok().as_ref());
+                InTurn::left(settings, identified, url)
+            }
+        }
+    }
+
+    /// What is to be done with a request that was decided about, its turn aside.
+    fn once_decided(
+        &self,
+        settings: Arc<Settings>,
+        identified: Identified,
+        decided: Decided,
+    ) -> InTurn<'_> {
         let Decided {
             url,
             facts,
@@ -139,7 +169,7 @@ impl Exchanges {
             Ok(_) if settings.on_failure == OnFailure::Refuse && self.decisions.are_lost() => {
                 Next::Refuse(Refusal::unrecorded())
             }
-            Ok(permit) => Next::Send(permit, None),
+            Ok(permit) => Next::Send(permit.into()),
             Err(refusal) => Next::Refuse(refusal),
         };
         InTurn {
@@ -168,6 +198,57 @@ impl Exchanges {
         }
     }
 
+    /// Waits for the request's turn, as far as the configuration says so; tells for how long it waited.
+    pub(super) async fn await_delay(
+        &self,
+        settings: &Settings,
+        known: &Known,
+        permit: Permit,
+    ) -> (Next<'_>, Duration) {
+        let identity = known.identity.as_ref();
+        let crawler = identity.and_then(Identity::crawler);
+        let mode = identity.map(Identity::mode).unwrap_or_default();
+        let options = match mode {
+            Mode::Enforce => settings.politeness,
+            Mode::Observe => settings.politeness.without_waiting(),
+        };
+        let own_delay = crawler.and_then(|crawler| crawler.default_delay);
+        // It may always be asked for, so that neither waits nor makes the page behind it wait.
+        let is_free = permit.reason == Reason::RobotsTxtItself.as_str();
+        let facts = &known.facts;
+        let delay = options.delay(facts.delay.or(own_delay));
+        let own_token = crawler.and_then(|crawler| crawler.tokens.first());
+        let pace = own_token.map_or(facts.group.as_str(), |token| token.as_str());
+        let origin = permit.resolved.target.origin();
+        let turning = async {
+            match is_free {
+                true => {
+                    let politeness = &self.politeness;
+                    politeness.turn_without_pause(&options, origin, pace).await
+                }
+                false => self.politeness.turn(&options, origin, pace, delay).await,
+            }
+        };
+        let (turn, waited) = timed(pin!(turning)).await;
+        let turn = turn
+            .map_err(|too_soon| refusal::too_soon(&too_soon, facts.delay, origin).tolerated(mode));
+        let next = match turn {
+            Ok(turn) => Next::Send(Cleared {
+                permit,
+                turn: Some(turn),
+            }),
+            Err(Ok(tolerated)) => {
+                let observed = permit.observed.or(Some(tolerated));
+                Next::Send(Permit { observed, ..permit }.into())
+            }
+            Err(Err(refusal)) => return (Next::Refuse(refusal), waited),
+        };
+        if !delay.is_zero() && !is_free {
+            self.metrics.crawl_delay_wait(waited);
+        }
+        (next, waited)
+    }
+
     /// Decides once more about a request that was not sent yet when other settings came to hold. It keeps its turn.
     pub(super) async fn decide_outdated<'a>(
         &'a self,
@@ -194,7 +275,7 @@ impl Exchanges {
         half_closed: HalfClosed,
         client: &mut Client,
     ) -> InTurn<'a> {
-        let Next::Send(permit, turn) = before.next else {
+        let Next::Send(waited_for) = before.next else {
             return before;
         };
         let settings = self.decider.settings();
@@ -202,10 +283,13 @@ impl Exchanges {
             .decide_once(settings, asking, half_closed, client)
             .await;
         let next = match again.next {
-            Next::Send(now, _) => {
-                let observed = now.observed.or(permit.observed);
-                Next::Send(Permit { observed, ..now }, turn)
-            }
+            Next::Send(Cleared { permit, .. }) => Next::Send(Cleared {
+                permit: Permit {
+                    observed: permit.observed.or(waited_for.permit.observed),
+                    ..permit
+                },
+                turn: waited_for.turn,
+            }),
             next => next,
         };
         let waited = before.known.waited;
@@ -218,4 +302,14 @@ impl Exchanges {
             ..again
         }
     }
+}
+
+/// What comes of it, and how long that took; zero, without a look at the clock, if it was there at once.
+async fn timed<T>(mut work: Pin<&mut impl Future<Output = T>>) -> (T, Duration) {
+    if let Poll::Ready(done) = poll!(&mut work) {
+        return (done, Duration::ZERO);
+    }
+    let started = Instant::now();
+    let done = work.await;
+    (done, started.elapsed())
 }

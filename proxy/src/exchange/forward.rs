@@ -1,38 +1,94 @@
-//! Forwards to the origin: which connection serves the request, and when another one is tried.
+//! Forwards to the origin: which connection serves the request, when another one is tried, and what the answer means for the next ones.
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
-use wayleave_policy::{Scheme, Target};
+use tokio::sync::Notify;
+use wayleave_policy::{Origin, Scheme};
 
+use super::decide_in_turn::Cleared;
 use super::fields::OnwardRequest;
 use super::label::Label;
-use super::relay::{self, RelayError, Relaying};
+use super::outcome::Sent;
+use super::record::Known;
+use super::relay::{self, RelayError, Relayed, Relaying};
 use super::sign::{Signatures, Signing};
 use super::websocket;
+use crate::clock::calendar;
+use crate::decide::identify::Identity;
 use crate::decide::resolve::Resolved;
+use crate::decide::settings::Settings;
+use crate::decide::{Decider, request};
 use crate::http::client::{Client, Field};
 use crate::http::ftp_path;
 use crate::http::http1::Framing;
-use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
+use crate::identity::{Crawler, Mode, Proof};
+use crate::observe::decisions::DecisionId;
 use crate::origin::error::Fault;
 use crate::origin::{
     self, Connection, Destination, Form, FtpRange, FtpRequest, OriginHead, OriginReader,
-    OriginWriter, Preference, Upstream,
+    OriginWriter, Preference, Session,
 };
 use crate::politeness::Turn;
 
-/// What is told of a request that was sent, besides its outcome.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sent {
-    /// What had to be mended of the response.
-    pub(crate) oddities: Oddities,
-    /// Whether it went out with a signature of ours.
-    pub(crate) is_signed: bool,
-    /// How many bytes of the response's body the client was handed; none of what became a tunnel.
-    pub(crate) body_bytes: Option<u64>,
+/// The status by which an exchange becomes a connection of another protocol.
+pub(super) const SWITCHING_PROTOCOLS: u16 = 101;
+
+/// A request on its way to its origin.
+#[derive(Clone, Copy)]
+pub(super) struct Sending<'a> {
+    pub(super) decider: &'a Decider,
+    /// What it was decided by.
+    pub(super) settings: &'a Settings,
+    pub(super) id: DecisionId,
+    pub(super) connection: &'a request::Connection,
+    pub(super) proof: Option<&'a Proof>,
+    pub(super) received: &'a Received,
+    pub(super) known: &'a Known,
+    pub(super) cleared: &'a Cleared<'a>,
+}
+
+impl<'a> Sending<'a> {
+    /// Whose it is, if that is known.
+    pub(super) fn crawler(self) -> Option<&'a Crawler> {
+        self.known.identity.as_ref().and_then(Identity::crawler)
+    }
+
+    pub(super) fn resolved(self) -> &'a Resolved {
+        &self.cleared.permit.resolved
+    }
+
+    pub(super) fn origin(self) -> &'a Origin {
+        self.resolved().target.origin()
+    }
+
+    fn source(self) -> Option<IpAddr> {
+        self.crawler().and_then(|it| it.source_address)
+    }
+
+    /// Whether refusals are only noted.
+    fn is_observed(self) -> bool {
+        self.crawler().is_some_and(|it| it.mode == Mode::Observe)
+    }
+}
+
+/// A request as it goes on, and what becomes of its answer.
+#[derive(Clone, Copy)]
+pub(super) struct Onward<'a> {
+    pub(super) sending: Sending<'a>,
+    /// Who signs it, if it is signed.
+    pub(super) signing: Option<Signing<'a>>,
+    /// Who asks what the response says about its use, if anybody does.
+    pub(super) label: Option<&'a Label<'a>>,
+    /// The fields of ours that the response gets, whatever it says itself.
+    pub(super) ours: &'a [Field<'static>],
+    /// Is told when the exchange becomes a connection of another protocol.
+    pub(super) upgraded: &'a Notify,
+    /// Counts the bytes of the body that the client was handed, however that ends.
+    pub(super) handed_on: &'a AtomicU64,
 }
 
 /// A response that reached the client whole.
@@ -42,51 +98,7 @@ pub(crate) struct Forwarded {
     pub(crate) sent: Sent,
 }
 
-/// What is asked right before a request is sent: to connect, and to fetch a robots.txt, takes a while.
-pub(super) type IsOutdated<'a> = dyn Fn() -> bool + Send + Sync + 'a;
-
-/// A request as it goes on, and what it goes by.
-#[derive(Clone, Copy)]
-pub(super) struct Onward<'a> {
-    pub(super) upstream: &'a Upstream,
-    /// The proxy's pseudonym.
-    pub(super) name: &'a str,
-    pub(super) received: &'a Received,
-    pub(super) resolved: &'a Resolved,
-    /// The address that it is sent from, if its crawler has one of its own.
-    pub(super) source: Option<IpAddr>,
-    /// Who signs it, if it is signed.
-    pub(super) signing: Option<Signing<'a>>,
-    /// Who asks what the response says about its use, if anybody does.
-    pub(super) label: Option<&'a Label<'a>>,
-    /// Whether what it was decided by does not hold any more.
-    pub(super) is_outdated: &'a IsOutdated<'a>,
-    /// Its turn at the origin, if it has to have one.
-    pub(super) turn: Option<&'a Turn<'a>>,
-    /// Counts the bytes of the body that the client was handed, however that ends.
-    pub(super) handed_on: &'a AtomicU64,
-}
-
-impl<'a> Onward<'a> {
-    /// Who signs: FTP has no fields to sign.
-    fn signing(&self) -> Option<Signing<'a>> {
-        let scheme = self.resolved.target.origin().scheme();
-        self.signing.filter(|_| scheme != Scheme::Ftp)
-    }
-
-    fn destination(&self) -> Destination<'a> {
-        Destination {
-            origin: self.resolved.target.origin(),
-            source: self.source,
-        }
-    }
-}
-
-/// What is told of the head of the response that the client gets: it says which fields are added.
-pub(super) type Heard<'a> = dyn Fn(&OriginHead) -> Vec<Field<'static>> + Send + Sync + 'a;
-
-/// Sends the request to its origin and the response to the client. `heard` is called with the head of the response that the client
-/// gets.
+/// Sends the request to its origin and the response to the client.
 ///
 /// # Errors
 ///
@@ -94,15 +106,22 @@ pub(super) type Heard<'a> = dyn Fn(&OriginHead) -> Vec<Field<'static>> + Send + 
 pub(super) async fn forward(
     onward: Onward<'_>,
     client: &mut Client,
-    heard: &Heard<'_>,
 ) -> Result<Forwarded, RelayError> {
-    let (upstream, received) = (onward.upstream, onward.received);
-    let (target, path) = (&onward.resolved.target, onward.resolved.path());
-    let mut request = OnwardRequest::new(received, target, path, onward.name);
-    let signatures = Signatures::new(onward.signing(), target.origin(), may_repeat(received));
-    signatures.clear(&mut request);
-    let preference = preference(received, target, path);
-    let destination = onward.destination();
+    let sending = onward.sending;
+    let (upstream, received) = (&sending.settings.upstream, sending.received);
+    let preference = preference(sending);
+    let destination = Destination {
+        origin: sending.origin(),
+        source: sending.source(),
+    };
+    let resolved = sending.resolved();
+    let name = &sending.settings.options.name;
+    let mut request = OnwardRequest::new(received, &resolved.target, resolved.path(), name);
+    let signatures = onward.signing.map(|by| {
+        let signatures = Signatures::new(by, destination.origin, may_repeat(received));
+        signatures.clear(&mut request);
+        signatures
+    });
     let mut kept = upstream.reuse(destination, preference);
     loop {
         let session = match kept.take() {
@@ -110,50 +129,146 @@ pub(super) async fn forward(
             // Few come here: in a box it takes no room in every exchange.
             None => Box::pin(upstream.connect(destination, preference)).await?,
         };
-        let (lease, form) = (session.lease, session.form);
-        let is_signed = signatures.sign(&mut request);
-        let heard = |head: &OriginHead| {
-            not_of_parent(&form, head)?;
-            let is_asked_again = signatures.are_asked_for(head, &request, is_signed);
-            let told = (!is_asked_again).then(|| heard(head));
-            told.ok_or(RelayError::Withheld)
+        let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
+        let attempt = Attempt {
+            onward: &onward,
+            is_signed: signatures.as_ref().is_some_and(|it| it.sign(&mut request)),
+            signatures: signatures.as_ref(),
+            request: &request,
         };
-        let exchanged = async {
-            let (mut writer, mut reader) =
-                start(&onward, session.connection, &request, &form).await?;
-            let relaying = Relaying {
-                received,
-                name: onward.name,
-                patience: upstream.patience(),
-                heard: &heard,
-                label: onward.label,
-                handed_on: onward.handed_on,
-            };
-            let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
-            upstream.count(reader.oddities());
-            Ok((relayed?, writer, reader))
-        };
-        match exchanged.await {
-            Ok((relayed, writer, reader)) => {
-                let oddities = reader.oddities();
-                if relayed.connection_serves_again && !request.ends_connection() {
-                    upstream.release(&lease, writer, reader);
-                }
-                let status = relayed.status;
-                let sent = Sent {
-                    oddities,
-                    is_signed,
-                    body_bytes: None,
-                };
-                return Ok(Forwarded { status, sent });
-            }
+        match attempt.run(session, client).await {
             Err(RelayError::Origin {
                 fault,
                 answered: false,
-            }) if lease.is_reused && fault.stale_connection && may_repeat(received) => {}
+            }) if is_reused && fault.stale_connection && may_repeat(received) => {}
             // Its answer is left unread, and the connection with it.
             Err(RelayError::Withheld) => kept = upstream.reuse(destination, preference),
-            Err(broken) => return Err(broken.by(lease.parent.as_deref())),
+            ended => return ended.map_err(|broken| broken.by(parent.as_deref())),
+        }
+    }
+}
+
+/// A request on one connection.
+struct Attempt<'a> {
+    onward: &'a Onward<'a>,
+    request: &'a OnwardRequest<'a>,
+    signatures: Option<&'a Signatures<'a>>,
+    is_signed: bool,
+}
+
+impl Attempt<'_> {
+    async fn run(&self, session: Session, client: &mut Client) -> Result<Forwarded, RelayError> {
+        let Session {
+            connection,
+            lease,
+            form,
+        } = session;
+        let sending = self.onward.sending;
+        let upstream = &sending.settings.upstream;
+        let (mut writer, mut reader) = self.start(connection, &form).await?;
+        let relaying = Relaying {
+            received: sending.received,
+            name: &sending.settings.options.name,
+            patience: upstream.patience(),
+            heard: &|head: &OriginHead| self.hear(head, &form),
+            label: self.onward.label,
+            handed_on: self.onward.handed_on,
+        };
+        let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
+        let oddities = reader.oddities();
+        upstream.count(oddities);
+        let Relayed {
+            status,
+            connection_serves_again,
+        } = relayed?;
+        if connection_serves_again && !self.request.ends_connection() {
+            upstream.release(&lease, writer, reader);
+        }
+        let sent = Sent {
+            oddities,
+            is_signed: self.is_signed,
+            body_bytes: None,
+        };
+        Ok(Forwarded { status, sent })
+    }
+
+    async fn start(
+        &self,
+        connection: Connection,
+        form: &Form,
+    ) -> Result<(OriginWriter, OriginReader), RelayError> {
+        let (sending, request) = (self.onward.sending, self.request);
+        // To connect, and to fetch a robots.txt, takes a while.
+        if !sending.decider.goes_by(sending.settings) {
+            return Err(RelayError::Outdated);
+        }
+        let turn = sending.cleared.turn.as_ref();
+        if let Some(ended) = turn
+            .and_then(Turn::ended)
+            .filter(|_| !sending.is_observed())
+        {
+            return Err(RelayError::TooSoon(ended));
+        }
+        let patience = sending.settings.upstream.patience();
+        let started = match connection {
+            Connection::Ftp(control) => {
+                let asked = ftp_request(sending.received, sending.resolved().path());
+                Box::pin(origin::start_ftp(*control, &asked, patience)).await
+            }
+            Connection::Http1(stream) => {
+                origin::start_http1(stream, &request.http1(form), request.framing(), patience).await
+            }
+            Connection::Http2(session) => {
+                let head = request.http2().map_err(|error| {
+                    let details = format!("HTTP/2 cannot carry this request: {error}");
+                    Fault::new(ErrorType::HttpRequestError, details)
+                })?;
+                origin::start_http2(session, head, request.framing(), patience).await
+            }
+        };
+        Ok(started?)
+    }
+
+    /// Hears the head of a response. Of one that the client gets it says which fields are added.
+    fn hear(&self, head: &OriginHead, form: &Form) -> Result<Vec<Field<'static>>, RelayError> {
+        not_of_parent(form, head)?;
+        let is_asked_again =
+            |it: &Signatures<'_>| it.are_asked_for(head, self.request, self.is_signed);
+        if self.signatures.is_some_and(is_asked_again) {
+            return Err(RelayError::Withheld);
+        }
+        let sending = self.onward.sending;
+        if let Some(turn) = &sending.cleared.turn {
+            note_answer(turn, sending.origin(), head);
+        }
+        if head.status() == SWITCHING_PROTOCOLS {
+            self.onward.upgraded.notify_one();
+        }
+        Ok(self.onward.ours.to_vec())
+    }
+}
+
+/// Ends a turn with the origin's answer, and what that means for the next ones: Retry-After, 429 and 503.
+fn note_answer(turn: &Turn<'_>, origin: &Origin, head: &OriginHead) {
+    let status = head.status();
+    let retry_after = matches!(status, 429 | 503).then(|| {
+        let fields = head.fields();
+        let mut named = fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
+        named.next().and_then(|(_, value)| read_retry_after(value))
+    });
+    turn.answered(origin, status, retry_after.flatten());
+}
+
+/// `Retry-After` is seconds or a date (RFC 9110 section 10.2.3).
+fn read_retry_after(value: &[u8]) -> Option<Duration> {
+    let text = str::from_utf8(value).ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let at = httpdate::parse_http_date(text).ok()?;
+            Some(at.duration_since(calendar()).unwrap_or_default())
         }
     }
 }
@@ -176,45 +291,6 @@ fn ftp_request<'a>(received: &'a Received, path: &'a str) -> FtpRequest<'a> {
     }
 }
 
-async fn start(
-    onward: &Onward<'_>,
-    connection: Connection,
-    request: &OnwardRequest<'_>,
-    form: &Form,
-) -> Result<(OriginWriter, OriginReader), RelayError> {
-    if (onward.is_outdated)() {
-        return Err(RelayError::Outdated);
-    }
-    if let Some(ended) = onward.turn.and_then(Turn::ended) {
-        return Err(RelayError::TooSoon(ended));
-    }
-    let (upstream, received) = (onward.upstream, onward.received);
-    let path = onward.resolved.path();
-    let started = match connection {
-        Connection::Ftp(control) => {
-            let asked = ftp_request(received, path);
-            Box::pin(origin::start_ftp(*control, &asked, upstream.patience())).await
-        }
-        Connection::Http1(stream) => {
-            origin::start_http1(
-                stream,
-                &request.http1(form),
-                request.framing(),
-                upstream.patience(),
-            )
-            .await
-        }
-        Connection::Http2(session) => {
-            let head = request.http2().map_err(|error| {
-                let details = format!("HTTP/2 cannot carry this request: {error}");
-                Fault::new(ErrorType::HttpRequestError, details)
-            })?;
-            origin::start_http2(session, head, request.framing(), upstream.patience()).await
-        }
-    };
-    Ok(started?)
-}
-
 /// A request may be sent twice if it means the same twice (RFC 9110 section 9.2.2) and there is
 /// no body, which would be gone.
 fn may_repeat(received: &Received) -> bool {
@@ -224,7 +300,9 @@ fn may_repeat(received: &Received) -> bool {
 
 /// HTTP/2 to the origin for HTTP/2 clients, HTTP/1.1 for the others: nothing needs translating.
 /// A path that HTTP/2's URI type would spell anew goes by HTTP/1.1, as it is, and so does an upgrade.
-fn preference(received: &Received, target: &Target, path: &str) -> Preference {
+fn preference(sending: Sending<'_>) -> Preference {
+    let (received, resolved) = (sending.received, sending.resolved());
+    let path = resolved.path();
     let keeps_its_spelling = || {
         let parsed = path.parse::<http::uri::PathAndQuery>();
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
@@ -232,11 +310,31 @@ fn preference(received: &Received, target: &Target, path: &str) -> Preference {
     if websocket::is_asked_for(received) {
         return Preference::Upgrade;
     }
-    if target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {
+    if resolved.target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {
         return Preference::OnlyHttp1;
     }
     match received.version() {
         Version::Http2 => Preference::Http2,
         _ => Preference::Http1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let seconds = |count| Some(Duration::from_secs(count));
+        assert_eq!(read_retry_after(b" 120 "), seconds(120));
+        let past = read_retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(past, seconds(0));
+        let at = calendar() + Duration::from_secs(3600);
+        let date = httpdate::fmt_http_date(at);
+        let hour = read_retry_after(date.as_bytes()).expect("a date");
+        assert!(hour <= Duration::from_secs(3600) && hour > Duration::from_secs(1800));
+        for wrong in ["", "-1", "soon", "1.5", "99999999999999999999"] {
+            assert_eq!(read_retry_after(wrong.as_bytes()), None, "{wrong}");
+        }
     }
 }

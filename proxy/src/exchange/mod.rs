@@ -1,14 +1,15 @@
 //! One request, from its head to the record of what became of it: the steps, in their order.
 //!
 //! ```text
-//!  decide_in_turn ── await_delay      may it be sent, and when
+//!  decide_in_turn                     may it be sent, and when
 //!     │
 //!  send ── forward ── relay           to the origin and back
 //!     │      ├── sign, fields, websocket, splice
 //!     │      └── label, page         what the answer says about its use
-//!     ├── note_answer, revoke          what the origin's answer means for the next requests, and a reload for upgraded connections
-//!     ├── refuse, last_hop             or answered here
+//!     └── revoke                      what a reload means for upgraded connections
 //!  record
+//!     │
+//!  refuse, last_hop                   or answered here
 //!
 //!  connect                             the same for a tunnel
 //!  turn_away                           a client without a request that can be read
@@ -16,7 +17,6 @@
 //!  exchanges, outcome                  what all steps are done with, and what became of it
 //! ```
 
-mod await_delay;
 pub(crate) mod connect;
 mod decide_in_turn;
 mod exchanges;
@@ -24,7 +24,6 @@ mod fields;
 mod forward;
 mod label;
 mod last_hop;
-mod note_answer;
 pub(crate) mod outcome;
 mod page;
 pub(crate) mod record;
@@ -42,11 +41,9 @@ pub(crate) use self::exchanges::Exchanges;
 pub(crate) use self::outcome::AfterExchange;
 
 use self::decide_in_turn::{InTurn, Next};
-use self::outcome::{Begun, Known, Outcome, client_closed};
+use self::forward::Sending;
+use self::outcome::{Ended, Outcome, Reply};
 use self::refuse::By;
-use self::send::{Ended, Sending};
-use crate::decide::identify::Identity;
-use crate::decide::refusal::Refusal;
 use crate::decide::request::Connection;
 use crate::http::client::Client;
 use crate::http::received::Received;
@@ -61,81 +58,56 @@ impl Exchanges {
     ) -> AfterExchange {
         let begun = self.begin(connection, Some(received));
         let mut in_turn = self.decide_in_turn(connection, received, client).await;
-        loop {
-            let by = By::of(&in_turn.settings.options, begun.id);
-            let (permit, turn) = match in_turn.next {
-                Next::Send(..) if received.max_forwards() == Some(0) => {
-                    self.record(begun, in_turn.known, Outcome::Refuse(last_hop::refusal()));
-                    let name = &in_turn.settings.options.name;
-                    return last_hop::answer(received, client, name).await;
+        let ended = loop {
+            let cleared = match in_turn.next {
+                Next::Send(_) if received.max_forwards() == Some(0) => {
+                    break Ended::here(Outcome::Refuse(last_hop::refusal()), Reply::LastHop);
                 }
-                Next::Send(permit, turn) => (permit, turn),
+                Next::Send(cleared) => cleared,
                 Next::Refuse(refusal) => {
-                    return self
-                        .refuse((begun, by), in_turn.known, refusal, client)
-                        .await;
+                    break Ended::here(Outcome::Refuse(refusal), Reply::Refusal);
                 }
-                Next::Left => {
-                    self.record(begun, in_turn.known, Outcome::Fail(client_closed()));
-                    return AfterExchange::CutOff;
-                }
+                Next::Left => break Ended::left(),
             };
-            let known = &in_turn.known;
             let sending = Sending {
+                decider: &self.decider,
                 settings: &in_turn.settings,
                 id: begun.id,
                 connection,
                 proof: in_turn.proof.as_ref(),
                 received,
-                crawler: known.identity.as_ref().and_then(Identity::crawler),
+                known: &in_turn.known,
+                cleared: &cleared,
             };
-            let said = known.facts.preferences.as_ref();
-            let going = (&permit, turn.as_ref());
-            if let Some(ended) = self.send(sending, client, said, going).await {
-                drop(turn);
-                return self
-                    .conclude((begun, by), in_turn.known, ended, client)
-                    .await;
+            if let Some(ended) = self.send(sending, client).await {
+                break ended;
             }
-            let next = Next::Send(permit, turn);
+            let next = Next::Send(cleared);
             let before = InTurn { next, ..in_turn };
             in_turn = self
                 .decide_outdated(before, connection, received, client)
                 .await;
-        }
-    }
-
-    /// Records what became of a request that was sent, and refuses it to its client if what came back is withheld.
-    async fn conclude(
-        &self,
-        (begun, by): (Begun<'_>, By<'_>),
-        known: Known,
-        ended: Ended,
-        client: &mut Client,
-    ) -> AfterExchange {
-        let received = begun.received;
-        let known = known.and(ended.sent, ended.said);
-        let is_withheld = matches!(ended.outcome, Outcome::Withhold(_));
+        };
+        // Recorded first: who has the answer in hand may ask about it.
+        let known = in_turn.known.and(ended.sent, ended.said);
         let outcome = self.record(begun, known, ended.outcome);
-        match (received, outcome.refusal().filter(|_| is_withheld)) {
-            (Some(received), Some(refusal)) => refuse::answer(by, received, client, refusal).await,
-            _ => ended.after,
-        }
+        let by = By::of(&in_turn.settings.options, begun.id);
+        tell(ended.reply, &outcome, by, received, client).await
     }
+}
 
-    /// Records a refusal, and then tells it: who has the answer in hand may ask about it.
-    async fn refuse(
-        &self,
-        (begun, by): (Begun<'_>, By<'_>),
-        known: Known,
-        refusal: Refusal,
-        client: &mut Client,
-    ) -> AfterExchange {
-        let received = begun.received;
-        let outcome = self.record(begun, known, Outcome::Refuse(refusal));
-        match (received, outcome.refusal()) {
-            (Some(received), Some(refusal)) => refuse::answer(by, received, client, refusal).await,
-            _ => AfterExchange::CutOff,
-        }
+/// Tells the client what it still has to be told; returns what may follow.
+async fn tell(
+    reply: Reply,
+    outcome: &Outcome,
+    by: By<'_>,
+    received: &Received,
+    client: &mut Client,
+) -> AfterExchange {
+    match (reply, outcome.refusal()) {
+        (Reply::Given(after), _) => after,
+        (Reply::LastHop, _) => last_hop::answer(received, client, by.name).await,
+        (Reply::Refusal, Some(refusal)) => refuse::answer(by, received, client, refusal).await,
+        (Reply::Refusal, None) => AfterExchange::CutOff,
     }
 }

@@ -1,20 +1,10 @@
-//! What became of a request, and the record of it.
+//! What became of a request, and what its client still has to be told.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
-
-use super::forward::Sent;
-use crate::decide::identify::Identity;
-use crate::decide::permit::{Facts, Permit};
+use crate::decide::permit::Permit;
 use crate::decide::preference::Said;
 use crate::decide::refusal::Refusal;
 use crate::http::http1::oddities::Oddities;
 use crate::http::proxy_status::ErrorType;
-use crate::http::received::Received;
-use crate::identity::ClientCertificate;
-use crate::observe::decisions::DecisionId;
-use crate::observe::traces::Parent;
 
 /// What became of a request.
 #[derive(Clone, Debug)]
@@ -66,6 +56,14 @@ impl Outcome {
         }
     }
 
+    /// The status of a refusal that was only observed.
+    pub(crate) fn would_be(&self) -> Option<u16> {
+        match self {
+            Self::Observe { refusal, .. } => Some(refusal.status),
+            _ => None,
+        }
+    }
+
     pub(crate) fn status(&self) -> u16 {
         match self {
             Self::Forward { status, .. } | Self::Observe { status, .. } => *status,
@@ -86,6 +84,55 @@ pub(crate) enum AfterExchange {
     CutOff,
 }
 
+/// What its client still has to be told once the outcome is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// Nothing: it has its answer, as far as there is one.
+    Given(AfterExchange),
+    /// Why it was refused, or what failed.
+    Refusal,
+    /// What the request's last recipient answers.
+    LastHop,
+}
+
+/// What is told of a request that was sent, besides its outcome.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    /// What had to be mended of the response.
+    pub(crate) oddities: Oddities,
+    /// Whether it went out with a signature of ours.
+    pub(crate) is_signed: bool,
+    /// How many bytes of the response's body the client was handed; none of what became a tunnel.
+    pub(crate) body_bytes: Option<u64>,
+}
+
+/// How an exchange ended.
+pub(super) struct Ended {
+    pub(super) outcome: Outcome,
+    pub(super) reply: Reply,
+    pub(super) sent: Sent,
+    /// What was said about use, the answer included, if that was asked.
+    pub(super) said: Option<Said>,
+}
+
+impl Ended {
+    /// Of a request that was not sent.
+    pub(super) fn here(outcome: Outcome, reply: Reply) -> Self {
+        Self {
+            outcome,
+            reply,
+            sent: Sent::default(),
+            said: None,
+        }
+    }
+
+    /// Of one whose client left before it was sent.
+    pub(super) fn left() -> Self {
+        let reply = Reply::Given(AfterExchange::CutOff);
+        Self::here(Outcome::Fail(client_closed()), reply)
+    }
+}
+
 /// The outcome of a request that reached its origin.
 pub(super) fn passed(permit: &Permit, status: u16) -> Outcome {
     let reason = permit.reason;
@@ -102,101 +149,4 @@ pub(super) fn client_closed() -> Refusal {
     let details = "the client left before the response was complete";
     let phrase = "Client closed request";
     Refusal::new(499, phrase, error, "client-closed", details)
-}
-
-/// One request, from its head to the end of its response.
-#[derive(Debug)]
-pub(crate) struct Exchange {
-    pub(crate) id: DecisionId,
-    pub(crate) started: Instant,
-    pub(crate) started_at: SystemTime,
-    pub(crate) client: IpAddr,
-    pub(crate) peer: Option<IpAddr>,
-    pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    pub(crate) method: String,
-    pub(crate) user_agent: Option<String>,
-    /// The trace that the request says it is part of.
-    pub(crate) parent: Parent,
-    pub(crate) known: Known,
-    pub(crate) outcome: Outcome,
-}
-
-/// What became known of a request on its way.
-#[derive(Debug, Default)]
-pub(crate) struct Known {
-    /// The target if it was understood, else the request target as received.
-    pub(crate) url: String,
-    pub(crate) identity: Option<Identity>,
-    /// The user name that was proved by a password.
-    pub(crate) username: Option<Arc<str>>,
-    /// Which configuration it met, counted from 1.
-    pub(crate) configuration: u64,
-    pub(crate) facts: Facts,
-    /// How long it waited for its turn.
-    pub(crate) waited: Duration,
-    /// What had to be mended of the origin's response.
-    pub(crate) oddities: Oddities,
-    /// Whether it was signed for a crawler with a key: `signed`, or `tunnel` where that could not be.
-    pub(crate) signature: Option<&'static str>,
-    /// How much of the origin's body its client was handed, if an origin was asked.
-    pub(crate) body_bytes: Option<u64>,
-}
-
-impl Known {
-    /// The same with what the origin's answer added.
-    pub(super) fn and(self, sent: Sent, said: Option<Said>) -> Self {
-        let preferences = said.or(self.facts.preferences);
-        let facts = Facts {
-            preferences,
-            ..self.facts
-        };
-        Self {
-            oddities: sent.oddities,
-            body_bytes: sent.body_bytes,
-            signature: sent.is_signed.then_some("signed"),
-            facts,
-            ..self
-        }
-    }
-}
-
-/// The longest `User-Agent` that is recorded. Real ones are shorter; the rest of a longer one is nothing that anybody asks for.
-const MAX_USER_AGENT_BYTES: usize = 512;
-
-/// What a request calls itself, as text.
-fn user_agent(received: &Received) -> Option<String> {
-    let value = received.field("user-agent")?;
-    let cut = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
-    Some(String::from_utf8_lossy(cut).into_owned())
-}
-
-/// An exchange that began.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Begun<'a> {
-    pub(super) id: DecisionId,
-    pub(super) started: Instant,
-    pub(super) started_at: SystemTime,
-    pub(super) client: IpAddr,
-    pub(super) peer: Option<IpAddr>,
-    pub(super) certificate: Option<&'a Arc<ClientCertificate>>,
-    pub(super) method: &'a str,
-    pub(super) received: Option<&'a Received>,
-}
-
-impl Begun<'_> {
-    pub(super) fn end(self, known: Known, parent: Parent, outcome: Outcome) -> Exchange {
-        Exchange {
-            id: self.id,
-            started: self.started,
-            started_at: self.started_at,
-            client: self.client,
-            peer: self.peer,
-            certificate: self.certificate.cloned(),
-            method: self.method.to_owned(),
-            user_agent: self.received.and_then(user_agent),
-            parent,
-            known,
-            outcome,
-        }
-    }
 }

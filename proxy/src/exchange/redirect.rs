@@ -9,11 +9,12 @@ use wayleave_policy::lifecycle::{FetchError, FetchErrorKind};
 use wayleave_policy::preferences::Purposes;
 use wayleave_policy::{Kind, Target};
 
-use super::outcome::{Begun, Exchange, Known, Outcome};
-use super::{Exchanges, await_delay, record};
+use super::Exchanges;
+use super::outcome::Outcome;
+use super::record::{self, Begun, Exchange, Known};
 use crate::decide::identify::Identity;
 use crate::decide::permit::Facts;
-use crate::decide::refusal::Refusal;
+use crate::decide::refusal::{self, Refusal};
 use crate::decide::settings::Settings;
 use crate::decide::{consult, rules};
 use crate::http::proxy_status::ErrorType;
@@ -123,7 +124,7 @@ impl Exchanges {
         let delay = options.delay(asked_for);
         let turn = self.politeness.turn(options, origin, WAYLEAVE, delay).await;
         let turn = turn.map(Some);
-        let turn = turn.map_err(|too_soon| await_delay::refusal(&too_soon, asked_for, origin));
+        let turn = turn.map_err(|too_soon| refusal::too_soon(&too_soon, asked_for, origin));
         let delay = asked_for;
         (Facts { delay, ..facts }, turn)
     }

@@ -33,7 +33,7 @@ const USUAL_PROBLEM: usize = 512;
 #[derive(Clone, Copy)]
 pub(super) struct By<'a> {
     /// The proxy's pseudonym.
-    name: &'a str,
+    pub(super) name: &'a str,
     id: DecisionId,
     /// Whether the head says so, too.
     in_head: bool,

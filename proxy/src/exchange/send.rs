@@ -4,184 +4,124 @@ use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
-use wayleave_policy::Origin;
+use wayleave_policy::Scheme;
 
-use super::forward::{self, Onward, Sent};
+use super::forward::{self, Forwarded, Onward, SWITCHING_PROTOCOLS, Sending};
 use super::label::{self, Label};
-use super::outcome::{Outcome, client_closed, passed};
+use super::outcome::{Ended, Outcome, Reply, Sent, client_closed, passed};
 use super::refuse::By;
 use super::relay::RelayError;
 use super::revoke::Lasting;
 use super::sign::Signing;
-use super::{AfterExchange, Exchanges, await_delay, note_answer, refuse};
+use super::{AfterExchange, Exchanges};
 use crate::decide::documents::Documents;
 use crate::decide::permit::Permit;
 use crate::decide::preference::Said;
 use crate::decide::refusal::{self, Refusal};
-use crate::decide::request::{Connection, Request};
-use crate::decide::resolve::Resolved;
+use crate::decide::request::Request;
 use crate::decide::settings::Settings;
 use crate::http::client::{Client, Field};
-use crate::http::received::Received;
-use crate::identity::{Crawler, Mode, Proof};
-use crate::observe::decisions::DecisionId;
-use crate::origin::OriginHead;
-use crate::politeness::Turn;
-
-/// The status by which an exchange becomes a connection of another protocol.
-const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// Why an answer was handed on that asks for payment: its status says so itself.
 const PAYMENT: &str = "payment";
 
-/// A request on its way to its origin.
-#[derive(Clone, Copy)]
-pub(super) struct Sending<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) id: DecisionId,
-    pub(super) connection: &'a Connection,
-    pub(super) proof: Option<&'a Proof>,
-    pub(super) received: &'a Received,
-    /// Whose it is, if that is known.
-    pub(super) crawler: Option<&'a Crawler>,
-}
-
-impl Sending<'_> {
-    /// Whether refusals are only noted.
-    fn is_observed(&self) -> bool {
-        self.crawler.is_some_and(|it| it.mode == Mode::Observe)
-    }
-}
-
-/// The fields of ours that an answer gets, whatever it says itself. `said`: what it is labelled by besides.
-fn ours(sending: Sending<'_>, said: Option<&Said>, permit: &Permit) -> Vec<Field<'static>> {
-    let by = By::of(&sending.settings.options, sending.id).field();
-    let settled = said
-        .is_none()
-        .then(|| label::settled(permit, sending.received));
-    by.into_iter().chain(settled.flatten()).collect()
-}
-
-/// What became of a request that was sent.
-pub(super) struct Ended {
-    pub(super) outcome: Outcome,
-    pub(super) sent: Sent,
-    /// What was said about use, the answer included, if that was asked.
-    pub(super) said: Option<Said>,
-    pub(super) after: AfterExchange,
-}
-
 impl Exchanges {
-    /// Sends a request that may go on; its turn is held until its response is complete. `said`: about its use, so far. `None`: it was
-    /// not sent, because other settings hold by now.
-    pub(super) async fn send(
-        &self,
-        sending: Sending<'_>,
-        client: &mut Client,
-        said: Option<&Said>,
-        (permit, turn): (&Permit, Option<&Turn<'_>>),
-    ) -> Option<Ended> {
-        let upgraded = Notify::new();
-        let origin = permit.resolved.target.origin();
-        let documents = self.documents(sending, origin);
-        let label = said.map(|it| Label::new(it, documents, permit, sending.received.method()));
-        let ours = ours(sending, said, permit);
-        let heard = |head: &OriginHead| {
-            if let Some(turn) = turn {
-                note_answer::note_answer(turn, origin, head);
-            }
-            if head.status() == SWITCHING_PROTOCOLS {
-                upgraded.notify_one();
-            }
-            ours.clone()
-        };
-        let handed_on = AtomicU64::new(0);
-        let is_outdated = || !self.decider.goes_by(sending.settings);
+    /// Sends a request that may go on. `None`: it was not sent, because other settings hold by now.
+    pub(super) async fn send(&self, sending: Sending<'_>, client: &mut Client) -> Option<Ended> {
+        let (upgraded, handed_on) = (Notify::new(), AtomicU64::new(0));
+        let label = self.label(sending);
         let onward = Onward {
-            upstream: &sending.settings.upstream,
-            name: &sending.settings.options.name,
-            received: sending.received,
-            resolved: &permit.resolved,
-            source: sending.crawler.and_then(|it| it.source_address),
+            sending,
             signing: self.signing(sending),
             label: label.as_ref(),
-            is_outdated: &is_outdated,
-            turn: turn.filter(|_| !sending.is_observed()),
+            ours: &ours(sending),
+            upgraded: &upgraded,
             handed_on: &handed_on,
         };
         let revoked = async {
             upgraded.notified().await;
             // Few come here: in a box it takes no room in every exchange.
-            Box::pin(self.upgrade_revoked(sending, &permit.resolved)).await;
+            Box::pin(self.upgrade_revoked(sending)).await;
         };
         let forwarded = {
             // Where it stays: `select!` would move it, which is to copy kilobytes.
-            let forwarding = pin!(forward::forward(onward, client, &heard));
+            let forwarding = pin!(forward::forward(onward, client));
             tokio::select! {
                 biased;
                 forwarded = forwarding => Some(forwarded),
                 () = revoked => None,
             }
         };
-        let mut sent = Sent::default();
-        let (outcome, after) = match forwarded {
-            Some(Ok(forwarded)) => {
-                sent = forwarded.sent;
-                (passed(permit, forwarded.status), AfterExchange::Whole)
+        let permit = &sending.cleared.permit;
+        let (outcome, reply, sent) = match forwarded {
+            Some(Ok(Forwarded { status, sent })) => {
+                let reply = Reply::Given(AfterExchange::Whole);
+                (passed(permit, status), reply, sent)
             }
-            Some(Err(broke)) => answer(sending, client, permit, broke).await?,
-            None => (passed(permit, SWITCHING_PROTOCOLS), AfterExchange::CutOff),
+            Some(Err(RelayError::Outdated)) => return None,
+            Some(Err(broke)) => broken(broke, sending),
+            None => {
+                let reply = Reply::Given(AfterExchange::CutOff);
+                (passed(permit, SWITCHING_PROTOCOLS), reply, Sent::default())
+            }
         };
         let has_body = outcome.status() != SWITCHING_PROTOCOLS;
-        sent.body_bytes = has_body.then(|| handed_on.into_inner());
+        let body_bytes = has_body.then(|| handed_on.into_inner());
         let said = label.and_then(Label::into_judged);
         Some(Ended {
             outcome: judged_outcome(outcome, said.as_ref(), permit),
-            sent,
+            reply,
+            sent: Sent { body_bytes, ..sent },
             said,
-            after,
         })
     }
 
-    /// Where licences come from that the answer names.
-    fn documents<'a>(&'a self, sending: Sending<'a>, origin: &'a Origin) -> Documents<'a> {
-        Documents {
+    /// Judges the answer, if anything was said about its use.
+    fn label<'a>(&'a self, sending: Sending<'a>) -> Option<Label<'a>> {
+        let said = sending.known.facts.preferences.as_ref()?;
+        // Where licences come from that the answer names.
+        let documents = Documents {
             robots: &self.decider.robots,
             settings: sending.settings,
             client: sending.connection.client,
-            origin,
-        }
+            origin: sending.origin(),
+        };
+        let method = sending.received.method();
+        Some(Label::new(said, documents, &sending.cleared.permit, method))
     }
 
-    /// Who signs for the crawler, if it has a key.
+    /// Who signs for the crawler, if it has a key and there are fields to sign, which FTP has not.
     fn signing<'a>(&'a self, sending: Sending<'a>) -> Option<Signing<'a>> {
-        let key = sending.crawler?.signing_key.as_deref()?;
-        Some(Signing {
-            signer: &sending.settings.signer,
+        let key = sending.crawler()?.signing_key.as_deref()?;
+        let signer = &sending.settings.signer;
+        let signs = signer.signs() && sending.origin().scheme() != Scheme::Ftp;
+        signs.then_some(Signing {
+            signer,
             key,
             metrics: &self.metrics,
         })
     }
 
     /// Waits until a connection that outlasts its exchange would no longer be opened as it is.
-    async fn upgrade_revoked(&self, sending: Sending<'_>, resolved: &Resolved) {
-        let Sending {
-            settings,
-            connection,
-            proof,
-            received,
-            ..
-        } = sending;
-        let connection = &connection.proven_by(proof.cloned());
-        let request = Request::of(received, &settings.options.name);
+    async fn upgrade_revoked(&self, sending: Sending<'_>) {
+        let (settings, received) = (sending.settings, sending.received);
+        let connection = &sending.connection.proven_by(sending.proof.cloned());
         let lasting = Lasting {
             connection,
-            request: &request,
-            resolved,
+            request: &Request::of(received, &settings.options.name),
+            resolved: sending.resolved(),
         };
         let keeps = |now: &Settings| now.keeps(connection);
         self.revoked(lasting, settings.configuration, keeps).await;
     }
+}
+
+/// The fields of ours that an answer gets, whatever it says itself.
+fn ours(sending: Sending<'_>) -> Vec<Field<'static>> {
+    let by = By::of(&sending.settings.options, sending.id).field();
+    let is_labelled = sending.known.facts.preferences.is_some();
+    let settled = (!is_labelled).then(|| label::settled(&sending.cleared.permit, sending.received));
+    by.into_iter().chain(settled.flatten()).collect()
 }
 
 /// The outcome with what the answer says: it may ask for payment, or be one that is withheld where that is not only observed.
@@ -204,13 +144,8 @@ fn judged_outcome(outcome: Outcome, said: Option<&Said>, permit: &Permit) -> Out
     }
 }
 
-/// Tells the client what broke, unless it had an answer by then. `None`: nothing did, but it was not sent.
-async fn answer(
-    sending: Sending<'_>,
-    client: &mut Client,
-    permit: &Permit,
-    broke: RelayError,
-) -> Option<(Outcome, AfterExchange)> {
+/// The outcome of a request whose exchange broke, and what its client is told, unless it had an answer by then.
+fn broken(broke: RelayError, sending: Sending<'_>) -> (Outcome, Reply, Sent) {
     let (outcome, answered) = match broke {
         RelayError::Origin { fault, answered } => (Outcome::Fail(fault.into()), answered),
         RelayError::Body { details, answered } => {
@@ -218,19 +153,17 @@ async fn answer(
         }
         RelayError::Late { answered } => (Outcome::Fail(refusal::body_too_slow()), answered),
         RelayError::TooSoon(too_soon) => {
-            let origin = permit.resolved.target.origin();
-            let refusal = await_delay::refusal(&too_soon, None, origin);
+            let refusal = refusal::too_soon(&too_soon, None, sending.origin());
             (Outcome::Refuse(refusal), false)
         }
-        // Its client is answered once that is recorded.
-        RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), true),
-        RelayError::Outdated => return None,
-        RelayError::ClientGone | RelayError::Withheld => (Outcome::Fail(client_closed()), true),
+        RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), false),
+        RelayError::ClientGone | RelayError::Withheld | RelayError::Outdated => {
+            (Outcome::Fail(client_closed()), true)
+        }
     };
-    let by = By::of(&sending.settings.options, sending.id);
-    let after = match outcome.refusal().filter(|_| !answered) {
-        Some(refusal) => refuse::answer(by, sending.received, client, refusal).await,
-        None => AfterExchange::CutOff,
+    let reply = match answered {
+        true => Reply::Given(AfterExchange::CutOff),
+        false => Reply::Refusal,
     };
-    Some((outcome, after))
+    (outcome, reply, Sent::default())
 }

@@ -17,9 +17,9 @@ pub(super) struct Signing<'a> {
     pub(super) metrics: &'a Metrics,
 }
 
-/// The signatures of one request: one each time that it is sent, if it is signed.
+/// The signatures of one request: one each time that it is sent, if its origin is to have one.
 pub(super) struct Signatures<'a> {
-    by: Option<Signing<'a>>,
+    by: Signing<'a>,
     origin: &'a Origin,
     may_repeat: bool,
     /// What the origin's first answer asked for.
@@ -28,9 +28,9 @@ pub(super) struct Signatures<'a> {
 
 impl<'a> Signatures<'a> {
     /// `may_repeat`: the request may be sent once more if its origin asks for a signature.
-    pub(super) fn new(by: Option<Signing<'a>>, origin: &'a Origin, may_repeat: bool) -> Self {
+    pub(super) fn new(by: Signing<'a>, origin: &'a Origin, may_repeat: bool) -> Self {
         Self {
-            by: by.filter(|by| by.signer.signs()),
+            by,
             origin,
             may_repeat,
             asked: OnceLock::new(),
@@ -39,18 +39,16 @@ impl<'a> Signatures<'a> {
 
     /// Takes out what the client signed in the name of another.
     pub(super) fn clear(&self, request: &mut OnwardRequest<'_>) {
-        let by = self.by.as_ref();
-        let own = by.and_then(|by| Some((by, by.signer.options.agent.as_ref()?)));
-        if let Some((by, agent)) = own {
+        if let Some(agent) = &self.by.signer.options.agent {
             let removed = request.remove_foreign_signatures(agent);
-            by.metrics.signatures("foreign", removed);
+            self.by.metrics.signatures("foreign", removed);
         }
     }
 
     /// Signs the request anew, as it is sent now: as was asked for in answer to it, or else as was asked before. Returns whether it is
     /// signed.
     pub(super) fn sign(&self, request: &mut OnwardRequest<'_>) -> bool {
-        let Some(by) = self.by else { return false };
+        let by = self.by;
         let before = match self.asked.get() {
             Some(_) => None,
             None => by.signer.asked_before(by.key, self.origin),
@@ -76,9 +74,10 @@ impl<'a> Signatures<'a> {
         was_signed: bool,
     ) -> bool {
         let may_ask = matches!(head.status(), 401 | 403 | 429) && self.asked.get().is_none();
-        let Some(by) = self.by.filter(|_| may_ask) else {
+        if !may_ask {
             return false;
-        };
+        }
+        let by = self.by;
         let Some(asked) = Asked::of(&head.fields()) else {
             return false;
         };

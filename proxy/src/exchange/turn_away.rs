@@ -3,7 +3,8 @@
 use bytes::BytesMut;
 
 use super::connect::asked;
-use super::outcome::{Exchange, Outcome};
+use super::outcome::Outcome;
+use super::record::Exchange;
 use super::refuse::By;
 use super::{Exchanges, refuse};
 use crate::decide::refusal::Refusal;
