@@ -18,7 +18,7 @@ use super::server::Server;
 use super::{entrance, http1, inside, listeners, proxied_http2, proxy_protocol};
 use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::Connection;
-use crate::http::transport::{self, Stream, Transport, UNREAD};
+use crate::http::transport::{self, Incoming, Transport, UNREAD};
 
 /// Takes connections and serves each in a task of its own.
 #[derive(Debug)]
@@ -35,8 +35,7 @@ struct Arrival {
 
 /// A connection on which HTTP begins.
 struct Opened {
-    stream: Stream,
-    ahead: BytesMut,
+    incoming: Incoming,
     connection: Connection,
     speaks_http2: bool,
 }
@@ -117,8 +116,7 @@ impl Listener {
         } = arrival;
         match entrance::end_tls(&self.server, tcp, ahead, connection.client).await {
             Ok(inside) => Some(Opened {
-                stream: inside.stream,
-                ahead: BytesMut::new(),
+                incoming: inside.stream.into(),
                 connection: Connection {
                     certificate: inside.certificate,
                     ..connection
@@ -178,11 +176,9 @@ impl Listener {
     }
 
     async fn refuse(&self, arrival: Arrival, refusal: Refusal) {
-        let Opened {
-            stream, connection, ..
-        } = arrival.plain();
         let exchanges = &self.server.exchanges;
-        let refusing = exchanges.refuse_connection(stream, &connection, refusal);
+        let stream = Box::new(arrival.tcp);
+        let refusing = exchanges.refuse_connection(stream, &arrival.connection, refusal);
         refusing.await;
     }
 }
@@ -205,8 +201,10 @@ impl Arrival {
 
     fn plain(self) -> Opened {
         Opened {
-            stream: Box::new(self.tcp),
-            ahead: self.ahead,
+            incoming: Incoming {
+                stream: Box::new(self.tcp),
+                ahead: self.ahead,
+            },
             connection: self.connection,
             speaks_http2: false,
         }
@@ -215,21 +213,15 @@ impl Arrival {
 
 async fn serve(server: &Arc<Server>, opened: Opened) {
     let Opened {
-        stream,
-        ahead,
+        incoming,
         connection,
         speaks_http2,
     } = opened;
     if speaks_http2 {
-        return proxied_http2::serve(server, stream, connection).await;
+        return proxied_http2::serve(server, incoming.stream, connection).await;
     }
-    let after = http1::serve(server, stream, ahead, &connection).await;
-    if let After::Tunnel {
-        stream,
-        ahead,
-        permit,
-    } = after
-    {
-        inside::serve(server, (stream, ahead), connection, permit).await;
+    let after = http1::serve(server, incoming, &connection).await;
+    if let After::Tunnel { incoming, permit } = after {
+        inside::serve(server, incoming, connection, permit).await;
     }
 }

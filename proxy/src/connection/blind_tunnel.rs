@@ -17,7 +17,7 @@ use super::server::Server;
 use crate::decide::resolve;
 use crate::exchange::connect::BlindTunnel;
 use crate::exchange::refuse;
-use crate::http::transport::Stream;
+use crate::http::transport::Incoming;
 use crate::origin;
 
 /// What is read at a time.
@@ -27,42 +27,37 @@ const MAX_HELLO_BYTES: usize = 32 * 1024;
 /// A fatal alert, `unrecognized_name` (RFC 6066 section 3).
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 
-/// Passes TLS on that is for the origin the tunnel was asked for. `ahead` holds its first byte at least.
+/// Passes TLS on that is for the origin the tunnel was asked for. Its first byte at least was read.
 pub(super) async fn pass_tls(
     server: &Server,
-    (mut stream, mut ahead): (Stream, BytesMut),
+    mut incoming: Incoming,
     origin: &Origin,
     blind: Box<BlindTunnel<'_>>,
 ) {
     let patience = server.settings().options.header_timeout;
-    let hello = timeout(patience, server_name(&mut stream, &mut ahead)).await;
+    let hello = timeout(patience, server_name(&mut incoming)).await;
     let Ok(Ok(server_name)) = hello else { return };
     let is_foreign = |name: &String| !resolve::is_host_of(name, origin);
     let refusal = match server_name.filter(is_foreign) {
         Some(name) => resolve::foreign_server_name(&name, origin),
-        None if blind.is_for_tls() => return pass(server, stream, ahead, blind).await,
+        None if blind.is_for_tls() => return pass(server, incoming, blind).await,
         None => resolve::not_judged_for_tls(origin),
     };
     blind.refuse(refusal);
     // Whoever is refused may be gone.
-    let _ = stream.write_all(UNRECOGNIZED_NAME).await;
-    refuse::close_softly(stream).await;
+    let _ = incoming.stream.write_all(UNRECOGNIZED_NAME).await;
+    refuse::close_softly(incoming.stream).await;
 }
 
 /// Passes whatever comes.
-pub(super) async fn pass(
-    server: &Server,
-    stream: Stream,
-    ahead: BytesMut,
-    blind: Box<BlindTunnel<'_>>,
-) {
+pub(super) async fn pass(server: &Server, incoming: Incoming, blind: Box<BlindTunnel<'_>>) {
     let Some((mut to_origin, open)) = blind.open() else {
         return;
     };
     let patience = server.settings().options.idle_timeout;
     // However it ends, both connections close now.
     let passed = tokio::select! {
-        passed = pass_both_ways(stream, ahead, &mut to_origin, patience) => passed,
+        passed = pass_both_ways(incoming, &mut to_origin, patience) => passed,
         () = open.revoked() => Ok(()),
     };
     // What was reset is not complete, and the origin is not to think so (RFC 9113 section 8.5).
@@ -75,8 +70,9 @@ fn is_break(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// The server name of the ClientHello that `stream` begins with, which stays in `ahead`.
-async fn server_name(stream: &mut Stream, ahead: &mut BytesMut) -> io::Result<Option<String>> {
+/// The server name of the ClientHello that the stream begins with, of which nothing is taken away.
+async fn server_name(incoming: &mut Incoming) -> io::Result<Option<String>> {
+    let Incoming { stream, ahead } = incoming;
     let mut acceptor = Acceptor::default();
     let mut taken = 0;
     loop {
@@ -102,16 +98,15 @@ async fn server_name(stream: &mut Stream, ahead: &mut BytesMut) -> io::Result<Op
 
 /// Passes bytes until both sides ended, one breaks, or nothing moves either way for `patience`.
 async fn pass_both_ways(
-    client: Stream,
-    ahead: BytesMut,
+    client: Incoming,
     origin: impl AsyncRead + AsyncWrite,
     patience: Duration,
 ) -> io::Result<()> {
     let moved = AtomicU64::new(0);
-    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_client, mut to_client) = tokio::io::split(client.stream);
     let (mut from_origin, mut to_origin) = tokio::io::split(origin);
     let up = async {
-        to_origin.write_all(&ahead).await?;
+        to_origin.write_all(&client.ahead).await?;
         pass_on(&mut from_client, &mut to_origin, &moved, patience).await
     };
     let down = pass_on(&mut from_origin, &mut to_client, &moved, patience);
@@ -183,8 +178,9 @@ mod tests {
         let (origin, _) = listener.accept().await.unwrap();
         let (near, client) = tokio::io::duplex(1024);
         let ahead = BytesMut::from(&b"ahead,"[..]);
-        let stream: Stream = Box::new(Transport::new(near, 1));
-        let passing = tokio::spawn(pass_both_ways(stream, ahead, to_origin, PATIENCE));
+        let stream = Box::new(Transport::new(near, 1));
+        let client_side = Incoming { stream, ahead };
+        let passing = tokio::spawn(pass_both_ways(client_side, to_origin, PATIENCE));
         (passing, client, origin)
     }
 

@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -17,7 +16,7 @@ use crate::exchange::{AfterExchange, refuse};
 use crate::http::client::Client;
 use crate::http::http1::{Framing, RequestHead};
 use crate::http::received::Received;
-use crate::http::transport::Stream;
+use crate::http::transport::{Incoming, Stream};
 use crate::tls;
 
 /// How long a connection without a request outlives the stop. Closing it at once would reset it under a request that is
@@ -32,8 +31,7 @@ pub(super) enum After<'a> {
     Closed,
     /// One that its client knows to be open.
     Tunnel {
-        stream: Stream,
-        ahead: BytesMut,
+        incoming: Incoming,
         permit: TunnelPermit<'a>,
     },
 }
@@ -41,14 +39,13 @@ pub(super) enum After<'a> {
 /// Serves one request after another, until the connection ends or becomes a tunnel.
 pub(super) async fn serve<'a>(
     server: &'a Server,
-    mut stream: Stream,
-    mut ahead: BytesMut,
+    mut incoming: Incoming,
     connection: &Connection,
 ) -> After<'a> {
     loop {
         let head = tokio::select! {
             biased;
-            head = head(server, &mut stream, &mut ahead) => head,
+            head = head(server, &mut incoming) => head,
             () = last_call(server) => return After::Closed,
         };
         let received = match head {
@@ -57,18 +54,18 @@ pub(super) async fn serve<'a>(
             Err(Some(refusal)) => {
                 let exchanges = &server.exchanges;
                 exchanges
-                    .refuse_connection(stream, connection, refusal)
+                    .refuse_connection(incoming.stream, connection, refusal)
                     .await;
                 return After::Closed;
             }
         };
         if received.method() == "CONNECT" {
             // Once in a connection: in a box it takes no room in those that wait for requests.
-            return Box::pin(connect(server, stream, ahead, connection, &received)).await;
+            return Box::pin(connect(server, incoming, connection, &received)).await;
         }
         // Most connections wait most of the time, and should not hold the room that an exchange takes.
-        match Box::pin(exchange(server, (stream, ahead), connection, &received)).await {
-            Some(next) => (stream, ahead) = next,
+        match Box::pin(exchange(server, incoming, connection, &received)).await {
+            Some(next) => incoming = next,
             None => return After::Closed,
         }
     }
@@ -81,11 +78,8 @@ async fn last_call(server: &Server) {
 }
 
 /// The next request's head; or the refusal of what came instead, if anything did.
-async fn head(
-    server: &Server,
-    stream: &mut Stream,
-    ahead: &mut BytesMut,
-) -> Result<RequestHead, Option<Refusal>> {
+async fn head(server: &Server, incoming: &mut Incoming) -> Result<RequestHead, Option<Refusal>> {
+    let Incoming { stream, ahead } = incoming;
     let settings = server.settings();
     let options = &settings.options;
     if ahead.is_empty() {
@@ -115,14 +109,13 @@ async fn head(
 
 async fn connect<'a>(
     server: &'a Server,
-    stream: Stream,
-    ahead: BytesMut,
+    incoming: Incoming,
     connection: &Connection,
     received: &Received,
 ) -> After<'a> {
     let patience = server.settings().options.idle_timeout;
     let nothing = Framing::Length(0);
-    let mut client = Client::http1(stream, ahead, nothing, false, patience);
+    let mut client = Client::http1(incoming, nothing, false, patience);
     let judging = server.exchanges.connect(connection, received, &mut client);
     let permit = match judging.await {
         Ok(permit) => permit,
@@ -131,15 +124,11 @@ async fn connect<'a>(
             return After::Closed;
         }
     };
-    let Some((mut stream, ahead)) = client.into_next() else {
+    let Some(mut incoming) = client.into_next() else {
         return After::Closed;
     };
-    match establish(&mut stream).await {
-        Ok(()) => After::Tunnel {
-            stream,
-            ahead,
-            permit,
-        },
+    match establish(&mut incoming.stream).await {
+        Ok(()) => After::Tunnel { incoming, permit },
         Err(_) => After::Closed,
     }
 }
@@ -149,13 +138,13 @@ async fn establish(stream: &mut Stream) -> io::Result<()> {
     stream.flush().await
 }
 
-/// Takes one request; tells the stream and the bytes read ahead if another one may follow.
+/// Takes one request; returns the connection if another one may follow.
 async fn exchange(
     server: &Server,
-    (stream, ahead): (Stream, BytesMut),
+    incoming: Incoming,
     connection: &Connection,
     received: &Received,
-) -> Option<(Stream, BytesMut)> {
+) -> Option<Incoming> {
     let Received::Http1(head) = received else {
         return None;
     };
@@ -163,7 +152,7 @@ async fn exchange(
     let may_go_on = !server.stopping.is_cancelled() && settings.keeps(connection);
     let keeps_alive = head.keeps_alive() && may_go_on;
     let patience = settings.options.idle_timeout;
-    let mut client = Client::http1(stream, ahead, head.framing(), keeps_alive, patience);
+    let mut client = Client::http1(incoming, head.framing(), keeps_alive, patience);
     match server
         .exchanges
         .exchange(connection, received, &mut client)

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
-
 use super::server::Server;
 use super::tunnel::{self, Inside};
 use super::{http1, http2};
 use crate::decide::request::Connection;
 use crate::exchange::connect::TunnelPermit;
-use crate::http::transport::Stream;
+use crate::http::transport::Incoming;
 
-/// Serves a tunnel that was opened on `outside`; `ahead` is what was read of it already.
+/// Serves a tunnel that was opened on `outside`.
 pub(super) async fn serve(
     server: &Arc<Server>,
-    (stream, ahead): (Stream, BytesMut),
+    incoming: Incoming,
     outside: Connection,
     permit: TunnelPermit<'_>,
 ) {
@@ -23,20 +21,19 @@ pub(super) async fn serve(
         ..outside
     };
     // Once in a connection: in a box it takes no room in those that wait for requests.
-    let entering = Box::pin(tunnel::enter(server, (stream, ahead), &outside, permit));
+    let entering = Box::pin(tunnel::enter(server, incoming, &outside, permit));
     let Some(inside) = entering.await else {
         return;
     };
     let Inside {
-        stream,
-        ahead,
+        incoming,
         connection,
         speaks_http2,
     } = inside;
     if speaks_http2 {
-        http2::serve(server, stream, connection, http2::exchange).await;
+        http2::serve(server, incoming.stream, connection, http2::exchange).await;
     } else {
         // A tunnel inside is refused.
-        http1::serve(server, stream, ahead, &connection).await;
+        http1::serve(server, incoming, &connection).await;
     }
 }

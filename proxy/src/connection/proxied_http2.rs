@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use h2::server::SendResponse;
 use http::{Method, Response};
 
@@ -59,7 +59,7 @@ async fn tunnel(server: &Arc<Server>, asked: Asked) {
     };
     if let Some(stream) = opened(received, respond) {
         let outside = Connection::clone(&connection);
-        inside::serve(server, (stream, BytesMut::new()), outside, permit).await;
+        inside::serve(server, stream.into(), outside, permit).await;
     }
     drop((slot, open));
 }

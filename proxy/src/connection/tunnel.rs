@@ -18,14 +18,13 @@ use crate::decide::request::{Connection, Tunnel};
 use crate::decide::resolve;
 use crate::exchange::connect::TunnelPermit;
 use crate::http::connect_stream::ConnectStream;
-use crate::http::transport::{Stream, Transport};
+use crate::http::transport::{Incoming, Stream, Transport};
 use crate::tls::{self, intercept};
 
 /// What speaks inside a tunnel.
 #[derive(Debug)]
 pub(crate) struct Inside {
-    pub(crate) stream: Stream,
-    pub(crate) ahead: BytesMut,
+    pub(crate) incoming: Incoming,
     pub(crate) connection: Connection,
     pub(crate) speaks_http2: bool,
 }
@@ -33,31 +32,29 @@ pub(crate) struct Inside {
 /// Finds out what speaks inside a tunnel whose client knows that it is open. `None`: nobody who can be understood, or it passed unseen.
 pub(super) async fn enter(
     server: &Server,
-    (mut stream, mut ahead): (Stream, BytesMut),
+    mut incoming: Incoming,
     outside: &Connection,
     permit: TunnelPermit<'_>,
 ) -> Option<Inside> {
     let TunnelPermit { origin, blind, .. } = permit;
     if blind.as_ref().is_some_and(|blind| blind.is_bypass()) {
-        blind_tunnel::pass(server, stream, ahead, blind?).await;
+        blind_tunnel::pass(server, incoming, blind?).await;
         return None;
     }
-    while ahead.is_empty() {
-        let read = timeout(
-            server.settings().options.header_timeout,
-            stream.read_buf(&mut ahead),
-        )
-        .await;
+    while incoming.ahead.is_empty() {
+        let patience = server.settings().options.header_timeout;
+        let reading = incoming.stream.read_buf(&mut incoming.ahead);
+        let read = timeout(patience, reading).await;
         if read.ok()?.ok()? == 0 {
             return None;
         }
     }
-    if ahead[0] == tls::HANDSHAKE {
+    if incoming.ahead[0] == tls::HANDSHAKE {
         if let Some(blind) = blind {
-            blind_tunnel::pass_tls(server, (stream, ahead), &origin, blind).await;
+            blind_tunnel::pass_tls(server, incoming, &origin, blind).await;
             return None;
         }
-        return end_tls(server, (stream, ahead), outside, origin).await;
+        return end_tls(server, incoming, outside, origin).await;
     }
     let origin = Origin::from_authority(
         Scheme::Http,
@@ -72,8 +69,7 @@ pub(super) async fn enter(
         ..outside.clone()
     };
     Some(Inside {
-        stream,
-        ahead,
+        incoming,
         connection,
         speaks_http2: false,
     })
@@ -81,15 +77,13 @@ pub(super) async fn enter(
 
 async fn end_tls(
     server: &Server,
-    (stream, ahead): (Stream, BytesMut),
+    incoming: Incoming,
     outside: &Connection,
     origin: Origin,
 ) -> Option<Inside> {
     let config = certificate(server, &origin)?;
     let patience = server.settings().options.header_timeout;
-    let accepted = timeout(patience, accept(config, stream, ahead))
-        .await
-        .ok()?;
+    let accepted = timeout(patience, accept(config, incoming)).await.ok()?;
     let inside = match accepted {
         Ok(inside) => inside,
         Err(error) => {
@@ -104,8 +98,7 @@ async fn end_tls(
         foreign_server_name,
     };
     Some(Inside {
-        stream: inside.stream,
-        ahead: BytesMut::new(),
+        incoming: inside.stream.into(),
         connection: Connection {
             tunnel: Some(tunnel),
             ..outside.clone()
@@ -122,11 +115,8 @@ struct Accepted {
 }
 
 /// Ends TLS inside a tunnel, on the connection itself, inside TLS to the proxy, or on a stream inside that.
-async fn accept(
-    config: Arc<ServerConfig>,
-    stream: Stream,
-    ahead: BytesMut,
-) -> io::Result<Accepted> {
+async fn accept(config: Arc<ServerConfig>, incoming: Incoming) -> io::Result<Accepted> {
+    let Incoming { stream, ahead } = incoming;
     match on(stream) {
         Ok(On::Tcp(tcp)) => accept_on(config, *tcp, ahead).await,
         Ok(On::Tls(tls)) => accept_on(config, *tls, ahead).await,

@@ -234,9 +234,9 @@ mod tests {
             )
         };
         let (near, mut far) = tokio::io::duplex(4096);
-        let stream = Box::new(Transport::new(near, 1));
+        let stream: Stream = Box::new(Transport::new(near, 1));
         let framing = Framing::Length(0);
-        let mut client = Client::http1(stream, BytesMut::new(), framing, false, DRAINED);
+        let mut client = Client::http1(stream.into(), framing, false, DRAINED);
         refuse(&mut client, by(), &refusal, false).await.unwrap();
         drop(client);
         let mut text = String::new();
@@ -261,13 +261,8 @@ mod tests {
         let received = Received::Http1(head.unwrap());
         let (near, mut far) = tokio::io::duplex(4096);
         let patience = Duration::from_secs(60);
-        let mut client = Client::http1(
-            Box::new(Transport::new(near, 1)),
-            BytesMut::new(),
-            received.framing(),
-            true,
-            patience,
-        );
+        let stream: Stream = Box::new(Transport::new(near, 1));
+        let mut client = Client::http1(stream.into(), received.framing(), true, patience);
         let started = tokio::time::Instant::now();
         answer(by(), &received, &mut client, &Refusal::looped()).await;
         let took = started.elapsed();

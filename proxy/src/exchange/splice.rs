@@ -59,7 +59,6 @@ pub(super) async fn splice(
 
 #[cfg(test)]
 mod tests {
-    use bytes::BytesMut;
     use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::Instant;
 
@@ -80,7 +79,7 @@ mod tests {
         let patience = UPGRADED_PATIENCE;
         let (near, mut far) = duplex(1024);
         let framing = Framing::Length(0);
-        let mut client = Client::http1(stream(near), BytesMut::new(), framing, true, patience);
+        let mut client = Client::http1(stream(near).into(), framing, true, patience);
         far.shutdown().await.unwrap();
         let (near, mut origin) = duplex(1024);
         let started = start_http1(stream(near), b"", framing, patience).await;

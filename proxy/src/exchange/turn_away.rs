@@ -1,7 +1,5 @@
 //! Answers a client whose connection ends here: a refused `CONNECT`, a head that cannot be read, one connection too many.
 
-use bytes::BytesMut;
-
 use super::connect::asked;
 use super::outcome::Outcome;
 use super::record::Exchange;
@@ -24,7 +22,7 @@ impl Exchanges {
     ) {
         let patience = self.decider.settings().options.idle_timeout;
         let nothing = Framing::Length(0);
-        let client = Client::http1(stream, BytesMut::new(), nothing, false, patience);
+        let client = Client::http1(stream.into(), nothing, false, patience);
         let refused = self.refused(connection, None, refusal);
         self.turn_away(client, refused).await;
     }

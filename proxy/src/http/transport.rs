@@ -21,6 +21,20 @@ use tokio::net::TcpStream;
 /// A stream as pingora's sessions want it.
 pub(crate) type Stream = pingora_core::protocols::Stream;
 
+/// A stream of a client's, and what was read of it already.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) stream: Stream,
+    pub(crate) ahead: BytesMut,
+}
+
+impl From<Stream> for Incoming {
+    fn from(stream: Stream) -> Self {
+        let ahead = BytesMut::new();
+        Self { stream, ahead }
+    }
+}
+
 /// What is held back and sent in one go is at most this long: what a TLS record holds.
 const GATHER_BYTES: usize = 16 * 1024;
 

@@ -292,7 +292,7 @@ mod tests {
         let patience = Duration::from_secs(60);
         let (near, _far) = duplex(1024);
         let framing = Framing::Length(0);
-        let mut client = Client::http1(stream(near), BytesMut::new(), framing, true, patience);
+        let mut client = Client::http1(stream(near).into(), framing, true, patience);
         let (near, mut origin) = duplex(1024);
         let started = start_http1(stream(near), b"", framing, patience).await;
         let (_writer, mut reader) = started.unwrap();

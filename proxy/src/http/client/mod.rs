@@ -7,7 +7,7 @@ mod responder;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
 
@@ -16,7 +16,7 @@ use self::responder::Http1Responder;
 pub(crate) use self::responder::{ClientGone, Field, OnwardResponse, Responder, field};
 use super::http1::{BodyReader, BodyWriter, Framing};
 use super::received::HalfClosed;
-use super::transport::Stream;
+use super::transport::{Incoming, Stream};
 
 /// A client waiting for its answer.
 pub(crate) struct Client {
@@ -27,12 +27,12 @@ pub(crate) struct Client {
 impl Client {
     /// A client of an HTTP/1 connection, whose request's head was read.
     pub(crate) fn http1(
-        stream: Stream,
-        ahead: BytesMut,
+        incoming: Incoming,
         framing: Framing,
         keeps_alive: bool,
         patience: Duration,
     ) -> Self {
+        let Incoming { stream, ahead } = incoming;
         let (read, stream) = tokio::io::split(stream);
         let body = BodyReader::new(framing);
         Self {
@@ -97,11 +97,12 @@ impl Client {
             && self.body.is_done()
     }
 
-    /// The connection and the bytes read ahead.
-    pub(crate) fn into_next(self) -> Option<(Stream, BytesMut)> {
+    /// The connection, for what comes next on it.
+    pub(crate) fn into_next(self) -> Option<Incoming> {
         match (self.body, self.answer) {
             (ClientBody::Http1 { stream, ahead, .. }, Responder::Http1(answer)) => {
-                Some((stream.unsplit(answer.stream), ahead))
+                let stream = stream.unsplit(answer.stream);
+                Some(Incoming { stream, ahead })
             }
             _ => None,
         }
@@ -119,6 +120,6 @@ impl Client {
 
     /// The connection, to end it with care.
     pub(crate) fn into_stream(self) -> Option<Stream> {
-        self.into_next().map(|(stream, _)| stream)
+        self.into_next().map(|incoming| incoming.stream)
     }
 }
