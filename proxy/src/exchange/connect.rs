@@ -179,15 +179,11 @@ impl Exchanges {
             known,
             next,
         } = in_turn;
+        let ended = |known, outcome| Box::new(self.end(begun, known, outcome));
         let Cleared { permit, turn } = match next {
             Next::Send(cleared) => cleared,
-            Next::Refuse(refusal) => {
-                return Err(Box::new(self.end(begun, known, Outcome::Refuse(refusal))));
-            }
-            Next::Left => {
-                let failed = Outcome::Fail(client_closed());
-                return Err(Box::new(self.end(begun, known, failed)));
-            }
+            Next::Refuse(refusal) => return Err(ended(known, Outcome::Refuse(refusal))),
+            Next::Left => return Err(ended(known, Outcome::Fail(client_closed()))),
         };
         let origin = permit.resolved.target.origin();
         let crawler = known.identity.as_ref().and_then(Identity::crawler);
@@ -199,10 +195,7 @@ impl Exchanges {
             Scheme::Http | Scheme::Ftp => None,
             Scheme::Https => match settings.upstream.dial(destination, via).await {
                 Ok(dialled) => Some(dialled),
-                Err(fault) => {
-                    let failed = Outcome::Fail(fault.into());
-                    return Err(Box::new(self.end(begun, known, failed)));
-                }
+                Err(fault) => return Err(ended(known, Outcome::Fail(fault.into()))),
             },
         };
         let outcome = passed(&permit, 200);

@@ -199,7 +199,7 @@ impl Exchanges {
     }
 
     /// Waits for the request's turn, as far as the configuration says so; tells for how long it waited.
-    pub(super) async fn await_delay(
+    async fn await_delay(
         &self,
         settings: &Settings,
         known: &Known,
