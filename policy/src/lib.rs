@@ -33,7 +33,6 @@
 
 #![warn(missing_docs)]
 
-mod blocks;
 mod dialect;
 mod document;
 mod forms;
@@ -52,6 +51,7 @@ mod robots_txt;
 mod spelling;
 mod target;
 mod user_agent;
+mod usual;
 
 pub use dialect::{Dialect, UnknownDialect};
 pub use document::{AI_TXT_PATH, Document, Kind, TDMREP_PATH};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::name_tag::tag_of_value;
+use crate::name_tag;
 use crate::user_agent;
 
 /// The name by which a crawler finds its group (RFC 9309 §2.2.1, "product token").
@@ -16,7 +16,7 @@ use crate::user_agent;
 pub struct ProductToken {
     text: Box<str>,
     folded: Box<str>,
-    tag: u8,
+    tag: u32,
 }
 
 impl ProductToken {
@@ -78,7 +78,7 @@ impl ProductToken {
     }
 
     /// What user-agent lines that name this crawler have in common.
-    pub(crate) fn tag(&self) -> u8 {
+    pub(crate) fn tag(&self) -> u32 {
         self.tag
     }
 
@@ -86,7 +86,7 @@ impl ProductToken {
         let folded = name.to_ascii_lowercase();
         Self {
             text: name.into(),
-            tag: tag_of_value(folded.as_bytes()),
+            tag: name_tag::tag(folded.as_bytes()),
             folded: folded.into(),
         }
     }

@@ -9,7 +9,7 @@ mod tests;
 
 use memchr::{memchr, memchr2};
 
-use crate::blocks::{BLOCK, usual_start};
+use crate::usual::{BLOCK, usual_start};
 use escape::{Unit, Units};
 pub(crate) use escape::{has_lone_percent, hex_pair};
 

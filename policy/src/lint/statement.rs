@@ -1,7 +1,7 @@
 //! What is wrong with single statements: unknown names, misspellings, values out of place.
 
 use super::finding::{Findings, show};
-use crate::robots_txt::{Field, Statement, exact_statement, google_statement, numbered_lines};
+use crate::robots_txt::{Field, Read, exact_statement, google_statement, numbered_lines};
 
 /// Directives in use beside rules, in lower case.
 const KNOWN: [&str; 23] = [
@@ -34,8 +34,8 @@ const KNOWN: [&str; 23] = [
 pub(super) struct Line<'a> {
     pub(super) number: u32,
     pub(super) text: &'a [u8],
-    pub(super) exact: Option<Statement<'a>>,
-    google: Option<Statement<'a>>,
+    pub(super) exact: Option<Read<'a>>,
+    google: Option<Read<'a>>,
 }
 
 /// The lines, with what Google reads in them if that matters.
@@ -79,7 +79,7 @@ pub(super) fn check(lines: &[Line<'_>], findings: &mut Findings) {
 fn check_no_statement(
     number: u32,
     text: &[u8],
-    google: Option<&Statement<'_>>,
+    google: Option<&Read<'_>>,
     findings: &mut Findings,
 ) {
     let text = text
@@ -105,11 +105,11 @@ fn check_no_statement(
 
 fn check_statement(
     number: u32,
-    statement: &Statement<'_>,
-    google: Option<&Statement<'_>>,
+    statement: &Read<'_>,
+    google: Option<&Read<'_>>,
     findings: &mut Findings,
 ) {
-    let Statement { field, name, value } = statement;
+    let Read { field, name, value } = statement;
     match field {
         Field::UserAgent => check_agent(number, value, findings),
         Field::Other => {
@@ -125,12 +125,7 @@ fn check_statement(
     }
 }
 
-fn check_unknown(
-    number: u32,
-    name: &[u8],
-    google: Option<&Statement<'_>>,
-    findings: &mut Findings,
-) {
+fn check_unknown(number: u32, name: &[u8], google: Option<&Read<'_>>, findings: &mut Findings) {
     let rules = ["User-agent", "Allow", "Disallow"];
     let meant = rules
         .into_iter()

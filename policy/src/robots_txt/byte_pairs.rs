@@ -1,36 +1,26 @@
-//! Which bytes and pairs of bytes a text holds: most patterns are passed over because a path lacks some.
+//! Which pairs of bytes a text holds: most patterns with stars are passed over because a path lacks some.
 
-/// A small set of single bytes and pairs, with false positives.
+/// A small set of pairs of neighbouring bytes, with false positives.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BytePairs {
-    singles: u64,
-    pairs: u64,
-}
+pub(super) struct BytePairs(u64);
 
 impl BytePairs {
-    pub(super) const ALL: Self = Self {
-        singles: u64::MAX,
-        pairs: u64::MAX,
-    };
+    pub(super) const ALL: Self = Self(u64::MAX);
 
     pub(super) fn of(text: &[u8]) -> Self {
-        let mut held = Self::default();
-        held.add(text);
-        held
+        let pairs = text.windows(2);
+        // Different pairs of letters mostly differ in this number, too.
+        let numbers = pairs.map(|pair| (u32::from(pair[0]) * 5 + u32::from(pair[1])) & 63);
+        Self(numbers.fold(0, |all, number| all | 1 << number))
     }
 
-    pub(super) fn add(&mut self, text: &[u8]) {
-        for &byte in text {
-            self.singles |= 1 << (byte & 63);
-        }
-        for pair in text.windows(2) {
-            // Different pairs of letters mostly differ in this number, too.
-            self.pairs |= 1 << ((u32::from(pair[0]) * 5 + u32::from(pair[1])) & 63);
-        }
+    /// Those in any of some texts.
+    pub(super) fn of_all<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Self {
+        Self(texts.fold(0, |all, text| all | Self::of(text).0))
     }
 
     #[inline]
     pub(super) fn holds(self, other: Self) -> bool {
-        (other.singles & !self.singles) | (other.pairs & !self.pairs) == 0
+        other.0 & !self.0 == 0
     }
 }

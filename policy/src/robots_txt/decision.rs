@@ -121,13 +121,13 @@ impl Decision<'_> {
     /// The number of the deciding rule's line, from 1.
     #[must_use]
     pub fn line(&self) -> Option<u32> {
-        Some(self.robots?.line(self.rule?.offset()))
+        Some(self.robots?.line(self.rule?))
     }
 
     /// The deciding rule, such as `Disallow: /private`.
     #[must_use]
     pub fn rule(&self) -> Option<String> {
-        self.robots?.rule_text(self.rule?.offset())
+        Some(self.robots?.rule_text(self.rule?))
     }
 
     /// The values of the user-agent lines of the group used, merged groups included.
@@ -212,7 +212,7 @@ impl<'a> Crawler<'a> {
             Answer::NoRule => (Verdict::Allow, Reason::NoMatchingRule, None),
             Answer::Rule(rule) => {
                 // To Google's parser an empty value matches, but decides nothing.
-                let decides = rule.length() > 0 || self.dialect != Dialect::Google;
+                let decides = !rule.is_empty() || self.dialect != Dialect::Google;
                 let verdict = Verdict::from_allow(rule.is_allow() || !decides);
                 (verdict, Reason::Rule, Some(rule))
             }

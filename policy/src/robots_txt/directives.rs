@@ -7,8 +7,6 @@ use std::time::Duration;
 use super::directive_values::{CleanParam, RequestRate, TimeSpan, is_host, seconds};
 use super::file::RobotsTxt;
 use super::groups::semantics::Semantics;
-use super::statements::event::{EXACT, Event, OTHER, RECORD, events};
-use super::statements::line_numbers::numbered;
 use super::topic::Topic;
 use crate::{Dialect, Origin, ProductToken};
 
@@ -108,9 +106,9 @@ impl RobotsTxt {
     /// Every statement that is neither a rule nor a user-agent line, in the file's order, if its
     /// name could be one: at most 40 letters, digits, `-`, `_` and spaces.
     pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
-        numbered(events(self.statements().stream, 0), 0)
-            .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
-            .map(|(line, event)| directive(line, &event))
+        let all = self.stored().statements.iter().enumerate();
+        let directives = all.filter(|(_, it)| it.is_directive());
+        directives.map(|(at, _)| self.directive(at))
     }
 
     /// The directives of the groups chosen for a crawler. One between user-agent lines counts for
@@ -121,7 +119,7 @@ impl RobotsTxt {
         tokens: &'a [ProductToken],
     ) -> impl Iterator<Item = Directive> + 'a {
         self.group_others(dialect, tokens)
-            .map(|(line, event)| directive(line, &event))
+            .map(|at| self.directive(at))
     }
 
     /// The values of a timing in the groups chosen for a crawler. Asked for with every request that goes on, so a file
@@ -134,22 +132,28 @@ impl RobotsTxt {
     ) -> impl Iterator<Item = Cow<'a, str>> + 'a {
         let is_told = self.speaks_of(topic);
         let others = is_told.then(|| self.group_others(dialect, tokens));
-        let others = others.into_iter().flatten().map(|(_, event)| event.other());
+        let others = others.into_iter().flatten();
         others
+            .map(|at| self.stored().name_and_value(at))
             .filter(move |(name, _)| Topic::named(name) == Some(topic))
             .map(|(_, value)| String::from_utf8_lossy(value))
     }
 
-    /// The events of directives in the groups chosen for a crawler, with the numbers of their lines.
+    /// Where the directives of the groups chosen for a crawler are.
     fn group_others<'a>(
         &'a self,
         dialect: Dialect,
         tokens: &'a [ProductToken],
-    ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
+    ) -> impl Iterator<Item = usize> + 'a {
         let semantics = Semantics::new(dialect);
-        self.group_events(semantics, tokens)
-            .filter(|(_, event)| event.kind() == OTHER && event.tag & EXACT != 0)
-            .filter(move |(_, event)| !semantics.takes_first || event.tag & RECORD != 0)
+        self.group_statements(semantics, tokens)
+            .filter(move |(_, it)| it.is_directive() && semantics.has_in_group(it))
+            .map(|(at, _)| at)
+    }
+
+    pub(super) fn directive(&self, at: usize) -> Directive {
+        let (name, value) = self.stored().name_and_value(at);
+        Directive::new(self.stored().statements[at].line, name, value)
     }
 
     fn directives_named<'a>(
@@ -158,9 +162,4 @@ impl RobotsTxt {
     ) -> impl Iterator<Item = Directive> + 'a {
         self.directives().filter(|directive| directive.is(names))
     }
-}
-
-pub(super) fn directive(line: u32, event: &Event<'_>) -> Directive {
-    let (name, value) = event.other();
-    Directive::new(line, name, value)
 }

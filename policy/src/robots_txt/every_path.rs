@@ -1,23 +1,22 @@
 //! Whether some path is disallowed: the question of whoever will not see the paths.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::budget::Budget;
 use super::groups::choice::Choice;
 use super::groups::semantics::Semantics;
 use super::matched_rule::{Answer, MatchedRule};
 use super::pattern::{Pattern, Patterns, Value};
-use super::statements::event::{ALLOW, Event};
-use super::statements::stored::Statements;
+use super::statements::stored::Stored;
 use crate::ProductToken;
 
-impl<'a> Statements<'a> {
+impl Stored {
     /// The first rule by which some path could be disallowed.
     ///
     /// A rule counts unless it is plain that it never decides: no path matches it, or an allow rule for the very same
     /// paths wins against it. Where that would take more thought, it counts: who sees no paths must be sure.
     pub(super) fn find_disallow(
-        self,
+        &self,
         semantics: Semantics,
         tokens: &[ProductToken],
         budget: &mut Budget,
@@ -25,86 +24,53 @@ impl<'a> Statements<'a> {
         let Some(choice) = self.choice(semantics, tokens) else {
             return Answer::NoGroup;
         };
-        let disallow = if semantics.takes_first {
-            self.first_not_behind_an_allow(semantics, choice, budget)
-        } else {
-            self.first_not_outweighed(semantics, choice, budget)
-        };
+        let rules = self.rules_that_match(semantics, choice, budget);
         if budget.is_spent() {
             return Answer::TooCostly;
         }
-        disallow.map_or(Answer::NoRule, Answer::Rule)
-    }
-
-    /// Where the first rule that matches decides: an allow rule hides the same paths behind it, and one for all paths
-    /// hides everything.
-    fn first_not_behind_an_allow(
-        self,
-        semantics: Semantics,
-        choice: Choice<'_>,
-        budget: &mut Budget,
-    ) -> Option<MatchedRule> {
-        let mut allowed = HashSet::new();
-        for (event, language, _) in self.rules_that_match(semantics, choice, budget) {
-            if event.kind() == ALLOW {
-                if language.is_every_path() {
-                    return None;
-                }
-                allowed.insert(language);
-            } else if !allowed.contains(&language) {
-                return Some(MatchedRule::new(0, false, event.offset));
-            }
+        let mut allowed: HashMap<&Language, MatchedRule> = HashMap::new();
+        for (language, rule) in rules.iter().filter(|(_, rule)| rule.is_allow()) {
+            let most = allowed.entry(language).or_insert(*rule);
+            *most = (*most).max(*rule);
         }
-        None
+        // Where order decides, an allow rule for all paths hides all that is behind it.
+        let everything = rules.iter().filter(|(language, rule)| {
+            semantics.takes_first && rule.is_allow() && language.is_every_path()
+        });
+        let everything = everything.map(|(_, rule)| *rule).max();
+        let disallow = rules.iter().find(|(language, rule)| {
+            let above = everything.max(allowed.get(language).copied());
+            !rule.is_allow() && Some(*rule) > above
+        });
+        disallow.map_or(Answer::NoRule, |(_, rule)| Answer::Rule(*rule))
     }
 
-    /// Where the most specific rule decides: an allow rule wins that is as specific.
-    fn first_not_outweighed(
-        self,
-        semantics: Semantics,
-        choice: Choice<'_>,
-        budget: &mut Budget,
-    ) -> Option<MatchedRule> {
-        let rules: Vec<_> = self.rules_that_match(semantics, choice, budget).collect();
-        let mut allowed: HashMap<&Language, usize> = HashMap::new();
-        for (event, language, length) in &rules {
-            if event.kind() == ALLOW {
-                let most = allowed.entry(language).or_default();
-                *most = (*most).max(*length);
-            }
-        }
-        let counts = |(event, language, length): &&(Event<'_>, Language, usize)| {
-            let most = allowed.get(language);
-            event.kind() != ALLOW && most.is_none_or(|most| most < length)
-        };
-        let (event, _, length) = rules.iter().find(counts)?;
-        Some(MatchedRule::new(*length, false, event.offset))
-    }
-
-    /// The rules of the groups chosen that some path matches, in the order of the file, with what they match and how
-    /// specific they are.
+    /// The rules of the groups chosen that some path matches, in the order of the file, with what they match.
     fn rules_that_match(
-        self,
+        &self,
         semantics: Semantics,
-        choice: Choice<'a>,
-        budget: &'a mut Budget,
-    ) -> impl Iterator<Item = (Event<'a>, Language, usize)> + 'a {
-        let events = self.chosen_events(semantics, choice);
-        let rules = events.filter(move |event| event.is_rule() && event.tag & semantics.sees != 0);
-        // Once nothing is left, nothing more that is found counts.
-        let rules = rules.take_while(move |event| budget.spend_on_keeping(event.payload.len()));
+        choice: Choice<'_>,
+        budget: &mut Budget,
+    ) -> Vec<(Language, MatchedRule)> {
         let mut patterns = Patterns::default();
-        rules.filter_map(move |event| {
-            let (value, _) = event.rule();
+        let mut rules = Vec::new();
+        for (at, rule) in self.chosen_statements(semantics, choice) {
+            let value = self.text(at);
             // An empty value is no rule, or to Google's parser one that decides nothing.
-            if value.is_empty() {
-                return None;
+            if !semantics.sees_rule(rule) || value.is_empty() {
+                continue;
+            }
+            if !budget.spend_on_keeping(value.len()) {
+                break;
             }
             let value = Value::read(value, semantics);
             let pattern = patterns.take_apart(value, semantics);
-            has_a_path(pattern)
-                .then(|| (event, Language::of(pattern), value.specificity(semantics)))
-        })
+            if has_a_path(pattern) {
+                let length = value.specificity(semantics.dialect);
+                rules.push((Language::of(pattern), semantics.matched(length, rule, at)));
+            }
+        }
+        rules
     }
 }
 
@@ -119,18 +85,14 @@ struct Language {
 impl Language {
     /// What the pattern matches, whatever its length.
     fn of(pattern: Pattern<'_>) -> Self {
-        let mut stars = pattern.stars;
-        if !pattern.anchored {
-            // A star at an open end matches nothing more.
-            while let [before @ .., last] = stars
-                && *last as usize == pattern.literals.len()
-            {
-                stars = before;
-            }
-        }
+        let mut stars = pattern.stars.to_vec();
+        // A star at an open end matches nothing more.
+        let is_at_end =
+            |star: &mut u32| !pattern.anchored && *star as usize == pattern.literals.len();
+        while stars.pop_if(is_at_end).is_some() {}
         Self {
             literals: pattern.literals.into(),
-            stars: stars.into(),
+            stars,
             anchored: pattern.anchored,
         }
     }
@@ -143,8 +105,8 @@ impl Language {
 
 /// Whether a pattern matches any path. Every path begins with `/`.
 fn has_a_path(pattern: Pattern<'_>) -> bool {
-    match pattern.literals[..pattern.prefix_length()] {
-        [first, ..] => first == b'/',
+    match pattern.prefix() {
+        [first, ..] => *first == b'/',
         [] => !pattern.stars.is_empty() || !pattern.anchored,
     }
 }

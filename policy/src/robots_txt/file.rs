@@ -1,17 +1,17 @@
 //! The file: parsed once; a crawler's group in it; the rule that decides.
 
+use std::sync::Arc;
+
 use memchr::memrchr2;
 
-use super::groups::agent::Agent;
 use super::groups::semantics::Semantics;
-use super::matched_rule::Answer;
+use super::matched_rule::{Answer, MatchedRule};
 use super::parse;
-use super::parse::line::{Field, Statement, google_statement, statement as exact_statement};
+use super::parse::line::{Field, Read, google_statement, statement as exact_statement};
 use super::path_form::PathForm;
 use super::rules::Search;
-use super::statements::event::{AGENT, ALLOW, Event, events};
-use super::statements::line_numbers::numbered;
-use super::statements::stored::{Statements, Stored};
+use super::statements::stored::Stored;
+use super::statements::{Kind, Statement};
 use super::topic::Topic;
 use crate::{Dialect, ProductToken};
 
@@ -28,7 +28,7 @@ const MAX_LIMIT_BYTES: usize = 256 * 1024 * 1024;
 /// Stored are the statements, not the bytes: comments, prose and markup are gone. A clone is another
 /// handle to the same file, and costs next to nothing.
 #[derive(Clone, Debug)]
-pub struct RobotsTxt(Stored);
+pub struct RobotsTxt(Arc<Stored>);
 
 impl RobotsTxt {
     /// Reads a file's first 500 KiB (RFC 9309 §2.5). Whatever the bytes are, this succeeds:
@@ -43,9 +43,9 @@ impl RobotsTxt {
     #[must_use]
     pub fn parse_with_limit(body: &[u8], limit_bytes: usize) -> Self {
         match body.split_at_checked(limit_bytes.min(MAX_LIMIT_BYTES)) {
-            Some((whole, [] | [b'\n' | b'\r', ..])) => Self(parse::parse(whole)),
+            Some((whole, [] | [b'\n' | b'\r', ..])) => Self::read(whole),
             Some((beginning, _)) => Self::parse_beginning(beginning),
-            None => Self(parse::parse(body)),
+            None => Self::read(body),
         }
     }
 
@@ -58,19 +58,23 @@ impl RobotsTxt {
         let last = memrchr2(b'\n', b'\r', beginning).map_or(0, |end| end + 1);
         let (lines, part) = beginning.split_at(last);
         let statements = [exact_statement(part), google_statement(part)];
-        let disallows = |it: Statement<'_>| it.field == Field::Disallow;
+        let disallows = |it: Read<'_>| it.field == Field::Disallow;
         let counts = statements.into_iter().flatten().any(disallows);
-        Self(parse::parse(if counts {
+        Self::read(if counts {
             without_cut_end(beginning)
         } else {
             lines
-        }))
+        })
+    }
+
+    fn read(body: &[u8]) -> Self {
+        Self(Arc::new(parse::parse(body)))
     }
 
     /// Whether two handles are to one file, not only to equal ones.
     #[cfg(test)]
     pub(crate) fn is_same_handle(&self, other: &Self) -> bool {
-        self.0.is_same(&other.0)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The bytes this file occupies on the heap, all that goes with it and indexes built by decisions
@@ -83,38 +87,34 @@ impl RobotsTxt {
     /// The numbers of the user-agent lines and rules of the groups chosen for a crawler.
     pub(crate) fn group_lines(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<u32> {
         let semantics = Semantics::new(dialect);
-        self.group_events(semantics, tokens)
-            .filter(|(_, event)| event.kind() == AGENT || event.is_rule())
-            .filter(|(_, event)| event.tag & semantics.sees != 0)
-            .map(|(line, _)| line)
+        self.group_statements(semantics, tokens)
+            .filter(|(_, it)| it.kind != Kind::Other && semantics.sees(it))
+            .map(|(_, it)| it.line)
             .collect()
     }
 
-    /// The events of the groups chosen for a crawler, with the numbers of their lines.
-    pub(super) fn group_events<'a>(
-        &'a self,
+    /// The statements of the groups chosen for a crawler, with their places in the file.
+    pub(super) fn group_statements(
+        &self,
         semantics: Semantics,
-        tokens: &'a [ProductToken],
-    ) -> impl Iterator<Item = (u32, Event<'a>)> + 'a {
-        let choice = self.statements().choice(semantics, tokens).into_iter();
-        let events =
-            choice.flat_map(move |choice| self.statements().chosen_events(semantics, choice));
-        numbered(events, 0)
+        tokens: &[ProductToken],
+    ) -> impl Iterator<Item = (usize, &Statement)> {
+        let choice = self.0.choice(semantics, tokens).into_iter();
+        choice.flat_map(move |choice| self.0.chosen_statements(semantics, choice))
     }
 
-    #[inline]
-    pub(super) fn statements(&self) -> Statements<'_> {
-        self.0.statements()
+    pub(super) fn stored(&self) -> &Stored {
+        &self.0
     }
 
     /// Whether any directive is about this.
     pub(super) fn speaks_of(&self, topic: Topic) -> bool {
-        self.0.speaks_of(topic)
+        self.0.topics.has(topic)
     }
 
     /// Whether a rule differs between the forms in which a path is judged strictly.
     pub(super) fn has_respelt_rules(&self) -> bool {
-        self.0.has_respelt_rules()
+        self.0.has_respelt_rules
     }
 
     /// The rule that decides about a path.
@@ -126,10 +126,12 @@ impl RobotsTxt {
         path: &PathForm<'_>,
         search: &mut Search,
     ) -> Answer {
-        let statements = self.statements();
-        let answer = statements.find(semantics, tokens, path, search);
+        let answer = self.0.find(semantics, tokens, path, search);
         if path.has_lone_percent() {
-            return answer.max(statements.find_with_cut_escapes(semantics, tokens, path, search));
+            return answer.max(
+                self.0
+                    .find_with_cut_escapes(semantics, tokens, path, search),
+            );
         }
         answer
     }
@@ -142,54 +144,43 @@ impl RobotsTxt {
         search: &mut Search,
     ) -> Answer {
         let semantics = Semantics::new(dialect);
-        self.statements()
-            .find_disallow(semantics, tokens, &mut search.budget)
+        self.0.find_disallow(semantics, tokens, &mut search.budget)
     }
 
     /// The values of all user-agent lines of the groups chosen for a crawler.
     pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
         let semantics = Semantics::new(dialect);
-        let choice = self.statements().choice(semantics, tokens).into_iter();
-        let chosen = choice.flat_map(|choice| self.statements().chosen_agents(semantics, choice));
-        let mut chosen = chosen.map(Agent::offset).peekable();
+        let choice = self.0.choice(semantics, tokens).into_iter();
+        let chosen = choice.flat_map(|choice| self.0.chosen_agents(semantics, choice));
+        let mut chosen = chosen.map(|agent| agent.at as usize).peekable();
         let mut names = Vec::new();
         // Where the group being read begins among the names, and whether it is chosen.
         let (mut start, mut is_chosen) = (0, false);
-        for event in events(self.statements().stream, 0) {
-            if semantics.ends_at(&event) {
+        for (at, statement) in self.0.statements.iter().enumerate() {
+            if semantics.ends_at(statement) {
                 names.truncate(if is_chosen { names.len() } else { start });
                 (start, is_chosen) = (names.len(), false);
-            } else if event.kind() == AGENT && event.tag & semantics.sees != 0 {
-                is_chosen |= chosen.next_if_eq(&event.offset).is_some();
-                names.push(String::from_utf8_lossy(event.agent().1).into_owned());
+            }
+            if statement.kind == Kind::Agent && semantics.sees(statement) {
+                is_chosen |= chosen.next_if_eq(&at).is_some();
+                names.push(String::from_utf8_lossy(self.0.text(at)).into_owned());
             }
         }
         names.truncate(if is_chosen { names.len() } else { start });
         names
     }
 
-    /// The number of the line whose event is at an offset.
-    pub(crate) fn line(&self, offset: usize) -> u32 {
-        self.statements().line(offset)
+    /// The number of a rule's line.
+    pub(crate) fn line(&self, rule: MatchedRule) -> u32 {
+        self.0.statements[rule.statement()].line
     }
 
-    /// The rule whose event is at an offset, as `Disallow: /private`.
-    pub(crate) fn rule_text(&self, offset: usize) -> Option<String> {
-        let event = events(self.statements().stream, offset)
-            .next()
-            .filter(Event::is_rule)?;
-        let name = match event.kind() {
-            ALLOW => "Allow:",
-            _ => "Disallow:",
-        };
-        let (value, _) = event.rule();
-        let mut text = String::with_capacity(name.len() + 1 + value.len());
-        text.push_str(name);
-        if !value.is_empty() {
-            text.push(' ');
-            text.push_str(&String::from_utf8_lossy(value));
-        }
-        Some(text)
+    /// A rule, as `Disallow: /private`.
+    pub(crate) fn rule_text(&self, rule: MatchedRule) -> String {
+        let at = rule.statement();
+        let name = if rule.is_allow() { "Allow" } else { "Disallow" };
+        let text = format!("{name}: {}", String::from_utf8_lossy(self.0.text(at)));
+        text.trim_end_matches(' ').to_owned()
     }
 }
 

@@ -1,25 +1,22 @@
 //! The first eight bytes of a text as one number: most rules differ from a path there, and are passed over by it.
 
-use crate::blocks::padded;
-
 /// So many bytes are in a head.
 pub(super) const HEAD_BYTES: usize = size_of::<u64>();
 
 /// The first eight bytes of a text as a number, filled up with zeros.
 pub(super) fn head(text: &[u8]) -> u64 {
-    u64::from_le_bytes(text.first_chunk().copied().unwrap_or_else(|| padded(text)))
+    let bytes = text.first_chunk().copied().unwrap_or_else(|| {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..text.len()].copy_from_slice(text);
+        bytes
+    });
+    u64::from_le_bytes(bytes)
 }
 
-/// Selects the first `bytes` of a [`head`].
-pub(super) fn head_mask(bytes: usize) -> u64 {
-    static MASKS: [u64; HEAD_BYTES] = {
-        let mut masks = [0; HEAD_BYTES];
-        let mut bytes = 1;
-        while bytes < HEAD_BYTES {
-            masks[bytes] = (1 << (8 * bytes)) - 1;
-            bytes += 1;
-        }
-        masks
-    };
-    MASKS.get(bytes).copied().unwrap_or(u64::MAX)
+/// Whether two heads agree in the first `bytes`, at most [`HEAD_BYTES`].
+#[inline]
+pub(super) fn agree(one: u64, other: u64, bytes: u8) -> bool {
+    // All the bits but those of the first bytes; none if all bytes count.
+    let others = u64::MAX.checked_shl(8 * u32::from(bytes));
+    (one ^ other) & !others.unwrap_or(0) == 0
 }

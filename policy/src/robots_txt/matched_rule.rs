@@ -12,37 +12,41 @@ pub(crate) enum Answer {
     TooCostly,
 }
 
-/// A rule that matches, as a number that is the greater the sooner the rule decides: the bytes of
-/// its pattern, whether it allows, and that it stands early in the file.
+/// A rule that matches, as a number that is the greater the sooner the rule decides: the bytes of its pattern, or where
+/// order decides how early it stands; then whether it allows, then how early it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MatchedRule(NonZeroU64);
 
 impl MatchedRule {
     const ALLOW: u64 = 1 << 32;
     const EARLY: u64 = Self::ALLOW - 1;
+    const LENGTH: u32 = 33;
+    const MAX_LENGTH: usize = (1 << 31) - 1;
 
-    /// Takes the length of the pattern in bytes, zero where order decides, and the offset of the event.
-    pub(crate) fn new(length: usize, allow: bool, offset: usize) -> Self {
+    /// Takes the length of the pattern in bytes and which statement of the file it is.
+    pub(crate) fn new(length: usize, allow: bool, statement: usize) -> Self {
         let allow = if allow { Self::ALLOW } else { 0 };
-        let early = Self::EARLY - offset as u64;
-        let number = (length as u64) << 33 | allow | early;
-        Self(NonZeroU64::new(number).expect("offsets are far below 4 GiB"))
+        let early = Self::EARLY - statement as u64;
+        let number = (length as u64) << Self::LENGTH | allow | early;
+        Self(NonZeroU64::new(number).expect("a file has far less than 2^32 statements"))
     }
 
-    pub(crate) fn length(self) -> u64 {
-        self.0.get() >> 33
+    /// The same where the first rule that matches decides.
+    pub(crate) fn in_order(allow: bool, statement: usize) -> Self {
+        Self::new(Self::MAX_LENGTH - statement, allow, statement)
+    }
+
+    /// Whether the pattern is empty.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0.get() >> Self::LENGTH == 0
     }
 
     pub(crate) fn is_allow(self) -> bool {
         self.0.get() & Self::ALLOW != 0
     }
 
-    pub(crate) fn offset(self) -> usize {
-        (Self::EARLY - self.early()) as usize
-    }
-
-    /// Where this rule stands among those of which the first decides: the greater the earlier.
-    pub(crate) fn early(self) -> u64 {
-        self.0.get() & Self::EARLY
+    /// Which statement of the file it is.
+    pub(crate) fn statement(self) -> usize {
+        (Self::EARLY - (self.0.get() & Self::EARLY)) as usize
     }
 }

@@ -37,7 +37,7 @@ pub(crate) use file::DEFAULT_LIMIT_BYTES;
 pub use file::RobotsTxt;
 pub use parse::line::lines as numbered_lines;
 pub(crate) use parse::line::{
-    Field, GOOGLE_LINE_BYTES, Statement, google_statement, statement as exact_statement,
+    Field, GOOGLE_LINE_BYTES, Read, google_statement, statement as exact_statement,
 };
 #[cfg(feature = "preferences")]
 pub(crate) use preference::specificity;

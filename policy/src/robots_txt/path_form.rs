@@ -11,6 +11,9 @@ use super::head::head;
 use crate::forms::{self, Form};
 use crate::{Dialect, plain};
 
+/// Paths of so many bytes hold nearly all pairs there are.
+const LONG: usize = 512;
+
 #[derive(Debug)]
 pub(crate) struct PathForm<'a> {
     bytes: Cow<'a, [u8]>,
@@ -81,7 +84,10 @@ impl<'a> PathForm<'a> {
 
     /// Which bytes and pairs it holds, found out when first asked.
     pub(super) fn held(&self) -> BytePairs {
-        *self.held.get_or_init(|| BytePairs::of(&self.bytes))
+        *self.held.get_or_init(|| match self.bytes.len() {
+            ..LONG => BytePairs::of(&self.bytes),
+            _ => BytePairs::ALL,
+        })
     }
 }
 

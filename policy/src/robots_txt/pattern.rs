@@ -1,5 +1,7 @@
 //! Patterns: what a rule matches, and how specific it is.
 
+use std::iter;
+
 use memchr::memrchr;
 
 use super::budget::{Budget, find};
@@ -31,10 +33,10 @@ impl<'a> Pattern<'a> {
         })
     }
 
-    /// The length of what a path must start with.
-    pub(super) fn prefix_length(self) -> usize {
+    /// What a path must start with.
+    pub(super) fn prefix(self) -> &'a [u8] {
         let end = self.stars.first().map(|&end| end as usize);
-        end.unwrap_or(self.literals.len())
+        &self.literals[..end.unwrap_or(self.literals.len())]
     }
 
     /// Whether the pattern matches just what starts with its only part.
@@ -43,26 +45,47 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Where patterns are taken apart; one after the other without asking for memory each time.
+/// Patterns that were taken apart, their parts one after the other.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
-    pub(super) literals: Vec<u8>,
-    pub(super) stars: Vec<u32>,
+    literals: Vec<u8>,
+    /// Where each part but the last of a pattern ends, counted from its start.
+    stars: Vec<u32>,
+}
+
+/// Where a pattern is among others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    literals: (u32, u32),
+    stars: (u32, u32),
+    anchored: bool,
 }
 
 impl Patterns {
     /// Takes a value apart behind all that were.
-    pub(super) fn push(&mut self, Value { text, anchored }: Value<'_>, semantics: Semantics) {
+    pub(super) fn push(&mut self, value: Value<'_>, semantics: Semantics) -> Place {
+        let small = |number| u32::try_from(number).expect("far less than the limit of a file");
+        let (literals, stars) = (self.literals.len(), self.stars.len());
+        let (form, Value { text, anchored }) = (semantics.form(), value);
         if semantics.has_stars() {
-            let literals = &mut self.literals;
-            semantics
-                .form()
-                .push_pattern(literals, text, !anchored, |star| {
-                    let star = u32::try_from(star).expect("shorter than a file");
-                    self.stars.push(star);
-                });
+            let star = |at| self.stars.push(small(at));
+            form.push_pattern(&mut self.literals, text, !anchored, star);
         } else {
-            semantics.form().push(&mut self.literals, text);
+            form.push(&mut self.literals, text);
+        }
+        Place {
+            literals: (small(literals), small(self.literals.len())),
+            stars: (small(stars), small(self.stars.len())),
+            anchored,
+        }
+    }
+
+    pub(super) fn at(&self, place: Place) -> Pattern<'_> {
+        let range = |(start, end): (u32, u32)| start as usize..end as usize;
+        Pattern {
+            literals: &self.literals[range(place.literals)],
+            stars: &self.stars[range(place.stars)],
+            anchored: place.anchored,
         }
     }
 
@@ -70,12 +93,17 @@ impl Patterns {
     pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: Semantics) -> Pattern<'_> {
         self.literals.clear();
         self.stars.clear();
-        self.push(value, semantics);
-        Pattern {
-            literals: &self.literals,
-            stars: &self.stars,
-            anchored: value.anchored,
-        }
+        let place = self.push(value, semantics);
+        self.at(place)
+    }
+
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.literals.shrink_to_fit();
+        self.stars.shrink_to_fit();
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.literals.len() + size_of_val(&*self.stars)
     }
 }
 
@@ -101,10 +129,9 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How specific the pattern is: its bytes in the form in which a dialect weighs rules. Nothing where order decides.
-    pub(super) fn specificity(self, semantics: Semantics) -> usize {
-        let form = match semantics.dialect {
-            _ if semantics.takes_first => return 0,
+    /// How specific the pattern is: its bytes in the form in which a dialect weighs rules.
+    pub(super) fn specificity(self, dialect: Dialect) -> usize {
+        let form = match dialect {
             Dialect::Google => &forms::GOOGLE,
             _ => &forms::NORMALISED,
         };
@@ -112,11 +139,22 @@ impl<'a> Value<'a> {
     }
 
     /// For Google's parser an allow rule for `…/index.htm…` means `…/` too: that pattern.
-    pub(super) fn directory(value: &'a [u8]) -> Option<Self> {
+    fn directory(value: &'a [u8]) -> Option<Self> {
         directory(value).map(|text| Self {
             text,
             anchored: true,
         })
+    }
+
+    /// All that the value of a rule means to a dialect: two patterns, or one. The second is the less specific.
+    pub(super) fn all(
+        value: &'a [u8],
+        allow: bool,
+        semantics: Semantics,
+    ) -> impl Iterator<Item = Self> {
+        let names_directory = allow && semantics.dialect == Dialect::Google;
+        let directory = names_directory.then(|| Self::directory(value)).flatten();
+        iter::once(Self::read(value, semantics)).chain(directory)
     }
 }
 
@@ -150,13 +188,9 @@ pub(super) fn matches<'a>(
     })
 }
 
-/// With this from its last slash on, an allow rule means a directory, too.
-pub(super) const DIRECTORY: &[u8] = b"/index.htm";
-
 /// The directory that Google's parser takes an allow rule to mean too, if its value is `.../index.htm...`.
 pub(super) fn directory(value: &[u8]) -> Option<&[u8]> {
     let slash = memrchr(b'/', value)?;
-    value[slash..]
-        .starts_with(DIRECTORY)
-        .then(|| &value[..=slash])
+    let names_index = value[slash..].starts_with(b"/index.htm");
+    names_index.then(|| &value[..=slash])
 }

@@ -1,15 +1,13 @@
 //! Preference: the lines about use that concern a crawler, and how specific a path on them is.
 
 use super::budget::Budget;
-use super::directives::{Directive, directive};
+use super::directives::Directive;
 use super::file::RobotsTxt;
-use super::groups::agent::Agent;
 use super::groups::choice::Choice;
 use super::groups::semantics::Semantics;
 use super::path_form::PathForm;
 use super::pattern::{Patterns, Value, matches};
-use super::statements::event::{AGENT, EXACT, Event, OTHER, RECORD, events};
-use super::statements::line_numbers::numbered;
+use super::statements::Kind;
 use super::topic::{CONTENT_USAGE, Topic};
 use crate::{Dialect, ProductToken};
 
@@ -21,11 +19,10 @@ impl RobotsTxt {
 
     /// The directives before any user-agent line.
     pub(crate) fn directives_before_groups(&self) -> Vec<Directive> {
-        let all = numbered(events(self.statements().stream, 0), 0);
-        all.take_while(|(_, event)| event.kind() != AGENT)
-            .filter(|(_, event)| is_directive(event))
-            .map(|(line, event)| directive(line, &event))
-            .collect()
+        let all = self.stored().statements.iter().enumerate();
+        let before = all.take_while(|(_, it)| it.kind != Kind::Agent);
+        let directives = before.filter(|(_, it)| it.is_directive());
+        directives.map(|(at, _)| self.directive(at)).collect()
     }
 
     /// The preferences in the groups chosen for a crawler. To them `Content-Usage` ends a run of user-agent lines as a rule
@@ -37,23 +34,23 @@ impl RobotsTxt {
         dialect: Dialect,
         tokens: &[ProductToken],
     ) -> Vec<Directive> {
-        let (semantics, statements) = (Semantics::new(dialect), self.statements());
-        let Some(choice) = statements.choice(semantics, tokens) else {
+        let (semantics, stored) = (Semantics::new(dialect), self.stored());
+        let Some(choice) = stored.choice(semantics, tokens) else {
             return Vec::new();
         };
-        let agents = statements.chosen_agents(semantics, choice);
-        let chosen: Vec<usize> = agents.map(Agent::offset).collect();
+        let agents = stored.chosen_agents(semantics, choice);
+        let chosen: Vec<usize> = agents.map(|agent| agent.at as usize).collect();
         let mut preferences = Vec::new();
         let (mut is_for_crawler, mut has_rules) = (false, false);
-        for (line, event) in numbered(statements.chosen_events(semantics, choice), 0) {
-            if event.kind() == AGENT {
+        for (at, statement) in stored.chosen_statements(semantics, choice) {
+            if statement.kind == Kind::Agent {
                 is_for_crawler &= !has_rules;
-                is_for_crawler |= chosen.contains(&event.offset);
+                is_for_crawler |= chosen.contains(&at);
                 has_rules = false;
-            } else if event.is_rule() {
-                has_rules |= event.tag & semantics.sees != 0;
-            } else if is_directive(&event) && (!semantics.takes_first || event.tag & RECORD != 0) {
-                let directive = directive(line, &event);
+            } else if statement.is_rule() {
+                has_rules |= semantics.sees(statement);
+            } else if statement.is_directive() && semantics.has_in_group(statement) {
+                let directive = self.directive(at);
                 if Topic::named(directive.name.as_bytes()) == Some(Topic::Use) {
                     has_rules |= directive.is(&[CONTENT_USAGE]);
                     preferences.extend(is_for_crawler.then_some(directive));
@@ -66,13 +63,9 @@ impl RobotsTxt {
     /// Whether a group names a crawler, not only everyone.
     pub(crate) fn has_group_of(&self, dialect: Dialect, token: &ProductToken) -> bool {
         let (semantics, choice) = (Semantics::new(dialect), Choice::Named(token));
-        let mut agents = self.statements().chosen_agents(semantics, choice);
+        let mut agents = self.stored().chosen_agents(semantics, choice);
         agents.next().is_some()
     }
-}
-
-fn is_directive(event: &Event<'_>) -> bool {
-    event.kind() == OTHER && event.tag & EXACT != 0
 }
 
 /// How specific a pattern is if it matches a path: the bytes of its encoded form (RFC 9309 §2.2.2). The empty one matches
@@ -89,5 +82,5 @@ pub(crate) fn specificity(pattern: &str, path: &str) -> Option<usize> {
         path.bytes(),
         &mut Budget::default(),
     );
-    is_match.then(|| value.specificity(semantics))
+    is_match.then(|| value.specificity(semantics.dialect))
 }

@@ -1,19 +1,16 @@
 //! The rule that decides: one pass over the rules of a crawler's groups.
 
-use std::hint::black_box;
-
 use super::budget::Budget;
 use super::groups::agent::Agent;
 use super::groups::choice::{Choice, choices};
 use super::groups::semantics::Semantics;
-use super::head::HEAD_BYTES;
-use super::index::Index;
+use super::head::agree;
 use super::index::build::build;
 use super::matched_rule::{Answer, MatchedRule};
 use super::path_form::PathForm;
 use super::pattern::{Patterns, Value, matches};
-use super::statements::event::{ALLOW, DISALLOW, Event, PLAIN, RUN, SPECIAL, WILD, events};
-use super::statements::stored::Statements;
+use super::statements::stored::Stored;
+use super::statements::{Form, Statement};
 use crate::forms::{MAX_WRITTEN, has_lone_percent};
 use crate::{Dialect, ProductToken};
 
@@ -23,21 +20,20 @@ pub(crate) struct Search {
     pub(super) budget: Budget,
     /// The record chosen in each dialect that chooses one, or that there is none: whatever the path.
     agents: [Option<Option<Agent>>; Dialect::EACH.len()],
-    /// Made when a rule is met that needs it, which few decisions do.
-    patterns: Option<Box<Patterns>>,
+    /// Where rules are taken apart that need it, which few decisions meet.
+    patterns: Patterns,
 }
 
-impl<'a> Statements<'a> {
+impl Stored {
     /// The rule that decides about a path.
     #[inline]
     pub(super) fn find(
-        self,
+        &self,
         semantics: Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,
     ) -> Answer {
-        self.ask_for_memory();
         let answer = if semantics.takes_first {
             self.find_in_best(semantics, tokens, path, search)
         } else {
@@ -56,36 +52,25 @@ impl<'a> Statements<'a> {
     /// `%` that escapes nothing.
     #[cold]
     pub(super) fn find_with_cut_escapes(
-        self,
+        &self,
         semantics: Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,
     ) -> Answer {
-        search.budget.spend_on_reading(self.stream.len());
-        let is_such = |event: Event<'_>| {
-            event.is_rule() && event.form() == SPECIAL && has_lone_percent(event.rule().0)
-        };
-        if !events(self.stream, 0).any(is_such) {
+        search.budget.spend(self.statements.len());
+        let all = self.statements.iter().enumerate();
+        let mut special = all.filter(|(_, it)| it.form == Form::Special);
+        if !special.any(|(at, _)| has_lone_percent(self.text(at))) {
             return Answer::NoGroup;
         }
         let path = path.with_cut_escapes(semantics.form());
         self.find(semantics, tokens, &path, search)
     }
 
-    /// Reads one byte of each of the first lines of memory. Of a file that nobody asked about lately they come all at
-    /// once then, where the search would wait for each before it knows of the next.
-    #[inline]
-    fn ask_for_memory(self) {
-        const LINE: usize = 64;
-        const LINES: usize = 6;
-        let bytes = self.stream.iter().step_by(LINE).take(LINES);
-        black_box(bytes.fold(0, |all, byte| all ^ byte));
-    }
-
     /// What decides in the one record chosen.
     fn find_in_best(
-        self,
+        &self,
         semantics: Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
@@ -96,193 +81,153 @@ impl<'a> Statements<'a> {
         let Some(agent) = *agent else {
             return Answer::NoGroup;
         };
-        let best = self.search_group(semantics, agent, path, search, None).best;
+        let (best, _) = self.search_group(semantics, agent, path, search, None);
         best.map_or(Answer::NoRule, Answer::Rule)
     }
 
-    /// What decides in all groups chosen. Inlined, since most of it falls away for either choice.
-    #[inline(always)]
+    /// What decides in all groups chosen.
     fn find_in_all(
-        self,
+        &self,
         semantics: Semantics,
         choice: Choice<'_>,
         path: &PathForm<'_>,
         search: &mut Search,
     ) -> Answer {
-        let mut found = Answer::NoGroup;
-        let mut best = None;
-        let mut next = 0;
+        search.budget.spend(self.agents.len());
+        let (mut found, mut best, mut next) = (Answer::NoGroup, None, 0);
         while let Some(agent) = self.next_agent(semantics, choice, &mut next) {
             found = Answer::NoRule;
-            let group = self.search_group(semantics, agent, path, search, best);
-            best = group.best;
+            let end;
+            (best, end) = self.search_group(semantics, agent, path, search, best);
             // Other lines of this group say nothing new.
-            while let Some(other) = self.agents.at(next)
-                && other.offset() < group.end
-            {
-                next += 1;
-            }
+            let others = self.agents[next..].iter();
+            next += others.take_while(|it| (it.at as usize) < end).count();
         }
         best.map_or(found, Answer::Rule)
     }
 
-    /// What decides among `best` and the rules of the group of a user-agent line.
-    #[inline(always)]
+    /// What decides among `best` and the rules of the group of a user-agent line, and where that ends.
+    #[inline]
     fn search_group(
-        self,
+        &self,
         semantics: Semantics,
         agent: Agent,
         path: &PathForm<'_>,
         search: &mut Search,
         best: Option<MatchedRule>,
-    ) -> Searched {
-        if agent.is_large()
-            && let Some(index) = self.index(semantics, agent, &mut search.budget)
-        {
-            return Searched {
-                best: best.max(index.find(path, &mut search.budget)),
-                end: index.end,
-            };
-        }
-        search_rules(semantics, (self.stream, agent.offset()), path, search, best)
-    }
-
-    /// Few groups are large. Apart, so that the compiler puts the search of the others into their decisions: the median
-    /// takes 55 instead of 59 ns.
-    #[inline(never)]
-    fn index(self, semantics: Semantics, agent: Agent, budget: &mut Budget) -> Option<&'a Index> {
-        self.indexes
-            .find_or_build(self.agents, semantics, agent, |agent| {
-                build(semantics, events(self.stream, agent.offset()), budget)
+    ) -> (Option<MatchedRule>, usize) {
+        let start = agent.at as usize + 1;
+        let budget = &mut search.budget;
+        if agent.large.is_some()
+            && let Some(index) = self.index(semantics, agent, || {
+                build(self, semantics, start, &mut *budget)
             })
+        {
+            return (best.max(index.find(path, &mut search.budget)), index.end);
+        }
+        self.search_rules(semantics, start, path, search, best)
     }
-}
 
-/// What decides after a group was searched, and where the group ends.
-struct Searched {
-    best: Option<MatchedRule>,
-    end: usize,
-}
-
-fn search_rules(
-    semantics: Semantics,
-    (stream, start): (&[u8], usize),
-    path: &PathForm<'_>,
-    search: &mut Search,
-    mut best: Option<MatchedRule>,
-) -> Searched {
-    let mut events = events(stream, start);
-    let mut end = usize::MAX;
-    loop {
-        let is_alike = events.skip_unlike(path.head(), semantics.ends);
-        let Some(event) = events.next() else { break };
-        match event.kind() {
-            ALLOW | DISALLOW if event.tag & semantics.sees != 0 => {
-                if !is_alike && !events.may_match(&event, path.head()) {
-                    continue;
-                }
-                let rule = match_rule(&event, semantics, path, search, best);
+    fn search_rules(
+        &self,
+        semantics: Semantics,
+        start: usize,
+        path: &PathForm<'_>,
+        search: &mut Search,
+        mut best: Option<MatchedRule>,
+    ) -> (Option<MatchedRule>, usize) {
+        let mut end = self.statements.len();
+        for (at, statement) in self.statements.iter().enumerate().skip(start) {
+            if semantics.ends_at(statement) {
+                end = at;
+                break;
+            }
+            if semantics.sees_rule(statement)
+                && agree(self.head(statement), path.head(), statement.plain)
+            {
+                let asked = Asked {
+                    rule: statement,
+                    value: self.text(at),
+                    at,
+                    semantics,
+                    path,
+                };
+                let rule = asked.match_rule(search, best);
                 best = best.max(rule);
                 if semantics.takes_first && rule.is_some() {
+                    end = at;
                     break;
                 }
             }
-            RUN if event.tag & semantics.ends != 0 => {
-                end = event.offset;
-                break;
-            }
-            _ => {}
         }
+        search.budget.spend(end - start);
+        (best, end)
     }
-    let read = end.min(stream.len()) - start;
-    search.budget.spend_on_reading(read);
-    Searched { best, end }
 }
 
-/// The rule, if it matches and decides before `best`.
-#[inline]
-fn match_rule(
-    event: &Event<'_>,
+/// A rule, and the path that it may match.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    rule: &'a Statement,
+    value: &'a [u8],
+    at: usize,
     semantics: Semantics,
-    path: &PathForm<'_>,
-    search: &mut Search,
-    best: Option<MatchedRule>,
-) -> Option<MatchedRule> {
-    let (value, _) = event.rule();
-    let length = if semantics.takes_first {
-        0
-    } else {
-        value.len()
-    };
-    let rule = Some(MatchedRule::new(
-        length,
-        event.kind() == ALLOW,
-        event.offset,
-    ));
-    let dialect = semantics.dialect;
-    let matches = match event.form() {
+    path: &'a PathForm<'a>,
+}
+
+impl Asked<'_> {
+    /// The rule, if it matches and decides before `best`.
+    #[inline]
+    fn match_rule(self, search: &mut Search, best: Option<MatchedRule>) -> Option<MatchedRule> {
+        let (value, path) = (self.value, self.path.bytes());
         // An empty value is no rule, but to Google's parser one that decides nothing.
-        PLAIN if value.is_empty() && dialect != Dialect::Google => false,
-        // Whoever asks has compared the head.
-        PLAIN if value.len() <= HEAD_BYTES => rule > best && path.bytes().len() >= value.len(),
-        PLAIN => rule > best && path.bytes().starts_with(value),
-        WILD if !semantics.has_stars() => path.bytes().starts_with(value),
-        WILD => rule > best && match_wild(event, semantics, path, search),
-        _ => return match_special(event, semantics, path, search, best),
-    };
-    rule.filter(|_| matches)
-}
-
-#[inline(never)]
-fn match_wild(
-    event: &Event<'_>,
-    semantics: Semantics,
-    path: &PathForm<'_>,
-    search: &mut Search,
-) -> bool {
-    let value = Value::read(event.rule().0, semantics);
-    let parts = value.text.split(|&byte| byte == b'*');
-    matches(parts, value.anchored, path.bytes(), &mut search.budget)
-}
-
-/// A rule that the dialects read differently, if it matches and decides before `best`.
-#[cold]
-fn match_special(
-    event: &Event<'_>,
-    semantics: Semantics,
-    path: &PathForm<'_>,
-    search: &mut Search,
-    best: Option<MatchedRule>,
-) -> Option<MatchedRule> {
-    let (text, _) = event.rule();
-    let (allow, dialect) = (event.kind() == ALLOW, semantics.dialect);
-    let rule = |length: usize| {
-        Some(MatchedRule::new(length, allow, event.offset)).filter(|rule| Some(*rule) > best)
-    };
-    if !semantics.takes_first {
-        rule(MAX_WRITTEN * text.len())?;
-    }
-    let Search {
-        budget, patterns, ..
-    } = search;
-    if !budget.spend_on_writing(text.len()) {
-        return None;
-    }
-    let mut match_value = |value: Value<'_>| {
-        let form = semantics.form();
-        if !form.may_begin(path.bytes(), value.text, semantics.has_stars()) {
+        if value.is_empty() && self.semantics.dialect != Dialect::Google {
             return None;
         }
-        let rule = rule(value.specificity(semantics))?;
-        let pattern = patterns
-            .get_or_insert_default()
-            .take_apart(value, semantics);
-        Some(rule).filter(|_| matches(pattern.parts(), pattern.anchored, path.bytes(), budget))
-    };
-    let rule = match_value(Value::read(text, semantics));
-    if rule.is_some() || dialect != Dialect::Google || !allow {
-        return rule;
+        let rule = self.weighed(value.len());
+        let matches = match self.rule.form {
+            Form::Special => return self.match_special(search, best),
+            _ if Some(rule) <= best => false,
+            Form::Wild if self.semantics.has_stars() => self.match_wild(&mut search.budget),
+            Form::Plain | Form::Wild => path.starts_with(value),
+        };
+        matches.then_some(rule)
     }
-    // The directory is less specific than the file in it.
-    match_value(Value::directory(text)?)
+
+    fn weighed(self, length: usize) -> MatchedRule {
+        self.semantics.matched(length, self.rule, self.at)
+    }
+
+    #[inline(never)]
+    fn match_wild(self, budget: &mut Budget) -> bool {
+        let value = Value::read(self.value, self.semantics);
+        let parts = value.text.split(|&byte| byte == b'*');
+        matches(parts, value.anchored, self.path.bytes(), budget)
+    }
+
+    /// A rule that the dialects read differently, if it matches and decides before `best`.
+    #[cold]
+    fn match_special(self, search: &mut Search, best: Option<MatchedRule>) -> Option<MatchedRule> {
+        let Self {
+            semantics, value, ..
+        } = self;
+        let most = self.weighed(MAX_WRITTEN * value.len());
+        if Some(most) <= best || !search.budget.spend_on_writing(value.len()) {
+            return None;
+        }
+        let path = self.path.bytes();
+        let (form, has_stars) = (semantics.form(), semantics.has_stars());
+        Value::all(value, self.rule.is_allow(), semantics).find_map(|value| {
+            if !form.may_begin(path, value.text, has_stars) {
+                return None;
+            }
+            let rule = self.weighed(value.specificity(semantics.dialect));
+            if Some(rule) <= best {
+                return None;
+            }
+            let pattern = search.patterns.take_apart(value, semantics);
+            let budget = &mut search.budget;
+            matches(pattern.parts(), pattern.anchored, path, budget).then_some(rule)
+        })
+    }
 }

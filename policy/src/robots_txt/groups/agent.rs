@@ -1,81 +1,23 @@
 //! User-agent lines: where they are, and whether one means a crawler.
 
+use std::num::NonZeroU32;
+
 use super::super::parse::line::is_space;
 use crate::name_tag::is_letter;
 use crate::{Dialect, ProductToken};
 
-/// Where a user-agent line is in the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Agent(u32);
-
-impl Agent {
-    const LARGE: u32 = 1 << 31;
-    const GOES_ON: u32 = 1 << 30;
-    const FLAGS: u32 = Self::LARGE | Self::GOES_ON;
-
-    /// `goes_on` says that no rule stands between this line and the one before.
-    pub(crate) fn new(offset: usize, goes_on: bool) -> Self {
-        let offset = u32::try_from(offset).expect("the limit is below 512 MiB");
-        Self(offset | if goes_on { Self::GOES_ON } else { 0 })
-    }
-
-    pub(crate) fn offset(self) -> usize {
-        (self.0 & !Self::FLAGS) as usize
-    }
-
-    /// Whether the line belongs to the same run of the stream as the one before.
-    pub(crate) fn goes_on(self) -> bool {
-        self.0 & Self::GOES_ON != 0
-    }
-
-    /// Whether the group has so many rules that an index pays.
-    pub(crate) fn is_large(self) -> bool {
-        self.0 & Self::LARGE != 0
-    }
-
-    pub(crate) fn mark_large(&mut self) {
-        self.0 |= Self::LARGE;
-    }
-
-    pub(crate) fn to_bytes(self) -> [u8; Agents::BYTES] {
-        self.0.to_le_bytes()
-    }
-}
-
-/// The user-agent lines of a file in its order, as bytes.
+/// A user-agent line of a file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Agents<'a>(&'a [[u8; Agents::BYTES]]);
-
-impl<'a> Agents<'a> {
-    /// So many bytes stand for a line.
-    pub(crate) const BYTES: usize = size_of::<u32>();
-
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes.as_chunks().0)
-    }
-
-    pub(crate) fn at(self, index: usize) -> Option<Agent> {
-        self.0.get(index).copied().map(Self::read)
-    }
-
-    pub(crate) fn iter(self) -> impl Iterator<Item = Agent> + 'a {
-        self.0.iter().copied().map(Self::read)
-    }
-
-    /// The last line whose event is not behind an offset.
-    pub(crate) fn last_until(self, offset: usize) -> Option<Agent> {
-        self.at(self.before(offset + 1).checked_sub(1)?)
-    }
-
-    /// How many lines' events are before an offset.
-    pub(crate) fn before(self, offset: usize) -> usize {
-        self.0
-            .partition_point(|&bytes| Self::read(bytes).offset() < offset)
-    }
-
-    fn read(bytes: [u8; Agents::BYTES]) -> Agent {
-        Agent(u32::from_le_bytes(bytes))
-    }
+pub(crate) struct Agent {
+    /// Which statement of the file it is.
+    pub(crate) at: u32,
+    /// What to look at first: names that differ mostly differ in their tags.
+    pub(crate) tag: u32,
+    /// Which of the large groups it is in, from 1, if it is in one: those with so many rules that an index pays. Lines with no rule
+    /// between them are in the same.
+    pub(crate) large: Option<NonZeroU32>,
+    /// Whether a rule or a blank line stands between this line and the one before.
+    pub(crate) begins_run: bool,
 }
 
 /// Whether the line means every crawler not named elsewhere.

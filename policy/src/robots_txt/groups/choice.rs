@@ -1,10 +1,10 @@
 //! The groups for a crawler, as a dialect chooses them.
 
-use super::super::statements::event::{Event, Events, events};
-use super::super::statements::stored::Statements;
+use super::super::statements::Statement;
+use super::super::statements::stored::Stored;
 use super::agent::{self, Agent};
 use super::semantics::Semantics;
-use crate::{Dialect, ProductToken, name_tag};
+use crate::{ProductToken, name_tag};
 
 /// Whose groups count.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum Choice<'a> {
 }
 
 impl Choice<'_> {
-    fn tag(self) -> u8 {
+    fn tag(self) -> u32 {
         match self {
             Self::Named(token) => token.tag(),
             Self::Everyone => name_tag::EVERYONE,
@@ -27,10 +27,10 @@ pub(crate) fn choices(tokens: &[ProductToken]) -> impl Iterator<Item = Choice<'_
     tokens.iter().map(Choice::Named).chain([Choice::Everyone])
 }
 
-impl<'a> Statements<'a> {
+impl Stored {
     /// The choice that finds a group: the first of the crawler's names that has any, else all.
     pub(crate) fn choice<'t>(
-        self,
+        &self,
         semantics: Semantics,
         tokens: &'t [ProductToken],
     ) -> Option<Choice<'t>> {
@@ -40,10 +40,10 @@ impl<'a> Statements<'a> {
     /// The user-agent lines by which groups are chosen, in the order of the file: every one that
     /// names the crawler where groups merge, else the first of the best.
     pub(crate) fn chosen_agents(
-        self,
+        &self,
         semantics: Semantics,
-        choice: Choice<'a>,
-    ) -> impl Iterator<Item = Agent> + 'a {
+        choice: Choice<'_>,
+    ) -> impl Iterator<Item = Agent> {
         let mut best = semantics
             .takes_first
             .then(|| self.best_agent(semantics, choice));
@@ -54,87 +54,60 @@ impl<'a> Statements<'a> {
         })
     }
 
-    /// The events of all groups chosen, each group once.
-    pub(crate) fn chosen_events(
-        self,
+    /// The statements of all groups chosen, each group once, with their places in the file.
+    pub(crate) fn chosen_statements(
+        &self,
         semantics: Semantics,
-        choice: Choice<'a>,
-    ) -> impl Iterator<Item = Event<'a>> + 'a {
-        let mut agents = self.chosen_agents(semantics, choice);
-        let mut group: Option<Events<'a>> = None;
+        choice: Choice<'_>,
+    ) -> impl Iterator<Item = (usize, &Statement)> {
         let mut after = 0;
-        std::iter::from_fn(move || {
-            loop {
-                match group.as_mut().map(Iterator::next) {
-                    Some(Some(event)) if !semantics.ends_at(&event) => return Some(event),
-                    Some(Some(event)) => after = event.offset,
-                    Some(None) => after = usize::MAX,
-                    None => {}
-                }
-                let agent = agents.find(|agent| agent.offset() >= after)?;
-                group = Some(events(self.stream, agent.offset()));
+        let groups = self.chosen_agents(semantics, choice).map(move |agent| {
+            let start = agent.at as usize;
+            if start >= after {
+                let others = self.statements[start + 1..].iter();
+                let length = others.take_while(|it| !semantics.ends_at(it)).count();
+                after = start + 1 + length;
+                return start..after;
             }
-        })
+            0..0
+        });
+        groups.flatten().map(|at| (at, &self.statements[at]))
     }
 
-    /// The next user-agent line that names the crawler, where names are compared as a whole. Most of the decisions on small
-    /// files, so it must not become a call for those who ask it rarely.
-    #[inline(always)]
+    /// The next user-agent line that names the crawler, where names are compared as a whole.
+    #[inline]
     pub(crate) fn next_agent(
-        self,
+        &self,
         semantics: Semantics,
         choice: Choice<'_>,
         next: &mut usize,
     ) -> Option<Agent> {
-        loop {
-            let index = *next + position(choice.tag(), self.tags.get(*next..)?)?;
-            *next = index + 1;
-            let agent = self.agents.at(index)?;
-            if self.rank(semantics, choice, agent).is_some() {
-                return Some(agent);
-            }
-        }
+        let tag = choice.tag();
+        let is_meant = |it: &Agent| it.tag == tag && self.rank(semantics, choice, *it).is_some();
+        let found = *next + self.agents.get(*next..)?.iter().position(is_meant)?;
+        *next = found + 1;
+        Some(self.agents[found])
     }
 
     /// The first of the user-agent lines that name the crawler best.
-    pub(crate) fn best_agent(self, semantics: Semantics, choice: Choice<'_>) -> Option<Agent> {
-        let most = match choice {
-            Choice::Named(token) if semantics.dialect == Dialect::Selfhtml => token.folded().len(),
-            _ => 1,
-        };
-        let mut best = None;
-        for agent in self.agents.iter() {
-            let rank = self.rank(semantics, choice, agent);
-            if rank > best.map(|(rank, _)| rank) {
-                best = rank.map(|rank| (rank, agent));
-                if rank >= Some(most) {
-                    break;
-                }
-            }
-        }
+    pub(crate) fn best_agent(&self, semantics: Semantics, choice: Choice<'_>) -> Option<Agent> {
+        let ranked = self.agents.iter().rev().filter_map(|agent| {
+            let rank = self.rank(semantics, choice, *agent)?;
+            Some((rank, *agent))
+        });
+        let best = ranked.max_by_key(|(rank, _)| *rank);
         best.map(|(_, agent)| agent)
     }
 
-    #[inline]
-    fn rank(self, semantics: Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
-        let event = events(self.stream, agent.offset()).next()?;
-        if event.tag & semantics.sees == 0 {
+    fn rank(&self, semantics: Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
+        let at = agent.at as usize;
+        if !semantics.sees(&self.statements[at]) {
             return None;
         }
-        let (_, value) = event.agent();
+        let value = self.text(at);
         match choice {
             Choice::Named(token) => agent::rank(value, token, semantics.dialect),
             Choice::Everyone => agent::is_everyone(value, semantics.dialect).then_some(1),
         }
-    }
-}
-
-#[inline]
-fn position(tag: u8, tags: &[u8]) -> Option<usize> {
-    const FEW: usize = 16;
-    if tags.len() <= FEW {
-        tags.iter().position(|&other| other == tag)
-    } else {
-        memchr::memchr(tag, tags)
     }
 }

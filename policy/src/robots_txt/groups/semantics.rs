@@ -1,6 +1,9 @@
-//! Semantics: how a dialect goes through the events of a file, and in which form it compares.
+//! Semantics: how a dialect goes through the statements of a file, and in which form it compares.
 
-use super::super::statements::event::{EXACT, Event, GOOGLE, RECORD, RUN};
+use super::super::matched_rule::MatchedRule;
+use super::super::statements::{
+    EXACT, EXACT_GROUP, GOOGLE, GOOGLE_GROUP, IN_RECORD, RECORD, Statement,
+};
 use crate::Dialect;
 use crate::forms::{self, Form};
 
@@ -10,10 +13,10 @@ pub(crate) struct Semantics {
     pub(crate) dialect: Dialect,
     /// Where [`COMPARED`] has it.
     number: u8,
-    /// The flag of the events it sees.
-    pub(crate) sees: u8,
-    /// The flag of the runs at which a new group begins for it.
-    pub(crate) ends: u8,
+    /// The mark of the statements it sees.
+    sees: u8,
+    /// The mark of those at which a new group begins for it.
+    ends: u8,
     /// Whether the first rule that matches decides, in the one record that is for the crawler.
     pub(crate) takes_first: bool,
 }
@@ -36,8 +39,8 @@ impl Semantics {
     /// As the dialect says.
     pub(crate) fn new(dialect: Dialect) -> Self {
         let (number, sees, ends, takes_first) = match dialect {
-            Dialect::Rfc9309 | Dialect::Strictest => (0, EXACT, EXACT, false),
-            Dialect::Google => (1, GOOGLE, GOOGLE, false),
+            Dialect::Rfc9309 | Dialect::Strictest => (0, EXACT, EXACT_GROUP, false),
+            Dialect::Google => (1, GOOGLE, GOOGLE_GROUP, false),
             Dialect::Koster1996 => (2, EXACT, RECORD, true),
             Dialect::Selfhtml => (3, EXACT, RECORD, true),
         };
@@ -75,9 +78,34 @@ impl Semantics {
         self.number() < Dialect::EACH.len()
     }
 
-    /// Whether an event begins a new group.
-    pub(crate) fn ends_at(self, event: &Event<'_>) -> bool {
-        event.kind() == RUN && event.tag & self.ends != 0
+    /// Whether a new group begins with a statement.
+    #[inline]
+    pub(crate) fn ends_at(self, statement: &Statement) -> bool {
+        statement.has(self.ends)
+    }
+
+    #[inline]
+    pub(crate) fn sees(self, statement: &Statement) -> bool {
+        statement.has(self.sees)
+    }
+
+    pub(crate) fn sees_rule(self, statement: &Statement) -> bool {
+        statement.is_rule() && self.sees(statement)
+    }
+
+    /// Whether a directive in the midst of a group belongs to it: a record that a blank line ended has no more.
+    pub(crate) fn has_in_group(self, directive: &Statement) -> bool {
+        !self.takes_first || directive.has(IN_RECORD)
+    }
+
+    /// A rule that matches, weighed against others; takes the length of its pattern.
+    #[inline]
+    pub(crate) fn matched(self, length: usize, rule: &Statement, at: usize) -> MatchedRule {
+        if self.takes_first {
+            MatchedRule::in_order(rule.is_allow(), at)
+        } else {
+            MatchedRule::new(length, rule.is_allow(), at)
+        }
     }
 
     /// Whether `*`, and `$` at the end, mean something; to the draft of 1996 they are bytes like others.

@@ -1,255 +1,111 @@
 //! Building an index: the rules of a group, taken apart and sorted.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 use super::super::budget::Budget;
 use super::super::byte_pairs::BytePairs;
 use super::super::groups::semantics::Semantics;
-use super::super::head::head;
-use super::super::matched_rule::MatchedRule;
-use super::super::pattern::{Pattern, Patterns, Value};
-use super::super::statements::event::{ALLOW, Event, Events, PLAIN, WILD};
-use super::{Index, Prefix, Wild, common_length, decides};
+use super::super::pattern::{Patterns, Value};
+use super::super::statements::stored::Stored;
+use super::super::statements::{Form, Statement};
+use super::{Index, Prefix, Rule};
 use crate::Dialect;
 
-/// An index of the group of the user-agent line that the events begin with; `None` if the budget does not bear
-/// it.
+/// An index of the rules from a statement on, up to the end of the group; `None` if the budget does not bear it.
 pub(crate) fn build(
+    stored: &Stored,
     semantics: Semantics,
-    events: Events<'_>,
+    start: usize,
     budget: &mut Budget,
 ) -> Option<Index> {
-    let entries = Entries::read(semantics, events, budget)?;
-    let common = entries.common();
-    let mut builder = Builder::new(&entries);
-    for (head, entry) in entries.sorted(common) {
-        builder.push(head, &entries.all[entry as usize]);
+    let mut rules = Rules {
+        semantics,
+        patterns: Patterns::default(),
+        all: Vec::new(),
+    };
+    let mut end = start;
+    for statement in &stored.statements[start..] {
+        if semantics.ends_at(statement) {
+            break;
+        }
+        if semantics.sees_rule(statement) {
+            let value = stored.text(end);
+            if !budget.spend_on_index(value.len(), statement.form == Form::Plain) {
+                return None;
+            }
+            rules.push(statement, value, end);
+        }
+        end += 1;
     }
-    let Builder {
-        heads,
-        prefixes,
-        needs,
-        wilds,
-        ..
-    } = builder;
-    Some(Index {
-        takes_first: entries.takes_first,
-        end: entries.end,
-        common,
-        heads: heads.into(),
-        prefixes: prefixes.into(),
-        needs: needs.into(),
-        wilds: wilds.into(),
-        literals: entries.patterns.literals.into(),
-        stars: entries.patterns.stars.into(),
-    })
+    rules.sort();
+    Some(rules.index(end))
 }
 
-/// The rules of a group in the order of the file.
-struct Entries {
+struct Rules {
+    semantics: Semantics,
     patterns: Patterns,
-    all: Vec<Entry>,
-    end: usize,
-    takes_first: bool,
+    all: Vec<Rule>,
 }
 
-struct Entry {
-    start: usize,
-    prefix: usize,
-    rule: MatchedRule,
-    wild: Option<Wild>,
-}
-
-impl Entries {
-    fn read(semantics: Semantics, events: Events<'_>, budget: &mut Budget) -> Option<Self> {
-        let mut entries = Self {
-            patterns: Patterns::default(),
-            all: Vec::new(),
-            end: usize::MAX,
-            takes_first: semantics.takes_first,
-        };
-        for event in events {
-            if semantics.ends_at(&event) {
-                entries.end = event.offset;
-                break;
-            }
-            if event.is_rule() && event.tag & semantics.sees != 0 {
-                let (value, _) = event.rule();
-                if !budget.spend_on_index(value.len(), event.form() == PLAIN) {
-                    return None;
-                }
-                entries.push_event(semantics, &event);
-            }
-        }
-        Some(entries)
-    }
-
-    fn push_event(&mut self, semantics: Semantics, event: &Event<'_>) {
-        let (value, _) = event.rule();
-        let (allow, dialect) = (event.kind() == ALLOW, semantics.dialect);
-        if value.is_empty() && dialect != Dialect::Google {
+impl Rules {
+    fn push(&mut self, statement: &Statement, value: &[u8], at: usize) {
+        let semantics = self.semantics;
+        // An empty value is no rule, but to Google's parser one that decides nothing.
+        if value.is_empty() && semantics.dialect != Dialect::Google {
             return;
         }
-        self.push(semantics, event, Value::read(value, semantics));
-        if event.form() != PLAIN
-            && allow
-            && dialect == Dialect::Google
-            && let Some(directory) = Value::directory(value)
-        {
-            self.push(semantics, event, directory);
+        for value in Value::all(value, statement.is_allow(), semantics) {
+            let length = value.specificity(semantics.dialect);
+            let place = self.patterns.push(value, semantics);
+            let pattern = self.patterns.at(place);
+            self.all.push(Rule {
+                rule: semantics.matched(length, statement, at),
+                pattern: place,
+                needs: BytePairs::of_all(pattern.parts()),
+            });
         }
     }
 
-    fn push(&mut self, semantics: Semantics, event: &Event<'_>, value: Value<'_>) {
-        let (start, first_star) = (self.patterns.literals.len(), self.patterns.stars.len());
-        if event.form() == PLAIN {
-            self.patterns.literals.extend_from_slice(value.text);
-        } else {
-            self.patterns.push(value, semantics);
-        }
-        let pattern = Pattern {
-            literals: &self.patterns.literals[start..],
-            stars: &self.patterns.stars[first_star..],
-            anchored: value.anchored,
-        };
-        let length = match event.form() {
-            _ if semantics.takes_first => 0,
-            PLAIN | WILD => value.text.len() + usize::from(value.anchored),
-            _ => value.specificity(semantics),
-        };
-        let rule = MatchedRule::new(length, event.kind() == ALLOW, event.offset);
-        let wild = (!pattern.is_prefix()).then(|| Wild {
-            start: small(start),
-            length: small(pattern.literals.len()),
-            stars: (small(first_star), small(self.patterns.stars.len())),
-            anchored: value.anchored,
-            rule,
-        });
-        let prefix = pattern.prefix_length();
-        self.all.push(Entry {
-            start,
-            prefix,
-            rule,
-            wild,
+    /// By prefix, then by what decides first.
+    fn sort(&mut self) {
+        let Self { patterns, all, .. } = self;
+        let prefix = |rule: &Rule| patterns.at(rule.pattern).prefix();
+        all.sort_unstable_by(|one, other| {
+            let texts = prefix(one).cmp(prefix(other));
+            texts.then_with(|| Reverse(one.rule).cmp(&Reverse(other.rule)))
         });
     }
 
-    fn text(&self, entry: &Entry) -> &[u8] {
-        &self.patterns.literals[entry.start..][..entry.prefix]
-    }
-
-    fn pattern(&self, wild: &Wild) -> Pattern<'_> {
-        wild.pattern(&self.patterns.literals, &self.patterns.stars)
-    }
-
-    /// How many bytes all prefixes start with.
-    fn common(&self) -> usize {
-        let Some(first) = self.all.first().map(|entry| self.text(entry)) else {
-            return 0;
-        };
-        self.all.iter().fold(first.len(), |common, entry| {
-            common_length(&first[..common], self.text(entry))
-        })
-    }
-
-    /// By prefix, then literal rules first, then by what decides first. Most are told apart by the bytes
-    /// behind the common ones, which stand in a number beside.
-    fn sorted(&self, common: usize) -> Vec<(u64, u32)> {
-        let head = |entry: &Entry| head(&self.text(entry)[common..]).swap_bytes();
-        let heads = self.all.iter().map(head).zip(0..);
-        let mut order: Vec<(u64, u32)> = heads.collect();
-        order.sort_unstable_by(|one, other| {
-            one.0
-                .cmp(&other.0)
-                .then_with(|| self.compare(one.1, other.1))
-        });
-        order
-    }
-
-    fn compare(&self, one: u32, other: u32) -> Ordering {
-        let (one, other) = (&self.all[one as usize], &self.all[other as usize]);
-        let order = |entry: &Entry| (entry.wild.is_some(), decides(self.takes_first, entry.rule));
-        let texts = self.text(one).cmp(self.text(other));
-        texts.then_with(|| order(one).cmp(&order(other)))
-    }
-}
-
-/// Puts the prefixes of sorted entries in a row.
-struct Builder<'a> {
-    entries: &'a Entries,
-    heads: Vec<u64>,
-    prefixes: Vec<Prefix>,
-    needs: Vec<BytePairs>,
-    wilds: Vec<Wild>,
-}
-
-impl<'a> Builder<'a> {
-    fn new(entries: &'a Entries) -> Self {
-        Self {
-            entries,
-            heads: Vec::with_capacity(entries.all.len()),
-            prefixes: Vec::with_capacity(entries.all.len()),
-            needs: Vec::new(),
-            wilds: Vec::new(),
+    /// Finds the rules of each prefix in a row, and the prefix above each.
+    fn index(mut self, end: usize) -> Index {
+        self.patterns.shrink_to_fit();
+        let text = |rule: usize| self.patterns.at(self.all[rule].pattern).prefix();
+        let small =
+            |number: usize| u32::try_from(number).expect("far less than the limit of a file");
+        let mut prefixes: Vec<Prefix> = Vec::new();
+        for rule in 0..self.all.len() {
+            let first = |prefix: &Prefix| text(prefix.rules.0 as usize);
+            if let Some(last) = prefixes.last_mut().filter(|it| first(it) == text(rule)) {
+                last.rules.1 = small(rule + 1);
+                continue;
+            }
+            // The prefixes this one starts with are the one before and what that starts with.
+            let mut parent = prefixes.len().checked_sub(1);
+            while let Some(above) =
+                parent.filter(|it| !text(rule).starts_with(first(&prefixes[*it])))
+            {
+                parent = prefixes[above].parent.map(|parent| parent as usize);
+            }
+            prefixes.push(Prefix {
+                parent: parent.map(small),
+                rules: (small(rule), small(rule + 1)),
+            });
+        }
+        Index {
+            end,
+            patterns: self.patterns,
+            prefixes: prefixes.into(),
+            rules: self.all.into(),
         }
     }
-
-    fn push(&mut self, head: u64, entry: &Entry) {
-        let text = self.entries.text(entry);
-        let is_new = |last: &Prefix| self.text(last) != text;
-        if self.prefixes.last().is_none_or(is_new) {
-            self.push_prefix(head, entry, text);
-        }
-        self.push_rule(entry);
-    }
-
-    fn push_prefix(&mut self, head: u64, entry: &Entry, text: &[u8]) {
-        // The prefixes this one starts with are the one before and what that starts with.
-        let mut parent = self.prefixes.len().checked_sub(1);
-        while let Some(index) = parent
-            && !text.starts_with(self.text(&self.prefixes[index]))
-        {
-            parent = self.prefixes[index].parent.map(|parent| parent as usize);
-        }
-        let above = parent.map(|index| self.prefixes[index]);
-        let wilds = small(self.wilds.len());
-        self.prefixes.push(Prefix {
-            start: small(entry.start),
-            length: small(text.len()),
-            parent: parent.map(small),
-            literal: above.and_then(|above| above.literal),
-            wilds: (wilds, wilds),
-            wild_prefix: above.and_then(|above| above.wild_prefix),
-        });
-        self.heads.push(head);
-    }
-
-    fn push_rule(&mut self, entry: &Entry) {
-        let index = small(self.prefixes.len() - 1);
-        let prefix = self
-            .prefixes
-            .last_mut()
-            .expect("its prefix was pushed before");
-        let Some(wild) = entry.wild else {
-            let candidates = [Some(entry.rule), prefix.literal].into_iter().flatten();
-            let takes_first = self.entries.takes_first;
-            prefix.literal = candidates.min_by_key(|rule| decides(takes_first, *rule));
-            return;
-        };
-        let mut needs = BytePairs::default();
-        let pattern = self.entries.pattern(&wild);
-        pattern.parts().for_each(|part| needs.add(part));
-        self.needs.push(needs);
-        self.wilds.push(wild);
-        prefix.wilds.1 = small(self.wilds.len());
-        prefix.wild_prefix = Some(index);
-    }
-
-    fn text(&self, prefix: &Prefix) -> &'a [u8] {
-        &self.entries.patterns.literals[prefix.start as usize..][..prefix.length as usize]
-    }
-}
-
-fn small(number: usize) -> u32 {
-    u32::try_from(number).expect("the limit of a file is below 4 GiB")
 }

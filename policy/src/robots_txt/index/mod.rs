@@ -2,94 +2,64 @@
 //!
 //! What stands before the first `*` of a rule, or all of it, is its prefix. The prefixes are
 //! sorted, each knowing the longest other one it starts with, so one binary search finds all
-//! that a path starts with, and the most specific literal rule among them. Rules with `*` hang on
-//! their prefix in the order in which they would decide, so the search ends at the first that
-//! matches; most are passed over because the path lacks a pair of bytes they need.
+//! that a path starts with. At each are its rules in the order in which they would decide, so the
+//! search ends at the first that matches; most of those with `*` are passed over because the path
+//! lacks a pair of bytes they need.
 
 pub(super) mod build;
-pub(super) mod cache;
-
-use std::cmp::Reverse;
 
 use super::budget::Budget;
 use super::byte_pairs::BytePairs;
-use super::head::head;
 use super::matched_rule::MatchedRule;
 use super::path_form::PathForm;
-use super::pattern::{Pattern, matches};
+use super::pattern::{Patterns, Place, matches};
 
 /// The rules of a group as one dialect reads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    pub(crate) takes_first: bool,
-    /// Where the group ends in the stream.
+    /// Where the group ends.
     pub(crate) end: usize,
-    /// The literal parts of all patterns, which start with their prefixes.
-    pub(crate) literals: Box<[u8]>,
-    /// Where the parts of a pattern end, counted from its start.
-    pub(crate) stars: Box<[u32]>,
-    /// So many bytes all prefixes start with.
-    pub(crate) common: usize,
-    /// The next bytes of each prefix, to sort by; parallel to `prefixes`.
-    pub(crate) heads: Box<[u64]>,
-    pub(crate) prefixes: Box<[Prefix]>,
-    /// What each rule with `*` needs; parallel to `wilds`.
-    pub(crate) needs: Box<[BytePairs]>,
-    pub(crate) wilds: Box<[Wild]>,
+    patterns: Patterns,
+    prefixes: Box<[Prefix]>,
+    rules: Box<[Rule]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prefix {
-    pub(crate) start: u32,
-    pub(crate) length: u32,
+struct Prefix {
     /// The longest prefix that this one starts with.
-    pub(crate) parent: Option<u32>,
-    /// What decides among the literal rules of this prefix and those it starts with.
-    pub(crate) literal: Option<MatchedRule>,
-    /// The rules with `*` that go on from here, the one that would decide before the others first.
-    pub(crate) wilds: (u32, u32),
-    /// The longest prefix with such rules that this one starts with, perhaps itself.
-    pub(crate) wild_prefix: Option<u32>,
+    parent: Option<u32>,
+    /// Its rules, the one that would decide before the others first.
+    rules: (u32, u32),
 }
 
-/// A rule with `*` or `$`: where its pattern is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wild {
-    pub(crate) start: u32,
-    pub(crate) length: u32,
-    pub(crate) stars: (u32, u32),
-    pub(crate) anchored: bool,
-    pub(crate) rule: MatchedRule,
-}
-
-impl Wild {
-    pub(crate) fn pattern<'a>(&self, literals: &'a [u8], stars: &'a [u32]) -> Pattern<'a> {
-        Pattern {
-            literals: &literals[self.start as usize..][..self.length as usize],
-            stars: &stars[self.stars.0 as usize..self.stars.1 as usize],
-            anchored: self.anchored,
-        }
-    }
+struct Rule {
+    rule: MatchedRule,
+    pattern: Place,
+    /// What a path must hold that it matches.
+    needs: BytePairs,
 }
 
 impl Index {
     /// The rule of this group that decides about a path.
     pub(crate) fn find(&self, path: &PathForm<'_>, budget: &mut Budget) -> Option<MatchedRule> {
-        let longest = self.longest_prefix(path)?;
-        let mut best = longest.literal;
-        let mut next = longest.wild_prefix;
-        while let Some(index) = next {
-            let prefix = &self.prefixes[index as usize];
-            best = self.find_wild(prefix, path, budget, best);
-            next = prefix
-                .parent
-                .and_then(|parent| self.prefixes[parent as usize].wild_prefix);
+        let text = path.bytes();
+        let after = self
+            .prefixes
+            .partition_point(|prefix| self.text(prefix) <= text);
+        let (mut next, mut best) = (after.checked_sub(1), None);
+        while let Some(at) = next {
+            let prefix = &self.prefixes[at];
+            if budget.spend(1) && text.starts_with(self.text(prefix)) {
+                best = self.find_at(prefix, path, budget, best);
+            }
+            next = prefix.parent.map(|parent| parent as usize);
         }
         best
     }
 
-    /// The rule that decides among `best` and the rules with `*` of one prefix.
-    fn find_wild(
+    /// The rule that decides among `best` and those of one prefix, which the path starts with.
+    fn find_at(
         &self,
         prefix: &Prefix,
         path: &PathForm<'_>,
@@ -97,79 +67,89 @@ impl Index {
         best: Option<MatchedRule>,
     ) -> Option<MatchedRule> {
         const FEW: usize = 3;
-        let range = prefix.wilds.0 as usize..prefix.wilds.1 as usize;
-        let wilds = &self.wilds[range.clone()];
-        let held = match wilds.len() {
+        let rules = &self.rules[prefix.rules.0 as usize..prefix.rules.1 as usize];
+        let held = match rules.len() {
             ..=FEW => BytePairs::ALL,
             _ => path.held(),
         };
-        for (wild, needs) in wilds.iter().zip(&self.needs[range]) {
-            if !held.holds(*needs) {
-                continue;
-            }
-            if best.is_some_and(|best| !self.decides_before(wild.rule, best)) {
+        for rule in rules {
+            if best > Some(rule.rule) || !budget.spend(1) {
                 break;
             }
-            let pattern = wild.pattern(&self.literals, &self.stars);
-            if matches(pattern.parts(), pattern.anchored, path.bytes(), budget) {
-                return Some(wild.rule);
+            let pattern = self.patterns.at(rule.pattern);
+            let is_match = pattern.is_prefix()
+                || held.holds(rule.needs)
+                    && matches(pattern.parts(), pattern.anchored, path.bytes(), budget);
+            if is_match {
+                return Some(rule.rule);
             }
         }
         best
     }
 
-    /// The longest prefix that the path starts with.
-    fn longest_prefix(&self, path: &PathForm<'_>) -> Option<&Prefix> {
-        let text = path.bytes();
-        let rest = text.strip_prefix(self.common_text()?)?;
-        let path_head = head(rest).swap_bytes();
-        let after = self.heads.partition_point(|&head| head < path_head);
-        let same = match self.heads[after..].first() {
-            Some(&head) if head == path_head => {
-                self.heads[after..].partition_point(|&head| head == path_head)
-            }
-            _ => 0,
-        };
-        let after = after
-            + self.prefixes[after..after + same]
-                .partition_point(|prefix| self.text(prefix) <= text);
-        let mut prefix = self.prefixes.get(after.checked_sub(1)?)?;
-        // All that this prefix starts with agrees with the path as far as this one does.
-        let common = common_length(self.text(prefix), text);
-        while prefix.length as usize > common {
-            prefix = &self.prefixes[prefix.parent? as usize];
-        }
-        Some(prefix)
-    }
-
-    fn common_text(&self) -> Option<&[u8]> {
-        Some(&self.text(self.prefixes.first()?)[..self.common])
-    }
-
     fn text(&self, prefix: &Prefix) -> &[u8] {
-        &self.literals[prefix.start as usize..][..prefix.length as usize]
-    }
-
-    fn decides_before(&self, rule: MatchedRule, other: MatchedRule) -> bool {
-        decides(self.takes_first, rule) < decides(self.takes_first, other)
+        let first = &self.rules[prefix.rules.0 as usize];
+        self.patterns.at(first.pattern).prefix()
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.literals.len()
-            + size_of_val(&*self.stars)
-            + size_of_val(&*self.heads)
-            + size_of_val(&*self.prefixes)
-            + size_of_val(&*self.needs)
-            + size_of_val(&*self.wilds)
+        self.patterns.heap_bytes() + size_of_val(&*self.prefixes) + size_of_val(&*self.rules)
     }
 }
 
-/// How many bytes two texts start with alike.
-pub(crate) fn common_length(one: &[u8], other: &[u8]) -> usize {
-    one.iter().zip(other).take_while(|(a, b)| a == b).count()
-}
+#[cfg(test)]
+mod tests {
+    use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
 
-/// Sorts what decides first to the front.
-pub(crate) fn decides(takes_first: bool, rule: MatchedRule) -> Reverse<(u64, MatchedRule)> {
-    Reverse((if takes_first { rule.early() } else { 0 }, rule))
+    /// How many bytes decisions for some names add to a file, one after the other.
+    fn added(body: &str, names: &[&str]) -> Vec<usize> {
+        let robots = RobotsTxt::parse(body.as_bytes());
+        let access = AccessResult::Successful(robots.clone());
+        let decide_and_measure = |name: &&str| {
+            let before = robots.heap_bytes();
+            let tokens = [ProductToken::new(name).unwrap()];
+            let _ = decide(
+                &access,
+                Dialect::Rfc9309,
+                &tokens,
+                &Path::parse("/x").unwrap(),
+            );
+            robots.heap_bytes() - before
+        };
+        names.iter().map(decide_and_measure).collect()
+    }
+
+    fn rules(count: usize) -> String {
+        (0..count).map(|n| format!("Disallow: /{n}\n")).collect()
+    }
+
+    #[test]
+    fn every_name_of_a_group_shares_its_index() {
+        let agents = "User-agent: a\nUser-agent: b\nCrawl-delay: 1\nUser-agent: c\n";
+        let body = format!("{agents}{}", rules(100));
+        let added = added(&body, &["b", "a", "c", "b", "unknown"]);
+        assert!(added[0] > 100);
+        assert_eq!(added[1..], [0; 4]);
+    }
+
+    #[test]
+    fn a_group_too_large_for_one_decision_is_searched_without_an_index() {
+        let body = format!("User-agent: a\n{}", rules(30_000));
+        // Only where the indexes would be.
+        let added_without = added(&body, &["a", "a"]);
+        assert!(
+            added_without[0] < 1_000 && added_without[1] == 0,
+            "{added_without:?}"
+        );
+        let body = format!("User-agent: a\n{}", rules(10_000));
+        assert!(added(&body, &["a"])[0] > 10_000);
+    }
+
+    #[test]
+    fn what_one_decision_cannot_afford_is_left_to_later_ones() {
+        let group = format!("User-agent: a\n{}", rules(9_000));
+        let added = added(&group.repeat(2), &["a"; 3]);
+        assert!(added[0] > 9_000 && added[1] > 9_000, "{added:?}");
+        assert_eq!(added[2], 0);
+    }
 }

@@ -2,8 +2,6 @@
 
 use memchr::{memchr, memchr2};
 
-use crate::plain;
-
 /// Google's parser keeps this many bytes of a line (8 × 2,083, less one for its terminator).
 pub(crate) const GOOGLE_LINE_BYTES: usize = 16_663;
 
@@ -18,7 +16,7 @@ pub(crate) enum Field {
 
 /// A field and its value, both without white space around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Statement<'a> {
+pub(crate) struct Read<'a> {
     pub(crate) field: Field,
     pub(crate) name: &'a [u8],
     pub(crate) value: &'a [u8],
@@ -45,13 +43,27 @@ pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
+/// Reads a line as RFC 9309 and the older texts do, and as Google's parser does. Mostly both read the same.
+pub(crate) fn read(line: &[u8]) -> (Option<Read<'_>>, Option<Read<'_>>) {
+    let exact = statement(line);
+    let google = match exact {
+        Some(exact) if uncut(line).len() == line.len() => Some(match exact.field {
+            Field::Other => Read {
+                field: google_field(exact.name),
+                ..exact
+            },
+            _ => exact,
+        }),
+        _ => google_statement(line),
+    };
+    (exact, google)
+}
+
 /// Reads a line as RFC 9309 and the older texts do: the field is spelt exactly, the colon is
 /// there.
-pub(crate) fn statement(line: &[u8]) -> Option<Statement<'_>> {
-    let line = without_comment(line);
-    let colon = memchr(b':', line)?;
-    let (name, value) = (trim(&line[..colon]), trim(&line[colon + 1..]));
-    (!name.is_empty()).then(|| Statement {
+pub(crate) fn statement(line: &[u8]) -> Option<Read<'_>> {
+    let (name, value) = at_colon(without_comment(line))?;
+    (!name.is_empty()).then(|| Read {
         field: exact_field(name),
         name,
         value,
@@ -60,42 +72,25 @@ pub(crate) fn statement(line: &[u8]) -> Option<Statement<'_>> {
 
 /// Reads a line as Google's parser does: typing errors and a missing colon are forgiven, a NUL
 /// ends the line, and so does byte 16,663.
-pub(crate) fn google_statement(line: &[u8]) -> Option<Statement<'_>> {
-    let line = &line[..line.len().min(GOOGLE_LINE_BYTES)];
-    let line = &line[..memchr(0, line).unwrap_or(line.len())];
-    let line = trim(without_comment(line));
-    let (name, value) = match memchr(b':', line) {
-        Some(colon) => (&line[..colon], &line[colon + 1..]),
-        None => two_words(line)?,
-    };
-    let (name, value) = (trim(name), trim(value));
-    (!name.is_empty()).then(|| Statement {
+pub(crate) fn google_statement(line: &[u8]) -> Option<Read<'_>> {
+    let line = trim(without_comment(uncut(line)));
+    let (name, value) = at_colon(line).or_else(|| two_words(line))?;
+    (!name.is_empty()).then(|| Read {
         field: google_field(name),
         name,
         value,
     })
 }
 
-/// The first eight bytes of a field, letters in lower case; other bytes may read as some they are not.
-#[inline]
-pub(crate) fn folded(head: &[u8; 12]) -> u64 {
-    const LOWER: u64 = 0x2020_2020_2020_2020;
-    u64::from_le_bytes(*head.first_chunk().expect("8 < 12")) | LOWER
+/// What Google's parser takes of a line.
+fn uncut(line: &[u8]) -> &[u8] {
+    let line = &line[..line.len().min(GOOGLE_LINE_BYTES)];
+    &line[..memchr(0, line).unwrap_or(line.len())]
 }
 
-/// Whether a field begins with `Disallow:`, in whatever case.
-#[inline]
-pub(crate) fn begins_disallow(head: &[u8; 12]) -> bool {
-    const DISALLOW: u64 = u64::from_le_bytes(*b"disallow");
-    folded(head) == DISALLOW && head[8] == b':'
-}
-
-/// Whether a field begins with `Allow:`, in whatever case.
-#[inline]
-pub(crate) fn begins_allow(head: &[u8; 12]) -> bool {
-    const ALLOW: u64 = u64::from_le_bytes(*b"allow\0\0\0");
-    const OCTETS: u64 = 0xFF_FFFF_FFFF;
-    folded(head) & OCTETS == ALLOW && head[5] == b':'
+fn at_colon(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = memchr(b':', line)?;
+    Some((trim(&line[..colon]), trim(&line[colon + 1..])))
 }
 
 /// The longest name of a directive worth keeping; longer ones are prose, markup or scripts.
@@ -103,7 +98,9 @@ const NAME_BYTES: usize = 40;
 
 /// Whether a field's name could be a directive's; scripts and markup are full of colons.
 pub(crate) fn is_directive(name: &[u8]) -> bool {
-    let in_name = |&byte: &u8| plain::TRAITS[usize::from(byte)] & plain::IN_NAME != 0;
+    let in_name = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b' ' | b'\t' | 0x0B | 0x0C)
+    };
     name.len() <= NAME_BYTES
         && name.first().is_some_and(u8::is_ascii_alphabetic)
         && name.iter().all(in_name)
@@ -137,7 +134,7 @@ fn two_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = line.iter().position(is_gap)?;
     let value = &line[end..];
     let value = &value[value.iter().position(|byte| !is_gap(byte))?..];
-    (!value.iter().any(is_gap)).then_some((&line[..end], value))
+    (!value.iter().any(is_gap)).then(|| (trim(&line[..end]), trim(value)))
 }
 
 fn exact_field(name: &[u8]) -> Field {
@@ -161,6 +158,11 @@ fn google_field(name: &[u8]) -> Field {
         b"diasllow",
         b"disallaw",
     ];
+    // All other lines have a name, too, and most of them begin with other letters.
+    if let Some(b'b' | b'c' | b'e'..=b't' | b'v'..=b'z') = name.first().map(u8::to_ascii_lowercase)
+    {
+        return Field::Other;
+    }
     let starts = |known: &&[u8]| {
         let start = name.get(..known.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(known))

@@ -1,304 +1,326 @@
-//! Bytes → events, line by line; never fails.
+//! Bytes → statements, line by line; never fails.
 
-mod common_rules;
 pub(super) mod line;
-mod push;
-mod skip;
 
-use fearless_simd::{Level, Simd, dispatch};
+use std::num::NonZeroU32;
 
 use super::groups::agent::Agent;
-use super::statements::event::{EXACT, GOOGLE};
+use super::head::HEAD_BYTES;
+use super::pattern::directory;
 use super::statements::stored::Stored;
-use super::statements::writer::Writer;
-use super::topic::Topics;
-use crate::blocks::{self, first_of};
-use common_rules::CommonRules;
-use line::{Field, GOOGLE_LINE_BYTES, is_directive, trim};
-use skip::{Skipped, skip};
+use super::statements::{
+    EXACT, EXACT_GROUP, Form, GOOGLE, GOOGLE_GROUP, IN_RECORD, Kind, RECORD, Statement,
+};
+use super::topic::{Topic, Topics};
+use crate::plain::{is_plain, plain_start};
+use crate::{forms, name_tag};
+use line::{Field, Read, is_directive};
+
+/// Groups with more rules, or more with `*`, get an index when first asked.
+const FEW_RULES: u32 = 32;
+const FEW_WILD_RULES: u32 = 4;
 
 pub(crate) fn parse(body: &[u8]) -> Stored {
-    dispatch!(Level::new(), simd => parse_by(simd, body))
-}
-
-#[inline(always)]
-fn parse_by<S: Simd>(simd: S, body: &[u8]) -> Stored {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
-    let mut parser = Parser::new(simd, body);
     let bom = BOM
         .iter()
         .zip(body)
         .take_while(|(bom, byte)| bom == byte)
         .count();
-    if bom == BOM.len() {
-        parser.at = bom;
-    } else if bom > 0 {
-        // Google's parser skips a part of a byte order mark too; for the others it is text.
-        parser.first_line_after_partial_bom(bom);
-    }
-    while parser.at < body.len() {
-        if let b'A' | b'D' | b'a' | b'd' = body[parser.at] {
-            parser.read_common_rules();
-        }
-        parser.read_line();
+    let (body, part) = if bom == BOM.len() {
+        (&body[bom..], 0)
+    } else {
+        (body, bom)
+    };
+    let mut parser = Parser::default();
+    for (number, line) in line::lines(body) {
+        // Google's parser skips a part of a byte order mark, too; for the others it is text.
+        let part = if number == 1 { part } else { 0 };
+        parser.read(number, line, part);
     }
     parser.finish()
 }
 
-struct Parser<'a, S: Simd> {
-    simd: S,
-    body: &'a [u8],
-    at: usize,
-    line: u32,
-    writer: Writer,
-    /// The user-agent lines with their tags.
-    agents: Vec<(Agent, u8)>,
+#[derive(Default)]
+struct Parser {
+    statements: Vec<Statement>,
+    agents: Vec<Agent>,
+    texts: Vec<u8>,
     topics: Topics,
-    /// Offset of the run being written.
-    run: Option<usize>,
+    has_respelt_rules: bool,
+    /// The number of the line being read.
+    line: u32,
+    /// The first statement of the run being read: user-agent lines, and the rules behind them.
+    run: usize,
     run_has_rules: bool,
-    /// Whether the group being written has rules, for readers of either kind.
+    /// Whether the group being read has rules, for readers of either kind.
     exact_rules: bool,
     google_rules: bool,
     /// The same for those to whom a blank line ends a record, and whether one is open.
     record_rules: bool,
     record_open: bool,
+    /// Whether no user-agent line or rule followed the last blank line yet.
     blank: bool,
-    /// Of the group being written: its first user-agent line, its rules, those with `*`.
+    /// Of the group being read: its first user-agent line, its rules, those that are not plain.
     group_agents: usize,
     group_rules: u32,
     group_wild_rules: u32,
+    large_groups: u32,
 }
 
-impl<'a, S: Simd> Parser<'a, S> {
-    fn new(simd: S, body: &'a [u8]) -> Self {
-        Self {
-            simd,
-            body,
-            at: 0,
-            line: 0,
-            writer: Writer::with_capacity((body.len() / 2).min(32 * 1024) + 32),
-            agents: Vec::with_capacity(8),
-            topics: Topics::default(),
-            run: None,
-            run_has_rules: false,
-            exact_rules: false,
-            google_rules: false,
-            record_rules: false,
-            record_open: false,
-            blank: false,
-            group_agents: 0,
-            group_rules: 0,
-            group_wild_rules: 0,
-        }
-    }
-
+impl Parser {
     fn finish(mut self) -> Stored {
         self.end_group();
-        Stored::new(&self.agents, self.writer, self.topics)
+        let mut stored = Stored::new(
+            self.statements,
+            self.agents,
+            self.texts,
+            self.large_groups as usize,
+        );
+        stored.topics = self.topics;
+        stored.has_respelt_rules = self.has_respelt_rules;
+        stored
     }
 
-    /// Reads on in a group as long as there are rules as nearly all are.
-    #[inline(always)]
-    fn read_common_rules(&mut self) {
-        if self.blank || self.agents.is_empty() {
-            return;
-        }
-        let Ok(distance) = u8::try_from(self.line + 1 - self.writer.line()) else {
-            return;
-        };
-        let (before, text) = self.body.split_at(self.at);
-        // Lines of a file end alike.
-        let line_end = if before.ends_with(b"\r\n") { 2 } else { 1 };
-        let mut common = CommonRules {
-            simd: self.simd,
-            writer: &mut self.writer,
-            line_end,
-            distance,
-            rules: 0,
-            wild_rules: 0,
-        };
-        self.at += common.read(text);
-        let CommonRules {
-            rules, wild_rules, ..
-        } = common;
-        if rules > 0 {
-            self.line += rules;
-            self.group_rules += rules;
-            self.group_wild_rules += wild_rules;
-            self.note_rules(EXACT | GOOGLE);
-        }
-    }
-
-    /// Reads the next line and steps behind it. Most are told apart by their first bytes; the few that might be a
-    /// misspelt field take the long way.
-    #[inline(always)]
-    fn read_line(&mut self) {
-        let line = &self.body[self.at..];
-        if line.is_empty() {
-            return;
-        }
-        self.line += 1;
-        let lead = match line {
-            [b' ' | b'\t', ..] => leading_blanks(self.simd, line),
-            _ => 0,
-        };
-        let read = match line[lead..] {
-            [] | [b'\n' | b'\r', ..] => {
-                self.end_record();
-                lead
-            }
-            [byte, ..] if byte.is_ascii_alphabetic() => self.read_field(line, lead),
-            [0x0B | 0x0C, ..] => self.read_any_field(line),
-            [b'#', ..] => lead,
-            // Nothing that could be a field's name to any reader.
-            _ => {
-                let skipped = skip(self.simd, &line[lead..]);
-                if skipped.lines > 0 {
-                    return self.skip(lead, skipped);
+    /// Reads a line, of which Google's parser passes over some bytes. Most are told apart by their first bytes.
+    fn read(&mut self, number: u32, line: &[u8], part: usize) {
+        self.line = number;
+        match line.iter().find(|&&byte| !line::is_space(byte)) {
+            None => self.end_record(),
+            Some(byte) if byte.is_ascii_alphabetic() => self.read_statements(line),
+            Some(_) if part > 0 => {
+                if let Some(read) = line::google_statement(&line[part..]) {
+                    self.push_unless_other(&read);
                 }
-                lead
             }
+            // Nothing that could be a field's name to any reader.
+            Some(_) => {}
+        }
+    }
+
+    /// Reads what a line states to readers of either kind; mostly it is the same.
+    fn read_statements(&mut self, line: &[u8]) {
+        let (exact, google) = line::read(line);
+        let is_alike = |exact: &Read<'_>| {
+            google.is_some_and(|it| it.field == exact.field && it.value == exact.value)
         };
-        self.end_line(read);
-    }
-
-    /// Steps behind a line of which so many bytes were read.
-    #[inline(always)]
-    fn end_line(&mut self, read: usize) {
-        let line = &self.body[self.at..];
-        let end = read + self.line_end(&line[read..]);
-        self.at += match line[end..] {
-            [b'\r', b'\n', ..] => end + 2,
-            [] => end,
-            _ => end + 1,
-        };
-    }
-
-    /// Steps over what was skipped behind so many bytes of a line.
-    #[inline(always)]
-    fn skip(&mut self, read: usize, skipped: Skipped) {
-        self.at += read + skipped.bytes;
-        // The next line counts itself.
-        self.line += skipped.lines - 1;
-        if skipped.blank {
-            self.end_record();
+        if let Some(exact) = exact {
+            if is_alike(&exact) {
+                return self.push(&exact, EXACT | GOOGLE);
+            }
+            self.push(&exact, EXACT);
+        }
+        if let Some(google) = google {
+            self.push_unless_other(&google);
         }
     }
 
-    /// Where the line ends that a text begins with.
-    #[inline(always)]
-    fn line_end(&self, text: &[u8]) -> usize {
-        match text {
-            [b'\n' | b'\r', ..] => 0,
-            _ => first_of(self.simd, text, [b'\n', b'\r']),
+    /// What only Google's parser reads so.
+    fn push_unless_other(&mut self, read: &Read<'_>) {
+        if read.field != Field::Other {
+            self.push(read, GOOGLE);
         }
     }
 
-    /// Reads the field that begins at `lead`; how much of the line was read.
-    #[inline(always)]
-    fn read_field(&mut self, line: &'a [u8], lead: usize) -> usize {
-        const USER_AGE: u64 = u64::from_le_bytes(*b"user-age");
-        let text = &line[lead..];
-        let Some(head) = text.first_chunk::<12>() else {
-            return self.read_any_field(line);
-        };
-        let folded = line::folded(head);
-        if line::begins_disallow(head) {
-            self.read_known(Field::Disallow, line, lead + 9)
-        } else if line::begins_allow(head) {
-            self.read_known(Field::Allow, line, lead + 6)
-        } else if folded == USER_AGE && head[4] == b'-' && is_agent_end(&head[8..11]) {
-            self.read_known(Field::UserAgent, line, lead + 11)
-        } else if matches!(
-            &folded.to_le_bytes()[..3],
-            b"use" | b"all" | b"dis" | b"dia"
-        ) {
-            self.read_any_field(line)
-        } else {
-            lead + self.read_directive(text)
+    fn push(&mut self, read: &Read<'_>, seen_by: u8) {
+        match read.field {
+            Field::UserAgent => self.push_agent(seen_by, read.value),
+            Field::Allow => self.push_rule(Kind::Allow, seen_by, read.value),
+            Field::Disallow => self.push_rule(Kind::Disallow, seen_by, read.value),
+            Field::Other if is_directive(read.name) => self.push_other(seen_by, read),
+            Field::Other => {}
         }
     }
 
-    /// A field spelt as all readers want it, whose value begins at `start`.
-    #[inline(always)]
-    fn read_known(&mut self, field: Field, line: &'a [u8], start: usize) -> usize {
-        let text = &line[start..];
-        let end = first_of(self.simd, text, [b'\n', b'\r', b'#', 0]);
-        if text.get(end) == Some(&0) || start + end > GOOGLE_LINE_BYTES {
-            return self.read_any_field(line);
+    fn push_other(&mut self, seen_by: u8, read: &Read<'_>) {
+        if let Some(topic) = Topic::named(read.name) {
+            self.topics.insert(topic);
         }
-        let value = trim(&text[..end]);
-        match field {
-            Field::UserAgent => self.push_agent(EXACT | GOOGLE, value),
-            _ => self.push_rule(field, EXACT | GOOGLE, value),
-        }
-        start + end
+        let open = if self.record_open { IN_RECORD } else { 0 };
+        self.statements
+            .push(self.statement(Kind::Other, seen_by | open));
+        self.texts.extend_from_slice(read.name);
+        self.texts.push(b':');
+        self.texts.extend_from_slice(read.value);
     }
 
-    /// A field that no reader takes for a rule or a user-agent line.
-    #[inline(always)]
-    fn read_directive(&mut self, text: &'a [u8]) -> usize {
-        let colon = first_of(self.simd, text, [b':', b'\n', b'\r', b'#']);
-        let name = trim(&text[..colon]);
-        if text.get(colon) != Some(&b':') || !is_directive(name) {
-            return colon;
-        }
-        let value = &text[colon + 1..];
-        let end = first_of(self.simd, value, [b'\n', b'\r', b'#']);
-        self.push_other(EXACT | GOOGLE, name, trim(&value[..end]));
-        colon + 1 + end
+    fn push_agent(&mut self, seen_by: u8, value: &[u8]) {
+        let begins_run = self.run_has_rules || self.blank || self.agents.is_empty();
+        let mut begun = if begins_run { self.begin_run() } else { 0 };
+        begun |= self.begin_groups(seen_by);
+        self.agents.push(Agent {
+            at: small(self.statements.len()),
+            tag: name_tag::tag(value),
+            large: None,
+            begins_run,
+        });
+        self.statements.push(self.statement(Kind::Agent, seen_by));
+        self.texts.extend_from_slice(value);
+        self.statements[self.run].marks |= begun;
     }
 
-    /// Reads a line as each reader does, letter by letter.
-    #[cold]
-    fn read_any_field(&mut self, text: &'a [u8]) -> usize {
-        let line = &text[..self.line_end(text)];
-        if trim(line).is_empty() {
-            self.end_record();
+    /// Marks those for whom a user-agent line begins a new group.
+    fn begin_groups(&mut self, seen_by: u8) -> u8 {
+        let mut begun = 0;
+        if seen_by & EXACT != 0 {
+            if self.exact_rules {
+                begun |= EXACT_GROUP;
+                self.end_group();
+            }
+            if self.record_rules || !self.record_open {
+                begun |= RECORD;
+            }
+            self.exact_rules = false;
+            self.record_rules = false;
+            self.record_open = true;
         }
-        self.push_statements(line::statement(line), line::google_statement(line));
-        line.len()
+        if seen_by & GOOGLE != 0 && self.google_rules {
+            begun |= GOOGLE_GROUP;
+            self.google_rules = false;
+        }
+        begun
     }
 
-    fn first_line_after_partial_bom(&mut self, bom: usize) {
-        let line = &self.body[..self.line_end(self.body)];
-        self.line = 1;
-        self.push_statements(line::statement(line), line::google_statement(&line[bom..]));
-        self.end_line(line.len());
+    fn push_rule(&mut self, kind: Kind, seen_by: u8, value: &[u8]) {
+        // Rules before any user-agent line are for nobody (RFC 9309 §2.2, grammar).
+        if self.agents.is_empty() {
+            return;
+        }
+        let begun = if self.blank { self.begin_run() } else { 0 };
+        let (form, plain) = form(kind, value);
+        if form == Form::Special {
+            let text = value.strip_suffix(b"$").unwrap_or(value);
+            self.has_respelt_rules |= !forms::is_written_alike(text);
+        }
+        self.group_rules += 1;
+        self.group_wild_rules += u32::from(form != Form::Plain);
+        self.statements.push(Statement {
+            form,
+            plain,
+            ..self.statement(kind, seen_by | begun)
+        });
+        self.texts.extend_from_slice(value);
+        self.run_has_rules = true;
+        let exact = seen_by & EXACT != 0;
+        self.exact_rules |= exact;
+        self.google_rules |= seen_by & GOOGLE != 0;
+        self.record_rules |= exact & self.record_open;
+    }
+
+    /// A statement with no text yet.
+    fn statement(&self, kind: Kind, marks: u8) -> Statement {
+        Statement {
+            line: self.line,
+            start: small(self.texts.len()),
+            kind,
+            form: Form::Plain,
+            plain: 0,
+            marks,
+        }
+    }
+
+    /// Marks that a blank line before the run ended a record.
+    fn begin_run(&mut self) -> u8 {
+        let begun = if self.blank { RECORD } else { 0 };
+        self.run = self.statements.len();
+        self.run_has_rules = false;
+        self.blank = false;
+        begun
+    }
+
+    /// A blank line: the texts before RFC 9309 end a record here.
+    fn end_record(&mut self) {
+        self.blank = true;
+        self.record_open = false;
+        self.record_rules = false;
+    }
+
+    /// Notes for the user-agent lines of the group just read whether it is large.
+    fn end_group(&mut self) {
+        let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
+        if many {
+            for (index, agent) in self.agents[self.group_agents..].iter_mut().enumerate() {
+                if agent.begins_run || index == 0 {
+                    self.large_groups += 1;
+                }
+                agent.large = NonZeroU32::new(self.large_groups);
+            }
+        }
+        self.group_agents = self.agents.len();
+        self.group_rules = 0;
+        self.group_wild_rules = 0;
     }
 }
 
-/// How many blanks and tabs a text begins with.
-#[inline(always)]
-fn leading_blanks<S: Simd>(simd: S, text: &[u8]) -> usize {
-    // The lines of markup and scripts begin with many.
-    let is_other = |byte| !matches!(byte, b' ' | b'\t');
-    blocks::first_where(
-        simd,
-        text,
-        #[inline(always)]
-        |block| !block.any_of([b' ']),
-        is_other,
-    )
+fn small(number: usize) -> u32 {
+    u32::try_from(number).expect("the limit of a file is far below 4 GiB")
 }
 
-fn is_agent_end(text: &[u8]) -> bool {
-    text.eq_ignore_ascii_case(b"nt:")
+/// How a rule's value is to be read, and how many bytes at its start all dialects read alike.
+fn form(kind: Kind, value: &[u8]) -> (Form, u8) {
+    let plain = plain_start(value);
+    let is_wild = || {
+        let rest = &value[plain..];
+        let rest = rest.strip_suffix(b"$").unwrap_or(rest);
+        rest.iter().all(|&byte| byte == b'*' || is_plain(byte))
+    };
+    // `.../index.html` also means `.../`: only what stands before the name is sure.
+    let directory = directory(value).filter(|_| kind == Kind::Allow);
+    let form = match directory {
+        Some(_) => Form::Special,
+        None if plain == value.len() => Form::Plain,
+        None if is_wild() => Form::Wild,
+        None => Form::Special,
+    };
+    let sure = directory.map_or(plain, |it| plain.min(it.len()));
+    (form, sure.min(HEAD_BYTES) as u8)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::robots_txt::statements::event::{AGENT, events};
 
     #[test]
     fn what_follows_a_part_of_a_byte_order_mark_is_line_one() {
         let markup = "<p>".repeat(50);
         let body = [b"\xEFUser-agent: a\n\n<p>\n".as_slice(), markup.as_bytes()].concat();
         let stored = parse(&body);
-        let mut events = events(stored.statements().stream, 0);
-        let agent = events.find(|event| event.kind() == AGENT);
-        assert_eq!(agent.map(|event| event.agent()), Some((1, &b"a"[..])));
+        let [agent] = *stored.statements else {
+            panic!("{:?}", stored.statements);
+        };
+        assert_eq!(
+            (agent.kind, agent.line, stored.text(0)),
+            (Kind::Agent, 1, &b"a"[..])
+        );
+        assert_eq!(agent.marks & (EXACT | GOOGLE), GOOGLE);
+    }
+
+    #[test]
+    fn a_rule_is_classified_by_what_it_holds() {
+        for (kind, value, expected) in [
+            (Kind::Disallow, "", (Form::Plain, 0)),
+            (Kind::Disallow, "/a", (Form::Plain, 2)),
+            (Kind::Disallow, "/a/b/c/d/e", (Form::Plain, 8)),
+            (Kind::Disallow, "/a*b$", (Form::Wild, 2)),
+            (Kind::Disallow, "$", (Form::Wild, 0)),
+            (Kind::Disallow, "/a$b", (Form::Special, 2)),
+            (Kind::Disallow, "/a*b$$", (Form::Special, 2)),
+            (Kind::Disallow, "/a*%41", (Form::Special, 2)),
+            (Kind::Disallow, "/\u{e9}", (Form::Special, 1)),
+            (Kind::Disallow, "/a/index.html", (Form::Plain, 8)),
+            (Kind::Allow, "/a/index.html", (Form::Special, 3)),
+            (Kind::Allow, "/%/index.htm", (Form::Special, 1)),
+            (Kind::Allow, "/index.htm/a", (Form::Plain, 8)),
+        ] {
+            assert_eq!(form(kind, value.as_bytes()), expected, "{kind:?} {value}");
+        }
+        for byte in 0..=u8::MAX {
+            let expected = match byte {
+                b'*' | b'$' => Form::Wild,
+                _ if is_plain(byte) => Form::Plain,
+                _ => Form::Special,
+            };
+            assert_eq!(form(Kind::Disallow, &[b'/', byte]).0, expected, "{byte:#x}");
+        }
     }
 }

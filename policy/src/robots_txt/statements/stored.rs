@@ -1,100 +1,142 @@
-//! Compiled: what is kept of a file, in one stretch of memory.
+//! What is kept of a file.
 
-use triomphe::ThinArc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::groups::agent::{Agent, Agents};
-use super::super::index::cache::Indexes;
-use super::super::topic::{Topic, Topics};
-use super::writer::Writer;
+use super::super::groups::agent::Agent;
+use super::super::groups::semantics::Semantics;
+use super::super::head::{HEAD_BYTES, head};
+use super::super::index::Index;
+use super::super::topic::Topics;
+use super::Statement;
 
-/// Who is named in a file and what it states, in one allocation behind one pointer: a decision on a
-/// file that nobody asked about lately waits for memory once or twice, not once for each part.
-///
-/// ```text
-/// tags, one byte each ‖ agents, four bytes each ‖ stream
-/// ```
-#[derive(Clone, Debug)]
-pub(crate) struct Stored(ThinArc<Header, u8>);
-
+/// Who is named in a file and what it states, in the order of its lines.
 #[derive(Debug, Default)]
-struct Header {
-    indexes: Indexes,
-    /// How many user-agent lines there are.
-    agents: u32,
-    topics: Topics,
-    has_respelt_rules: bool,
+pub(crate) struct Stored {
+    pub(crate) statements: Box<[Statement]>,
+    /// The user-agent lines.
+    pub(crate) agents: Box<[Agent]>,
+    /// The texts of all statements, and zeros behind them, so that a head can be read anywhere.
+    texts: Box<[u8]>,
+    /// The indexes of each large group, one for each way of comparing, made when first asked.
+    indexes: Box<[[OnceLock<Index>; Semantics::COUNT]]>,
+    /// How many bytes what is in the indexes takes.
+    index_bytes: AtomicUsize,
+    /// What its directives are about.
+    pub(crate) topics: Topics,
+    /// Whether a rule differs between the forms in which a path is judged strictly.
+    pub(crate) has_respelt_rules: bool,
 }
 
 impl Stored {
-    /// Takes the user-agent lines and their tags in the order of the file, what they are in, and what that speaks of.
-    pub(crate) fn new(agents: &[(Agent, u8)], writer: Writer, topics: Topics) -> Self {
-        let has_respelt_rules = writer.has_respelt_rules();
-        // Moving the stream takes less than another stretch of memory would.
-        let mut all = writer.finish();
-        let bytes = all.len();
-        let before = agents.len() * (1 + Agents::BYTES);
-        all.resize(before + bytes, 0);
-        all.copy_within(..bytes, before);
-        let (tags, rest) = all.split_at_mut(agents.len());
-        for (slot, (_, tag)) in tags.iter_mut().zip(agents) {
-            *slot = *tag;
+    pub(crate) fn new(
+        statements: Vec<Statement>,
+        agents: Vec<Agent>,
+        mut texts: Vec<u8>,
+        large_groups: usize,
+    ) -> Self {
+        if !statements.is_empty() {
+            texts.extend([0; HEAD_BYTES]);
         }
-        for (slot, (agent, _)) in rest.as_chunks_mut().0.iter_mut().zip(agents) {
-            *slot = agent.to_bytes();
+        Self {
+            statements: statements.into(),
+            agents: agents.into(),
+            texts: texts.into(),
+            indexes: (0..large_groups).map(|_| Default::default()).collect(),
+            ..Self::default()
         }
-        let header = Header {
-            indexes: Indexes::default(),
-            agents: u32::try_from(agents.len()).expect("no more than bytes in a file"),
-            topics,
-            has_respelt_rules,
-        };
-        Self(ThinArc::from_header_and_slice(header, &all))
     }
 
+    /// The text of the statement at a place.
+    pub(crate) fn text(&self, at: usize) -> &[u8] {
+        let next = self.statements.get(at + 1);
+        let end = next.map_or(self.texts.len() - HEAD_BYTES, |next| next.start as usize);
+        &self.texts[self.statements[at].start as usize..end]
+    }
+
+    /// The first bytes of a text, and what follows it if it is shorter.
     #[inline]
-    pub(crate) fn statements(&self) -> Statements<'_> {
-        let Header {
-            indexes, agents, ..
-        } = &self.0.header.header;
-        let (tags, rest) = self.0.slice.split_at(*agents as usize);
-        let (agents, stream) = rest.split_at(Agents::BYTES * tags.len());
-        Statements {
-            stream,
-            tags,
-            agents: Agents::new(agents),
-            indexes,
+    pub(crate) fn head(&self, statement: &Statement) -> u64 {
+        head(&self.texts[statement.start as usize..])
+    }
+
+    /// The name and value of a statement that is neither a rule nor a user-agent line.
+    pub(crate) fn name_and_value(&self, at: usize) -> (&[u8], &[u8]) {
+        let text = self.text(at);
+        let colon = memchr::memchr(b':', text).expect("stands behind the name");
+        (&text[..colon], &text[colon + 1..])
+    }
+
+    /// The index of the group of a user-agent line, if that is large; built if there is none and it is affordable now.
+    pub(crate) fn index(
+        &self,
+        semantics: Semantics,
+        agent: Agent,
+        build: impl FnOnce() -> Option<Index>,
+    ) -> Option<&Index> {
+        let slot = &self.indexes[agent.large?.get() as usize - 1][semantics.number()];
+        if slot.get().is_none() {
+            let index = build()?;
+            slot.get_or_init(|| {
+                let bytes = index.heap_bytes();
+                self.index_bytes.fetch_add(bytes, Ordering::Relaxed);
+                index
+            });
         }
+        slot.get()
     }
 
-    /// Whether any directive is about this.
-    pub(crate) fn speaks_of(&self, topic: Topic) -> bool {
-        self.0.header.header.topics.has(topic)
-    }
-
-    /// Whether a rule differs between the forms in which a path is judged strictly.
-    pub(crate) fn has_respelt_rules(&self) -> bool {
-        self.0.header.header.has_respelt_rules
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        std::ptr::eq(&*self.0, &*other.0)
-    }
-
+    /// The bytes it takes with all that goes with it. Asked for often, so the indexes are not added up here.
     pub(crate) fn heap_bytes(&self) -> usize {
-        // The count of owners and the length stand beside the header.
-        let besides = 2 * size_of::<usize>() + size_of::<Header>();
-        besides + self.0.slice.len() + self.0.header.header.indexes.heap_bytes()
+        // The counts of owners stand beside it.
+        2 * size_of::<usize>()
+            + size_of::<Self>()
+            + size_of_val(&*self.statements)
+            + size_of_val(&*self.agents)
+            + self.texts.len()
+            + size_of_val(&*self.indexes)
+            + self.index_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// A file's statements as a stream of events, and where its user-agent lines are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Statements<'a> {
-    pub(crate) stream: &'a [u8],
-    /// A tag for each user-agent line: what to look at first.
-    pub(crate) tags: &'a [u8],
-    /// In the order of the file; parallel to `tags`.
-    pub(crate) agents: Agents<'a>,
-    pub(crate) indexes: &'a Indexes,
+#[cfg(test)]
+mod tests {
+    use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
+
+    #[test]
+    fn every_line_of_a_large_group_is_known() {
+        let filler = ["", "\n", "# a comment\n", "Sitemap: /s\n", "Allow: /~\n"];
+        let mut body = String::from("User-agent: b\nDisallow: /\n\nUser-agent: a\nUser-agent: c\n");
+        let mut lines = Vec::new();
+        for number in 0..500 {
+            // More lines between two rules than one byte counts.
+            let gap = if number == 250 { 300 } else { number % 3 };
+            body += &filler[number % filler.len()].repeat(gap);
+            lines.push(body.matches('\n').count() + 1);
+            body += &format!("Disallow: /{number:03}\n");
+        }
+        body += "User-agent: d\nDisallow: /\n";
+        let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
+        for dialect in Dialect::ALL {
+            for token in ["a", "c"].map(|name| [ProductToken::new(name).unwrap()]) {
+                for (number, line) in lines.iter().enumerate() {
+                    let decision = decide(
+                        &access,
+                        dialect,
+                        &token,
+                        &Path::parse(&format!("/{number:03}")).unwrap(),
+                    );
+                    let found = decision.line().map(|line| line as usize);
+                    if dialect != Dialect::Koster1996 && dialect != Dialect::Selfhtml {
+                        assert_eq!(found, Some(*line), "{number} in {dialect}");
+                    } else {
+                        assert!(
+                            found.is_none_or(|found| found == *line),
+                            "{number} in {dialect}"
+                        );
+                    }
+                }
+            }
+        }
+    }
 }

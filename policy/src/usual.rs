@@ -1,0 +1,60 @@
+//! Usual bytes: those that most paths are made of. They are told apart a block at a time, in a loop that the compiler turns
+//! into vectors; every form writes them as they are.
+
+/// How many bytes are judged at once.
+pub(crate) const BLOCK: usize = 16;
+
+/// Whether a text is long enough to be judged by blocks, and made of usual bytes alone.
+#[inline]
+pub(crate) fn all_usual(text: &[u8]) -> bool {
+    let Some(last) = text.last_chunk::<BLOCK>() else {
+        return false;
+    };
+    // The last block overlaps the one before.
+    let mut blocks = text.as_chunks().0.iter().chain([last]);
+    blocks.all(is_usual)
+}
+
+/// How many bytes a text begins with of those that most paths are made of.
+pub(crate) fn usual_start(text: &[u8]) -> usize {
+    let blocks = text.as_chunks::<BLOCK>().0.iter();
+    let start = BLOCK * blocks.take_while(|block| is_usual(block)).count();
+    let unusual = text[start..].iter().position(|&byte| is_unusual(byte));
+    unusual.map_or(text.len(), |at| start + at)
+}
+
+#[inline]
+fn is_usual(block: &[u8; BLOCK]) -> bool {
+    !block
+        .iter()
+        .fold(false, |found, &byte| found | is_unusual(byte))
+}
+
+/// Whether a byte is not among those that most paths are made of; all of those are plain.
+#[inline]
+const fn is_unusual(byte: u8) -> bool {
+    let outside = byte.wrapping_sub(b'&') > b'z' - b'&';
+    let angle_backslash_or_caret = byte & 0x9D == 0x1C;
+    outside | angle_backslash_or_caret | (byte == b'*') | (byte == b'`')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unusual_byte_is_seen_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            for length in [1, 3, 16, 21, 40] {
+                for at in 0..length {
+                    let mut text = vec![b'a'; length];
+                    text[at] = byte;
+                    let is_seen = is_unusual(byte) || length < BLOCK;
+                    assert_eq!(all_usual(&text), !is_seen, "{byte:#x} at {at} of {length}");
+                    let end = if is_unusual(byte) { at } else { length };
+                    assert_eq!(usual_start(&text), end, "{byte:#x} at {at} of {length}");
+                }
+            }
+        }
+    }
+}
