@@ -56,7 +56,7 @@ pub(super) struct Patterns {
 /// Where a pattern is among others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    literals: (u32, u32),
+    pub(super) literals: (u32, u32),
     stars: (u32, u32),
     anchored: bool,
 }
@@ -81,12 +81,16 @@ impl Patterns {
     }
 
     pub(super) fn at(&self, place: Place) -> Pattern<'_> {
-        let range = |(start, end): (u32, u32)| start as usize..end as usize;
+        let (first, last) = place.stars;
         Pattern {
-            literals: &self.literals[range(place.literals)],
-            stars: &self.stars[range(place.stars)],
+            literals: self.literals(place.literals),
+            stars: &self.stars[first as usize..last as usize],
             anchored: place.anchored,
         }
+    }
+
+    pub(super) fn literals(&self, (start, end): (u32, u32)) -> &[u8] {
+        &self.literals[start as usize..end as usize]
     }
 
     /// Takes one value apart, and forgets what was before.
@@ -167,6 +171,7 @@ pub(super) fn matches<'a>(
     path: &[u8],
     budget: &mut Budget,
 ) -> bool {
+    budget.spend_on_comparing(0);
     let Some(mut rest) = path.strip_prefix(parts.next().unwrap_or_default()) else {
         return false;
     };

@@ -96,7 +96,9 @@ impl Rules {
             {
                 parent = prefixes[above].parent.map(|parent| parent as usize);
             }
+            let (start, _) = self.all[rule].pattern.literals;
             prefixes.push(Prefix {
+                text: (start, start + small(text(rule).len())),
                 parent: parent.map(small),
                 rules: (small(rule), small(rule + 1)),
             });

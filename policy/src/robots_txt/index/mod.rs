@@ -26,6 +26,8 @@ pub(crate) struct Index {
 
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
+    /// Where its text is among the literals.
+    text: (u32, u32),
     /// The longest prefix that this one starts with.
     parent: Option<u32>,
     /// Its rules, the one that would decide before the others first.
@@ -88,8 +90,7 @@ impl Index {
     }
 
     fn text(&self, prefix: &Prefix) -> &[u8] {
-        let first = &self.rules[prefix.rules.0 as usize];
-        self.patterns.at(first.pattern).prefix()
+        self.patterns.literals(prefix.text)
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
