@@ -41,10 +41,17 @@ fn long(piece: &str) -> String {
 }
 
 pub(crate) fn known() -> Vec<Hostile> {
-    [wildcards(), literals(), groups(), spelt(), mixed(), dense()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let kinds = [
+        wildcards(),
+        literals(),
+        groups(),
+        spelt(),
+        mixed(),
+        dense(),
+        lines(),
+        named(),
+    ];
+    kinds.into_iter().flatten().collect()
 }
 
 fn hostile(name: &str, path: String, line: impl FnMut(usize) -> String) -> Hostile {
@@ -364,6 +371,65 @@ fn dense() -> Vec<Hostile> {
         hostile("carriage returns and tabs", long("ab"), |n| {
             format!("Disallow:\t/*a*b{n}\r\tAllow :\t/*b*a{n}\t#\r")
         }),
+    ]
+}
+
+/// What costs most to read: the shortest lines of each kind, and those that readers cut differently.
+fn lines() -> Vec<Hostile> {
+    let text = |name: &str, line: &'static str| hostile(name, long("a"), |_| line.to_owned());
+    vec![
+        text("shortest lines", "a"),
+        text("shortest directives", "a:"),
+        text("shortest rules without a colon", "allow /"),
+        text("blank lines and rules", "\nallow:/*b"),
+        text("NULs in rules", "allow:/a\0b#"),
+        hostile("lines longer than Google reads", long("a"), |n| {
+            format!("allow:/*{}{n}$", "a".repeat(16_650))
+        }),
+    ]
+}
+
+/// What costs most to choose groups by, for a path of which every spelling differs.
+fn named() -> Vec<Hostile> {
+    let odd = long("a//b/%7eab/./%2fab;ab/../b");
+    let cut = long("%7%2");
+    let groups = |name: &str, agent: fn(usize) -> String, rules: &'static str| {
+        hostile(name, odd.clone(), |n| format!("{}\n{rules}", agent(n)))
+    };
+    vec![
+        hostile("near names, every spelling", odd.clone(), |n| {
+            format!("User-agent:{NAME}{n}")
+        }),
+        groups(
+            "one name and each rule",
+            |_| format!("User-agent:{NAME}"),
+            "Allow:/*%7E$",
+        ),
+        groups(
+            "names around it",
+            |n| format!("\nUser-agent:{n}{NAME}x"),
+            "Allow:/c",
+        ),
+        groups(
+            "prefixes of it",
+            |n| format!("\nUser-agent:{}", &NAME[..n % 7]),
+            "Allow:/c",
+        ),
+        groups("everyone", |_| "User-agent:*".to_owned(), "Allow:/*~$"),
+        groups(
+            "groups just large",
+            |n| match n % 5 {
+                0 => format!("User-agent:{NAME}"),
+                _ => format!("Allow:/{n}*~"),
+            },
+            "Allow:/*/c$",
+        ),
+        hostile(
+            "one rule over and over, every spelling",
+            odd.clone(),
+            |_| "Allow:/a/*/*~/c$".to_owned(),
+        ),
+        hostile("cut escapes", cut, |n| format!("Allow:/*%7{n}*%2")),
     ]
 }
 
