@@ -137,7 +137,7 @@ impl Stored {
         mut best: Option<MatchedRule>,
     ) -> (Option<MatchedRule>, usize) {
         let mut end = self.statements.len();
-        for (at, statement) in self.statements.iter().enumerate().skip(start) {
+        for (at, statement) in (start..).zip(&self.statements[start..]) {
             if semantics.ends_at(statement) {
                 end = at;
                 break;

@@ -99,6 +99,7 @@ impl Stored {
         best.map(|(_, agent)| agent)
     }
 
+    #[inline]
     fn rank(&self, semantics: Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
         let at = agent.at as usize;
         if !semantics.sees(&self.statements[at]) {
