@@ -168,6 +168,7 @@ mod tests {
             (allow_wins_tie, Selfhtml, Some(2)),
             (wild, Rfc9309, None),
             (wild, Koster1996, Some(2)),
+            ("User-agent: *\nAllow: /\nDisallow: *\n", Rfc9309, Some(3)),
             ("User-agent: *\nDisallow: *x$\n", Rfc9309, Some(2)),
             ("User-agent: *\nDisallow: *x$\n", Koster1996, None),
             ("User-agent: *\nDisallow: $\n", Rfc9309, None),

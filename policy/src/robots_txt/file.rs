@@ -179,8 +179,11 @@ impl RobotsTxt {
     pub(crate) fn rule_text(&self, rule: MatchedRule) -> String {
         let at = rule.statement();
         let name = if rule.is_allow() { "Allow" } else { "Disallow" };
-        let text = format!("{name}: {}", String::from_utf8_lossy(self.0.text(at)));
-        text.trim_end_matches(' ').to_owned()
+        let text = String::from_utf8_lossy(self.0.text(at));
+        match &*text {
+            "" => [name, ":"].concat(),
+            value => [name, ": ", value].concat(),
+        }
     }
 }
 

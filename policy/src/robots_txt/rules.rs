@@ -34,6 +34,7 @@ impl Stored {
         path: &PathForm<'_>,
         search: &mut Search,
     ) -> Answer {
+        self.ask_for_memory();
         let answer = if semantics.takes_first {
             self.find_in_best(semantics, tokens, path, search)
         } else {

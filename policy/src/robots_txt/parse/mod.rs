@@ -167,7 +167,7 @@ impl Parser {
                 begun |= EXACT_GROUP;
                 self.end_group();
             }
-            if self.record_rules || !self.record_open {
+            if self.record_rules {
                 begun |= RECORD;
             }
             self.exact_rules = false;
