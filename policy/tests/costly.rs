@@ -209,3 +209,12 @@ fn writing_rules_in_a_dialects_form_is_paid_for() {
     }
     expect_too_costly(&decide(&access, Dialect::Strictest, &[], &path));
 }
+
+#[test]
+fn a_pattern_that_differs_at_the_end_of_the_path_is_paid_for() {
+    let access = file(30_000, |_| "Allow: /a/*~/c$".to_owned());
+    let path = Path::parse("/a/%61//b").unwrap();
+    let reason = decide(&access, Dialect::Google, &[], &path).reason();
+    assert_eq!(reason, Reason::NoMatchingRule);
+    expect_too_costly(&decide_strictly(&access, Dialect::Strictest, &[], &path));
+}
