@@ -54,6 +54,8 @@ pub(crate) fn read(line: &[u8]) -> (Option<Read<'_>>, Option<Read<'_>>) {
             },
             _ => exact,
         }),
+        // Without a colon only Google's parser reads anything, and nothing shorter than this.
+        None if line.len() < b"allow /".len() => None,
         _ => google_statement(line),
     };
     (exact, google)
