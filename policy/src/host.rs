@@ -36,7 +36,7 @@ fn percent_decoded(host: &str) -> Vec<u8> {
     let mut rest = host.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
         let escape = if byte == b'%' {
-            crate::forms::hex_pair(tail)
+            crate::percent_encoding::hex_pair(tail)
         } else {
             None
         };

@@ -35,15 +35,14 @@
 
 mod dialect;
 mod document;
-mod forms;
 mod host;
 mod host_pattern;
 pub mod lifecycle;
 mod lint;
-mod name_tag;
+mod name_hash;
 mod origin;
 mod path;
-mod plain;
+mod percent_encoding;
 #[cfg(feature = "preferences")]
 pub mod preferences;
 mod product_token;
@@ -51,7 +50,6 @@ mod robots_txt;
 mod spelling;
 mod target;
 mod user_agent;
-mod usual;
 
 pub use dialect::{Dialect, UnknownDialect};
 pub use document::{AI_TXT_PATH, Document, Kind, TDMREP_PATH};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::name_tag;
+use crate::name_hash;
 use crate::user_agent;
 
 /// The name by which a crawler finds its group (RFC 9309 §2.2.1, "product token").
@@ -86,7 +86,7 @@ impl ProductToken {
         let folded = name.to_ascii_lowercase();
         Self {
             text: name.into(),
-            tag: name_tag::tag(folded.as_bytes()),
+            tag: name_hash::tag(folded.as_bytes()),
             folded: folded.into(),
         }
     }

@@ -6,8 +6,8 @@
 
 use std::iter;
 
-use crate::forms;
-use crate::plain::all_plain;
+use crate::percent_encoding;
+use crate::percent_encoding::plain::all_plain;
 
 /// Turns a path into another spelling of it; `None` if it is spelt so already.
 type Rewriting = fn(&str) -> Option<String>;
@@ -70,7 +70,7 @@ fn normalised(path: &str) -> Option<String> {
         return None;
     }
     let mut form = Vec::new();
-    forms::NORMALISED.push(&mut form, path.as_bytes());
+    percent_encoding::NORMALISED.push(&mut form, path.as_bytes());
     let form = String::from_utf8(form).expect("the normal form is ASCII");
     (form != path).then_some(form)
 }

@@ -8,7 +8,7 @@ use super::file::RobotsTxt;
 use super::groups::semantics::Semantics;
 use super::path_form::PathForm;
 use super::rules::Search;
-use crate::{Dialect, Path, ProductToken, forms, spelling};
+use crate::{Dialect, Path, ProductToken, percent_encoding, spelling};
 
 impl RobotsTxt {
     /// Whether a crawler may fetch a path, as RFC 9309 has it.
@@ -228,7 +228,7 @@ impl<'p> Asked<'p> {
         }
         let others = spelling::others(self.path);
         let is_spelt_otherwise =
-            !others.is_empty() || forms::is_served_otherwise(self.path.as_bytes());
+            !others.is_empty() || percent_encoding::is_served_otherwise(self.path.as_bytes());
         for &dialect in each(&dialect) {
             let crawler = Crawler { dialect, tokens };
             let robots = access.rules(dialect);

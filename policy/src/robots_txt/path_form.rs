@@ -8,8 +8,8 @@ use memchr::memchr;
 use super::byte_pairs::BytePairs;
 use super::groups::semantics::Semantics;
 use super::head::head;
-use crate::forms::{self, Form};
-use crate::{Dialect, plain};
+use crate::Dialect;
+use crate::percent_encoding::{self, Form, plain};
 
 /// Paths of so many bytes hold nearly all pairs there are.
 const LONG: usize = 512;
@@ -100,6 +100,6 @@ fn written<'a>(path: &[u8], form: &Form) -> (Cow<'a, [u8]>, bool) {
 fn decoded(path: &[u8]) -> (Cow<'_, [u8]>, bool) {
     match memchr(b'%', path) {
         None => (Cow::Borrowed(path), false),
-        Some(_) => (written(path, &forms::DECODED).0, false),
+        Some(_) => (written(path, &percent_encoding::DECODED).0, false),
     }
 }

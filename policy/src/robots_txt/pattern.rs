@@ -6,7 +6,7 @@ use memchr::memrchr;
 
 use super::budget::{Budget, find};
 use super::groups::semantics::Semantics;
-use crate::{Dialect, forms};
+use crate::{Dialect, percent_encoding};
 
 /// A rule's value, taken apart for one dialect.
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +136,8 @@ impl<'a> Value<'a> {
     /// How specific the pattern is: its bytes in the form in which a dialect weighs rules.
     pub(super) fn specificity(self, dialect: Dialect) -> usize {
         let form = match dialect {
-            Dialect::Google => &forms::GOOGLE,
-            _ => &forms::NORMALISED,
+            Dialect::Google => &percent_encoding::GOOGLE,
+            _ => &percent_encoding::NORMALISED,
         };
         form.length(self.text, !self.anchored) + usize::from(self.anchored)
     }

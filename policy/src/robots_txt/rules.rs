@@ -11,7 +11,7 @@ use super::path_form::PathForm;
 use super::pattern::{Patterns, Value, matches};
 use super::statements::stored::Stored;
 use super::statements::{Form, Statement};
-use crate::forms::{MAX_WRITTEN, has_lone_percent};
+use crate::percent_encoding::{MAX_WRITTEN, has_lone_percent};
 use crate::{Dialect, ProductToken};
 
 /// What one decision has found out and spent so far, in all the dialects and spellings it asks for.

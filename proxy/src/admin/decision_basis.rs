@@ -15,7 +15,7 @@ use super::answer::{Json, Mistake, error, wrong};
 use super::robots::{decided_by, kept};
 use super::robots_view::DecidedBy;
 use super::state::Admin;
-use crate::decide::again;
+use crate::decide::rederive;
 use crate::observe::decisions::{Decision, UsePreference};
 
 /// What a decision rests on.
@@ -100,12 +100,12 @@ async fn grounds_of(admin: &Admin, decision: &Decision) -> Option<Grounds> {
             digest: None,
         };
         let access = AccessResult::Successful(body.parse());
-        if let Ok(tokens) = again::tokens(decision)
-            && let Ok(judged) = again::by_robots_txt(decision, finding, &access, &tokens)
+        if let Ok(tokens) = rederive::tokens(decision)
+            && let Ok(judged) = rederive::by_robots_txt(decision, finding, &access, &tokens)
         {
             grounds.group = judged.group();
             grounds.group_lines = judged.group_lines();
-            grounds.is_same = again::compare(&judged, finding).is_ok();
+            grounds.is_same = rederive::compare(&judged, finding).is_ok();
         }
     }
     Some(grounds)

@@ -23,7 +23,7 @@ mod page;
 mod places;
 mod preview;
 mod reload;
-mod reloading;
+mod reload_handle;
 mod robots;
 mod robots_view;
 mod serve;
@@ -42,7 +42,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(crate) use self::guard::Guard;
-pub(crate) use self::reloading::{Answer, Asked, Attempt, Reload, Reloaded, Status};
+pub(crate) use self::reload_handle::{Answer, Asked, Attempt, Reload, Reloaded, Status};
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::Admin;
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::answer::Json;
-use super::reloading::Reloaded;
+use super::reload_handle::Reloaded;
 use super::state::Admin;
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 use super::entry_count::Counted;
-use super::reloading::Reload;
+use super::reload_handle::Reload;
 use crate::connection::listeners::Listen;
 use crate::decide::Decider;
 use crate::observe::decisions::Decisions;

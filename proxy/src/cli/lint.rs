@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use wayleave_policy::{Dialect, Finding, Level, Target, lint};
 
-use super::fetched::{Fetcher, why_not};
+use super::fetch::{Fetcher, why_not};
 use super::paint::Tone;
 use super::progress::Progress;
 use super::source::load_config;

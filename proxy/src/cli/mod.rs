@@ -11,7 +11,7 @@ mod decision;
 mod env;
 mod evidence;
 mod expired;
-mod fetched;
+mod fetch;
 mod fleet;
 mod health;
 mod keys;

@@ -6,10 +6,9 @@
 //!  preview                              the same for a request that nobody made
 //!  request, permit, refusal             what goes in and comes out
 //!  settings, https_mode                 what is gone by
-//!  again                                the same by a line of the log, years later
+//!  rederive                             the same by a line of the log, years later
 //! ```
 
-pub(crate) mod again;
 pub(crate) mod consult;
 pub(crate) mod documents;
 pub(crate) mod https_mode;
@@ -17,6 +16,7 @@ pub(crate) mod identify;
 pub(crate) mod permit;
 pub(crate) mod preference;
 pub(crate) mod preview;
+pub(crate) mod rederive;
 pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod resolve;

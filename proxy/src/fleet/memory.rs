@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::back_off;
 use super::engine::{
     Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Kind, Member, Note, Positions, Queue,
     Record, Settled, Settlement, Taken, Turn, What,
 };
-use super::rest;
 
 /// A node that was not heard of for so long is gone.
 const GONE: Duration = Duration::from_secs(5);
@@ -319,7 +319,7 @@ impl Engine for Memory {
         let known = shared.rests.get(origin).copied();
         let before = known.map_or(0, |(_, refusals)| refusals);
         let asked = (answer.status, answer.retry_after, before);
-        match (rest::asked(asked, answer.longest), known) {
+        match (back_off::asked(asked, answer.longest), known) {
             (Some(rest), known) => {
                 let now = Instant::now();
                 let until = known.map_or(now + rest, |(known, _)| known.max(now + rest));

@@ -5,6 +5,7 @@
 //! from waiting for an engine that is gone. Facts go on from each node's own store then; a pace is kept as `on_loss` says.
 
 pub mod alone;
+pub(crate) mod back_off;
 mod breaker;
 pub mod check;
 pub mod engine;
@@ -12,7 +13,6 @@ mod facts;
 mod handle;
 pub mod memory;
 pub mod redis;
-pub(crate) mod rest;
 mod sealed;
 mod status;
 mod turns;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use wayleave_policy::Origin;
 
 use super::queue::lock;
-use crate::fleet::rest;
+use crate::fleet::back_off;
 
 /// Origins that rest are looked through for rested ones when there are this many.
 const TIDY_AT: usize = 4096;
@@ -41,7 +41,7 @@ impl Rests {
         (until > Instant::now()).then_some(until)
     }
 
-    /// Notes an answer; whether it said anything of rest. How long is up to [`rest::asked`].
+    /// Notes an answer; whether it said anything of rest. How long is up to [`back_off::asked`].
     pub(super) fn answered(
         &self,
         origin: &Origin,
@@ -55,7 +55,7 @@ impl Rests {
         }
         let mut by_origin = lock(&self.by_origin);
         let before = by_origin.get(origin).map_or(0, |rest| rest.refusals);
-        let is_news = match rest::asked((status, retry_after, before), longest) {
+        let is_news = match back_off::asked((status, retry_after, before), longest) {
             Some(rest) => {
                 tidy(&mut by_origin);
                 let rest = Rest {

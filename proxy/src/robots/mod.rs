@@ -10,7 +10,7 @@ mod body;
 mod eviction;
 mod fetch;
 mod fields;
-mod following;
+mod fleet_lookup;
 mod known;
 mod queue;
 mod record;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::super::parse::line::is_space;
-use crate::name_tag::is_letter;
+use crate::name_hash::is_letter;
 use crate::{Dialect, ProductToken};
 
 /// A user-agent line of a file.

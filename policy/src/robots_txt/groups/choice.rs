@@ -4,7 +4,7 @@ use super::super::statements::Statement;
 use super::super::statements::stored::Stored;
 use super::agent::{self, Agent};
 use super::semantics::Semantics;
-use crate::{ProductToken, name_tag};
+use crate::{ProductToken, name_hash};
 
 /// Whose groups count.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ impl Choice<'_> {
     fn tag(self) -> u32 {
         match self {
             Self::Named(token) => token.tag(),
-            Self::Everyone => name_tag::EVERYONE,
+            Self::Everyone => name_hash::EVERYONE,
         }
     }
 }

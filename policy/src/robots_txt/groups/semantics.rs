@@ -5,7 +5,7 @@ use super::super::statements::{
     EXACT, EXACT_GROUP, GOOGLE, GOOGLE_GROUP, IN_RECORD, RECORD, Statement,
 };
 use crate::Dialect;
-use crate::forms::{self, Form};
+use crate::percent_encoding::{self, Form};
 
 /// How a dialect goes through a file. Small, since it goes with every look at a rule.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +24,13 @@ pub(crate) struct Semantics {
 /// The forms in which dialects compare: first each in its own, then those in which one is asked strictly besides. The texts of
 /// 1996 compare what is decoded anyway.
 static COMPARED: [(Dialect, &Form); Semantics::COUNT] = [
-    (Dialect::Rfc9309, &forms::LITERAL),
-    (Dialect::Google, &forms::GOOGLE),
-    (Dialect::Koster1996, &forms::DECODED),
-    (Dialect::Selfhtml, &forms::DECODED),
-    (Dialect::Rfc9309, &forms::SERVED),
-    (Dialect::Google, &forms::LITERAL),
-    (Dialect::Google, &forms::SERVED),
+    (Dialect::Rfc9309, &percent_encoding::LITERAL),
+    (Dialect::Google, &percent_encoding::GOOGLE),
+    (Dialect::Koster1996, &percent_encoding::DECODED),
+    (Dialect::Selfhtml, &percent_encoding::DECODED),
+    (Dialect::Rfc9309, &percent_encoding::SERVED),
+    (Dialect::Google, &percent_encoding::LITERAL),
+    (Dialect::Google, &percent_encoding::SERVED),
 ];
 
 impl Semantics {

@@ -12,8 +12,8 @@ use super::statements::{
     EXACT, EXACT_GROUP, Form, GOOGLE, GOOGLE_GROUP, IN_RECORD, Kind, RECORD, Statement,
 };
 use super::topic::{Topic, Topics};
-use crate::plain::{is_plain, plain_start};
-use crate::{forms, name_tag};
+use crate::percent_encoding::plain::{is_plain, plain_start};
+use crate::{name_hash, percent_encoding};
 use line::{Field, Read, is_directive};
 
 /// Groups with more rules, or more with `*`, get an index when first asked.
@@ -150,7 +150,7 @@ impl Parser {
         begun |= self.begin_groups(seen_by);
         self.agents.push(Agent {
             at: small(self.statements.len()),
-            tag: name_tag::tag(value),
+            tag: name_hash::tag(value),
             large: None,
             begins_run,
         });
@@ -190,7 +190,7 @@ impl Parser {
         let (form, plain) = form(kind, value);
         if form == Form::Special {
             let text = value.strip_suffix(b"$").unwrap_or(value);
-            self.has_respelt_rules |= !forms::is_written_alike(text);
+            self.has_respelt_rules |= !percent_encoding::is_written_alike(text);
         }
         self.group_rules += 1;
         self.group_wild_rules += u32::from(form != Form::Plain);

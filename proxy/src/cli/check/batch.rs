@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use wayleave_policy::{Dialect, Path, ProductToken, decide, decide_strictly};
 
 use super::preference::{self, Subject};
-use super::seen::{File, Seen};
+use super::robots_cache::{File, Seen};
 use crate::observe::harmless::harmless_json;
 
 /// A longer line is answered with an error. A file of 500 KiB fits even if every octet is escaped.

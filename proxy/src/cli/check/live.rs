@@ -8,7 +8,7 @@ use wayleave_policy::lifecycle::FetchResult;
 use wayleave_policy::preferences::{Asker, Preferences};
 use wayleave_policy::{AccessResult, Document, Kind, Origin};
 
-use crate::cli::fetched::{Fetcher, why_not};
+use crate::cli::fetch::{Fetcher, why_not};
 use crate::cli::progress::Progress;
 use crate::cli::terminal::complain;
 use crate::decide::documents::{NOT_ALLOWED, Wanted, allows, hear, wanted};

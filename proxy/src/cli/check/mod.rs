@@ -4,7 +4,7 @@ mod answer;
 mod batch;
 mod live;
 mod preference;
-mod seen;
+mod robots_cache;
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,7 +18,7 @@ use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Resp
 use wayleave_policy::preferences::{Declaration, Purpose, Reading};
 use wayleave_policy::{Dialect, InvalidUri, ProductToken, Target};
 
-use super::fetched::Fetcher;
+use super::fetch::Fetcher;
 use super::source::load_config;
 use super::terminal::{print, print_painted, unusable};
 use answer::{Answer, Asking};

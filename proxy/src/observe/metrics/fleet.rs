@@ -7,7 +7,7 @@ use prometheus::{
     Registry,
 };
 
-use super::registered::{counter, counters, gauge, gauges, histogram, histograms, registered};
+use super::constructors::{counter, counters, gauge, gauges, histogram, histograms, registered};
 
 const CALLS: &str = "Duration of calls of the fleet's engine, by verb.";
 const ERRORS: &str =

@@ -3,11 +3,11 @@
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
 
+mod constructors;
 mod fleet;
 mod organisation;
 mod preferences;
 mod reasons;
-mod registered;
 mod robots;
 
 use std::time::{Duration, SystemTime};
@@ -22,13 +22,13 @@ use prometheus::{
 use wayleave_policy::Kind;
 use wayleave_policy::preferences::Judgement;
 
+use self::constructors::{
+    REQUEST_SECONDS, by_result, counter, counters, gauge, gauges, histogram, histograms, registered,
+};
 pub use self::fleet::FleetMetrics;
 use self::organisation::Organisation;
 pub(crate) use self::reasons::ASSERTED;
 use self::reasons::Reasons;
-use self::registered::{
-    REQUEST_SECONDS, by_result, counter, counters, gauge, gauges, histogram, histograms, registered,
-};
 pub use self::robots::Lookup;
 use self::robots::RobotsMetrics;
 use crate::http::http1::oddities::{Oddities, Oddity};

@@ -2,7 +2,7 @@
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::registered::{counter, counters, gauge, gauges, histogram};
+use super::constructors::{counter, counters, gauge, gauges, histogram};
 
 /// From a tenth of a second to politeness.max_delay as it is by default.
 const WAIT_SECONDS: &[f64] = &[

@@ -3,7 +3,7 @@
 use prometheus::{IntCounterVec, Registry};
 use wayleave_policy::preferences::{Preference, Purpose, Say, Source, Stage};
 
-use super::registered::counters;
+use super::constructors::counters;
 
 /// The source where nothing is stated.
 const NONE: &str = "none";

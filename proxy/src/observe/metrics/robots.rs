@@ -3,7 +3,7 @@
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use wayleave_policy::Kind;
 
-use super::registered::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
+use super::constructors::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
 
 const DOCUMENT_FETCHES: &str =
     "Fetches of documents beside robots.txt that speak of use, by source and access result.";

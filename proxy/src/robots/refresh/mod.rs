@@ -20,7 +20,7 @@ use self::recalls::Recalls;
 pub(super) use self::surroundings::{Surroundings, Terms};
 use super::eviction::Memory;
 use super::fetch::{Fetch, FetchAs};
-use super::following::Following;
+use super::fleet_lookup::Following;
 use super::queue::{Asker, FetchBounds, Job, Next, Queue};
 use super::refetch_as::RefetchAs;
 use super::shared::Purpose;

@@ -6,7 +6,7 @@ use super::documents::Documents;
 use super::materials::Materials;
 use super::robots::Robots;
 use super::settings::AllSettings;
-use crate::decide::again::asked_for;
+use crate::decide::rederive::asked_for;
 use crate::observe::chain::link;
 use crate::observe::decisions::Decision;
 

@@ -8,7 +8,7 @@ use wayleave_policy::AccessResult;
 use wayleave_policy::lifecycle::Body;
 
 use super::materials::Materials;
-use crate::decide::again;
+use crate::decide::rederive;
 use crate::observe::decisions::{Decision, Finding};
 use crate::observe::digest::Digest;
 
@@ -51,9 +51,9 @@ impl Robots {
         materials: &Materials,
     ) -> Result<(), String> {
         let access = self.access(finding, materials)?;
-        let tokens = again::tokens(decision)?;
-        let judged = again::by_robots_txt(decision, finding, &access, &tokens)?;
-        again::compare(&judged, finding)
+        let tokens = rederive::tokens(decision)?;
+        let judged = rederive::by_robots_txt(decision, finding, &access, &tokens)?;
+        rederive::compare(&judged, finding)
     }
 
     /// What came of fetching the file.

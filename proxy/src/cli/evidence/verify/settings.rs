@@ -10,9 +10,9 @@ use wayleave_policy::{AccessResult, Document, Target};
 
 use super::materials::Materials;
 use crate::config::Config;
-use crate::decide::again;
 use crate::decide::identify::{identity_of, objection_to};
 use crate::decide::preference::asker;
+use crate::decide::rederive;
 use crate::decide::resolve::Scope;
 use crate::decide::rules;
 use crate::identity::{Crawler, Crawlers, Mode, Seen};
@@ -244,7 +244,7 @@ impl Settings {
             return Ok(false);
         }
         let asker = asker(&crawler, &self.config.preferences.reading, decision.at);
-        let judgement = again::by_preferences(asker, decision, access, read)?;
+        let judgement = rederive::by_preferences(asker, decision, access, read)?;
         let derived = judgement.map_or_else(Vec::new, |judgement| judgement.each);
         if derived.len() != decision.preferences.len() {
             return Err("the preferences about use are of other purposes".to_owned());

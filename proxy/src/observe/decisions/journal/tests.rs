@@ -39,8 +39,8 @@ fn lines(path: &Path) -> usize {
     decisions.count()
 }
 
-fn push(journal: &mut Journal, decision: Decision) {
-    journal.push(&Recorded::new(&decision).line, Some(Digest::of(b"")));
+fn push(journal: &mut Journal, decision: &Decision) {
+    journal.push(&Recorded::new(decision).line, Some(Digest::of(b"")));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_full_file_is_rotated_and_none_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     for _ in 0..10 {
-        push(&mut journal, decision());
+        push(&mut journal, &decision());
         journal.flush().unwrap();
     }
     let files = names(&journal.options.path);
@@ -66,7 +66,7 @@ fn an_old_file_is_rotated_and_the_oldest_deleted() {
     };
     let mut journal = Journal::open(options).unwrap();
     for _ in 0..3 {
-        push(&mut journal, decision());
+        push(&mut journal, &decision());
         journal.flush().unwrap();
     }
     assert_eq!(names(&journal.options.path), [journal.options.path.clone()]);
@@ -79,7 +79,7 @@ fn a_decision_is_found_in_whichever_file_it_is() {
     let mut journal = Journal::open(options(dir.path())).unwrap();
     let written: Vec<_> = (0..10).map(|_| decision()).collect();
     for decision in &written {
-        push(&mut journal, decision.clone());
+        push(&mut journal, decision);
         journal.flush().unwrap();
     }
     for decision in written {
@@ -110,7 +110,7 @@ fn a_line_that_was_cut_off_spoils_no_other() {
     fs::write(&options.path, "{\"id\":\"0193").unwrap();
     let mut journal = Journal::open(options).unwrap();
     let written = decision();
-    push(&mut journal, written.clone());
+    push(&mut journal, &written);
     journal.flush().unwrap();
     assert_eq!(lines(&journal.options.path), 1);
     assert!(search(&journal.options.path, written.id).is_some());
@@ -121,7 +121,7 @@ fn a_file_that_somebody_deleted_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     fs::remove_file(&journal.options.path).unwrap();
-    push(&mut journal, decision());
+    push(&mut journal, &decision());
     journal.flush().unwrap();
     assert_eq!(lines(&journal.options.path), 1);
 }
@@ -131,12 +131,12 @@ fn a_file_that_somebody_emptied_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     for _ in 0..2 {
-        push(&mut journal, decision());
+        push(&mut journal, &decision());
         journal.flush().unwrap();
         let log = OpenOptions::new().write(true).open(&journal.options.path);
         log.unwrap().set_len(0).unwrap();
     }
-    push(&mut journal, decision());
+    push(&mut journal, &decision());
     journal.flush().unwrap();
     assert_eq!(lines(&journal.options.path), 1);
     let open = journal.open.as_mut().unwrap();
@@ -150,13 +150,13 @@ fn a_file_that_cannot_be_rotated_grows_on() {
     let dir = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(options(dir.path())).unwrap();
     let elsewhere = dir.path().join("elsewhere");
-    push(&mut journal, decision());
+    push(&mut journal, &decision());
     journal.flush().unwrap();
     // The file is written to all the same, but there is no such name to rename.
     let path = mem::replace(&mut journal.options.path, elsewhere);
     journal.options.max_size_bytes = 1;
     for _ in 0..3 {
-        push(&mut journal, decision());
+        push(&mut journal, &decision());
         journal.flush().unwrap();
     }
     assert_eq!(lines(&path), 4);
@@ -167,7 +167,7 @@ fn an_earlier_runs_file_is_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let mut journal = Journal::open(options(dir.path())).unwrap();
-        push(&mut journal, decision());
+        push(&mut journal, &decision());
         journal.flush().unwrap();
     }
     assert_eq!(lines(&options(dir.path()).path), 2);
@@ -222,7 +222,7 @@ fn checked(path: &Path) -> Vec<What> {
 }
 
 fn write_one(journal: &mut Journal) {
-    push(journal, decision());
+    push(journal, &decision());
     journal.flush().unwrap();
 }
 
@@ -502,7 +502,7 @@ fn what_is_compressed_is_the_same_chain_and_found() {
     for _ in 0..12 {
         let decision = decision();
         written.push(decision.id);
-        push(&mut journal, decision);
+        push(&mut journal, &decision);
         journal.flush().unwrap();
         finish(&mut journal);
     }

@@ -1,7 +1,7 @@
 //! Plain bytes: those that every form writes alike and no pattern or line takes for anything else.
 
-use crate::forms::{Octet, classify};
-use crate::usual::all_usual;
+use crate::percent_encoding::usual::all_usual;
+use crate::percent_encoding::{Octet, classify};
 
 /// Whether a byte stands for itself in every form, means nothing to patterns, and does not end the value of a line.
 #[inline]

@@ -1,17 +1,19 @@
-//! Forms: the percent-encodings in which paths and rules are compared, byte by byte and by table.
+//! The percent-encodings (forms) in which paths and rules are compared, byte by byte and by table.
 //!
 //! To write rules in a form is most of what some files cost to judge, so nothing is asked of a byte that a table does
 //! not say at once.
 
 mod escape;
+pub(crate) mod plain;
 #[cfg(test)]
 mod tests;
+pub(crate) mod usual;
 
 use memchr::{memchr, memchr2};
 
-use crate::usual::{BLOCK, usual_start};
 use escape::{Unit, Units};
 pub(crate) use escape::{has_lone_percent, hex_pair};
+use usual::{BLOCK, usual_start};
 
 /// What a byte of a path is to RFC 3986.
 #[derive(Clone, Copy, PartialEq, Eq)]
