@@ -42,7 +42,7 @@ doc:
 
 # What others would get of the policy crate builds alone. Nothing is published.
 crate:
-	cargo package --quiet --package wayleave-policy --locked --allow-dirty --target-dir target/crate
+	cargo package --quiet --package wayleave-robots-txt --locked --allow-dirty --target-dir target/crate
 
 # Licences, bans and sources always; advisories when their database can be had, or else failing with ADVISORIES=required.
 deny: $(CARGO_DENY)

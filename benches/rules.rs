@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime};
 
 use criterion::{BenchmarkId, Criterion};
 use wayleave::rules::{Asked, Rule, Rules};
-use wayleave_policy::Target;
-use wayleave_policy::preferences::Purposes;
+use wayleave_robots_txt::Target;
+use wayleave_robots_txt::preferences::Purposes;
 
 /// How many rules there are, and which matches the request, if any does.
 const COUNTS: [usize; 3] = [10, 1_000, 10_000];

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use wayleave_policy::Path;
+use wayleave_robots_txt::Path;
 
 pub(crate) struct Corpus {
     pub(crate) bodies: HashMap<String, Vec<u8>>,

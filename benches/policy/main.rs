@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
-use wayleave_policy::{Dialect, Path, ProductToken, decide};
+use wayleave_robots_txt::{Dialect, Path, ProductToken, decide};
 
 use corpus::Corpus;
 use peers::{NAME, successful};

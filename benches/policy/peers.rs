@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use robotstxt::RobotsParseHandler;
-use wayleave_policy::{AccessResult, RobotsTxt};
+use wayleave_robots_txt::{AccessResult, RobotsTxt};
 
 pub(crate) const NAME: &str = "foobot";
 

@@ -6,8 +6,8 @@ use std::hash::Hash;
 use std::hint::black_box;
 use std::time::{Instant, SystemTime};
 
-use wayleave_policy::preferences::{Asker, Declaration, Preferences, Purpose, Reading};
-use wayleave_policy::{
+use wayleave_robots_txt::preferences::{Asker, Declaration, Preferences, Purpose, Reading};
+use wayleave_robots_txt::{
     AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
 };
 
@@ -42,7 +42,7 @@ type Decide = for<'a> fn(
     Dialect,
     &'a [ProductToken],
     &Path<'_>,
-) -> wayleave_policy::Decision<'a>;
+) -> wayleave_robots_txt::Decision<'a>;
 
 type Parsed = HashMap<String, AccessResult>;
 type Tokens = HashMap<String, [ProductToken; 1]>;

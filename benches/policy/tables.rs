@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
 
 use crate::corpus::{Corpus, Question};
 use crate::peers::{NAME, parse_robotstxt, successful};

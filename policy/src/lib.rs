@@ -4,7 +4,7 @@
 //! [`Decision`] with its reason comes out:
 //!
 //! ```
-//! use wayleave_policy::{Dialect, Path, ProductToken, RobotsTxt, Verdict};
+//! use wayleave_robots_txt::{Dialect, Path, ProductToken, RobotsTxt, Verdict};
 //!
 //! let robots = RobotsTxt::parse(b"User-agent: ExampleBot\nDisallow: /private\n");
 //! let crawler = ProductToken::new("ExampleBot")?;

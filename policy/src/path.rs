@@ -12,11 +12,11 @@ use memchr::{memchr, memchr3};
 /// # Examples
 ///
 /// ```
-/// use wayleave_policy::Path;
+/// use wayleave_robots_txt::Path;
 ///
 /// assert_eq!(Path::parse("/private?page=2")?.as_str(), "/private?page=2");
 /// assert!(Path::parse("https://example.com/private").is_err());
-/// # Ok::<(), wayleave_policy::InvalidPath>(())
+/// # Ok::<(), wayleave_robots_txt::InvalidPath>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Path<'a>(Cow<'a, str>);

@@ -1,7 +1,7 @@
 //! Files that end in the midst of a line, and escapes that end in the midst of themselves.
 
-use wayleave_policy::lifecycle::Body;
-use wayleave_policy::{
+use wayleave_robots_txt::lifecycle::Body;
+use wayleave_robots_txt::{
     AccessResult, Dialect, Path, RobotsTxt, Verdict, decide, decide_every_path, decide_strictly,
 };
 
@@ -118,7 +118,7 @@ fn a_cut_line_counts_only_if_it_disallows() {
 
 #[test]
 fn a_cut_user_agent_line_takes_nobody_out_of_his_group() {
-    let tokens = [wayleave_policy::ProductToken::new("Good").unwrap()];
+    let tokens = [wayleave_robots_txt::ProductToken::new("Good").unwrap()];
     let [limited, received] = cut("User-agent: *\nDisallow: /\nUser-agent: Good|bot\n");
     for robots in [limited, received] {
         let access = AccessResult::Successful(robots);

@@ -8,7 +8,7 @@ mod cases;
 use std::collections::{BTreeMap, BTreeSet};
 
 use cases::{Case, Exception, Judged, exceptions, read_cases};
-use wayleave_policy::{Dialect, Path, RobotsTxt, TimeOfDay, TimeSpan, Verdict, decide};
+use wayleave_robots_txt::{Dialect, Path, RobotsTxt, TimeOfDay, TimeSpan, Verdict, decide};
 
 /// The files that hold verdicts or statements; `disagreements.jsonl` lists what no dialect gives.
 const FILES: [&str; 16] = [

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use wayleave_policy::{
+use wayleave_robots_txt::{
     AccessResult, Dialect, ProductToken, RobotsTxt, Verdict, decide, decide_strictly, lint,
 };
 
@@ -90,7 +90,7 @@ fn answers(dialect: Dialect, mut check: impl FnMut(&Query, String, bool, u32)) -
             access,
             dialect,
             tokens,
-            &wayleave_policy::Path::of_url(query.url()),
+            &wayleave_robots_txt::Path::of_url(query.url()),
         );
         let allow = decision.verdict() == Verdict::Allow;
         let place = format!("{place}: {decision:?}");
@@ -148,7 +148,7 @@ fn lint_has_an_answer_for_every_file() {
 fn judging_every_spelling_refuses_no_ordinary_path() {
     let mut refused = Vec::new();
     ask_all(|query, access, tokens, _| {
-        let path = wayleave_policy::Path::of_url(query.url());
+        let path = wayleave_robots_txt::Path::of_url(query.url());
         let plainly = decide(access, Dialect::Rfc9309, tokens, &path).verdict();
         let strictly = decide_strictly(access, Dialect::Rfc9309, tokens, &path).verdict();
         if plainly != strictly {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wayleave_policy::{
+use wayleave_robots_txt::{
     AccessResult, Decision, Dialect, Path, ProductToken, Reason, RobotsTxt, Verdict, decide,
     decide_every_path, decide_strictly,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wayleave_policy::{Dialect, RobotsTxt};
+use wayleave_robots_txt::{Dialect, RobotsTxt};
 
 fn delay(value: &str) -> Option<Duration> {
     let robots = RobotsTxt::parse(format!("User-agent: *\nCrawl-delay: {value}\n").as_bytes());

@@ -1,6 +1,6 @@
 //! The face: what a caller may ask, and how little can be asked wrongly.
 
-use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
 
 const BODY: &[u8] = b"User-agent: *\nDisallow: /private\nDisallow: /only$\n";
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::lifecycle::{
     Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Learned, Lifetimes, Resource,
     Response, Snapshot, Use,
 };
-use wayleave_policy::{AccessResult, Dialect, Kind, Path, ProductToken, Verdict, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, Kind, Path, ProductToken, Verdict, decide};
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;

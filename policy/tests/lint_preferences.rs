@@ -1,6 +1,6 @@
 //! What lint says of statements about use.
 
-use wayleave_policy::lint;
+use wayleave_robots_txt::lint;
 
 /// The findings of a file, as they are shown; without notes, unless asked for.
 fn found(robots: &str, with_notes: bool) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Files of so many rules, and paths so long, that rules are passed over unread: none that decides may be among those.
 
-use wayleave_policy::{
+use wayleave_robots_txt::{
     AccessResult, Dialect, Path, RobotsTxt, Verdict, decide,
     decide_strictly as decide_all_spellings,
 };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
-use wayleave_policy::preferences::{
+use wayleave_robots_txt::preferences::{
     Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading, Rsl, Tdmrep,
 };
-use wayleave_policy::{
+use wayleave_robots_txt::{
     AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide, decide_strictly,
 };
 

@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use wayleave_policy::preferences::{
+use wayleave_robots_txt::preferences::{
     Asker, Declaration, MetaDialect, Preference, Preferences, Purpose, Reading, Rsl, Source,
     Sources, Tdmrep,
 };
-use wayleave_policy::{Dialect, ProductToken, RobotsTxt};
+use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt};
 
 /// Lines of robots.txt: access, every family, what cannot be read, and what begins groups.
 const LINES: [&str; 20] = [

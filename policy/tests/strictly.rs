@@ -8,7 +8,7 @@ mod model;
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use wayleave_policy::{
+use wayleave_robots_txt::{
     AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide_strictly,
 };
 

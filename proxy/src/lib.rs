@@ -1,6 +1,6 @@
 //! A forward proxy that makes crawlers obey robots.txt.
 //!
-//! What may be fetched is decided by the crate `wayleave-policy`, which does no I/O. This crate is the
+//! What may be fetched is decided by the crate `wayleave-robots-txt`, which does no I/O. This crate is the
 //! world around it: it takes connections, asks policy, forwards or refuses, and keeps every origin's
 //! robots.txt at hand.
 //!

@@ -9,7 +9,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion};
-use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, Reason, decide, decide_strictly};
+use wayleave_robots_txt::{
+    AccessResult, Dialect, Path, ProductToken, Reason, decide, decide_strictly,
+};
 
 use crate::peers::successful;
 
@@ -73,7 +75,7 @@ type Judge = for<'a> fn(
     Dialect,
     &'a [ProductToken],
     &Path<'_>,
-) -> wayleave_policy::Decision<'a>;
+) -> wayleave_robots_txt::Decision<'a>;
 
 /// First and later time in the worst single dialect, in `strictest`, and of all spellings in the worst of all; then of
 /// parsing.

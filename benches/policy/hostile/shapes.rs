@@ -1,6 +1,6 @@
 //! The shapes of files made to be slow, by what makes them so, and random ones.
 
-use wayleave_policy::Path;
+use wayleave_robots_txt::Path;
 
 /// The name that the rules are for.
 pub(crate) const NAME: &str = "foobot";

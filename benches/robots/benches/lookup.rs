@@ -18,7 +18,7 @@ use wayleave::clock::Clock;
 use wayleave::observe::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
 use wayleave_bench_robots::{ScriptedFetch, allocated_bytes, origin};
-use wayleave_policy::{Dialect, Origin, Path, ProductToken, decide_strictly};
+use wayleave_robots_txt::{Dialect, Origin, Path, ProductToken, decide_strictly};
 
 /// Origins in memory; fewer by `ORIGINS`, for a quick look.
 fn origins() -> usize {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wayleave::robots::{Fetch, FetchAs, Fetched};
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::lifecycle::{
     Body, Ending, FetchErrorKind, FetchOutcome, FetchRequest, Fields, Response,
 };
 

@@ -16,7 +16,7 @@ use wayleave::clock::Clock;
 use wayleave::observe::metrics::Metrics;
 use wayleave::robots::{Options, Robots, Store, StoreOptions};
 use wayleave_bench_robots::{ScriptedFetch, answer, origin, resident_bytes};
-use wayleave_policy::lifecycle::{Entry, Resource};
+use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
 const STEP: Duration = Duration::from_secs(10 * 60);
 const STEPS: usize = 2 * 24 * 6;

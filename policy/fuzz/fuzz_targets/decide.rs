@@ -7,7 +7,7 @@ mod model;
 
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
 
 const DIALECTS: [Dialect; 4] =
     [Dialect::Rfc9309, Dialect::Google, Dialect::Koster1996, Dialect::Selfhtml];

@@ -4,7 +4,7 @@
 
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::{
+use wayleave_robots_txt::{
     AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide, decide_strictly,
 };
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::{Dialect, RobotsTxt, lint};
+use wayleave_robots_txt::{Dialect, RobotsTxt, lint};
 
 fuzz_target!(|body: &[u8]| {
     let robots = RobotsTxt::parse(body);

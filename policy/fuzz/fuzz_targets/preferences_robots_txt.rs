@@ -5,7 +5,7 @@
 mod preferences;
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::RobotsTxt;
+use wayleave_robots_txt::RobotsTxt;
 use preferences::{allows, holds};
 
 fuzz_target!(|file: &[u8]| {

@@ -5,8 +5,8 @@
 mod preferences;
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::RobotsTxt;
-use wayleave_policy::preferences::Rsl;
+use wayleave_robots_txt::RobotsTxt;
+use wayleave_robots_txt::preferences::Rsl;
 use preferences::{allows, holds};
 
 fuzz_target!(|licence: &str| {

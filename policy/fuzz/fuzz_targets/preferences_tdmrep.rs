@@ -6,7 +6,7 @@ mod preferences;
 
 use libfuzzer_sys::fuzz_target;
 use preferences::{allows, holds};
-use wayleave_policy::preferences::Tdmrep;
+use wayleave_robots_txt::preferences::Tdmrep;
 
 fuzz_target!(|file: &[u8]| {
     let is_allowed = allows(|heard, asker| heard.hear_tdmrep(asker, &Tdmrep::parse(file)));

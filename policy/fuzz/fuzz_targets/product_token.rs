@@ -4,7 +4,7 @@
 
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::{AccessResult, Dialect, Path, ProductToken, Reason, RobotsTxt, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, Reason, RobotsTxt, decide};
 
 fuzz_target!(|field: &[u8]| {
     let Some(token) = ProductToken::from_user_agent(field) else { return };

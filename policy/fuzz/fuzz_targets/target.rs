@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wayleave_policy::{Origin, Path, Scheme, Target};
+use wayleave_robots_txt::{Origin, Path, Scheme, Target};
 
 fuzz_target!(|text: &str| {
     assert!(Path::of_url(text).as_str().starts_with('/'));

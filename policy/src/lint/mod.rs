@@ -18,7 +18,7 @@ use crate::Dialect;
 /// is the only finding.
 ///
 /// ```
-/// use wayleave_policy::{Dialect, Level, lint};
+/// use wayleave_robots_txt::{Dialect, Level, lint};
 ///
 /// let findings = lint(b"User-agent: *\nDisallow: /a\nDisalow: /b\n", &[Dialect::Google]);
 /// assert_eq!((findings[0].line, findings[0].level), (3, Level::Error));

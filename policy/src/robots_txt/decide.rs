@@ -16,7 +16,7 @@ impl RobotsTxt {
     /// # Examples
     ///
     /// ```
-    /// use wayleave_policy::{Path, ProductToken, RobotsTxt};
+    /// use wayleave_robots_txt::{Path, ProductToken, RobotsTxt};
     ///
     /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /private\n");
     /// let crawler = ProductToken::new("ExampleBot")?;
@@ -36,7 +36,7 @@ impl RobotsTxt {
     /// # Examples
     ///
     /// ```
-    /// use wayleave_policy::{Dialect, Path, ProductToken, RobotsTxt};
+    /// use wayleave_robots_txt::{Dialect, Path, ProductToken, RobotsTxt};
     ///
     /// let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a\nAllow: /a/b\n");
     /// let (crawler, path) = ([ProductToken::new("ExampleBot")?], Path::parse("/a/b")?);
@@ -69,7 +69,7 @@ impl RobotsTxt {
 /// # Examples
 ///
 /// ```
-/// use wayleave_policy::{AccessResult, Dialect, Path, Verdict, decide};
+/// use wayleave_robots_txt::{AccessResult, Dialect, Path, Verdict, decide};
 ///
 /// let access = AccessResult::Unreachable;
 /// let decision = decide(&access, Dialect::Rfc9309, &[], &Path::ROOT);
@@ -137,7 +137,7 @@ pub fn decide_strictly<'a>(
 /// # Examples
 ///
 /// ```
-/// use wayleave_policy::{
+/// use wayleave_robots_txt::{
 ///     AccessResult, Dialect, Path, RobotsTxt, Verdict, decide_any_path_strictly, decide_strictly,
 /// };
 ///
@@ -148,7 +148,7 @@ pub fn decide_strictly<'a>(
 /// assert_eq!(read.verdict(), Verdict::Allow);
 /// let post = decide_any_path_strictly(&access, Dialect::Rfc9309, &[], &path);
 /// assert_eq!(post.verdict(), Verdict::Disallow);
-/// # Ok::<(), wayleave_policy::InvalidPath>(())
+/// # Ok::<(), wayleave_robots_txt::InvalidPath>(())
 /// ```
 #[must_use]
 pub fn decide_any_path_strictly<'a>(

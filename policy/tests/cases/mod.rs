@@ -10,7 +10,7 @@ use std::path::Path;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Deserializer};
-use wayleave_policy::{AccessResult, Dialect, Origin, ProductToken, RobotsTxt};
+use wayleave_robots_txt::{AccessResult, Dialect, Origin, ProductToken, RobotsTxt};
 
 /// The name of an expectation, and how it failed if it did.
 pub(crate) type Judged = (String, Option<String>);

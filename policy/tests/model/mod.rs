@@ -5,7 +5,7 @@
 
 mod spellings;
 
-use wayleave_policy::Dialect;
+use wayleave_robots_txt::Dialect;
 
 /// What the model says: whether the path is allowed, and the line that decides, if any.
 pub type Verdict = (bool, Option<u32>);

@@ -11,7 +11,7 @@ mod request_target;
 
 use libfuzzer_sys::fuzz_target;
 use request_target::RequestTarget;
-use wayleave_policy::{Origin, Scheme, Target};
+use wayleave_robots_txt::{Origin, Scheme, Target};
 
 // Five lines: method, target, the tunnel's authority, Host, and HTTP/2's scheme, which may be missing.
 fuzz_target!(|text: &str| {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use utoipa::ToSchema;
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use crate::observe::harmless::harmless_json;
 

@@ -5,11 +5,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_policy::lifecycle::{Body, Resource};
-use wayleave_policy::preferences::{
+use wayleave_robots_txt::lifecycle::{Body, Resource};
+use wayleave_robots_txt::preferences::{
     Asker, Declaration, Preferences, Purpose, Purposes, Reading, Stage,
 };
-use wayleave_policy::{AccessResult, Document, ProductToken, Target};
+use wayleave_robots_txt::{AccessResult, Document, ProductToken, Target};
 
 use super::answer::{Json, Mistake, error, wrong};
 use super::robots::{decided_by, kept};

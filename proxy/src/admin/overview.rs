@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_policy::preferences::Purpose;
+use wayleave_robots_txt::preferences::Purpose;
 
 use super::answer::{Json, Mistake, Parameters, limit, wrong};
 use super::entry_count::Entries;

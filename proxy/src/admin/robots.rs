@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Resource, State as EntryState};
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::lifecycle::{Resource, State as EntryState};
 
 use super::answer::{Json, Mistake, Named, Parameters, error, limit, wrong};
 use super::robots_view::{DecidedBy, Document, Said, Summary, Text, Version, Whole};

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{self, FetchErrorKind, FetchOutcome, Resource, Snapshot};
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::lifecycle::{self, FetchErrorKind, FetchOutcome, Resource, Snapshot};
 
 use crate::observe::digest::Digest;
 use crate::robots::{self, Inspection};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use clap::Args;
 use serde_json::Value;
-use wayleave_policy::numbered_lines;
+use wayleave_robots_txt::numbered_lines;
 
 use super::admin_client::ask;
 use super::paint::Tone;

@@ -1,7 +1,7 @@
 //! Fetches robots.txt, and what stands beside it, for the command line exactly as the proxy does.
 
 use tokio::runtime::{Builder, Runtime};
-use wayleave_policy::lifecycle::{Facts, FetchRequest, Resource};
+use wayleave_robots_txt::lifecycle::{Facts, FetchRequest, Resource};
 
 use crate::clock::Clock;
 use crate::config::Config;

@@ -7,7 +7,7 @@ use std::{fs, io};
 
 use clap::Args;
 use serde::Serialize;
-use wayleave_policy::{Dialect, Finding, Level, Target, lint};
+use wayleave_robots_txt::{Dialect, Finding, Level, Target, lint};
 
 use super::fetch::{Fetcher, why_not};
 use super::paint::Tone;

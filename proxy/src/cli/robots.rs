@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::admin_client::ask;
 use super::moment::Moment;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use wayleave_policy::preferences::{ContentUse, Declaration, Purpose};
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_robots_txt::preferences::{ContentUse, Declaration, Purpose};
+use wayleave_robots_txt::{Dialect, ProductToken};
 
 use super::file::{
     Node, Parsed, Section, boolean, checked, duration, filled_list, network, secret, text, tried,

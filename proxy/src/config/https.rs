@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use wayleave_policy::HostPattern;
+use wayleave_robots_txt::HostPattern;
 
 use super::file::{Node, Parsed, Section, fixed, list, path_in, tried};
 use crate::decide::https_mode::{self, Mode};

@@ -1,7 +1,7 @@
 //! `[preferences]`: which statements about the use of content are obeyed, and how they are read.
 
 use bytesize::ByteSize;
-use wayleave_policy::preferences::{MetaDialect, Reading, Source, Sources};
+use wayleave_robots_txt::preferences::{MetaDialect, Reading, Source, Sources};
 
 use super::file::{Node, Parsed, Section, boolean, checked, filled_list, size_or_zero, tried};
 use super::robots::bytes;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use wayleave_policy::Dialect;
-use wayleave_policy::lifecycle::Lifetimes;
+use wayleave_robots_txt::Dialect;
+use wayleave_robots_txt::lifecycle::Lifetimes;
 
 use super::file::{
     Section, at_least, checked, count, duration, positive_duration, size, user_agent,

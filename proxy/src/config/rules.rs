@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use wayleave_policy::HostPattern;
-use wayleave_policy::preferences::Purpose;
+use wayleave_robots_txt::HostPattern;
+use wayleave_robots_txt::preferences::Purpose;
 
 use super::file::{Node, Parsed, Section, boolean, checked, date, filled_list, text, tried, word};
 use crate::identity::Crawler;

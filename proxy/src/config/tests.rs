@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use tempfile::TempDir;
-use wayleave_policy::preferences::{ContentUse, Declaration, Purpose, Purposes};
-use wayleave_policy::{Dialect, HostPattern, ProductToken};
+use wayleave_robots_txt::preferences::{ContentUse, Declaration, Purpose, Purposes};
+use wayleave_robots_txt::{Dialect, HostPattern, ProductToken};
 
 use super::{Config, DEFAULT_FILE, Mistake};
 use crate::decide::https_mode;

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::server::Server;
 use crate::decide::resolve;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use wayleave_policy::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, Scheme};
 
 use super::entrance::Secured;
 use super::server::Server;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use wayleave_policy::lifecycle::{FetchErrorKind, Snapshot, State};
-use wayleave_policy::{
+use wayleave_robots_txt::lifecycle::{FetchErrorKind, Snapshot, State};
+use wayleave_robots_txt::{
     AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict, decide,
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use wayleave_policy::lifecycle::{FetchErrorKind, Resource, Snapshot};
-use wayleave_policy::preferences::{Asker, Preferences, Source};
-use wayleave_policy::{
+use wayleave_robots_txt::lifecycle::{FetchErrorKind, Resource, Snapshot};
+use wayleave_robots_txt::preferences::{Asker, Preferences, Source};
+use wayleave_robots_txt::{
     AI_TXT_PATH, AccessResult, Document, Origin, Scheme, TDMREP_PATH, Target, Verdict,
     decide_any_path_strictly,
 };

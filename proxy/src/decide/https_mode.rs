@@ -1,6 +1,6 @@
 //! What becomes of HTTPS: intercepted, tunnelled uninspected, or refused.
 
-use wayleave_policy::HostPattern;
+use wayleave_robots_txt::HostPattern;
 
 /// What a `CONNECT` leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wayleave_policy::preferences::Purposes;
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_robots_txt::preferences::Purposes;
+use wayleave_robots_txt::{Dialect, ProductToken};
 
 use super::refusal::Refusal;
 use super::request::Connection;

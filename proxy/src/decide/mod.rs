@@ -28,7 +28,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
-use wayleave_policy::Scheme;
+use wayleave_robots_txt::Scheme;
 
 use self::consult::Consulted;
 use self::https_mode::{Mode, Way};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use wayleave_policy::Origin;
-use wayleave_policy::preferences::Purposes;
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::preferences::Purposes;
 
 use super::preference::Said;
 use super::refusal::Refusal;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_policy::preferences::{
+use wayleave_robots_txt::preferences::{
     Asker, Carrier, Duty, Judgement, Preference, Preferences, Reading, Say, Source, Statement,
 };
-use wayleave_policy::{AccessResult, Dialect, Target};
+use wayleave_robots_txt::{AccessResult, Dialect, Target};
 
 use super::documents::{Consulted, Documents};
 use super::identify::Identified;

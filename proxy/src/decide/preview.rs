@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wayleave_policy::preferences::{Declaration, Purposes, UnknownPurpose};
-use wayleave_policy::{Dialect, Origin, Scheme, Target};
+use wayleave_robots_txt::preferences::{Declaration, Purposes, UnknownPurpose};
+use wayleave_robots_txt::{Dialect, Origin, Scheme, Target};
 
 use super::Decider;
 use super::consult::{self, Judge};

@@ -1,7 +1,7 @@
 //! Makes decisions again, years later, by what their lines in the log name: the same judges, without a proxy.
 
-use wayleave_policy::preferences::{Asker, Judgement};
-use wayleave_policy::{
+use wayleave_robots_txt::preferences::{Asker, Judgement};
+use wayleave_robots_txt::{
     AccessResult, Decision as Judged, Dialect, Document, Origin, ProductToken, Target,
 };
 

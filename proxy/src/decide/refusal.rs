@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use crate::http::http1::HeadError;
 use crate::http::proxy_status::ErrorType;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::refusal::{Refusal, head_refusal};
 use crate::http::field_pairs;

@@ -1,7 +1,7 @@
 //! Resolves the request target, `Host` and the tunnel to a target: the origin and the path that
 //! will be sent.
 
-use wayleave_policy::{Origin, Scheme, Target};
+use wayleave_robots_txt::{Origin, Scheme, Target};
 
 use super::refusal::Refusal;
 use super::request::Connection;

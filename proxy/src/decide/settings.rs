@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use wayleave_policy::Scheme;
-use wayleave_policy::preferences::Reading;
+use wayleave_robots_txt::Scheme;
+use wayleave_robots_txt::preferences::Reading;
 
 use super::https_mode::{self, Mode, Way};
 use super::request::Connection;

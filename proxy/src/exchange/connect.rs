@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use wayleave_policy::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, Scheme};
 
 use super::Exchanges;
 use super::decide_in_turn::{Cleared, InTurn, Next};

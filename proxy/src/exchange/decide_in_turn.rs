@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::poll;
 use tokio::time::Instant;
-use wayleave_policy::Reason;
+use wayleave_robots_txt::Reason;
 
 use super::Exchanges;
 use super::record::Known;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use bytes::BytesMut;
 use http::{Request, Uri, Version as HttpVersion};
 use url::Url;
-use wayleave_policy::Target;
+use wayleave_robots_txt::Target;
 
 use super::websocket;
 use crate::clock::calendar;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-use wayleave_policy::preferences::{Duty, Preference, Purpose, Source};
+use wayleave_robots_txt::preferences::{Duty, Preference, Purpose, Source};
 
 use super::page::Page;
 use crate::decide::documents::Documents;

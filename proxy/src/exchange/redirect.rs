@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use wayleave_policy::lifecycle::{FetchError, FetchErrorKind};
-use wayleave_policy::preferences::Purposes;
-use wayleave_policy::{Kind, Target};
+use wayleave_robots_txt::lifecycle::{FetchError, FetchErrorKind};
+use wayleave_robots_txt::preferences::Purposes;
+use wayleave_robots_txt::{Kind, Target};
 
 use super::Exchanges;
 use super::outcome::Outcome;

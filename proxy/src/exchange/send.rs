@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 
 use tokio::sync::Notify;
-use wayleave_policy::Scheme;
+use wayleave_robots_txt::Scheme;
 
 use super::forward::{self, Forwarded, Onward, SWITCHING_PROTOCOLS, Sending};
 use super::label::{self, Label};

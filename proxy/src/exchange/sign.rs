@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::fields::OnwardRequest;
 use crate::observe::metrics::Metrics;

@@ -1,6 +1,6 @@
 //! Where a request goes, from everything in it that names a place (RFC 9112 section 3.2). Pure, and fuzzed (proxy/fuzz).
 
-use wayleave_policy::{InvalidUri, Origin, Scheme, Target};
+use wayleave_robots_txt::{InvalidUri, Origin, Scheme, Target};
 
 use super::ftp_path;
 

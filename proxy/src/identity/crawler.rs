@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use wayleave_policy::preferences::Declaration;
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_robots_txt::preferences::Declaration;
+use wayleave_robots_txt::{Dialect, ProductToken};
 
 use super::certificate::{CertificateName, ClientCertificate};
 use crate::signing::Key;

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_robots_txt::{Dialect, ProductToken};
 
 pub(crate) use self::certificate::{CertificateName, ClientCertificate};
 pub(crate) use self::crawler::Seen;
@@ -201,7 +201,7 @@ impl Crawlers {
 
 #[cfg(test)]
 mod tests {
-    use wayleave_policy::preferences::Declaration;
+    use wayleave_robots_txt::preferences::Declaration;
 
     use super::*;
 

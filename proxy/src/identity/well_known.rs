@@ -55,7 +55,7 @@ fn named_by(word: &[u8]) -> Option<WellKnown> {
 
 #[cfg(test)]
 mod tests {
-    use wayleave_policy::ProductToken;
+    use wayleave_robots_txt::ProductToken;
 
     use super::*;
 

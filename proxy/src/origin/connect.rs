@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use wayleave_policy::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, Scheme};
 
 use super::cause;
 use super::destination::Destination;

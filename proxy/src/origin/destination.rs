@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 /// An origin, as seen from one of our addresses.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wayleave_policy::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, Scheme};
 
 use super::egress::Parent;
 

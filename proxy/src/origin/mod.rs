@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::time::Instant;
-use wayleave_policy::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, Scheme};
 
 use self::connect::{Door, Opened, Terms};
 pub(crate) use self::destination::Destination;

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use tokio::io::AsyncWriteExt;
 use tokio_socks::tcp::Socks5Stream;
 use tokio_socks::{Error as SocksError, TargetAddr};
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::egress::{Parent, Speaks, literal};
 use super::error::Fault;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::queue::lock;
 use crate::fleet::back_off;

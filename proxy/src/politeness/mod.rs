@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use self::back_off::Rests;
 use self::queue::{Place, Queues, Slot, Slots};

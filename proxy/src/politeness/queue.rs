@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::too_soon::{Cause, TooSoon};
 use crate::fleet::{self, Fleet, Held, NoTurn};

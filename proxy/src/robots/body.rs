@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use wayleave_policy::lifecycle::{Body, FetchError, FetchErrorKind};
+use wayleave_robots_txt::lifecycle::{Body, FetchError, FetchErrorKind};
 
 use super::room::{FREE_BYTES, Place, Room};
 use crate::http::content_coding::Decoder;

@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher;
 
-use wayleave_policy::lifecycle::{Resource, Snapshot};
+use wayleave_robots_txt::lifecycle::{Resource, Snapshot};
 
 use super::snapshots::Published;
 
@@ -161,10 +161,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::SystemTime;
 
-    use wayleave_policy::lifecycle::{
+    use wayleave_robots_txt::lifecycle::{
         Body, Cache, Ending, Entry, FetchErrorKind, FetchOutcome, Fields, Response,
     };
-    use wayleave_policy::{Dialect, ProductToken, decide};
+    use wayleave_robots_txt::{Dialect, ProductToken, decide};
 
     use super::*;
 
@@ -301,7 +301,7 @@ mod tests {
             rules.access(START),
             Dialect::Rfc9309,
             &tokens,
-            &wayleave_policy::Path::ROOT,
+            &wayleave_robots_txt::Path::ROOT,
         );
         let added = rules.heap_bytes() - before;
         assert!(added > 10_000, "{added}");

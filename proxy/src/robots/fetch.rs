@@ -9,8 +9,8 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
 use tokio::time::timeout;
 use url::Url;
-use wayleave_policy::Target;
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::Target;
+use wayleave_robots_txt::lifecycle::{
     Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, Hop, Response,
 };
 

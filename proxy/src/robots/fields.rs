@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, header};
-use wayleave_policy::lifecycle::Fields;
+use wayleave_robots_txt::lifecycle::Fields;
 
 /// A longer value is not worth keeping for as long as its origin is known.
 const MAX_VALUE_BYTES: usize = 1024;

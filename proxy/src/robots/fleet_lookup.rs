@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use wayleave_policy::lifecycle::{Learned, Resource};
+use wayleave_robots_txt::lifecycle::{Learned, Resource};
 
 use super::shared::{Adopt, Shared};
 use super::snapshots::Published;

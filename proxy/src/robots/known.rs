@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Cache, Entry, Lifetimes, Resource, Snapshot, State};
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::lifecycle::{Cache, Entry, Lifetimes, Resource, Snapshot, State};
 
 use super::snapshots::Published;
 use super::store::Store;

@@ -36,9 +36,9 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 #[cfg(doc)]
-use wayleave_policy::lifecycle::Cache;
-use wayleave_policy::lifecycle::{Entry, Lifetimes, Resource, Snapshot, State};
-use wayleave_policy::{AccessResult, Document, Origin};
+use wayleave_robots_txt::lifecycle::Cache;
+use wayleave_robots_txt::lifecycle::{Entry, Lifetimes, Resource, Snapshot, State};
+use wayleave_robots_txt::{AccessResult, Document, Origin};
 
 use crate::clock::Clock;
 use crate::fleet::Fleet;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::lifecycle::{
     Body, Ending, Entry, Facts, Failing, FetchError, FetchErrorKind, FetchOutcome, Fields, Hop,
     Resource, Response,
 };

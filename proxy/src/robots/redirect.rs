@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use wayleave_policy::lifecycle::FetchError;
-use wayleave_policy::{Kind, Target};
+use wayleave_robots_txt::lifecycle::FetchError;
+use wayleave_robots_txt::{Kind, Target};
 
 /// Who named the host that is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

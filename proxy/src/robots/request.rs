@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
-use wayleave_policy::Target;
-use wayleave_policy::lifecycle::{FetchError, FetchErrorKind, Validators};
+use wayleave_robots_txt::Target;
+use wayleave_robots_txt::lifecycle::{FetchError, FetchErrorKind, Validators};
 
 use super::fetch::{FetchAs, HttpFetch};
 use super::fields;

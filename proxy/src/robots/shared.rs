@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use wayleave_policy::lifecycle::{Cache, Entry, Learned, Lifetimes, Resource, Snapshot, Use};
+use wayleave_robots_txt::lifecycle::{Cache, Entry, Learned, Lifetimes, Resource, Snapshot, Use};
 
 use super::record::EntryRecord;
 use crate::clock::Clock;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use wayleave_policy::lifecycle::{Resource, Snapshot, State, Use};
+use wayleave_robots_txt::lifecycle::{Resource, Snapshot, State, Use};
 
 /// What an origin costs beside a long host name and its rules: its place in the map, its snapshot, its reminder and its
 /// place in the order of eviction. 240 bytes measured by the bench `robots`, and since then a pointer in each of the four.
@@ -295,7 +295,7 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use wayleave_policy::lifecycle::{Cache, Entry, Learned};
+    use wayleave_robots_txt::lifecycle::{Cache, Entry, Learned};
 
     use super::*;
 

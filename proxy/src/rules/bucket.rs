@@ -1,6 +1,6 @@
 //! `Bucket`: the rules for some hosts, indexed by path.
 
-use wayleave_policy::HostPattern;
+use wayleave_robots_txt::HostPattern;
 
 /// With fewer rules, looking at each is as fast.
 const FEW: usize = 4;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_policy::{
+use wayleave_robots_txt::{
     AccessResult, Dialect, HostPattern, RobotsTxt, Verdict, decide_any_path_strictly,
 };
 
@@ -246,8 +246,8 @@ fn disallows(robots: &AccessResult, asked: Asked<'_>) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use wayleave_policy::Target;
-    use wayleave_policy::preferences::Purposes;
+    use wayleave_robots_txt::Target;
+    use wayleave_robots_txt::preferences::Purposes;
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use wayleave_policy::preferences::Purposes;
-use wayleave_policy::{HostPattern, Target};
+use wayleave_robots_txt::preferences::Purposes;
+use wayleave_robots_txt::{HostPattern, Target};
 
 /// The action of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
-use wayleave_policy::Origin;
+use wayleave_robots_txt::Origin;
 
 use super::asked::Asked;
 use super::key::Key;

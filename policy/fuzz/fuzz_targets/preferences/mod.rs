@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-use wayleave_policy::preferences::{
+use wayleave_robots_txt::preferences::{
     Asker, Declaration, Preference, Preferences, Purpose, Purposes, Reading, Source,
 };
-use wayleave_policy::{Dialect, ProductToken};
+use wayleave_robots_txt::{Dialect, ProductToken};
 
 /// What is heard comes to, for the first purpose that any statement allows. Reading fewer sources never refuses more.
 pub fn allows(hear: impl Fn(&mut Preferences, Asker<'_>)) -> bool {

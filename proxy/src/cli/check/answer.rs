@@ -1,8 +1,8 @@
 //! The answer of `wayleave check` about one URL, as text and as JSON.
 
 use serde::Serialize;
-use wayleave_policy::preferences::{Declaration, Preference, Reading};
-use wayleave_policy::{
+use wayleave_robots_txt::preferences::{Declaration, Preference, Reading};
+use wayleave_robots_txt::{
     AccessResult, Dialect, Explanation, Origin, Path, ProductToken, Reason, RobotsTxt, Verdict,
     decide, decide_strictly,
 };

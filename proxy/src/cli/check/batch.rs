@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use wayleave_policy::{Dialect, Path, ProductToken, decide, decide_strictly};
+use wayleave_robots_txt::{Dialect, Path, ProductToken, decide, decide_strictly};
 
 use super::preference::{self, Subject};
 use super::robots_cache::{File, Seen};

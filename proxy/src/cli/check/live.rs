@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
-use wayleave_policy::lifecycle::FetchResult;
-use wayleave_policy::preferences::{Asker, Preferences};
-use wayleave_policy::{AccessResult, Document, Kind, Origin};
+use wayleave_robots_txt::lifecycle::FetchResult;
+use wayleave_robots_txt::preferences::{Asker, Preferences};
+use wayleave_robots_txt::{AccessResult, Document, Kind, Origin};
 
 use crate::cli::fetch::{Fetcher, why_not};
 use crate::cli::progress::Progress;

@@ -14,9 +14,9 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Args;
-use wayleave_policy::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
-use wayleave_policy::preferences::{Declaration, Purpose, Reading};
-use wayleave_policy::{Dialect, InvalidUri, ProductToken, Target};
+use wayleave_robots_txt::lifecycle::{Body, Ending, Facts, FetchOutcome, Fields, Response};
+use wayleave_robots_txt::preferences::{Declaration, Purpose, Reading};
+use wayleave_robots_txt::{Dialect, InvalidUri, ProductToken, Target};
 
 use super::fetch::Fetcher;
 use super::source::load_config;
@@ -219,8 +219,8 @@ fn offline(
 }
 
 /// The path of an argument: what starts with `/` is one, also with two, where a reference would name a host.
-fn path_of(url: &str) -> wayleave_policy::Path<'_> {
-    wayleave_policy::Path::parse(url).unwrap_or_else(|_| wayleave_policy::Path::of_url(url))
+fn path_of(url: &str) -> wayleave_robots_txt::Path<'_> {
+    wayleave_robots_txt::Path::parse(url).unwrap_or_else(|_| wayleave_robots_txt::Path::of_url(url))
 }
 
 /// Judges by what the origins serve now.

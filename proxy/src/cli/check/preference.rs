@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
-use wayleave_policy::preferences::{
+use wayleave_robots_txt::preferences::{
     Asker, Declaration, Judgement, Preferences, Purpose, Reading, Rsl, Tdmrep,
 };
-use wayleave_policy::{Decision, Origin, ProductToken, RobotsTxt, Verdict};
+use wayleave_robots_txt::{Decision, Origin, ProductToken, RobotsTxt, Verdict};
 
 use super::live::Live;
 use crate::clock;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use wayleave_policy::{AccessResult, RobotsTxt};
+use wayleave_robots_txt::{AccessResult, RobotsTxt};
 
 /// What is kept of files, in bytes, before all are dropped and read anew.
 const MAX_BYTES: usize = 64 * 1024 * 1024;

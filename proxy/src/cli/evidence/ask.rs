@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use wayleave_policy::Target;
+use wayleave_robots_txt::Target;
 
 use super::log;
 use super::select::{Wanted, select};

@@ -72,7 +72,7 @@ impl Arguments {
         Ok(match (&self.id, &self.url, self.since) {
             (Some(id), ..) => Wanted::Id(id.replace('-', "")),
             (_, Some(url), _) => Wanted::Url {
-                url: wayleave_policy::Target::parse(url)
+                url: wayleave_robots_txt::Target::parse(url)
                     .with_context(|| format!("--url {url:?}"))?
                     .to_string(),
                 at: self.at.context("--at is missing")?.end_seen_from(now),

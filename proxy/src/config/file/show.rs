@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use toml::Value;
 use toml::value::Datetime;
 use url::Url;
-use wayleave_policy::preferences::{Purpose, Source};
-use wayleave_policy::{HostPattern, ProductToken};
+use wayleave_robots_txt::preferences::{Purpose, Source};
+use wayleave_robots_txt::{HostPattern, ProductToken};
 
 use crate::connection::listeners::Listen;
 use crate::identity::CertificateName;

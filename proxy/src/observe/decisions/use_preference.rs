@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use wayleave_policy::preferences::{Judgement, Say};
+use wayleave_robots_txt::preferences::{Judgement, Say};
 
 use crate::clock::rfc3339;
 use crate::observe::digest::Digest;

@@ -19,8 +19,8 @@ use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
-use wayleave_policy::Kind;
-use wayleave_policy::preferences::Judgement;
+use wayleave_robots_txt::Kind;
+use wayleave_robots_txt::preferences::Judgement;
 
 use self::constructors::{
     REQUEST_SECONDS, by_result, counter, counters, gauge, gauges, histogram, histograms, registered,

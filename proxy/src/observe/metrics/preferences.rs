@@ -1,7 +1,7 @@
 //! Usage preferences, counted: each label has a closed set of values.
 
 use prometheus::{IntCounterVec, Registry};
-use wayleave_policy::preferences::{Preference, Purpose, Say, Source, Stage};
+use wayleave_robots_txt::preferences::{Preference, Purpose, Say, Source, Stage};
 
 use super::constructors::counters;
 

@@ -1,7 +1,7 @@
 //! Metrics of fetching and caching robots.txt files.
 
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
-use wayleave_policy::Kind;
+use wayleave_robots_txt::Kind;
 
 use super::constructors::{REQUEST_SECONDS, counter, counters, gauge, gauges, histogram};
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Uri;
 use opentelemetry::KeyValue;
-use wayleave_policy::lifecycle::FetchOutcome;
+use wayleave_robots_txt::lifecycle::FetchOutcome;
 
 use crate::observe::decisions::Decision;
 

@@ -30,7 +30,7 @@ use opentelemetry_sdk::trace::{
 };
 use rustls::ClientConfig;
 use url::Url;
-use wayleave_policy::lifecycle::FetchOutcome;
+use wayleave_robots_txt::lifecycle::FetchOutcome;
 
 use self::collector::Collector;
 use self::export::{BATCH, Export, QUEUE, Queue};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use wayleave_policy::HostPattern;
+use wayleave_robots_txt::HostPattern;
 
 /// One line of `[dns.overrides]`: a host, with or without a port, and the address to dial instead of asking DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]

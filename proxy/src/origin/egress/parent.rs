@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use ipnet::IpNet;
 use percent_encoding::percent_decode_str;
 use url::Url;
-use wayleave_policy::HostPattern;
+use wayleave_robots_txt::HostPattern;
 
 use super::literal::literal;
 use crate::http::http1::write_fields;

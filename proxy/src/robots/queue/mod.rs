@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
-use wayleave_policy::lifecycle::{Entry, Resource};
+use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
 use super::fetch::FetchAs;
 

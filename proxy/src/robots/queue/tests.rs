@@ -1,4 +1,6 @@
-use wayleave_policy::lifecycle::{Body, Ending, FetchErrorKind, FetchOutcome, Fields, Response};
+use wayleave_robots_txt::lifecycle::{
+    Body, Ending, FetchErrorKind, FetchOutcome, Fields, Response,
+};
 
 use super::*;
 

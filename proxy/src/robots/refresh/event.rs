@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use wayleave_policy::lifecycle::{Resource, Snapshot};
+use wayleave_robots_txt::lifecycle::{Resource, Snapshot};
 
 use super::surroundings::Terms;
 use crate::robots::fetch::FetchAs;

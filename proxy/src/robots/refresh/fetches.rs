@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
-use wayleave_policy::Kind;
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::Kind;
+use wayleave_robots_txt::lifecycle::{
     FetchErrorKind, FetchOutcome, Learned, Lifetimes, Resource, Snapshot,
 };
 

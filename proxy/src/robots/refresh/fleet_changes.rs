@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wayleave_policy::lifecycle::{Learned, Resource};
+use wayleave_robots_txt::lifecycle::{Learned, Resource};
 
 use super::super::fetch::Fetch;
 use super::super::shared::Adopt;

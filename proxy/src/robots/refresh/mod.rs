@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
-use wayleave_policy::lifecycle::{Cache, FetchOutcome, Learned, Resource, Snapshot, State, Use};
+use wayleave_robots_txt::lifecycle::{
+    Cache, FetchOutcome, Learned, Resource, Snapshot, State, Use,
+};
 
 pub(super) use self::event::{Event, Wish};
 use self::fetches::{Brought, Fetches};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use wayleave_policy::lifecycle::{Entry, Learned, Resource};
+use wayleave_robots_txt::lifecycle::{Entry, Learned, Resource};
 
 use crate::robots::snapshots::Published;
 use crate::robots::store::Store;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wayleave_policy::lifecycle::Lifetimes;
+use wayleave_robots_txt::lifecycle::Lifetimes;
 
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;

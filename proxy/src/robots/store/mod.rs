@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Entry, Resource};
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;

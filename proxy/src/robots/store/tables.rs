@@ -4,8 +4,8 @@ use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
 use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
-use wayleave_policy::Origin;
-use wayleave_policy::lifecycle::{Entry, Resource};
+use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
 use super::failure::Failure;
 use super::sealed::{seal, unpack, unseal};

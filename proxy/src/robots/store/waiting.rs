@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wayleave_policy::lifecycle::{Entry, Resource};
+use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
 /// What is to be written of an origin.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
-use wayleave_policy::lifecycle::Resource;
+use wayleave_robots_txt::lifecycle::Resource;
 
 use super::batch::Batch;
 use super::error::StoreError;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt as _, stream};
-use wayleave_policy::lifecycle::{Body, Ending, FetchOutcome, FetchRequest, Fields, Response};
+use wayleave_robots_txt::lifecycle::{Body, Ending, FetchOutcome, FetchRequest, Fields, Response};
 
 use super::super::room::Room;
 use super::super::*;

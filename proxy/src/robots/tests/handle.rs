@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use tokio::sync::Notify;
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::lifecycle::{
     Body, Ending, FetchErrorKind, FetchOutcome, FetchRequest, Fields, Response,
 };
-use wayleave_policy::{AccessResult, Dialect, ProductToken, Verdict, decide};
+use wayleave_robots_txt::{AccessResult, Dialect, ProductToken, Verdict, decide};
 
 use super::super::*;
 use crate::fleet::memory::Memory;
@@ -177,7 +177,7 @@ fn private(robots: &Robots, snapshot: &Snapshot) -> Verdict {
         access,
         Dialect::Rfc9309,
         &tokens,
-        &wayleave_policy::Path::parse("/private/a").expect("a path"),
+        &wayleave_robots_txt::Path::parse("/private/a").expect("a path"),
     )
     .verdict()
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::lifecycle::{
     Ending, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, Validators,
 };
-use wayleave_policy::{AccessResult, Origin, Target};
+use wayleave_robots_txt::{AccessResult, Origin, Target};
 
 use super::super::redirect::ChosenBy;
 use super::super::*;

@@ -1,8 +1,8 @@
 //! Documents beside robots.txt, as the export holds them, parsed.
 
 use quick_cache::sync::Cache;
-use wayleave_policy::Document;
-use wayleave_policy::lifecycle::Resource;
+use wayleave_robots_txt::Document;
+use wayleave_robots_txt::lifecycle::Resource;
 
 use super::materials::Materials;
 use crate::observe::decisions::DocumentSeen;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use wayleave_policy::AccessResult;
-use wayleave_policy::lifecycle::Body;
+use wayleave_robots_txt::AccessResult;
+use wayleave_robots_txt::lifecycle::Body;
 
 use super::materials::Materials;
 use crate::decide::rederive;
@@ -68,7 +68,7 @@ impl Robots {
             Some(digest) => self.copy(digest, finding.robots_cut, materials),
             None => Err("the line does not name the robots.txt".to_owned()),
         };
-        let robots = |wrap: fn(wayleave_policy::RobotsTxt) -> AccessResult| {
+        let robots = |wrap: fn(wayleave_robots_txt::RobotsTxt) -> AccessResult| {
             let access = copy()?;
             let AccessResult::Successful(robots) = &*access else {
                 unreachable!("copies are parsed as such");

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::rc::Rc;
 
 use toml::{Table, Value};
-use wayleave_policy::preferences::Purposes;
-use wayleave_policy::{AccessResult, Document, Target};
+use wayleave_robots_txt::preferences::Purposes;
+use wayleave_robots_txt::{AccessResult, Document, Target};
 
 use super::materials::Materials;
 use crate::config::Config;

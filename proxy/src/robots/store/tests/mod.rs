@@ -1,7 +1,7 @@
 mod damage;
 mod room;
 
-use wayleave_policy::lifecycle::{
+use wayleave_robots_txt::lifecycle::{
     Body, Ending, FetchErrorKind, FetchOutcome, Fields, Hop, Response,
 };
 
