@@ -7,8 +7,8 @@ use wayleave_robots_txt::{Dialect, RobotsTxt, lint};
 
 fuzz_target!(|body: &[u8]| {
     let robots = RobotsTxt::parse(body);
-    // A line of two octets that Google's parser reads otherwise costs most.
-    assert!(robots.heap_bytes() <= 16 * body.len() + 64);
+    // Short lines cost most: a record for each, and a tag for an agent; and there is the file itself.
+    assert!(robots.heap_bytes() <= 16 * body.len() + 256);
     let lines = body.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count() as u32 + 1;
     for directive in robots.directives() {
         assert!((1..=lines).contains(&directive.line));
