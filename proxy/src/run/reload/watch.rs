@@ -96,13 +96,14 @@ impl Watched {
     fn see(&mut self, event: &Event) -> Option<Seen> {
         let is_put_in_place = event.kind == PUT_IN_PLACE;
         if let Some(path) = event.paths.iter().find(|path| self.is_file(path)) {
-            let _known_from_now_on = self.leads_elsewhere();
+            let leads_elsewhere = self.leads_elsewhere();
             match event.kind {
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Seen::InPlace),
-                EventKind::Modify(ModifyKind::Data(_)) => Some(Seen::Writing),
+                EventKind::Modify(ModifyKind::Data(_)) if !leads_elsewhere => Some(Seen::Writing),
                 // A new file is empty and written next; a link leads to one that is there.
                 EventKind::Create(_) => path.is_symlink().then_some(Seen::InPlace),
-                _ => is_put_in_place.then_some(Seen::InPlace),
+                // Whatever it was, even that we read the file ourselves: who swaps a link meanwhile is not noticed twice.
+                _ => (is_put_in_place || leads_elsewhere).then_some(Seen::InPlace),
             }
         } else {
             // Perhaps a link on the way to the file: Kubernetes swaps them for a ConfigMap, `ln -sfn` may make them anew.
@@ -126,3 +127,34 @@ impl Watched {
 
 /// Something is in a place where something else may have been.
 const PUT_IN_PLACE: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// What was read last is opened by us, and that may be told after somebody swapped a link.
+    #[test]
+    fn a_swap_is_seen_in_whatever_is_told_first_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        for version in ["..1", "..2"] {
+            fs::create_dir(real.join(version)).unwrap();
+            fs::write(real.join(version).join("config.toml"), "").unwrap();
+        }
+        let (data, file) = (real.join("..data"), real.join("config.toml"));
+        symlink("..1", &data).unwrap();
+        symlink("..data/config.toml", &file).unwrap();
+        let mut watched = Watched::new(file);
+        let opened = EventKind::Access(AccessKind::Open(AccessMode::Any));
+        let opened = Event::new(opened).add_path(real.join("..1/config.toml"));
+        assert_eq!(watched.see(&opened), None);
+        fs::remove_file(&data).unwrap();
+        symlink("..2", &data).unwrap();
+        assert_eq!(watched.see(&opened), Some(Seen::InPlace));
+        let swapped = Event::new(PUT_IN_PLACE).add_path(data);
+        assert_eq!(watched.see(&swapped), None);
+    }
+}
