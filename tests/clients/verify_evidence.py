@@ -131,8 +131,8 @@ for file in manifest["logs"]:
                 fail(place, "the lines are not those that it signs")
             ended = True
             head_before = sha256(line) if event.get("next") == number + 1 else None
-        tree.add(sha256(b"\0" + line))
         last = sha256(line)
+        tree.add(sha256(b"\0" + last))
     if not ended:
         fail(file["path"], "does not end in a head")
     if file is not manifest["logs"][-1] and head_before is None:

@@ -162,7 +162,7 @@ impl Exporting {
         file.read(|number, line| {
             let is_chosen = chosen.next_if_eq(&number).is_some();
             if !is_chosen && !line.starts_with(START) {
-                left_out.leave_out(number - 1, line);
+                left_out.leave_out(number - 1, Digest::of(line));
                 return Ok(());
             }
             for standin in left_out.lines() {

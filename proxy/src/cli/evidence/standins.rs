@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::observe::chain::tree::Subtree;
+use crate::observe::digest::Digest;
 
 /// How such a line begins, and none of a log does.
 pub(super) const START: &[u8] = b"{\"standin\":";
@@ -21,8 +22,8 @@ pub(super) struct StandIns {
 }
 
 impl StandIns {
-    /// Leaves out the line with this index, from 0.
-    pub(super) fn leave_out(&mut self, index: u64, line: &[u8]) {
+    /// Leaves out the line with this index, from 0, and this digest.
+    pub(super) fn leave_out(&mut self, index: u64, line: Digest) {
         self.subtrees.push((index, Subtree::leaf(line)));
         while let [.., (left_at, left), (_, right)] = self.subtrees[..]
             && left.level == right.level
@@ -50,9 +51,9 @@ mod tests {
 
     #[test]
     fn whatever_is_left_out_the_root_is_the_same() {
-        let lines: Vec<Vec<u8>> = (0..37).map(|n: u8| vec![n]).collect();
+        let lines: Vec<Digest> = (0..37).map(|n: u8| Digest::of(&[n])).collect();
         let mut whole = Tree::default();
-        lines.iter().for_each(|line| whole.push(line));
+        lines.iter().for_each(|line| whole.push(*line));
         for shown in 0..37_usize {
             let (mut tree, mut out) = (Tree::default(), StandIns::default());
             let mut count = 0;
@@ -64,7 +65,7 @@ mod tests {
                     count += 1;
                 }
             };
-            for (index, line) in lines.iter().enumerate() {
+            for (index, line) in lines.iter().copied().enumerate() {
                 if index == shown || index == 36 {
                     take(&mut tree, &mut out);
                     tree.push(line);

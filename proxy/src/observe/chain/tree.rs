@@ -1,5 +1,7 @@
-//! The Merkle tree of RFC 9162, section 2.1.1, over the lines of a file: its root can be computed from some of the lines and the
-//! digests of the others, so that a part of a log can be shown without the rest.
+//! The Merkle tree of RFC 9162, section 2.1.1, over the digests of a file's lines: its root can be computed from some of the lines and
+//! the digests of the others, so that a part of a log can be shown without the rest.
+//!
+//! A leaf is a line's SHA-256, which the line behind it carries anyway, so that each line is hashed once.
 
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
@@ -40,8 +42,8 @@ impl Tree {
         &self.peaks
     }
 
-    /// Adds a line, without its end.
-    pub(crate) fn push(&mut self, line: &[u8]) {
+    /// Adds the line with this digest.
+    pub(crate) fn push(&mut self, line: Digest) {
         self.add(Subtree::leaf(line));
     }
 
@@ -80,11 +82,11 @@ impl Tree {
 }
 
 impl Subtree {
-    /// A line, without its end.
-    pub(crate) fn leaf(line: &[u8]) -> Self {
+    /// The line with this digest.
+    pub(crate) fn leaf(line: Digest) -> Self {
         Self {
             level: 0,
-            sha256: digest(&[&[LEAF], line]),
+            sha256: digest(&[&[LEAF], &line.0]),
         }
     }
 
@@ -114,10 +116,10 @@ mod tests {
     use super::*;
 
     /// As RFC 9162 defines it, from the top.
-    fn by_definition(lines: &[Vec<u8>]) -> Digest {
+    fn by_definition(lines: &[Digest]) -> Digest {
         match lines {
             [] => Digest::of(b""),
-            [line] => Subtree::leaf(line).sha256,
+            [line] => Subtree::leaf(*line).sha256,
             _ => {
                 let left = lines.len().next_power_of_two() / 2;
                 let (left, right) = lines.split_at(left);
@@ -126,8 +128,8 @@ mod tests {
         }
     }
 
-    fn lines(count: usize) -> Vec<Vec<u8>> {
-        (0..count).map(|n| n.to_string().into_bytes()).collect()
+    fn lines(count: u8) -> Vec<Digest> {
+        (0..count).map(|n| Digest::of(&[n])).collect()
     }
 
     #[test]
@@ -136,7 +138,7 @@ mod tests {
             let lines = lines(count);
             let mut tree = Tree::default();
             for line in &lines {
-                tree.push(line);
+                tree.push(*line);
             }
             assert_eq!(tree.root(), by_definition(&lines), "{count}");
             let again = Tree::of(tree.lines(), tree.peaks().to_vec());
@@ -147,15 +149,15 @@ mod tests {
     #[test]
     fn a_subtree_stands_for_its_lines_where_it_is_whole() {
         let lines = lines(7);
-        let leaf = |line: usize| Subtree::leaf(&lines[line]);
+        let leaf = |line: usize| Subtree::leaf(lines[line]);
         let pair = leaf(3).behind(leaf(2).sha256);
         let mut tree = Tree::default();
-        tree.push(&lines[0]);
+        tree.push(lines[0]);
         assert!(!tree.push_subtree(pair), "it would begin at an odd line");
-        tree.push(&lines[1]);
+        tree.push(lines[1]);
         assert!(tree.push_subtree(pair));
         for line in &lines[4..] {
-            tree.push(line);
+            tree.push(*line);
         }
         assert_eq!(tree.root(), by_definition(&lines));
     }

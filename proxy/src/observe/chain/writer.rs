@@ -53,8 +53,8 @@ impl Chain {
 
     /// Takes a line that is there, whatever is in it, as the next.
     pub(crate) fn take(&mut self, line: &[u8]) {
-        self.tree.push(line);
         self.last = Digest::of(line);
+        self.tree.push(self.last);
     }
 
     /// The line that ends the file, without its end.
