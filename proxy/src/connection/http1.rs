@@ -1,11 +1,14 @@
 //! HTTP/1 on a client's connection: one request after another.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
-use std::task::Poll;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
 use super::server::Server;
@@ -83,11 +86,10 @@ async fn head(server: &Server, incoming: &mut Incoming) -> Result<RequestHead, O
     let settings = server.settings();
     let options = &settings.options;
     if ahead.is_empty() {
-        ahead.reserve(FIRST_READ);
         // Nearly every request waits here: pingora's timers are shared, tokio's take a lock each.
-        let reading = stream.read_buf(ahead);
+        let reading = poll_fn(|context| first_read(stream, ahead, context));
         match pingora_timeout::timeout(options.idle_timeout, reading).await {
-            Ok(Ok(read)) if read > 0 => {}
+            Ok(Ok(())) if !ahead.is_empty() => {}
             _ => return Err(None),
         }
     }
@@ -105,6 +107,19 @@ async fn head(server: &Server, incoming: &mut Incoming) -> Result<RequestHead, O
         Ok(Err(error)) => Err(refusal::head_refusal(error)),
         Err(_) => Err(Some(refusal::too_slow())),
     }
+}
+
+/// Reads what is there, into memory that is taken when something is: an idle connection holds none.
+fn first_read(
+    stream: &mut Stream,
+    ahead: &mut BytesMut,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let mut room = [MaybeUninit::uninit(); FIRST_READ];
+    let mut read = ReadBuf::uninit(&mut room);
+    ready!(Pin::new(stream).poll_read(context, &mut read))?;
+    ahead.extend_from_slice(read.filled());
+    Poll::Ready(Ok(()))
 }
 
 async fn connect<'a>(
