@@ -218,7 +218,8 @@ async fn serve(server: &Arc<Server>, opened: Opened) {
         speaks_http2,
     } = opened;
     if speaks_http2 {
-        return proxied_http2::serve(server, incoming.stream, connection).await;
+        let serving = proxied_http2::serve(server, incoming.stream, connection);
+        return Box::pin(serving).await;
     }
     let after = http1::serve(server, incoming, &connection).await;
     if let After::Tunnel { incoming, permit } = after {

@@ -56,14 +56,13 @@ pub(super) async fn serve<'a>(
             Err(None) => return After::Closed,
             Err(Some(refusal)) => {
                 let exchanges = &server.exchanges;
-                exchanges
-                    .refuse_connection(incoming.stream, connection, refusal)
-                    .await;
+                let refusing = exchanges.refuse_connection(incoming.stream, connection, refusal);
+                // What comes at most once in a connection is in a box: there it takes no room in those that wait for requests.
+                Box::pin(refusing).await;
                 return After::Closed;
             }
         };
         if received.method() == "CONNECT" {
-            // Once in a connection: in a box it takes no room in those that wait for requests.
             return Box::pin(connect(server, incoming, connection, &received)).await;
         }
         // Most connections wait most of the time, and should not hold the room that an exchange takes.

@@ -31,7 +31,8 @@ pub(super) async fn serve(
         speaks_http2,
     } = inside;
     if speaks_http2 {
-        http2::serve(server, incoming.stream, connection, http2::exchange).await;
+        let serving = http2::serve(server, incoming.stream, connection, http2::exchange);
+        Box::pin(serving).await;
     } else {
         // A tunnel inside is refused.
         http1::serve(server, incoming, &connection).await;
