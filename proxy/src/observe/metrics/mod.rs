@@ -3,6 +3,7 @@
 //! A host, a URL or a User-Agent is never a label: labels come from closed sets (configured
 //! crawlers, outcomes, reasons), so a crawl of the whole web adds no series.
 
+mod connections;
 mod constructors;
 mod fleet;
 mod organisation;
@@ -22,8 +23,9 @@ use prometheus::{
 use wayleave_robots_txt::Kind;
 use wayleave_robots_txt::preferences::Judgement;
 
+use self::connections::Connections;
 use self::constructors::{
-    REQUEST_SECONDS, by_result, counter, counters, gauge, gauges, histogram, histograms, registered,
+    REQUEST_SECONDS, by_result, counter, counters, histogram, histograms, registered,
 };
 pub use self::fleet::FleetMetrics;
 use self::organisation::Organisation;
@@ -31,7 +33,7 @@ pub(crate) use self::reasons::ASSERTED;
 use self::reasons::Reasons;
 pub use self::robots::Lookup;
 use self::robots::RobotsMetrics;
-use crate::http::http1::oddities::{Oddities, Oddity};
+use crate::http::http1::oddities::Oddities;
 
 /// From half a microsecond (a decision on known rules) to ten seconds (robots.txt fetched first).
 const DECISION_SECONDS: &[f64] = &[
@@ -47,15 +49,8 @@ pub struct Metrics {
     decision_duration: Histogram,
     robots: RobotsMetrics,
     fleet: FleetMetrics,
-    client_connections: IntGauge,
-    client_connections_limit: IntGauge,
-    upstream_connections_new: IntGauge,
-    upstream_connections_reused: IntGauge,
-    upstream_proxy: IntGauge,
-    origin_oddities: IntCounterVec,
+    connections: Connections,
     preferences: IntCounterVec,
-    leaf_certificates: IntCounterVec,
-    client_handshakes: IntCounterVec,
     organisation: Organisation,
     panics: IntCounter,
     spans: IntCounterVec,
@@ -75,12 +70,6 @@ impl Metrics {
     /// Returns an error if two metrics have one name: a mistake in this file.
     pub fn new() -> anyhow::Result<Self> {
         let registry = Registry::new();
-        let upstream_connections = gauges(
-            &registry,
-            "upstream_connections",
-            UPSTREAM_CONNECTIONS,
-            "reused",
-        )?;
         let metrics = Self {
             requests: counters(
                 &registry,
@@ -103,24 +92,8 @@ impl Metrics {
             )?,
             robots: RobotsMetrics::new(&registry)?,
             fleet: FleetMetrics::new(&registry)?,
-            client_connections: gauge(&registry, "client_connections", CLIENT_CONNECTIONS)?,
-            client_connections_limit: gauge(
-                &registry,
-                "client_connections_limit",
-                CLIENT_CONNECTIONS_LIMIT,
-            )?,
-            upstream_connections_new: upstream_connections.with_label_values(&["false"]),
-            upstream_connections_reused: upstream_connections.with_label_values(&["true"]),
-            upstream_proxy: gauge(&registry, "upstream_proxy", UPSTREAM_PROXY)?,
-            origin_oddities: counters(
-                &registry,
-                "origin_oddities_total",
-                ORIGIN_ODDITIES,
-                &["kind"],
-            )?,
+            connections: Connections::new(&registry)?,
             preferences: preferences::register(&registry)?,
-            leaf_certificates: by_result(&registry, "leaf_certificates_total", LEAF_CERTIFICATES)?,
-            client_handshakes: by_result(&registry, "client_handshakes_total", CLIENT_HANDSHAKES)?,
             organisation: Organisation::new(&registry)?,
             panics: counter(&registry, "panics_total", PANICS)?,
             spans: by_result(&registry, "spans_total", SPANS)?,
@@ -148,22 +121,6 @@ impl Metrics {
 
     /// Series of closed label sets exist from the start, so that a rate over the first event is right.
     fn start_at_zero(&self) {
-        for result in ["hit", "minted", "failed", "untrusted"] {
-            self.leaf_certificates.with_label_values(&[result]);
-        }
-        for result in [
-            "completed",
-            "certificate",
-            "failed",
-            "untrusted",
-            "timeout",
-            "plain",
-        ] {
-            self.client_handshakes.with_label_values(&[result]);
-        }
-        for oddity in Oddity::ALL {
-            self.origin_oddities.with_label_values(&[oddity.as_str()]);
-        }
         preferences::start_at_zero(&self.preferences);
         for result in ["sent", "failed", "dropped"] {
             self.spans.with_label_values(&[result]);
@@ -219,7 +176,7 @@ impl Metrics {
 
     /// How many clients are connected.
     pub(crate) fn open_client_connections(&self) -> u64 {
-        u64::try_from(self.client_connections.get()).unwrap_or_default()
+        u64::try_from(self.connections.clients.get()).unwrap_or_default()
     }
 
     /// Notes how long a decision took.
@@ -275,37 +232,33 @@ impl Metrics {
 
     /// Notes whether there is a parent proxy.
     pub(crate) fn upstream_proxy(&self, is_there: bool) {
-        self.upstream_proxy.set(is_there.into());
+        self.connections.upstream_proxy.set(is_there.into());
     }
 
     /// Counts a client's connection as open until the guard is dropped.
     pub(crate) fn client_connection(&self) -> OpenConnection {
-        self.client_connections.inc();
-        OpenConnection(self.client_connections.clone())
+        OpenConnection::of(&self.connections.clients)
     }
 
     /// Sets how many connections of clients may be open.
     pub(crate) fn client_connections_limit(&self, limit: usize) {
-        self.client_connections_limit
-            .set(limit.try_into().unwrap_or(i64::MAX));
+        let limit = limit.try_into().unwrap_or(i64::MAX);
+        self.connections.clients_limit.set(limit);
     }
 
     /// Counts a connection to an origin as serving a request until the guard is dropped.
     pub(crate) fn upstream_connection(&self, reused: bool) -> OpenConnection {
-        let gauge = if reused {
-            &self.upstream_connections_reused
-        } else {
-            &self.upstream_connections_new
-        };
-        gauge.inc();
-        OpenConnection(gauge.clone())
+        OpenConnection::of(match reused {
+            true => &self.connections.upstream_reused,
+            false => &self.connections.upstream_new,
+        })
     }
 
     /// Counts what had to be mended of an origin's response.
     pub(crate) fn origin_oddities(&self, oddities: Oddities) {
         for oddity in oddities.iter() {
-            let kind = oddity.as_str();
-            self.origin_oddities.with_label_values(&[kind]).inc();
+            let counters = &self.connections.origin_oddities;
+            counters.with_label_values(&[oddity.as_str()]).inc();
         }
     }
 
@@ -318,13 +271,15 @@ impl Metrics {
 
     /// Counts a leaf certificate: `hit`, `minted`, `failed`, or `untrusted` by the client.
     pub(crate) fn leaf_certificate(&self, result: &str) {
-        self.leaf_certificates.with_label_values(&[result]).inc();
+        let certificates = &self.connections.leaf_certificates;
+        certificates.with_label_values(&[result]).inc();
     }
 
     /// Counts a TLS handshake with the proxy itself: `completed`, `certificate` if the client's was refused, `failed`, `untrusted` by the client, `timeout`, or `plain` if none
     /// was begun.
     pub(crate) fn client_handshake(&self, result: &str) {
-        self.client_handshakes.with_label_values(&[result]).inc();
+        let handshakes = &self.connections.client_handshakes;
+        handshakes.with_label_values(&[result]).inc();
     }
 
     /// Sets how many of the organisation's rules count, and how many have expired.
@@ -433,6 +388,13 @@ fn unix_seconds(at: SystemTime) -> i64 {
 #[derive(Debug)]
 pub(crate) struct OpenConnection(IntGauge);
 
+impl OpenConnection {
+    fn of(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
 impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.dec();
@@ -443,16 +405,6 @@ const REQUESTS: &str = "Finished exchanges, by outcome and reason.";
 const REQUEST_DURATION: &str = "Time from a request's head to the end of its response.";
 const DECISION_DURATION: &str =
     "Time to decide about a known target, waiting for robots.txt included.";
-const CLIENT_CONNECTIONS: &str = "Open client connections.";
-const CLIENT_CONNECTIONS_LIMIT: &str =
-    "The most client connections that may be open: proxy.max_connections.";
-const UPSTREAM_PROXY: &str = "1 if origins are reached through a parent proxy, which looks names up: their addresses are not checked then.";
-const UPSTREAM_CONNECTIONS: &str =
-    "Connections to origins that are serving a request, by whether they were reused.";
-const ORIGIN_ODDITIES: &str = "Responses of origins that had to be repaired, by what was wrong.";
-const CLIENT_HANDSHAKES: &str = "TLS handshakes of clients with the proxy itself";
-const LEAF_CERTIFICATES: &str =
-    "Leaf certificates that intercepted connections asked for, by result.";
 const SPANS: &str = "Spans of traces, by whether they reached the collector.";
 const SIGNATURES: &str =
     "Signatures on requests of crawlers with a key, and what kept them from being signed.";
