@@ -43,60 +43,93 @@ pub(super) async fn serve(
     connection: Connection,
     take: fn(&Arc<Server>, Asked),
 ) {
-    let patience = server.settings().options.header_timeout;
-    let options = http2_options(connection.tunnel.is_some());
-    let mut http2 = match timeout(patience, http2::handshake(stream, Some(options))).await {
-        Ok(Ok(http2)) => http2,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "no HTTP/2");
-            return;
-        }
-        Err(_) => return,
+    let Some(mut streams) = Streams::begin(server, stream, connection).await else {
+        return;
     };
-    let connection = Arc::new(connection);
-    let streams = Arc::new(Semaphore::new(MAX_EXCHANGES));
-    let mut refused = 0;
-    let mut is_ending = false;
     loop {
+        let idle_timeout = server.settings().options.idle_timeout;
         let accepted = tokio::select! {
-            accepted = timeout(server.settings().options.idle_timeout, http2.accept()) => accepted,
-            () = server.stopping.cancelled(), if !is_ending => {
-                http2.graceful_shutdown();
-                is_ending = true;
+            accepted = timeout(idle_timeout, streams.http2.accept()) => accepted,
+            () = server.stopping.cancelled(), if !streams.are_ending => {
+                streams.end();
                 continue;
             }
         };
         match accepted {
-            Ok(Some(Ok((request, mut respond)))) => {
-                if !is_ending && !server.settings().keeps(&connection) {
-                    http2.graceful_shutdown();
-                    is_ending = true;
+            Ok(Some(Ok((request, respond)))) => {
+                if !server.settings().keeps(&streams.connection) {
+                    streams.end();
                 }
-                match Arc::clone(&streams).try_acquire_owned() {
-                    Ok(open) => {
-                        let connection = Arc::clone(&connection);
-                        let asked = Asked {
-                            request,
-                            respond,
-                            connection,
-                            open,
-                        };
-                        take(server, asked);
-                    }
-                    Err(_) if refused < MAX_REFUSED_STREAMS => {
-                        respond.send_reset(h2::Reason::REFUSED_STREAM);
-                        refused += 1;
-                    }
-                    Err(_) => http2.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM),
+                if let Some(asked) = streams.admit(request, respond) {
+                    take(server, asked);
                 }
             }
             Ok(None | Some(Err(_))) => return,
-            Err(_) if streams.available_permits() < MAX_EXCHANGES => {}
-            Err(_) if is_ending => return,
-            Err(_) => {
-                http2.graceful_shutdown();
-                is_ending = true;
+            Err(_) if streams.places.available_permits() < MAX_EXCHANGES => {}
+            Err(_) if streams.are_ending => return,
+            Err(_) => streams.end(),
+        }
+    }
+}
+
+/// The streams of one connection.
+struct Streams {
+    http2: h2::server::Connection<Stream, Bytes>,
+    connection: Arc<Connection>,
+    /// Of exchanges under way.
+    places: Arc<Semaphore>,
+    refused: usize,
+    /// No new ones are taken.
+    are_ending: bool,
+}
+
+impl Streams {
+    /// `None`: the client does not speak HTTP/2, or takes too long to begin.
+    async fn begin(server: &Server, stream: Stream, connection: Connection) -> Option<Self> {
+        let patience = server.settings().options.header_timeout;
+        let options = http2_options(connection.tunnel.is_some());
+        let begun = timeout(patience, http2::handshake(stream, Some(options))).await;
+        let http2 = begun
+            .ok()?
+            .inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
+        Some(Self {
+            http2: http2.ok()?,
+            connection: Arc::new(connection),
+            places: Arc::new(Semaphore::new(MAX_EXCHANGES)),
+            refused: 0,
+            are_ending: false,
+        })
+    }
+
+    /// Gives a stream its place, or refuses it if there is none.
+    fn admit(
+        &mut self,
+        request: http::Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+    ) -> Option<Asked> {
+        match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(open) => {
+                return Some(Asked {
+                    request,
+                    respond,
+                    connection: Arc::clone(&self.connection),
+                    open,
+                });
             }
+            Err(_) if self.refused < MAX_REFUSED_STREAMS => {
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
+                self.refused += 1;
+            }
+            Err(_) => self.http2.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM),
+        }
+        None
+    }
+
+    /// Takes no new ones; those under way go on.
+    fn end(&mut self) {
+        if !self.are_ending {
+            self.http2.graceful_shutdown();
+            self.are_ending = true;
         }
     }
 }
