@@ -128,16 +128,9 @@ async fn file(
         let location = format!("Location: {}/\r\n", request.path);
         return Ok(Answer::short("301 Moved Permanently", &location));
     }
-    let modified_at = match control.mdtm(name).await {
-        // Old servers write the year 2000 as 19100: a time that cannot be read is none.
-        Err(FtpError::BadResponse) => None,
-        told => permanent(told)?.ok(),
-    };
-    let modified_at = modified_at.and_then(|at| u64::try_from(at.and_utc().timestamp()).ok());
     let mut about = About {
-        size: size.as_ref().ok().map(|size| *size as u64),
-        modified_at: modified_at
-            .map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+        size: size.ok().map(|size| size as u64),
+        modified_at: modified_at(&mut control, name).await?,
         part: None,
     };
     if request.is_head && about.size.is_some() {
@@ -160,16 +153,26 @@ async fn file(
         opened = permanent(control.retr_as_stream(name).await)?;
     }
     match opened {
-        Ok(_) if request.is_head => Ok(Answer::File {
-            about,
-            content: None,
-        }),
         Ok(transfer) => {
-            let content = Some(Content { transfer, control });
+            let content = (!request.is_head).then_some(Content { transfer, control });
             Ok(Answer::File { about, content })
         }
         Err(no) => no.answer(),
     }
+}
+
+/// When a file was changed, if the server tells.
+async fn modified_at(
+    control: &mut AsyncFtpStream,
+    name: &str,
+) -> Result<Option<SystemTime>, Fault> {
+    let told = match control.mdtm(name).await {
+        // Old servers write the year 2000 as 19100: a time that cannot be read is none.
+        Err(FtpError::BadResponse) => None,
+        told => permanent(told)?.ok(),
+    };
+    let seconds = told.and_then(|at| u64::try_from(at.and_utc().timestamp()).ok());
+    Ok(seconds.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)))
 }
 
 async fn directory(
