@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use wayleave_robots_txt::Origin;
 
 use self::back_off::Rests;
-use self::queue::{Place, Queues, Slot, Slots};
+use self::queue::{Place, Queues, Slot, Slots, Wanted};
 pub(crate) use self::too_soon::{Cause, TooSoon};
 use crate::fleet::engine::Answer;
 use crate::fleet::{Event, Fleet};
@@ -105,10 +105,16 @@ impl Options {
         self.max_concurrent_per_origin > 0 || !self.delay(asked).is_zero()
     }
 
-    fn patience(&self) -> Duration {
-        match self.crawl_delay {
+    /// A turn that is asked for now.
+    fn wanted<'a>(&self, origin: &'a Origin, pace: &'a str) -> Wanted<'a> {
+        let patience = match self.crawl_delay {
             CrawlDelay::Wait => self.max_wait,
             _ => Duration::ZERO,
+        };
+        Wanted {
+            origin,
+            pace,
+            latest: Instant::now() + patience,
         }
     }
 }
@@ -146,26 +152,17 @@ impl Politeness {
         pace: &str,
         delay: Duration,
     ) -> Result<Turn<'_>, TooSoon> {
-        let latest = Instant::now() + options.patience();
-        let place = if delay.is_zero() {
-            None
-        } else {
-            let over = (&self.fleet, latest);
-            Some(self.queues.place(origin, pace, delay, over).await?)
+        let wanted = options.wanted(origin, pace);
+        let place = match delay.is_zero() {
+            true => None,
+            false => Some(self.queues.place(wanted, delay, &self.fleet).await?),
         };
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         let rests = heeds_rest.then_some(&*self.rests);
         loop {
-            Self::await_rest(rests, origin, latest).await?;
-            let slot = self
-                .slots
-                .take(
-                    options.max_concurrent_per_origin,
-                    origin,
-                    pace,
-                    (&self.fleet, latest),
-                )
-                .await?;
+            Self::await_rest(rests, origin, wanted.latest).await?;
+            let slots = options.max_concurrent_per_origin;
+            let slot = self.slots.take(wanted, slots, &self.fleet).await?;
             // While it waited, another's answer may have asked for rest.
             if rests.is_none_or(|rests| rests.until(origin).is_none()) {
                 return Ok(Turn {
@@ -189,12 +186,11 @@ impl Politeness {
         origin: &Origin,
         pace: &str,
     ) -> Result<Turn<'_>, TooSoon> {
-        let latest = Instant::now() + options.patience();
-        let count = options.max_concurrent_per_origin;
-        let slot = self
-            .slots
-            .take(count, origin, pace, (&self.fleet, latest))
-            .await?;
+        let (wanted, slots) = (
+            options.wanted(origin, pace),
+            options.max_concurrent_per_origin,
+        );
+        let slot = self.slots.take(wanted, slots, &self.fleet).await?;
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         Ok(Turn {
             place: None,

@@ -68,6 +68,46 @@ impl Queue {
             next_at: Mutex::new(None),
         }
     }
+
+    /// Waits, behind so many `ahead`, for its head and until the delay since the one before is over.
+    async fn head(
+        &self,
+        ahead: u32,
+        delay: Duration,
+        latest: Instant,
+    ) -> Result<OwnedSemaphorePermit, TooSoon> {
+        let now = Instant::now();
+        let next_at = *lock(&self.next_at);
+        let expected_at = next_at.map_or(now, |at| at.max(now)) + delay * ahead;
+        if ahead > 0 && expected_at > latest {
+            return Err(delayed(expected_at - now));
+        }
+        let permit = match Arc::clone(&self.gate).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) if latest <= Instant::now() => return Err(delayed(delay)),
+            Err(_) => {
+                let acquiring = Arc::clone(&self.gate).acquire_owned();
+                let acquired = timeout_at(latest, acquiring).await;
+                let acquired = acquired.map_err(|_| delayed(delay))?;
+                acquired.expect("the gate is never closed")
+            }
+        };
+        let next_at = *lock(&self.next_at);
+        if let Some(next_at) = next_at {
+            if next_at > latest {
+                return Err(delayed(next_at - Instant::now()));
+            }
+            tokio::time::sleep_until(next_at).await;
+        }
+        Ok(permit)
+    }
+}
+
+fn delayed(retry_after: Duration) -> TooSoon {
+    TooSoon {
+        cause: Cause::CrawlDelay,
+        retry_after,
+    }
 }
 
 /// Counts as waiting for as long as it lives.
@@ -79,60 +119,49 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// A turn that is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) origin: &'a Origin,
+    pub(super) pace: &'a str,
+    /// It is of no use after this.
+    pub(super) latest: Instant,
+}
+
+impl Wanted<'_> {
+    /// The fleet's queue for it, among those of this `kind`.
+    fn over_the_fleet(&self, kind: &str) -> fleet::engine::Queue {
+        fleet::engine::Queue {
+            origin: self.origin.to_string(),
+            name: format!("{kind}/{}", self.pace.to_ascii_lowercase()),
+        }
+    }
+}
+
 impl Queues {
-    /// The next place in the queue of `origin` and `pace`, if its turn comes by `latest`.
+    /// The next place in the queue of this origin and pace, here and in `fleet`, if its turn comes in time.
     pub(super) async fn place(
         &self,
-        origin: &Origin,
-        pace: &str,
+        wanted: Wanted<'_>,
         delay: Duration,
-        (fleet, latest): (&Fleet, Instant),
+        fleet: &Fleet,
     ) -> Result<Place, TooSoon> {
-        let key = (origin.clone(), pace.to_ascii_lowercase());
+        let key = (wanted.origin.clone(), wanted.pace.to_ascii_lowercase());
         let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Some(Instant::now());
         let queue = lock(&self.0).value(key, Queue::new, is_idle);
-        let too_soon = |retry_after| TooSoon {
-            cause: Cause::CrawlDelay,
-            retry_after,
-        };
         let ahead = queue.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&queue.waiting);
-        let next_at = *lock(&queue.next_at);
-        let expected_at = next_at.max(Some(Instant::now())).unwrap_or(latest) + delay * ahead;
-        if ahead > 0 && expected_at > latest {
-            return Err(too_soon(expected_at - Instant::now()));
-        }
-        let gate = Arc::clone(&queue.gate);
-        let permit = match gate.try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) if latest <= Instant::now() => return Err(too_soon(delay)),
-            Err(_) => {
-                let acquiring = Arc::clone(&queue.gate).acquire_owned();
-                let acquired = timeout_at(latest, acquiring).await;
-                let acquired = acquired.map_err(|_| too_soon(delay))?;
-                acquired.expect("the gate is never closed")
-            }
-        };
-        let next_at = *lock(&queue.next_at);
-        if let Some(next_at) = next_at {
-            if next_at > latest {
-                return Err(too_soon(next_at - Instant::now()));
-            }
-            tokio::time::sleep_until(next_at).await;
-        }
-        let over_the_fleet = || fleet::engine::Queue {
-            origin: origin.to_string(),
-            name: format!("pace/{}", pace.to_ascii_lowercase()),
-        };
-        let held = fleet.turn(over_the_fleet, 1, delay, latest).await;
+        let waiting = Waiting(&queue.waiting);
+        let permit = queue.head(ahead, delay, wanted.latest).await?;
+        let over_the_fleet = || wanted.over_the_fleet("pace");
+        let held = fleet.turn(over_the_fleet, 1, delay, wanted.latest).await;
         let held = held.map_err(|no_turn| match no_turn {
-            NoTurn::TooSoon(wait) => too_soon(wait),
+            NoTurn::TooSoon(wait) => delayed(wait),
             NoTurn::Unknown => TooSoon {
                 cause: Cause::FleetLost,
                 retry_after: delay.max(LOOK_AGAIN),
             },
         })?;
-        drop(_waiting);
+        drop(waiting);
         Ok(Place {
             queue,
             delay,
@@ -200,37 +229,32 @@ impl Drop for Slot {
 pub(super) struct Slots(Mutex<Kept<(Origin, String, usize), Arc<Semaphore>>>);
 
 impl Slots {
-    /// A slot among the `count` of `pace` at `origin`, if one is free by `latest`; none is needed if `count` is 0. Who reads slowly
-    /// holds one for long, so that others have their own.
+    /// A slot among the `count` of this origin and pace, here and in `fleet`, if one is free in time; none is needed if `count` is 0.
+    /// Who reads slowly holds one for long, so that others have their own.
     pub(super) async fn take(
         &self,
+        wanted: Wanted<'_>,
         count: usize,
-        origin: &Origin,
-        pace: &str,
-        (fleet, latest): (&Fleet, Instant),
+        fleet: &Fleet,
     ) -> Result<Option<Slot>, TooSoon> {
         if count == 0 {
             return Ok(None);
         }
         let is_idle = |slots: &Arc<Semaphore>| slots.available_permits() == count;
-        let key = (origin.clone(), pace.to_ascii_lowercase(), count);
+        let pace = wanted.pace.to_ascii_lowercase();
+        let key = (wanted.origin.clone(), pace, count);
         let slots = lock(&self.0).value(key, || Arc::new(Semaphore::new(count)), is_idle);
         let acquiring = Semaphore::acquire_owned(Arc::clone(&slots));
         let too_soon = TooSoon {
             cause: Cause::Concurrency,
             retry_after: Duration::from_secs(1),
         };
-        let acquired = timeout_at(latest, acquiring).await;
+        let acquired = timeout_at(wanted.latest, acquiring).await;
         let permit = acquired.map_err(|_| too_soon)?;
         let permit = permit.expect("the slots are never closed");
-        let over_the_fleet = || fleet::engine::Queue {
-            origin: origin.to_string(),
-            name: format!("slots/{}", pace.to_ascii_lowercase()),
-        };
-        let held = fleet
-            .turn(over_the_fleet, count, Duration::ZERO, latest)
-            .await;
-        let held = held.map_err(|_| too_soon)?;
+        let over_the_fleet = || wanted.over_the_fleet("slots");
+        let turning = fleet.turn(over_the_fleet, count, Duration::ZERO, wanted.latest);
+        let held = turning.await.map_err(|_| too_soon)?;
         Ok(Some(Slot::new(held, permit)))
     }
 }
