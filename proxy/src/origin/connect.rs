@@ -154,15 +154,7 @@ impl Door {
         deadline: Instant,
     ) -> Result<Opened, Fault> {
         if origin.scheme() != Scheme::Https {
-            let form = Form::of(route.parent(), origin, terms.preference);
-            let link = match form {
-                Form::Absolute(_) => self.reach(origin, route, deadline).await?,
-                Form::Origin if origin.scheme() == Scheme::Ftp => {
-                    return self.open_ftp(route, origin, deadline).await;
-                }
-                Form::Origin => self.dial(origin, route, &self.via, deadline).await?,
-            };
-            return Ok(Opened::Http1(Box::new(link)));
+            return self.open_plain(origin, terms, route, deadline).await;
         }
         let mut offer = match terms.preference {
             Preference::OnlyHttp1 | Preference::Upgrade | Preference::Http1 => Offer::Http1,
@@ -187,15 +179,30 @@ impl Door {
             }
             return Ok(Opened::Http1InsteadOf2(to_origin(tls, id)));
         }
-        let opening = timeout_at(
-            deadline,
-            Http2Connection::open(to_origin(tls, id), terms.window),
-        )
-        .await;
-        let opened = opening
+        let opening = Http2Connection::open(to_origin(tls, id), terms.window);
+        let opened = timeout_at(deadline, opening).await;
+        let opened = opened
             .map_err(|_| too_late(origin))?
             .map_err(|error| Fault::new(ErrorType::HttpProtocolError, cause::http2(&error)));
         Ok(Opened::Http2(opened?))
+    }
+
+    /// The same without TLS.
+    async fn open_plain(
+        &self,
+        origin: &Origin,
+        terms: Terms,
+        route: &Route,
+        deadline: Instant,
+    ) -> Result<Opened, Fault> {
+        let link = match Form::of(route.parent(), origin, terms.preference) {
+            Form::Absolute(_) => self.reach(origin, route, deadline).await?,
+            Form::Origin if origin.scheme() == Scheme::Ftp => {
+                return self.open_ftp(route, origin, deadline).await;
+            }
+            Form::Origin => self.dial(origin, route, &self.via, deadline).await?,
+        };
+        Ok(Opened::Http1(Box::new(link)))
     }
 
     async fn open_ftp(
