@@ -123,6 +123,18 @@ fn copy(decision: &Value) -> Option<String> {
     })
 }
 
+/// Which of the organisation's rules decided.
+fn policy(decision: &Value) -> Option<String> {
+    let policy = decision.get("policy")?;
+    let words = ["action", "reason", "owner"].map(|member| policy[member].as_str());
+    let words: Vec<_> = words.into_iter().flatten().collect();
+    Some(format!(
+        "[[rule]] {}: {}",
+        policy["number"],
+        words.join(", ")
+    ))
+}
+
 /// The decision in words, a line for each thing that is known.
 fn describe(decision: &Value) -> String {
     let text = |member: &str| text(decision, member);
@@ -130,22 +142,12 @@ fn describe(decision: &Value) -> String {
         let known: Vec<_> = members.iter().filter_map(|member| text(member)).collect();
         (!known.is_empty()).then(|| known.join(" "))
     };
-    let robots = copy(decision);
-    let policy = decision.get("policy").map(|policy| {
-        let words = ["action", "reason", "owner"].map(|member| policy[member].as_str());
-        let words: Vec<_> = words.into_iter().flatten().collect();
-        format!("[[rule]] {}: {}", policy["number"], words.join(", "))
-    });
     let rule = text("line").zip(text("rule"));
     let rule = rule.map(|(line, rule)| format!("line {line}: {rule}"));
     let list = |member: &str| {
-        let words = decision[member].as_array()?.iter();
-        Some(
-            words
-                .filter_map(Value::as_str)
-                .collect::<Vec<_>>()
-                .join(", "),
-        )
+        let listed = decision[member].as_array()?.iter();
+        let words: Vec<_> = listed.filter_map(Value::as_str).collect();
+        Some(words.join(", "))
     };
     let lines = [
         ("decision", text("id")),
@@ -162,8 +164,8 @@ fn describe(decision: &Value) -> String {
         ("details", text("details")),
         ("oddities", list("oddities")),
         ("signature", text("signature")),
-        ("policy", policy),
-        ("robots.txt", robots),
+        ("policy", policy(decision)),
+        ("robots.txt", copy(decision)),
         ("verdict", words(&["verdict", "basis", "dialect"])),
         ("rule", rule),
     ];

@@ -187,6 +187,18 @@ fn forget(origin: &str, admin: SocketAddr) -> Result<Shown, String> {
     asked(admin, "DELETE", &path_of(origin)?).map(|_| Shown::AsIs(String::new()))
 }
 
+/// What is told before the answer, by its name in the API.
+const OF_ENTRY: [&str; 8] = [
+    "origin",
+    "state",
+    "fetched_at",
+    "fresh_until",
+    "usable_until",
+    "unreachable_since",
+    "failures",
+    "retry_at",
+];
+
 /// What is known, a line for each thing, then the body.
 fn describe(robots: &Value) -> String {
     let mut described = String::new();
@@ -204,16 +216,7 @@ fn describe(robots: &Value) -> String {
         let name = Tone::Aside.paint(&format!("{name:<18}"));
         writeln!(described, "{name} {text}").expect("writing to a String cannot fail");
     };
-    for name in [
-        "origin",
-        "state",
-        "fetched_at",
-        "fresh_until",
-        "usable_until",
-        "unreachable_since",
-        "failures",
-        "retry_at",
-    ] {
+    for name in OF_ENTRY {
         tell(name, &robots[name]);
     }
     let answer = &robots["answer"];

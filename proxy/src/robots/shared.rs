@@ -78,12 +78,7 @@ impl Shared {
         (lifetimes, timeout): (&Lifetimes, Duration),
     ) -> Claim {
         let text = resource.to_string();
-        let own_age = touched_at(&own).map(|at| self.age(at));
-        let mut newer_than = match purpose {
-            Purpose::Wanted => None,
-            Purpose::Ahead => own_age.map(|age| age.saturating_sub(2 * EXACT)),
-            Purpose::Forced => Some(Duration::ZERO),
-        };
+        let mut newer_than = self.newer_than(&own, purpose);
         let usable = |entry: &Entry| {
             let learned = Learned::of(resource.kind(), entry.clone(), None);
             let snapshot = Cache::new(lifetimes.clone()).restored(resource, &learned);
@@ -119,6 +114,16 @@ impl Shared {
                     };
                 }
             }
+        }
+    }
+
+    /// How long ago at most others must have learned what this node is to go by instead of fetching; `None`: whenever that was.
+    fn newer_than(&self, own: &Entry, purpose: Purpose) -> Option<Duration> {
+        let own_age = touched_at(own).map(|at| self.age(at));
+        match purpose {
+            Purpose::Wanted => None,
+            Purpose::Ahead => own_age.map(|age| age.saturating_sub(2 * EXACT)),
+            Purpose::Forced => Some(Duration::ZERO),
         }
     }
 

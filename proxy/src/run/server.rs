@@ -241,12 +241,13 @@ fn build(
     let tls = wiring::tls_config(&config.upstream)?;
     let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
     let own = own_listeners.to_vec();
-    let ways = wiring::ways(config, &tls, own, clock, metrics, traces.clone())?;
+    let ways = wiring::ways(config, &tls, own, clock, metrics)?;
     metrics.client_connections_limit(config.proxy.limits.connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);
     }
-    let fetch = Arc::new(ArcSwap::from_pointee(ways.fetch));
+    let fetch = ways.fetch.traced(traces.clone());
+    let fetch = Arc::new(ArcSwap::from_pointee(fetch));
     let options = wiring::robots_options(config);
     let around = (clock, Arc::clone(metrics), fleet.clone());
     let (robots, refresh) = Robots::start_in(Arc::clone(&fetch), store, &options, around);

@@ -19,7 +19,6 @@ use crate::observe::chain::event::program;
 use crate::observe::decisions::{Clients, Configuration, Journal};
 use crate::observe::digest::Digest;
 use crate::observe::metrics::Metrics;
-use crate::observe::traces::Traces;
 use crate::origin::egress::{self, Egress};
 use crate::origin::{self, Upstream};
 use crate::robots::{self, HttpFetch};
@@ -56,7 +55,6 @@ pub(crate) fn ways(
     own_listeners: Vec<SocketAddr>,
     clock: Clock,
     metrics: &Arc<Metrics>,
-    traces: Option<Arc<Traces>>,
 ) -> anyhow::Result<Ways> {
     if let Some(parent) = &config.upstream.egress.parent {
         tracing::warn!(proxy = %parent.authority(), "{UNCHECKED}");
@@ -66,7 +64,7 @@ pub(crate) fn ways(
     let fetch = HttpFetch::new(Arc::clone(&upstream), options, clock);
     let signs = config.signing.options.mode != signing::Mode::Off;
     Ok(Ways {
-        fetch: fetch.traced(traces).beside_signatures(signs),
+        fetch: fetch.beside_signatures(signs),
         upstream,
     })
 }

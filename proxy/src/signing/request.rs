@@ -48,12 +48,8 @@ pub(crate) fn sign(
     now: SystemTime,
 ) -> Option<Signed> {
     let agent = Item::new(string(agent_uri(options.agent.as_ref()?))).serialize();
-    if asked.is_some_and(|asked| {
-        asked
-            .keyid
-            .as_ref()
-            .is_some_and(|id| id != key.thumbprint())
-    }) {
+    let keyid = asked.and_then(|asked| asked.keyid.as_ref());
+    if keyid.is_some_and(|id| id != key.thumbprint()) {
         return None;
     }
     let carried = Carried::of(message.fields);

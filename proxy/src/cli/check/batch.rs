@@ -46,7 +46,19 @@ struct Question<'a> {
     config: Option<&'a RawValue>,
 }
 
-impl Question<'_> {
+impl<'a> Question<'a> {
+    fn read(line: &'a [u8]) -> Result<Self, Failure<'a>> {
+        if !line.trim_ascii_start().starts_with(b"{") {
+            // serde would take an array for the members in their order.
+            let error = "this is not a JSON object".to_owned();
+            return Err(Failure { id: None, error });
+        }
+        serde_json::from_slice(line).map_err(|error| Failure {
+            id: id_of(line),
+            error: error.to_string(),
+        })
+    }
+
     fn is_about_use(&self) -> bool {
         self.purpose.is_some() || self.config.is_some()
     }
@@ -147,22 +159,9 @@ struct Batch {
 
 impl Batch {
     fn answer(&mut self, line: &[u8], output: &mut impl Write) -> io::Result<()> {
-        if !line.trim_ascii_start().starts_with(b"{") {
-            // serde would take an array for the members in their order.
-            let error = "this is not a JSON object".to_owned();
-            return write(output, &Failure { id: None, error });
-        }
-        let question: Question<'_> = match serde_json::from_slice(line) {
+        let question = match Question::read(line) {
             Ok(question) => question,
-            Err(error) => {
-                return write(
-                    output,
-                    &Failure {
-                        id: id_of(line).as_deref(),
-                        error: error.to_string(),
-                    },
-                );
-            }
+            Err(failure) => return write(output, &failure),
         };
         let id = question.id;
         let Asked {
@@ -289,10 +288,11 @@ fn parse<'a, T: Deserialize<'a>>(field: &str, text: &'a RawValue) -> Result<T, S
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The id of a line that is JSON but no question.
-fn id_of(line: &[u8]) -> Option<Box<RawValue>> {
+fn id_of(line: &[u8]) -> Option<&RawValue> {
     #[derive(Deserialize)]
-    struct Id {
-        id: Option<Box<RawValue>>,
+    struct Id<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
     }
-    serde_json::from_slice::<Id>(line).ok()?.id
+    serde_json::from_slice::<Id<'_>>(line).ok()?.id
 }

@@ -102,12 +102,7 @@ fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
     let made_at = humantime::format_rfc3339_seconds(calendar()).to_string();
     let out = arguments.out.display();
     let bundle = Bundle::create(&arguments.out, &made_at);
-    let mut exporting = Exporting {
-        bundle: bundle.with_context(|| format!("--out {out}"))?,
-        rests: Rests::default(),
-        decisions: 0,
-        progress: Progress::open_ended("decisions"),
-    };
+    let mut exporting = Exporting::to(bundle.with_context(|| format!("--out {out}"))?);
     for (file, chosen) in files.iter().zip(&chosen).take(last + 1).skip(first) {
         let shown = file.path.display().to_string();
         exporting.log(file, chosen).context(shown)?;
@@ -154,6 +149,15 @@ struct Exporting {
 }
 
 impl Exporting {
+    fn to(bundle: Bundle) -> Self {
+        Self {
+            bundle,
+            rests: Rests::default(),
+            decisions: 0,
+            progress: Progress::open_ended("decisions"),
+        }
+    }
+
     /// Writes a file of the log: the chosen lines and all events; digests stand for others.
     fn log(&mut self, file: &LogFile, chosen: &[u64]) -> anyhow::Result<()> {
         self.bundle.begin_log(file.number)?;

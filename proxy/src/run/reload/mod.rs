@@ -331,7 +331,6 @@ impl Reader {
         let clock = self.parts.exchanges.decider.robots.clock();
         let metrics = Arc::clone(&self.parts.exchanges.metrics);
         let own = self.parts.own_listeners.clone();
-        let traces = self.parts.exchanges.traces.clone();
         let number = self.parts.exchanges.decider.settings().configuration + 1;
         let preparing = tokio::task::spawn_blocking(move || {
             let config = Config::again(&file, read, &started_with);
@@ -341,7 +340,7 @@ impl Reader {
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
             let ways = has_other_ways.then(|| {
                 let tls = wiring::tls_config(&config.upstream)?;
-                wiring::ways(&config, &tls, own, clock, &metrics, traces)
+                wiring::ways(&config, &tls, own, clock, &metrics)
             });
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
@@ -366,7 +365,8 @@ impl Reader {
         if let Some(ways) = prepared.ways {
             upstream = ways.upstream;
             ways.fetch.follow_by(exchanges.gate());
-            self.parts.fetch.store(Arc::new(ways.fetch));
+            let fetch = ways.fetch.traced(exchanges.traces.clone());
+            self.parts.fetch.store(Arc::new(fetch));
         }
         if config.robots != self.running.robots {
             let options = wiring::robots_options(&config);

@@ -124,6 +124,41 @@ impl Record {
 
 /// The next record, if there is one.
 fn record(from: &mut dyn BufRead, hasher: &mut Hasher) -> anyhow::Result<Option<Record>> {
+    let Some(fields) = head(from, hasher)? else {
+        return Ok(None);
+    };
+    let mut record = Record {
+        fields,
+        block: Vec::new(),
+    };
+    let length = record
+        .field("Content-Length")
+        .context("has no Content-Length")?;
+    let length: u64 = length.parse().context("Content-Length")?;
+    ensure!(length <= LONGEST, "is longer than {LONGEST} bytes");
+    from.take(length).read_to_end(&mut record.block)?;
+    ensure!(record.block.len() as u64 == length, "ends before its block");
+    hasher.update(&record.block);
+    let mut end = [0; 4];
+    from.read_exact(&mut end).context("does not end")?;
+    ensure!(end == *b"\r\n\r\n", "does not end in two line ends");
+    hasher.update(&end);
+    let said = record
+        .field("WARC-Block-Digest")
+        .context("has no WARC-Block-Digest")?;
+    let place = record.field(PATH).unwrap_or_default();
+    ensure!(
+        said == digest(&record.block),
+        "{place}: does not have its digest"
+    );
+    Ok(Some(record))
+}
+
+/// The fields of the next record, if there is one.
+fn head(
+    from: &mut dyn BufRead,
+    hasher: &mut Hasher,
+) -> anyhow::Result<Option<Vec<(String, String)>>> {
     let mut line = Vec::new();
     let mut next = |from: &mut dyn BufRead| -> anyhow::Result<Option<String>> {
         line.clear();
@@ -151,29 +186,5 @@ fn record(from: &mut dyn BufRead, hasher: &mut Hasher) -> anyhow::Result<Option<
         let (name, value) = line.split_once(": ").context("a field has no value")?;
         fields.push((name.to_owned(), value.to_owned()));
     }
-    let mut record = Record {
-        fields,
-        block: Vec::new(),
-    };
-    let length = record
-        .field("Content-Length")
-        .context("has no Content-Length")?;
-    let length: u64 = length.parse().context("Content-Length")?;
-    ensure!(length <= LONGEST, "is longer than {LONGEST} bytes");
-    from.take(length).read_to_end(&mut record.block)?;
-    ensure!(record.block.len() as u64 == length, "ends before its block");
-    hasher.update(&record.block);
-    let mut end = [0; 4];
-    from.read_exact(&mut end).context("does not end")?;
-    ensure!(end == *b"\r\n\r\n", "does not end in two line ends");
-    hasher.update(&end);
-    let said = record
-        .field("WARC-Block-Digest")
-        .context("has no WARC-Block-Digest")?;
-    let place = record.field(PATH).unwrap_or_default();
-    ensure!(
-        said == digest(&record.block),
-        "{place}: does not have its digest"
-    );
-    Ok(Some(record))
+    Ok(Some(fields))
 }

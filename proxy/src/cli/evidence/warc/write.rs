@@ -81,18 +81,9 @@ impl Warc {
         path: Option<&str>,
     ) -> anyhow::Result<()> {
         let url = exchange.url.clone();
-        let (host, target) = authority(&url);
-        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let request = self.put(&Record {
-            kind: "request",
-            date: &exchange.at,
-            content_type: "application/http;msgtype=request",
-            fields: vec![("WARC-Target-URI", url.clone())],
-            block: request.as_bytes(),
-        })?;
         let mut fields = vec![
             ("WARC-Target-URI", url.clone()),
-            ("WARC-Concurrent-To", request),
+            ("WARC-Concurrent-To", self.request(exchange)?),
         ];
         let (sha256, bytes) = body.unzip();
         let bytes: &[u8] = bytes.unwrap_or_default();
@@ -132,6 +123,19 @@ impl Warc {
             self.first.entry(sha256).or_insert(first);
         }
         Ok(())
+    }
+
+    /// The request of an exchange; returns its id.
+    fn request(&mut self, exchange: &Exchange) -> anyhow::Result<String> {
+        let (host, target) = authority(&exchange.url);
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        self.put(&Record {
+            kind: "request",
+            date: &exchange.at,
+            content_type: "application/http;msgtype=request",
+            fields: vec![("WARC-Target-URI", exchange.url.clone())],
+            block: request.as_bytes(),
+        })
     }
 
     /// A file of the export.
