@@ -62,47 +62,46 @@ pub(crate) const NOT_ALLOWED: &str = "robots.txt there does not allow it";
 const NOT_IN_TIME: &str = "not fetched in time";
 
 impl Documents<'_> {
-    /// Adds what documents say to what was `heard` from this robots.txt for a crawler, and tells which were asked for.
+    /// What was `heard` from this robots.txt for a crawler with what documents say, and which were asked for.
     ///
     /// # Errors
     ///
     /// If one that could refuse has not come in time, or was kept from coming by what holds here.
-    pub(super) async fn add_to(
+    pub(super) async fn added_to(
         &self,
+        mut heard: Preferences,
         asker: Asker<'_>,
         crawler: &Crawler,
         robots_txt: &Known,
-        heard: &mut Preferences,
-    ) -> Result<Vec<Consulted>, Pending> {
-        let wanted = wanted(asker, self.origin, heard);
+    ) -> Result<(Preferences, Vec<Consulted>), Pending> {
+        let wanted = wanted(asker, self.origin, &heard);
         let mut consulted = Vec::new();
         for (wanted, obtained) in self.obtain_all(asker, crawler, robots_txt, wanted).await {
             match obtained? {
                 Ok(known) => {
-                    hear_known(asker, heard, &wanted, &known)?;
+                    heard = wanted.heard_known(heard, asker, &known)?;
                     consulted.push(wanted.consulted(Ok(&known)));
                 }
                 Err(why_not) => heard.miss_licence(&wanted.url, &why_not),
             }
         }
-        Ok(consulted)
+        Ok((heard, consulted))
     }
 
-    /// Adds what the licences say that an answer names, and tells which were asked for. One that does not come in time
-    /// cannot be had.
-    pub(super) async fn add_licences_to(
+    /// The same with the licences alone, which an answer named. One that does not come in time cannot be had.
+    pub(super) async fn licences_added_to(
         &self,
+        mut heard: Preferences,
         asker: Asker<'_>,
         crawler: &Crawler,
         robots_txt: &Known,
-        heard: &mut Preferences,
-    ) -> Vec<Consulted> {
-        let wanted = licences(heard).collect();
+    ) -> (Preferences, Vec<Consulted>) {
+        let wanted = licences(&heard).collect();
         let mut consulted = Vec::new();
         for (wanted, obtained) in self.obtain_all(asker, crawler, robots_txt, wanted).await {
             match obtained {
                 Ok(Ok(known)) => {
-                    hear_licence(heard, &wanted, &known);
+                    heard = wanted.heard_licence(heard, &known);
                     consulted.push(wanted.consulted(Ok(&known)));
                 }
                 Ok(Err(why_not)) => heard.miss_licence(&wanted.url, &why_not),
@@ -112,7 +111,7 @@ impl Documents<'_> {
                 }
             }
         }
-        consulted
+        (heard, consulted)
     }
 
     /// All that is wanted, at once.
@@ -251,46 +250,6 @@ pub(crate) fn allows(access: &AccessResult, asker: Asker<'_>, resource: &Resourc
     decision.verdict() == Verdict::Allow
 }
 
-/// Takes in a document; none: it was not to be had.
-pub(crate) fn hear(
-    asker: Asker<'_>,
-    heard: &mut Preferences,
-    wanted: &Wanted,
-    document: Option<&Document>,
-) {
-    match document {
-        Some(Document::Tdmrep(file)) => heard.hear_tdmrep(asker, file),
-        Some(Document::AiTxt(file)) => heard.hear_ai_txt(asker, file),
-        Some(Document::Rsl(licence)) => heard.hear_licence(&wanted.url, licence),
-        Some(_) | None => {}
-    }
-}
-
-fn hear_known(
-    asker: Asker<'_>,
-    heard: &mut Preferences,
-    wanted: &Wanted,
-    known: &Known,
-) -> Result<(), Pending> {
-    match known.document().map(|document| &**document) {
-        _ if wanted.source == Source::Rsl => hear_licence(heard, wanted, known),
-        // To an origin that does not have one, or does not hand it out, it says nothing. Here it was not asked.
-        None if is_kept_from(&known.snapshot) => {
-            let retry_after = known.snapshot.retry_after(known.at).unwrap_or_default();
-            return Err(Pending { retry_after });
-        }
-        document => hear(asker, heard, wanted, document),
-    }
-    Ok(())
-}
-
-fn hear_licence(heard: &mut Preferences, wanted: &Wanted, known: &Known) {
-    match known.document().map(|document| &**document) {
-        Some(Document::Rsl(licence)) => heard.hear_licence(&wanted.url, licence),
-        _ => heard.miss_licence(&wanted.url, &why_not(&known.snapshot)),
-    }
-}
-
 /// Whether the last attempt ended for a reason that is not the origin's.
 fn is_kept_from(snapshot: &Snapshot) -> bool {
     let kind = snapshot.error_kind();
@@ -318,6 +277,48 @@ impl Wanted {
     pub(crate) fn shown_url(&self) -> String {
         let resource = self.resource.as_ref();
         resource.map_or_else(|_| self.url.clone(), Resource::uri)
+    }
+
+    /// What was heard with this document; none: it was not to be had.
+    pub(crate) fn heard(
+        &self,
+        mut heard: Preferences,
+        asker: Asker<'_>,
+        document: Option<&Document>,
+    ) -> Preferences {
+        match document {
+            Some(Document::Tdmrep(file)) => heard.hear_tdmrep(asker, file),
+            Some(Document::AiTxt(file)) => heard.hear_ai_txt(asker, file),
+            Some(Document::Rsl(licence)) => heard.hear_licence(&self.url, licence),
+            Some(_) | None => {}
+        }
+        heard
+    }
+
+    /// The same with what is known of it.
+    fn heard_known(
+        &self,
+        heard: Preferences,
+        asker: Asker<'_>,
+        known: &Known,
+    ) -> Result<Preferences, Pending> {
+        match known.document().map(|document| &**document) {
+            _ if self.source == Source::Rsl => Ok(self.heard_licence(heard, known)),
+            // To an origin that does not have one, or does not hand it out, it says nothing. Here it was not asked.
+            None if is_kept_from(&known.snapshot) => {
+                let retry_after = known.snapshot.retry_after(known.at).unwrap_or_default();
+                Err(Pending { retry_after })
+            }
+            document => Ok(self.heard(heard, asker, document)),
+        }
+    }
+
+    fn heard_licence(&self, mut heard: Preferences, known: &Known) -> Preferences {
+        match known.document().map(|document| &**document) {
+            Some(Document::Rsl(licence)) => heard.hear_licence(&self.url, licence),
+            _ => heard.miss_licence(&self.url, &why_not(&known.snapshot)),
+        }
+        heard
     }
 
     /// What is told of it: of what is known, or when it may be.

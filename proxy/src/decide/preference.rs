@@ -77,16 +77,15 @@ impl Said {
     ///
     /// # Errors
     ///
-    /// As [`Documents::add_to`].
+    /// As [`Documents::added_to`].
     pub(super) async fn and_by(self, documents: &Documents<'_>) -> Result<Self, Pending> {
         let reading = &documents.settings.preferences.reading;
         if self.heard.is_refused_already(self.asker(reading)) {
             return Ok(self);
         }
-        let mut heard = self.heard.clone();
-        let (asker, robots_txt) = (self.asker(reading), &self.robots_txt);
-        let adding = documents.add_to(asker, &self.crawler, robots_txt, &mut heard);
-        let consulted = adding.await?;
+        let (heard, asker) = (self.heard.clone(), self.asker(reading));
+        let adding = documents.added_to(heard, asker, &self.crawler, &self.robots_txt);
+        let (heard, consulted) = adding.await?;
         Ok(self.with(heard, consulted).judged(reading))
     }
 
@@ -98,11 +97,10 @@ impl Said {
         if has_all || self.heard.is_refused_already(self.asker(reading)) {
             return self;
         }
-        let mut heard = self.heard.clone();
-        let (asker, robots_txt) = (self.asker(reading), &self.robots_txt);
+        let (heard, asker) = (self.heard.clone(), self.asker(reading));
+        let adding = documents.licences_added_to(heard, asker, &self.crawler, &self.robots_txt);
         // Few answers name any: in a box it takes no room in every exchange.
-        let adding = documents.add_licences_to(asker, &self.crawler, robots_txt, &mut heard);
-        let consulted = Box::pin(adding).await;
+        let (heard, consulted) = Box::pin(adding).await;
         self.with(heard, consulted).judged(reading)
     }
 

@@ -6,7 +6,7 @@ use wayleave_robots_txt::{
 };
 
 use super::consult::judge_of;
-use super::documents::{hear, wanted};
+use super::documents::wanted;
 use super::preference::hear_robots_txt;
 use super::resolve::Scope;
 use crate::observe::decisions::{Decision, DocumentSeen, Finding};
@@ -113,7 +113,7 @@ pub(crate) fn by_preferences(
         let seen = decision.documents.iter().find(|seen| seen.url == url);
         // One that is not there was not asked for.
         let document = seen.map_or(Ok(None), &read)?;
-        hear(asker, &mut heard, &wanted, document.as_ref());
+        heard = wanted.heard(heard, asker, document.as_ref());
     }
     Ok(Some(heard.judge(asker)))
 }

@@ -11,7 +11,7 @@ use wayleave_robots_txt::{AccessResult, Document, Kind, Origin};
 use crate::cli::fetch::{Fetcher, why_not};
 use crate::cli::progress::Progress;
 use crate::cli::terminal::complain;
-use crate::decide::documents::{NOT_ALLOWED, Wanted, allows, hear, wanted};
+use crate::decide::documents::{NOT_ALLOWED, Wanted, allows, wanted};
 
 /// All that was fetched, each file once.
 pub(super) struct Live {
@@ -48,17 +48,18 @@ impl Live {
         Rc::clone(entry.insert(Rc::new(access)))
     }
 
-    /// Adds what documents say that the proxy would ask for.
-    pub(super) fn add_documents(
+    /// What was heard, with what documents say that the proxy would ask for.
+    pub(super) fn with_documents(
         &mut self,
+        mut heard: Preferences,
         asker: Asker<'_>,
         origin: &Origin,
-        heard: &mut Preferences,
-    ) {
-        for wanted in wanted(asker, origin, heard) {
+    ) -> Preferences {
+        for wanted in wanted(asker, origin, &heard) {
             let document = self.document(asker, &wanted);
-            hear(asker, heard, &wanted, document.as_deref());
+            heard = wanted.heard(heard, asker, document.as_deref());
         }
+        heard
     }
 
     fn document(&mut self, asker: Asker<'_>, wanted: &Wanted) -> Option<Rc<Document>> {

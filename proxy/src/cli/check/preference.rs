@@ -133,7 +133,7 @@ impl Subject<'_> {
         // As in the proxy, nothing more is asked for what is refused anyway.
         let live = live.filter(|_| !heard.is_refused_already(asker));
         if let Some((live, origin)) = live.filter(|_| self.decision.verdict() == Verdict::Allow) {
-            live.add_documents(asker, origin, &mut heard);
+            heard = live.with_documents(heard, asker, origin);
         }
         Some(heard.judge(asker).into())
     }
