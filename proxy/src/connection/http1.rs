@@ -129,7 +129,8 @@ async fn connect<'a>(
 ) -> After<'a> {
     let patience = server.settings().options.idle_timeout;
     let nothing = Framing::Length(0);
-    let mut client = Client::http1(incoming, nothing, false, patience);
+    let client = Client::http1(incoming, nothing, false, patience);
+    let mut client = client.taken_for(received.half_closed());
     let judging = server.exchanges.connect(connection, received, &mut client);
     let permit = match judging.await {
         Ok(permit) => permit,
@@ -166,7 +167,8 @@ async fn exchange(
     let may_go_on = !server.stopping.is_cancelled() && settings.keeps(connection);
     let keeps_alive = head.keeps_alive() && may_go_on;
     let patience = settings.options.idle_timeout;
-    let mut client = Client::http1(incoming, head.framing(), keeps_alive, patience);
+    let client = Client::http1(incoming, head.framing(), keeps_alive, patience);
+    let mut client = client.taken_for(received.half_closed());
     match server
         .exchanges
         .exchange(connection, received, &mut client)

@@ -81,7 +81,16 @@ pub(crate) struct Asking<'a> {
     pub(crate) blind: Option<(&'a Origin, Scope)>,
 }
 
-impl Asking<'_> {
+impl<'a> Asking<'a> {
+    /// A request that is decided about by itself.
+    pub(crate) fn by(connection: &'a Connection, request: &'a Request<'a>) -> Self {
+        Self {
+            connection,
+            request,
+            blind: None,
+        }
+    }
+
     /// What it is for.
     ///
     /// # Errors

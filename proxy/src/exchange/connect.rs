@@ -138,10 +138,9 @@ impl Exchanges {
         let refused = |refusal| ended(Outcome::Refuse(refusal));
         let understood = understand(&settings, connection, received, &request);
         let (origin, scope) = understood.map_err(refused)?;
-        let half_closed = received.half_closed();
         let Some(scope) = scope else {
             let admitting = admit(&settings, connection, &request, &origin);
-            let admitted = client.while_there(half_closed, pin!(admitting)).await;
+            let admitted = client.while_there(pin!(admitting)).await;
             let admitted = admitted.ok_or_else(|| ended(Outcome::Fail(client_closed())))?;
             let proof = admitted.map_err(refused)?;
             return Ok(TunnelPermit {
@@ -155,7 +154,7 @@ impl Exchanges {
             request: &request,
             blind: Some((&origin, scope)),
         };
-        let in_turn = self.await_turn(settings.clone(), asking, half_closed, client);
+        let in_turn = self.await_turn(settings.clone(), asking, client);
         let via = fields::passed(received, &settings.options.name);
         let opened = self.open_blind(begun, asking, &via, in_turn.await).await;
         opened.map(|(proof, blind)| TunnelPermit {

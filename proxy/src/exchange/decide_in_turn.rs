@@ -19,7 +19,7 @@ use crate::decide::request::{Connection, Request};
 use crate::decide::resolve::{Asking, Scope};
 use crate::decide::settings::{OnFailure, Settings};
 use crate::http::client::Client;
-use crate::http::received::{HalfClosed, Received};
+use crate::http::received::Received;
 use crate::identity::{Mode, Proof};
 use crate::politeness::Turn;
 
@@ -80,13 +80,8 @@ impl Exchanges {
     ) -> InTurn<'_> {
         let settings = self.decider.settings();
         let request = Request::of(received, &settings.options.name);
-        let asking = Asking {
-            connection,
-            request: &request,
-            blind: None,
-        };
-        self.await_turn(settings, asking, received.half_closed(), client)
-            .await
+        let asking = Asking::by(connection, &request);
+        self.await_turn(settings, asking, client).await
     }
 
     /// The same for what is understood already.
@@ -94,18 +89,15 @@ impl Exchanges {
         &self,
         settings: Arc<Settings>,
         asking: Asking<'_>,
-        half_closed: HalfClosed,
         client: &mut Client,
     ) -> InTurn<'_> {
-        let decided = self
-            .decide_once(settings, asking, half_closed, client)
-            .await;
+        let decided = self.decide_once(settings, asking, client).await;
         let permit = match decided.next {
             Next::Send(Cleared { permit, .. }) if permit.resolved.scope != Scope::Bypass => permit,
             next => return InTurn { next, ..decided },
         };
         let waiting = self.await_delay(&decided.settings, &decided.known, permit);
-        let (next, waited) = match client.while_there(half_closed, pin!(waiting)).await {
+        let (next, waited) = match client.while_there(pin!(waiting)).await {
             Some(waited) => waited,
             None => (Next::Left, decided.known.waited),
         };
@@ -115,14 +107,14 @@ impl Exchanges {
             return in_turn;
         }
         // Few come here: in a box it takes no room in every connection.
-        Box::pin(self.decide_again(in_turn, asking, half_closed, client)).await
+        let settings = self.decider.settings();
+        Box::pin(self.decide_again(in_turn, settings, asking, client)).await
     }
 
     async fn decide_once(
         &self,
         settings: Arc<Settings>,
         asking: Asking<'_>,
-        half_closed: HalfClosed,
         client: &mut Client,
     ) -> InTurn<'_> {
         let Asking {
@@ -132,15 +124,13 @@ impl Exchanges {
         } = asking;
         let crawlers = &settings.crawlers;
         let identifying = identify::identify(crawlers, connection, request);
-        let Some(identified) = client.while_there(half_closed, pin!(identifying)).await else {
+        let Some(identified) = client.while_there(pin!(identifying)).await else {
             let identified = identify::recognised(crawlers, connection, None, request);
             return InTurn::left(settings, identified, asking.spell(None));
         };
         self.count_mismatch(&identified, request);
         let deciding = self.decider.decide(&settings, &identified, asking);
-        let decided = client
-            .while_there(HalfClosed::IsThere, pin!(deciding))
-            .await;
+        let decided = client.while_connected(pin!(deciding)).await;
         match decided {
             Some(decided) => self.once_decided(settings, identified, decided),
             None => {
@@ -259,29 +249,22 @@ impl Exchanges {
     ) -> InTurn<'a> {
         let settings = self.decider.settings();
         let request = Request::of(received, &settings.options.name);
-        let asking = Asking {
-            connection,
-            request: &request,
-            blind: None,
-        };
-        Box::pin(self.decide_again(before, asking, received.half_closed(), client)).await
+        let asking = Asking::by(connection, &request);
+        Box::pin(self.decide_again(before, settings, asking, client)).await
     }
 
-    /// Decides once more about a request whose turn has come. It keeps the turn that it waited for.
+    /// Decides once more, by these settings, about a request whose turn has come. It keeps the turn that it waited for.
     async fn decide_again<'a>(
         &'a self,
         before: InTurn<'a>,
+        settings: Arc<Settings>,
         asking: Asking<'_>,
-        half_closed: HalfClosed,
         client: &mut Client,
     ) -> InTurn<'a> {
         let Next::Send(waited_for) = before.next else {
             return before;
         };
-        let settings = self.decider.settings();
-        let again = self
-            .decide_once(settings, asking, half_closed, client)
-            .await;
+        let again = self.decide_once(settings, asking, client).await;
         let next = match again.next {
             Next::Send(Cleared { permit, .. }) => Next::Send(Cleared {
                 permit: Permit {

@@ -139,6 +139,30 @@ impl Redis {
         };
         Ok((last_note, server))
     }
+
+    /// What the engine tells whoever says that it is alive, and `about` itself.
+    async fn hear(&self, about: &str) -> Result<Beat, Failure> {
+        if self.beats.fetch_add(1, Ordering::Relaxed) % LOOK_FOR_LOST == LOOK_FOR_LOST - 1 {
+            self.set_heads(self.servers().await?);
+        }
+        let (_, server) = self.server(0).await?;
+        let nodes = format!("{}:{{0}}:nodes", self.options.prefix);
+        let arguments = [self.options.node.as_bytes(), about.as_bytes()];
+        let found: Vec<Value> = self.run(&SCRIPTS.beat, &[nodes], &arguments).await?;
+        let mut found = found.into_iter();
+        let time = found.next().map_or(Ok(0), |time| read(time, "beat"))?;
+        let mut members = Vec::new();
+        while let (Some(node), Some(about)) = (found.next(), found.next()) {
+            let (node, about) = (read(node, "beat")?, read(about, "beat")?);
+            members.push(Member { node, about });
+        }
+        members.sort_by(|one, other| one.node.cmp(&other.node));
+        Ok(Beat {
+            members,
+            server,
+            time,
+        })
+    }
 }
 
 fn read<T: FromRedisValue>(value: Value, what: &str) -> Result<T, Failure> {
@@ -294,30 +318,5 @@ impl Engine for Redis {
             self.connection.close();
         }
         beaten
-    }
-}
-
-impl Redis {
-    async fn hear(&self, about: &str) -> Result<Beat, Failure> {
-        if self.beats.fetch_add(1, Ordering::Relaxed) % LOOK_FOR_LOST == LOOK_FOR_LOST - 1 {
-            self.set_heads(self.servers().await?);
-        }
-        let (_, server) = self.server(0).await?;
-        let nodes = format!("{}:{{0}}:nodes", self.options.prefix);
-        let arguments = [self.options.node.as_bytes(), about.as_bytes()];
-        let found: Vec<Value> = self.run(&SCRIPTS.beat, &[nodes], &arguments).await?;
-        let mut found = found.into_iter();
-        let time = found.next().map_or(Ok(0), |time| read(time, "beat"))?;
-        let mut members = Vec::new();
-        while let (Some(node), Some(about)) = (found.next(), found.next()) {
-            let (node, about) = (read(node, "beat")?, read(about, "beat")?);
-            members.push(Member { node, about });
-        }
-        members.sort_by(|one, other| one.node.cmp(&other.node));
-        Ok(Beat {
-            members,
-            server,
-            time,
-        })
     }
 }

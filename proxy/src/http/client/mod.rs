@@ -22,6 +22,7 @@ use super::transport::{Incoming, Stream};
 pub(crate) struct Client {
     pub(crate) body: ClientBody,
     pub(crate) answer: Responder,
+    half_closed: HalfClosed,
 }
 
 impl Client {
@@ -49,6 +50,7 @@ impl Client {
                 keeps_alive,
                 has_unflushed: false,
             }),
+            half_closed: HalfClosed::IsGone,
         }
     }
 
@@ -66,12 +68,36 @@ impl Client {
         Self {
             body: ClientBody::Http2 { stream, patience },
             answer,
+            half_closed: HalfClosed::IsGone,
+        }
+    }
+
+    /// The same, taken for this once it ends its side.
+    pub(crate) fn taken_for(self, half_closed: HalfClosed) -> Self {
+        Self {
+            half_closed,
+            ..self
         }
     }
 
     /// What `work` comes to, unless the client leaves before that. Pinned by the caller: taken by value it would stand in this
     /// future twice, and so in that of every exchange.
     pub(crate) async fn while_there<T>(
+        &mut self,
+        work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        self.while_not_gone(self.half_closed, work).await
+    }
+
+    /// The same, but a client that only ended its side is there.
+    pub(crate) async fn while_connected<T>(
+        &mut self,
+        work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<T> {
+        self.while_not_gone(HalfClosed::IsThere, work).await
+    }
+
+    async fn while_not_gone<T>(
         &mut self,
         half_closed: HalfClosed,
         work: Pin<&mut impl Future<Output = T>>,
