@@ -27,8 +27,6 @@ pub(crate) struct OnwardRequest<'a> {
     framing: Framing,
     is_websocket: bool,
     fields: Vec<Field<'a>>,
-    /// Instead of the fields of a client's signature, which it holds too.
-    signed: Option<Signed>,
 }
 
 impl<'a> OnwardRequest<'a> {
@@ -65,7 +63,6 @@ impl<'a> OnwardRequest<'a> {
             framing,
             is_websocket: websocket::is_asked_for(received),
             fields,
-            signed: None,
         }
     }
 
@@ -80,8 +77,8 @@ impl<'a> OnwardRequest<'a> {
         self.framing != Framing::Length(0)
     }
 
-    /// The head for HTTP/1.1.
-    pub(crate) fn http1(&self, form: &Form) -> BytesMut {
+    /// The head for HTTP/1.1. What is `signed` stands instead of the fields of the client's signature, which it holds too.
+    pub(crate) fn http1(&self, form: &Form, signed: Option<&Signed>) -> BytesMut {
         let authority = self.target.origin().authority();
         let mut head = BytesMut::with_capacity(512);
         head.extend_from_slice(self.method.as_bytes());
@@ -95,7 +92,7 @@ impl<'a> OnwardRequest<'a> {
         }
         head.extend_from_slice(b" HTTP/1.1\r\n");
         write_fields(&mut head, [(&b"Host"[..], authority.as_bytes())]);
-        write_fields(&mut head, self.sent_fields());
+        write_fields(&mut head, self.sent_fields(signed));
         if let Some(parent) = form.parent() {
             parent.write_authorization(&mut head);
         }
@@ -112,41 +109,39 @@ impl<'a> OnwardRequest<'a> {
         head
     }
 
-    /// The head for HTTP/2: the authority is not a field (RFC 9113 section 8.3.1).
-    pub(crate) fn http2(&self) -> Result<Request<()>, http::Error> {
+    /// The same for HTTP/2: the authority is not a field (RFC 9113 section 8.3.1).
+    pub(crate) fn http2(&self, signed: Option<&Signed>) -> Result<Request<()>, http::Error> {
         let uri = format!("{}{}", self.target.origin(), self.path);
         let head = Request::builder()
             .method(self.method)
             .uri(uri.parse::<Uri>()?)
             .version(HttpVersion::HTTP_2);
-        self.sent_fields()
+        self.sent_fields(signed)
             .fold(head, |head, (field, value)| head.header(field, value))
             .body(())
     }
 
-    fn sent_fields(&self) -> impl Iterator<Item = Pair<'_>> {
-        let is_replaced = |field: &[u8]| self.signed.is_some() && is_of_signature(field);
+    fn sent_fields<'s>(&'s self, signed: Option<&'s Signed>) -> impl Iterator<Item = Pair<'s>> {
+        let is_replaced = move |field: &[u8]| signed.is_some() && is_of_signature(field);
         let fields = self.fields.iter();
         let fields = fields.map(|(field, value)| (&**field, &**value));
-        let signed = self
-            .signed
-            .iter()
-            .flat_map(|values| FIELDS.iter().zip(values));
+        let signed = signed.into_iter();
+        let signed = signed.flat_map(|values| FIELDS.iter().zip(values));
         let signed = signed.map(|(field, value)| (field.as_bytes(), value.as_bytes()));
         fields
             .filter(move |(field, _)| !is_replaced(field))
             .chain(signed)
     }
 
-    /// Takes out what the client signed in the name of another than `own`; returns how many signatures.
-    pub(super) fn remove_foreign_signatures(&mut self, own: &Url) -> u64 {
+    /// The same without what the client signed in the name of another than `own`, and how many signatures that were.
+    pub(super) fn without_foreign_signatures(mut self, own: &Url) -> (Self, u64) {
         let fields: Vec<_> = self
             .fields
             .iter()
             .map(|(field, value)| (&**field, &**value))
             .collect();
         let Some((left, removed)) = signing::without_foreign(&fields, own) else {
-            return 0;
+            return (self, 0);
         };
         self.fields.retain(|(field, _)| !is_of_signature(field));
         for (field, value) in FIELDS.iter().zip(left) {
@@ -154,20 +149,16 @@ impl<'a> OnwardRequest<'a> {
             self.fields
                 .extend(value.map(|value| (Cow::Borrowed(field.as_bytes()), value)));
         }
-        removed
+        (self, removed)
     }
 
-    /// Signs it as `signer` does with `key`, as was `asked`; returns whether that could be done.
-    pub(super) fn sign(&mut self, signer: &Signer, key: &Key, asked: Option<&Asked>) -> bool {
-        self.signed = self.signature(signer, key, asked);
-        self.signed.is_some()
-    }
-
-    pub(super) fn can_be_signed(&self, signer: &Signer, key: &Key, asked: &Asked) -> bool {
-        self.signature(signer, key, Some(asked)).is_some()
-    }
-
-    fn signature(&self, signer: &Signer, key: &Key, asked: Option<&Asked>) -> Option<Signed> {
+    /// Signs it as `signer` does with `key`, as was `asked`, if that can be done.
+    pub(super) fn signed(
+        &self,
+        signer: &Signer,
+        key: &Key,
+        asked: Option<&Asked>,
+    ) -> Option<Signed> {
         let origin = self.target.origin();
         let fields: Vec<_> = self
             .fields
@@ -348,7 +339,7 @@ mod tests {
         let target = Target::parse("http://shop.test:8080/a?b").unwrap();
         let received = received(fields).await;
         let request = OnwardRequest::new(&received, &target, target.path().as_str(), "wayleave");
-        String::from_utf8(request.http1(&Form::Origin).to_vec()).unwrap()
+        String::from_utf8(request.http1(&Form::Origin, None).to_vec()).unwrap()
     }
 
     #[tokio::test]

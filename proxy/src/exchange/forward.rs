@@ -33,6 +33,7 @@ use crate::origin::{
     OriginWriter, Preference, Session,
 };
 use crate::politeness::Turn;
+use crate::signing::Signed;
 
 /// The status by which an exchange becomes a connection of another protocol.
 pub(super) const SWITCHING_PROTOCOLS: u16 = 101;
@@ -116,12 +117,14 @@ pub(super) async fn forward(
     };
     let resolved = sending.resolved();
     let name = &sending.settings.options.name;
-    let mut request = OnwardRequest::new(received, &resolved.target, resolved.path(), name);
-    let signatures = onward.signing.map(|by| {
-        let signatures = Signatures::new(by, destination.origin, may_repeat(received));
-        signatures.clear(&mut request);
-        signatures
-    });
+    let request = OnwardRequest::new(received, &resolved.target, resolved.path(), name);
+    let signing = onward.signing;
+    let signatures =
+        signing.map(|by| Signatures::new(by, destination.origin, may_repeat(received)));
+    let request = match &signatures {
+        Some(signatures) => signatures.cleared(request),
+        None => request,
+    };
     let mut kept = upstream.reuse(destination, preference);
     loop {
         let session = match kept.take() {
@@ -132,9 +135,9 @@ pub(super) async fn forward(
         let (is_reused, parent) = (session.lease.is_reused, session.lease.parent.clone());
         let attempt = Attempt {
             onward: &onward,
-            is_signed: signatures.as_ref().is_some_and(|it| it.sign(&mut request)),
-            signatures: signatures.as_ref(),
             request: &request,
+            signatures: signatures.as_ref(),
+            signed: signatures.as_ref().and_then(|it| it.sign(&request)),
         };
         match attempt.run(session, client).await {
             Err(RelayError::Origin {
@@ -153,7 +156,7 @@ struct Attempt<'a> {
     onward: &'a Onward<'a>,
     request: &'a OnwardRequest<'a>,
     signatures: Option<&'a Signatures<'a>>,
-    is_signed: bool,
+    signed: Option<Signed>,
 }
 
 impl Attempt<'_> {
@@ -186,7 +189,7 @@ impl Attempt<'_> {
         }
         let sent = Sent {
             oddities,
-            is_signed: self.is_signed,
+            is_signed: self.signed.is_some(),
             body_bytes: None,
         };
         Ok(Forwarded { status, sent })
@@ -198,6 +201,7 @@ impl Attempt<'_> {
         form: &Form,
     ) -> Result<(OriginWriter, OriginReader), RelayError> {
         let (sending, request) = (self.onward.sending, self.request);
+        let signed = self.signed.as_ref();
         // To connect, and to fetch a robots.txt, takes a while.
         if !sending.decider.goes_by(sending.settings) {
             return Err(RelayError::Outdated);
@@ -216,10 +220,11 @@ impl Attempt<'_> {
                 Box::pin(origin::start_ftp(*control, &asked, patience)).await
             }
             Connection::Http1(stream) => {
-                origin::start_http1(stream, &request.http1(form), request.framing(), patience).await
+                let head = request.http1(form, signed);
+                origin::start_http1(stream, &head, request.framing(), patience).await
             }
             Connection::Http2(session) => {
-                let head = request.http2().map_err(|error| {
+                let head = request.http2(signed).map_err(|error| {
                     let details = format!("HTTP/2 cannot carry this request: {error}");
                     Fault::new(ErrorType::HttpRequestError, details)
                 })?;
@@ -233,7 +238,7 @@ impl Attempt<'_> {
     fn hear(&self, head: &OriginHead, form: &Form) -> Result<Vec<Field<'static>>, RelayError> {
         not_of_parent(form, head)?;
         let is_asked_again =
-            |it: &Signatures<'_>| it.are_asked_for(head, self.request, self.is_signed);
+            |it: &Signatures<'_>| it.are_asked_for(head, self.request, self.signed.is_some());
         if self.signatures.is_some_and(is_asked_again) {
             return Err(RelayError::Withheld);
         }

@@ -7,7 +7,7 @@ use wayleave_robots_txt::Origin;
 use super::fields::OnwardRequest;
 use crate::observe::metrics::Metrics;
 use crate::origin::OriginHead;
-use crate::signing::{Asked, Key, Mode, Signer};
+use crate::signing::{Asked, Key, Mode, Signed, Signer};
 
 /// Who signs for the crawler that asks.
 #[derive(Clone, Copy)]
@@ -37,17 +37,19 @@ impl<'a> Signatures<'a> {
         }
     }
 
-    /// Takes out what the client signed in the name of another.
-    pub(super) fn clear(&self, request: &mut OnwardRequest<'_>) {
-        if let Some(agent) = &self.by.signer.options.agent {
-            let removed = request.remove_foreign_signatures(agent);
-            self.by.metrics.signatures("foreign", removed);
-        }
+    /// The request without what the client signed in the name of another.
+    pub(super) fn cleared<'r>(&self, request: OnwardRequest<'r>) -> OnwardRequest<'r> {
+        let Some(agent) = &self.by.signer.options.agent else {
+            return request;
+        };
+        let (request, removed) = request.without_foreign_signatures(agent);
+        self.by.metrics.signatures("foreign", removed);
+        request
     }
 
-    /// Signs the request anew, as it is sent now: as was asked for in answer to it, or else as was asked before. Returns whether it is
+    /// Signs the request anew, as it is sent now: as was asked for in answer to it, or else as was asked before. `None`: it is not
     /// signed.
-    pub(super) fn sign(&self, request: &mut OnwardRequest<'_>) -> bool {
+    pub(super) fn sign(&self, request: &OnwardRequest<'_>) -> Option<Signed> {
         let by = self.by;
         let before = match self.asked.get() {
             Some(_) => None,
@@ -56,14 +58,17 @@ impl<'a> Signatures<'a> {
         let asked = self.asked.get().or(before.as_ref());
         let always = by.signer.options.mode == Mode::Always;
         if asked.is_none() && !always {
-            return false;
+            return None;
         }
+        let signed = |asked| request.signed(by.signer, by.key, asked);
         // What was asked for of an earlier request may not be there to be signed in this one.
-        let is_signed = request.sign(by.signer, by.key, asked)
-            || always && request.sign(by.signer, by.key, None);
-        let result = if is_signed { "signed" } else { "unanswerable" };
+        let signed = signed(asked).or_else(|| always.then(|| signed(None)).flatten());
+        let result = match signed {
+            Some(_) => "signed",
+            None => "unanswerable",
+        };
         by.metrics.signatures(result, 1);
-        is_signed
+        signed
     }
 
     /// Whether the answer to a request, which `was_signed` or not, asks for a signature that the request is now sent again with.
@@ -84,7 +89,7 @@ impl<'a> Signatures<'a> {
         if was_signed && !asked.wants_another() {
             return false;
         }
-        if !request.can_be_signed(by.signer, by.key, &asked) {
+        if request.signed(by.signer, by.key, Some(&asked)).is_none() {
             by.metrics.signatures("unanswerable", 1);
             return false;
         }
