@@ -8,7 +8,7 @@ use wayleave_robots_txt::{
     decide_any_path_strictly, decide_every_path, decide_strictly,
 };
 
-use super::documents::{Documents, behalf};
+use super::documents::Documents;
 use super::identify::{Identified, Identity};
 use super::preference::Said;
 use super::refusal::{Deciding, DecidingRule, Refusal};
@@ -19,7 +19,7 @@ use crate::identity::Mode;
 use crate::observe::decisions::Finding;
 use crate::observe::digest::Digest;
 use crate::politeness;
-use crate::robots::{Known, Pending, Robots};
+use crate::robots::{Behalf, Known, Pending, Robots};
 
 /// What the origin's robots.txt says of a request.
 #[derive(Debug)]
@@ -63,24 +63,22 @@ pub(crate) async fn consult(
     let identity = &identified.identity;
     let target = &resolved.target;
     let origin = target.origin();
-    let crawler = identity.crawler();
-    let politeness = &settings.politeness;
+    let (crawler, client) = (identity.crawler(), identified.client);
     let signed_by = settings.signed_by(crawler);
-    let (label, client) = (identity.label(), identified.client);
-    let behalf = behalf(label, crawler, client, signed_by.as_ref());
+    let behalf = Behalf::of(identity.label(), crawler, client, signed_by.as_ref());
     match robots.find_for(origin, behalf).await {
         Ok(known) => {
             let reading = &settings.preferences.reading;
             let said = || Said::by_robots_txt(&known, reading, identified, method, resolved);
             let (consulted, said) = robots.counting(origin, &known, || {
-                let consulted = go_by(&known, politeness, identity, resolved);
+                let consulted = go_by(&known, &settings.politeness, identity, resolved);
                 let said = consulted.reason.as_ref().ok().and_then(|_| said());
                 (consulted, said)
             });
             let documents = Documents {
                 robots,
                 settings,
-                client: identified.client,
+                client,
                 origin,
             };
             let said = match said {

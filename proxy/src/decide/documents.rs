@@ -18,7 +18,6 @@ use crate::observe::decisions::DocumentSeen;
 use crate::observe::digest::Digest;
 use crate::origin::Destination;
 use crate::robots::{Behalf, ChosenBy, Known, Pending, Robots};
-use crate::signing::SignedBy;
 
 /// As a `Location` that is followed.
 const LONGEST_URL: usize = 8 * 1024;
@@ -125,7 +124,7 @@ impl Documents<'_> {
         let signed_by = self.settings.signed_by(Some(crawler));
         let fetching = Fetching {
             documents: *self,
-            behalf: behalf(
+            behalf: Behalf::of(
                 &crawler.name,
                 Some(crawler),
                 self.client,
@@ -135,23 +134,6 @@ impl Documents<'_> {
         };
         let obtained = join_all(wanted.iter().map(|it| fetching.obtain(asker, it))).await;
         wanted.into_iter().zip(obtained).collect()
-    }
-}
-
-/// On whose behalf robots.txt, or something beside it, is fetched: a name, and the crawler if it is a known one.
-pub(super) fn behalf<'a>(
-    label: &'a str,
-    crawler: Option<&'a Crawler>,
-    client: IpAddr,
-    signed_by: Option<&'a SignedBy>,
-) -> Behalf<'a> {
-    Behalf {
-        signed_by,
-        source: crawler.and_then(|crawler| crawler.source_address),
-        crawler: label,
-        client: Some(client),
-        user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
-        chosen: ChosenBy::Crawler,
     }
 }
 

@@ -6,6 +6,7 @@
 //! for it, and publishes what it brings. Facts go to the store on disk and come back from there when an origin that was
 //! let go of (`eviction`), or known before a restart, is wanted again.
 
+mod behalf;
 mod body;
 mod eviction;
 mod fetch;
@@ -28,7 +29,6 @@ mod tests;
 
 use std::fmt;
 use std::future::Future;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -43,14 +43,13 @@ use wayleave_robots_txt::{AccessResult, Document, Origin};
 use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::observe::metrics::{Lookup, Metrics};
-use crate::signing::SignedBy;
+pub use behalf::Behalf;
 pub use fetch::{Fetch, FetchAs, FetchOptions, Fetched, HttpFetch};
 pub use known::Listing;
 use known::{OnDisk, Places};
-use queue::Asker;
 pub use queue::FetchBounds;
 pub(crate) use redirect::{Asking, ChosenBy, Gate, Redirect};
-use refresh::{Event, Refresh, Surroundings, Terms, Wish};
+use refresh::{Event, Refresh, Surroundings, Terms};
 use shared::Shared;
 pub(crate) use shares::Shares;
 use snapshots::Published;
@@ -136,45 +135,6 @@ impl Known {
     /// What a document beside robots.txt says at that moment, if there is one.
     pub fn document(&self) -> Option<&Arc<Document>> {
         self.snapshot.document(self.at)
-    }
-}
-
-/// On whose behalf an origin's robots.txt is wanted: fetches are shared out among crawlers and their clients.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Behalf<'a> {
-    /// The crawler's name.
-    pub crawler: &'a str,
-    /// Where the request came from.
-    pub client: Option<IpAddr>,
-    /// If that causes a fetch, it is made by this `User-Agent` instead of the usual one.
-    pub user_agent: Option<&'a Arc<str>>,
-    /// And signed by this.
-    pub(crate) signed_by: Option<&'a SignedBy>,
-    /// And sent from this address.
-    pub source: Option<IpAddr>,
-    /// Who named the host.
-    pub(crate) chosen: ChosenBy,
-}
-
-impl Behalf<'_> {
-    fn wish(self) -> Wish {
-        Wish {
-            asker: Asker {
-                crawler: self.crawler.to_owned(),
-                client: self.client,
-            },
-            fetch_as: self.fetch_as(),
-        }
-    }
-
-    fn fetch_as(self) -> FetchAs {
-        FetchAs {
-            user_agent: self.user_agent.cloned(),
-            signed_by: self.signed_by.cloned(),
-            source: self.source,
-            chosen: self.chosen,
-            is_refetch: false,
-        }
     }
 }
 
