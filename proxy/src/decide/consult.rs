@@ -69,7 +69,10 @@ pub(crate) async fn consult(
     match robots.find_for(origin, behalf).await {
         Ok(known) => {
             let reading = &settings.preferences.reading;
-            let said = || Said::by_robots_txt(&known, reading, identified, method, resolved);
+            let said = || {
+                let crawler = identified.declaring()?;
+                Said::by_robots_txt(&known, reading, crawler, method, resolved)
+            };
             let (consulted, said) = robots.counting(origin, &known, || {
                 let consulted = go_by(&known, &settings.politeness, identity, resolved);
                 let said = consulted.reason.as_ref().ok().and_then(|_| said());

@@ -78,13 +78,14 @@ pub(crate) struct Identified {
 }
 
 impl Identified {
-    /// The crawler whose purposes count.
+    /// The crawler whose purposes count, if it declares any.
     pub(crate) fn declaring(&self) -> Option<&Arc<Crawler>> {
         let known = match &self.identity {
             Identity::Known(crawler) => Some(crawler),
             Identity::Asserted { .. } => None,
         };
-        self.purposes_of.as_ref().or(known)
+        let crawler = self.purposes_of.as_ref().or(known)?;
+        (!crawler.declaration.purposes.is_empty()).then_some(crawler)
     }
 
     /// The purposes it declares.

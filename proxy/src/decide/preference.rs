@@ -9,7 +9,6 @@ use wayleave_robots_txt::preferences::{
 use wayleave_robots_txt::{AccessResult, Dialect, Target};
 
 use super::documents::{Consulted, Documents};
-use super::identify::Identified;
 use super::refusal::{Deciding, Refusal};
 use super::resolve::{Resolved, Scope};
 use crate::http::proxy_status::ErrorType;
@@ -32,18 +31,17 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What robots.txt says about a crawler's purposes; nothing for a crawler without any, and for requests that do more than
-    /// read: preferences are about content that is fetched.
+    /// What robots.txt says about a crawler's purposes; nothing for requests that do more than read: preferences are about content
+    /// that is fetched.
     pub(super) fn by_robots_txt(
         known: &Known,
         reading: &Reading,
-        identified: &Identified,
+        crawler: &Arc<Crawler>,
         method: &str,
         resolved: &Resolved,
     ) -> Option<Self> {
-        let crawler = identified.declaring()?;
         let only_reads = resolved.scope == Scope::EveryPath || matches!(method, "GET" | "HEAD");
-        if crawler.declaration.purposes.is_empty() || !only_reads {
+        if !only_reads {
             return None;
         }
         let asker = asker(crawler, reading, known.at);

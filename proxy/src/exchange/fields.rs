@@ -8,8 +8,8 @@ use http::{Request, Uri, Version as HttpVersion};
 use url::Url;
 use wayleave_robots_txt::Target;
 
-use super::websocket;
 use crate::clock::calendar;
+use crate::decide::resolve::Resolved;
 use crate::http::client::{Field, OnwardResponse, field};
 use crate::http::field_pairs::{Pair, first, is, listed_in_connection, values};
 use crate::http::http1::{Framing, has_content, write_fields};
@@ -30,12 +30,12 @@ pub(crate) struct OnwardRequest<'a> {
 }
 
 impl<'a> OnwardRequest<'a> {
-    /// `path` is what is sent: the target's, or `*`. `name` is the proxy's pseudonym.
+    /// `name` is the proxy's pseudonym.
     pub(crate) fn new(
         received: &'a Received,
-        target: &'a Target,
-        path: &'a str,
+        resolved: &'a Resolved,
         name: &str,
+        is_websocket: bool,
     ) -> Self {
         let all = received.fields();
         let kept = end_to_end(&all).filter(|(field, _)| !is(field, "host") && !is(field, "cookie"));
@@ -58,10 +58,10 @@ impl<'a> OnwardRequest<'a> {
         fields.push(via(received.version(), name));
         Self {
             method: received.method(),
-            path,
-            target,
+            path: resolved.path(),
+            target: &resolved.target,
             framing,
-            is_websocket: websocket::is_asked_for(received),
+            is_websocket,
             fields,
         }
     }
@@ -326,6 +326,8 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
+    use crate::decide::resolve::Scope;
+    use crate::exchange::websocket;
     use crate::http::field_pairs::passed_by;
     use crate::http::http1::{RequestHead, ResponseHead};
 
@@ -336,9 +338,13 @@ mod tests {
     }
 
     async fn onward(fields: &str) -> String {
-        let target = Target::parse("http://shop.test:8080/a?b").unwrap();
+        let resolved = Resolved {
+            target: Target::parse("http://shop.test:8080/a?b").unwrap(),
+            scope: Scope::Path,
+        };
         let received = received(fields).await;
-        let request = OnwardRequest::new(&received, &target, target.path().as_str(), "wayleave");
+        let is_websocket = websocket::is_asked_for(&received);
+        let request = OnwardRequest::new(&received, &resolved, "wayleave", is_websocket);
         String::from_utf8(request.http1(&Form::Origin, None).to_vec()).unwrap()
     }
 

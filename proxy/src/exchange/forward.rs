@@ -110,14 +110,14 @@ pub(super) async fn forward(
 ) -> Result<Forwarded, RelayError> {
     let sending = onward.sending;
     let (upstream, received) = (&sending.settings.upstream, sending.received);
-    let preference = preference(sending);
+    let is_websocket = received.field("upgrade").is_some() && websocket::is_asked_for(received);
+    let preference = preference(sending, is_websocket);
     let destination = Destination {
         origin: sending.origin(),
         source: sending.source(),
     };
-    let resolved = sending.resolved();
     let name = &sending.settings.options.name;
-    let request = OnwardRequest::new(received, &resolved.target, resolved.path(), name);
+    let request = OnwardRequest::new(received, sending.resolved(), name, is_websocket);
     let signing = onward.signing;
     let signatures =
         signing.map(|by| Signatures::new(by, destination.origin, may_repeat(received)));
@@ -305,14 +305,14 @@ fn may_repeat(received: &Received) -> bool {
 
 /// HTTP/2 to the origin for HTTP/2 clients, HTTP/1.1 for the others: nothing needs translating.
 /// A path that HTTP/2's URI type would spell anew goes by HTTP/1.1, as it is, and so does an upgrade.
-fn preference(sending: Sending<'_>) -> Preference {
+fn preference(sending: Sending<'_>, is_websocket: bool) -> Preference {
     let (received, resolved) = (sending.received, sending.resolved());
     let path = resolved.path();
     let keeps_its_spelling = || {
         let parsed = path.parse::<http::uri::PathAndQuery>();
         path != "*" && parsed.is_ok_and(|parsed| parsed.as_str() == path)
     };
-    if websocket::is_asked_for(received) {
+    if is_websocket {
         return Preference::Upgrade;
     }
     if resolved.target.origin().scheme() != Scheme::Https || !keeps_its_spelling() {

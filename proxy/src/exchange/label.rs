@@ -185,7 +185,7 @@ fn labels(said: &Said, permit: &Permit) -> Vec<Field<'static>> {
 /// because a refusal is only observed.
 pub(super) fn settled(permit: &Permit, received: &Received) -> Option<Field<'static>> {
     let is_content = matches!(permit.resolved.scope, Scope::Path | Scope::Server);
-    if permit.purposes.is_empty() || !is_content || !received.only_reads() {
+    if !is_content || !received.only_reads() {
         return None;
     }
     let (preference, source) = match (by_rule(permit), &permit.observed) {

@@ -119,8 +119,10 @@ impl Exchanges {
 /// The fields of ours that an answer gets, whatever it says itself.
 fn ours(sending: Sending<'_>) -> Vec<Field<'static>> {
     let by = By::of(&sending.settings.options, sending.id).field();
-    let is_labelled = sending.known.facts.preferences.is_some();
-    let settled = (!is_labelled).then(|| label::settled(&sending.cleared.permit, sending.received));
+    let permit = &sending.cleared.permit;
+    // Of a crawler with purposes whose site was not asked about them.
+    let is_settled = !permit.purposes.is_empty() && sending.known.facts.preferences.is_none();
+    let settled = is_settled.then(|| label::settled(permit, sending.received));
     by.into_iter().chain(settled.flatten()).collect()
 }
 

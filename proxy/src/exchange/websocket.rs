@@ -15,9 +15,6 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Whether a request is the client's side of a handshake (RFC 6455 section 4.1).
 pub(crate) fn is_asked_for(received: &Received) -> bool {
-    if received.field("upgrade").is_none() {
-        return false;
-    }
     let fields = received.fields();
     received.version() == Version::Http11
         && received.method() == "GET"
