@@ -128,11 +128,13 @@ impl Exchanges {
             let identified = identify::recognised(crawlers, connection, None, request);
             return InTurn::left(settings, identified, asking.spell(None));
         };
-        self.count_mismatch(&identified, request);
         let deciding = self.decider.decide(&settings, &identified, asking);
         let decided = client.while_connected(pin!(deciding)).await;
         match decided {
-            Some(decided) => self.once_decided(settings, identified, decided),
+            Some(decided) => {
+                self.count_mismatch(&identified, request);
+                self.once_decided(settings, identified, decided)
+            }
             None => {
                 let url = asking.spell(asking.resolve().ok().as_ref());
                 InTurn::left(settings, identified, url)

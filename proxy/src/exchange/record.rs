@@ -154,19 +154,16 @@ impl Exchanges {
             exchange.known.signature = Some("tunnel");
             self.metrics.signatures("tunnel", 1);
         }
-        let outcome = &exchange.outcome;
-        let identity = exchange.known.identity.as_ref();
-        let crawler = identity.map_or(ASSERTED, Identity::label);
-        let took = exchange.started.elapsed();
-        let metrics = &self.metrics;
-        metrics.request(crawler, outcome.label(), outcome.reason(), took);
         if let Some(preferences) = &exchange.known.facts.preferences {
-            metrics.preferences(&preferences.judgement);
+            self.metrics.preferences(&preferences.judgement);
         }
+        let took = exchange.started.elapsed();
         let parent = exchange.parent.clone();
         let decided_at = exchange.known.facts.decided_at;
         let decided_after = decided_at.map(|at| at.saturating_duration_since(exchange.started));
         let (mut decision, outcome) = decision(exchange, took);
+        let (label, reason) = (outcome.label(), outcome.reason());
+        self.metrics.request(&decision.crawler, label, reason, took);
         decision.client = self.decisions.shown(decision.client);
         if let Some(traces) = &self.traces {
             traces.exchange(&parent, &decision, decided_after);
