@@ -215,6 +215,12 @@ fn a_status_of_robots_txt_is_told() {
     origin
         .site("moved.test")
         .robots_reply(Reply::redirect(301, "http://s500.test/robots.txt"));
+    let part = Reply::new(206).header("Content-Range", "bytes 0-13/33");
+    origin
+        .site("s206.test")
+        .robots_reply(part.body("User-agent: *\n"));
+    let words = "HTTP 206: a part of the file, though all of it was asked for";
+    expect_robots_told(&proxy, "http://s206.test", words);
     let words = "HTTP 500 (redirected to http://s500.test/robots.txt)";
     expect_robots_told(&proxy, "http://moved.test", words);
 }

@@ -11,7 +11,7 @@
 //! | --- | --- | --- | --- |
 //! | absent | wanted | fetching | whoever wants it waits |
 //! | fetching | an answer: rules, unavailable (4xx), redirects without end | fresh | until the lifetime ends |
-//! | fetching | no answer: 429, 5xx, network | unreachable | complete disallow; tried again after a back-off |
+//! | fetching | no answer: 206, 429, 5xx, network | unreachable | complete disallow; tried again after a back-off |
 //! | fresh, in use | most of its lifetime has passed | fresh | fetched again, conditionally, while it decides |
 //! | fresh | its lifetime passes | stale | whoever wants it waits for a fetch |
 //! | stale | an answer, or 304 | fresh | |

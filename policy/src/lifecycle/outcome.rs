@@ -218,6 +218,20 @@ pub enum FetchResult {
 }
 
 impl FetchResult {
+    /// What a response of this status means (RFC 9309 §2.3.1).
+    ///
+    /// 206 is no answer: it has a part of what was asked for, and nobody asked for a part (RFC 9110 §15.3.7). Neither is a status
+    /// that RFC 9309 gives no meaning, such as a redirect that cannot be followed.
+    #[must_use]
+    pub const fn of_status(status: u16) -> Self {
+        match status {
+            206 | 429 => Self::Unreachable,
+            200..=299 => Self::Successful,
+            400..=499 => Self::Unavailable,
+            _ => Self::Unreachable,
+        }
+    }
+
     /// The result in snake case, as metrics label it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -242,22 +256,14 @@ impl FetchOutcome {
         }
     }
 
-    /// What the ending means (RFC 9309 §2.3.1). 304 confirms an answer that was once successful.
-    ///
-    /// A status that RFC 9309 gives no meaning, such as a redirect that cannot be followed, is no
-    /// answer: unreachable.
+    /// What the ending means. 304 confirms an answer that was once successful.
     #[must_use]
     pub fn result(&self) -> FetchResult {
         match &self.ending {
             Ending::NotModified(_) => FetchResult::Successful,
             Ending::RedirectLost(_) => FetchResult::RedirectLost,
             Ending::Failed(_) => FetchResult::Unreachable,
-            Ending::Response(response) => match response.status {
-                200..=299 => FetchResult::Successful,
-                429 => FetchResult::Unreachable,
-                400..=499 => FetchResult::Unavailable,
-                _ => FetchResult::Unreachable,
-            },
+            Ending::Response(response) => FetchResult::of_status(response.status),
         }
     }
 
@@ -299,7 +305,12 @@ impl FetchOutcome {
         let cause = match &self.ending {
             Ending::Failed(error) => error.detail.clone(),
             Ending::Response(response) if self.result() == FetchResult::Unreachable => {
-                format!("HTTP {}", response.status)
+                match response.status {
+                    206 => {
+                        "HTTP 206: a part of the file, though all of it was asked for".to_owned()
+                    }
+                    status => format!("HTTP {status}"),
+                }
             }
             _ => return None,
         };

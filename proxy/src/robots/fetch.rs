@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use url::Url;
 use wayleave_robots_txt::Target;
 use wayleave_robots_txt::lifecycle::{
-    Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, Hop, Response,
+    Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, Hop, Response,
 };
 
 use super::body::{self, Coding};
@@ -218,7 +218,7 @@ impl HttpFetch {
         }
         // The bodies of other answers say nothing to a crawler.
         let (mut body, mut place) = Default::default();
-        if (200..=299).contains(&status) {
+        if FetchResult::of_status(status) == FetchResult::Successful {
             let coding = Coding::of(fields)?;
             (body, place) = body::read(reader, coding, self.options.max_size, &self.room).await?;
         }

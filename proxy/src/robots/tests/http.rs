@@ -198,6 +198,15 @@ async fn an_unasked_304_is_no_answer() {
 }
 
 #[tokio::test]
+async fn a_part_is_not_the_file() {
+    let lines = "Content-Range: bytes 0-16/33\r\n";
+    let server = Server::start(move |_| response("206 Partial Content", lines, &RULES[..17])).await;
+    let outcome = fetch(&server).await;
+    assert_eq!(outcome.result(), FetchResult::Unreachable);
+    assert_eq!(outcome.body(), None);
+}
+
+#[tokio::test]
 async fn five_redirects_are_followed_across_hosts() {
     let server = Server::start(|head| {
         let path = head.split(' ').nth(1).unwrap();
