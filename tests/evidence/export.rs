@@ -260,6 +260,28 @@ fn of_one_decision_nothing_else_is_disclosed() {
 }
 
 #[test]
+fn an_archive_of_another_kind_is_not_a_folder() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (out, ending) in [
+        ("x.zip", "zip"),
+        ("x.ZIP", "zip"),
+        ("x.tar", "tar"),
+        ("x.tgz", "tgz"),
+        ("x.tar.gz", "gz"),
+        ("x.7z", "7z"),
+        ("x.warc.zst", "zst"),
+    ] {
+        let output = evidence(dir.path(), &["export", "--since", "1d", "--out", out]);
+        let told = expect(&output, 2);
+        let words = format!(
+            ".{ending} files are not written; name a folder, or a file that ends in .warc.gz or .warc"
+        );
+        assert!(told.contains(&words), "{told}");
+        assert!(!dir.path().join(out).exists(), "{out}");
+    }
+}
+
+#[test]
 fn a_url_and_a_time_are_enough_and_a_running_proxy_is_asked() {
     let origin = Origin::start();
     origin.site("shop.test").robots(ROBOTS);

@@ -12,6 +12,32 @@ use super::manifest::Listed;
 use super::warc::Warc;
 use crate::observe::digest::Digest;
 
+/// Endings of archives of other kinds, which nobody means a folder by.
+const OTHER_ARCHIVES: [&str; 12] = [
+    "7z", "bz2", "gz", "rar", "tar", "tbz2", "tgz", "txz", "wacz", "xz", "zip", "zst",
+];
+
+/// Where an export can be written: in a folder, or in a file whose name says that it is a WARC file.
+///
+/// # Errors
+///
+/// If the name is that of another kind of archive.
+pub(super) fn writable(out: PathBuf) -> Result<PathBuf, String> {
+    let ending = out.extension().unwrap_or_default().to_string_lossy();
+    let ending = ending.to_ascii_lowercase();
+    if OTHER_ARCHIVES.contains(&&*ending) && !is_warc(&out) {
+        return Err(format!(
+            ".{ending} files are not written; name a folder, or a file that ends in .warc.gz or .warc"
+        ));
+    }
+    Ok(out)
+}
+
+fn is_warc(out: &Path) -> bool {
+    let name = out.to_string_lossy();
+    name.ends_with(".warc.gz") || name.ends_with(".warc")
+}
+
 /// An export that is being written.
 pub(super) struct Bundle {
     to: To,
@@ -41,8 +67,7 @@ impl Bundle {
     ///
     /// Returns an error if it cannot be made, or is there.
     pub(super) fn create(out: &Path, made_at: &str) -> anyhow::Result<Self> {
-        let name = out.to_string_lossy();
-        let to = if name.ends_with(".warc.gz") || name.ends_with(".warc") {
+        let to = if is_warc(out) {
             To::Warc(Box::new(Warc::create(out, made_at)?))
         } else {
             fs::create_dir_all(out)?;

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 
-use super::bundle::Bundle;
+use super::bundle::{Bundle, writable};
 use super::exchange::{About, Exchange};
 use super::log::{self, LogFile};
 use super::manifest::Manifest;
@@ -49,8 +50,8 @@ pub(crate) struct Arguments {
     /// Only those of this crawler, by its configured name
     #[arg(long, value_name = "C", conflicts_with = "id")]
     crawler: Option<String>,
-    /// A folder that does not exist yet, or a file that ends in .warc.gz
-    #[arg(long, value_name = "DIR|FILE.warc.gz")]
+    /// A folder that does not exist yet, or a file that ends in .warc.gz or .warc
+    #[arg(long, value_name = "DIR|FILE.warc.gz", value_parser = PathBufValueParser::new().try_map(writable))]
     out: PathBuf,
 }
 
