@@ -97,20 +97,75 @@ fn every_endpoint_is_described() {
     }
 }
 
+/// What is asked for, and how the answer begins that says what is wrong with it.
+const MISTAKES: &[(&str, &str)] = &[
+    ("/v1/decisions?limit=0", "limit: 0 is not 1 to 8192"),
+    (
+        "/v1/decisions?limit=many",
+        "limit: \"many\" is not a whole number",
+    ),
+    (
+        "/v1/decisions?outcome=lost",
+        "outcome: \"lost\" is not one of forwarded, observed, refused, failed, tunnelled",
+    ),
+    ("/v1/decisions?q=a&q=b", "q: given more than once"),
+    (
+        "/v1/top?by=colour",
+        "by: \"colour\" is not one of host, crawler, reason, rule",
+    ),
+    (
+        "/v1/robots?colour=red",
+        "\"colour\" is not a parameter here; these are: state, q, limit, cursor",
+    ),
+    ("/v1/robots?cursor=x", "cursor: "),
+    ("/v1/robots/%ff", "the path is not UTF-8"),
+    ("/v1/decision", "url is missing"),
+    ("/v1/decision?url=x", "url: "),
+    (
+        "/v1/decision?url=http://shop.test/&client=here",
+        "client: \"here\" is not an IP address",
+    ),
+    (
+        "/v1/decision?url=http://shop.test/&crawler=none",
+        "crawler: none is named \"none\"",
+    ),
+    (
+        "/v1/decision?url=http://shop.test/&purpose=search&purpose=x",
+        "purpose: \"x\" is not a purpose",
+    ),
+    (
+        "/v1/decision?url=http://shop.test/&dialect=klingon",
+        "dialect: \"klingon\" is not one of rfc9309, google, koster1996, selfhtml, strictest",
+    ),
+    (
+        "/v1/decisions/12",
+        "id: \"12\" is not a decision ID: 32 hexadecimal digits",
+    ),
+    (
+        "/v1/decisions/stream?traffic=1",
+        "traffic: \"1\" is not true or false",
+    ),
+    (
+        "/v1/rules?expires_within_days=-1",
+        "expires_within_days: \"-1\" is not a whole number",
+    ),
+    (
+        "/v1/evidence/bodies/12",
+        "sha256: \"12\" is not a SHA-256: 64 hexadecimal digits",
+    ),
+];
+
 #[test]
 fn mistakes_are_told_as_json() {
     let (_origin, proxy) = busy();
-    for (path, status) in [
-        ("/v1/decisions?limit=0", 400),
-        ("/v1/decisions?limit=many", 400),
-        ("/v1/decisions?outcome=lost", 400),
-        ("/v1/top?by=colour", 400),
-        ("/v1/robots?state=rotten", 400),
-        ("/v1/decision", 400),
-        ("/v1/decision?url=http://shop.test/&dialect=klingon", 400),
-        ("/v1/nothing", 404),
-        ("/v1/reload", 405),
-    ] {
+    for (path, told) in MISTAKES {
+        let answer = proxy.admin_get(path);
+        assert_eq!(answer.status, 400, "{path}");
+        let answer = answer.json();
+        let error = answer["error"].as_str().expect("a sentence");
+        assert!(error.starts_with(told), "{path}: {error}");
+    }
+    for (path, status) in [("/v1/nothing", 404), ("/v1/reload", 405)] {
         let answer = proxy.admin_get(path);
         assert_eq!(answer.status, status, "{path}");
         let error = &answer.json()["error"];

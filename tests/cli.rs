@@ -282,7 +282,10 @@ fn a_wrong_argument_is_answered_in_words() {
         assert_eq!(output.status.code(), Some(0), "{at}: {output:?}");
     }
     for (path, expected) in [
-        ("/v1/robots?state=dead", "state: unknown variant `dead`"),
+        (
+            "/v1/robots?state=dead",
+            "state: \"dead\" is not one of fresh, stale, unavailable, unreachable",
+        ),
         (
             "/v1/robots/http%3A%2F%2Fshop.test?at=yesterday",
             "at: \"yesterday\" is not a time; write 2026-11-22T08:00:00Z",

@@ -474,6 +474,10 @@ fn what_documents_say_is_logged_counted_and_told_beforehand() {
     assert_eq!(other["reason"], "preference", "{other}");
     assert_eq!(other["preferences"][1]["purpose"], "tdm", "{other}");
     assert_eq!(proxy.admin_get(nobody).json()["outcome"], "forwarded");
+    let repeated = proxy
+        .admin_get(&format!("{nobody}&purpose=search&purpose=tdm"))
+        .json();
+    assert_eq!(repeated["preferences"], other["preferences"]);
     assert_eq!(proxy.admin_get(&format!("{nobody}&purpose=x")).status, 400);
 
     let id = refusal(&proxy, CORPUS, "https://site.test/a")["decision_id"].clone();

@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Json, Mistake, Parameters, wrong};
+use super::answer::{Json, Mistake, wrong};
+use super::parameters::Parameters;
 use super::state::Admin;
 use crate::environment::{Client, ProxyUrl, lines};
 

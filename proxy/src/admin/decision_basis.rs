@@ -1,6 +1,6 @@
 //! The robots.txt that a decision rests on, as it was when the decision was made.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -12,6 +12,8 @@ use wayleave_robots_txt::preferences::{
 use wayleave_robots_txt::{AccessResult, Document, ProductToken, Target};
 
 use super::answer::{Json, Mistake, error, wrong};
+use super::decisions::decision_id;
+use super::parameters::Named;
 use super::robots::{decided_by, kept};
 use super::robots_view::DecidedBy;
 use super::state::Admin;
@@ -58,9 +60,10 @@ struct GroundDocument {
         (status = 404, body = Mistake, description = "There is no such decision, or it does not rest on robots.txt"),
     )
 )]
-pub(super) async fn grounds(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
-    let Ok(id) = id.parse() else {
-        return wrong("this is not a decision id");
+pub(super) async fn grounds(State(admin): State<Admin>, Named(id): Named) -> Response {
+    let id = match decision_id(&id) {
+        Ok(id) => id,
+        Err(mistake) => return wrong(mistake),
     };
     let Some(decision) = admin.decisions.look_up(id).await else {
         return error(

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Json, Mistake, Parameters, error, limit, wrong};
+use super::answer::{Json, Mistake, error, wrong};
+use super::parameters::{Named, Parameters, limit};
 use super::robots::decided_by;
 use super::robots_view::DecidedBy;
 use super::state::Admin;
-use crate::observe::decisions::{By, Decision, Query, Ranked, Span};
+use crate::observe::decisions::{By, Decision, DecisionId, Query, Ranked, Span};
 
 /// As many as are kept in memory.
 const MOST_LISTED: usize = 8192;
@@ -154,6 +155,16 @@ pub(super) fn no_log() -> Response {
     error(StatusCode::NOT_FOUND, message)
 }
 
+/// The ID of a decision.
+///
+/// # Errors
+///
+/// If it is not one.
+pub(super) fn decision_id(text: &str) -> Result<DecisionId, String> {
+    text.parse()
+        .map_err(|_| format!("id: {text:?} is not a decision ID: 32 hexadecimal digits"))
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 struct ShownDecision<'a> {
     #[serde(flatten)]
@@ -175,9 +186,10 @@ struct ShownDecision<'a> {
         (status = 404, body = Mistake, description = "There is no such decision, or it is no longer kept"),
     )
 )]
-pub(super) async fn show(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
-    let Ok(id) = id.parse() else {
-        return wrong("this is not a decision id");
+pub(super) async fn show(State(admin): State<Admin>, Named(id): Named) -> Response {
+    let id = match decision_id(&id) {
+        Ok(id) => id,
+        Err(mistake) => return wrong(mistake),
     };
     match admin.decisions.look_up(id).await {
         Some(decision) => {

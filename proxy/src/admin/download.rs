@@ -14,8 +14,9 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 
-use super::answer::{Mistake, Parameters, error, wrong};
+use super::answer::{Mistake, error, wrong};
 use super::decisions::{OutcomeWord, no_log, span};
+use super::parameters::Parameters;
 use super::state::Admin;
 use crate::observe::decisions::{Decision, Query};
 

@@ -1,6 +1,6 @@
 //! What whoever checks decisions later needs of the running proxy: who signs the decision log, and what decided.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -8,6 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::answer::{Json, Mistake, error, wrong};
+use super::parameters::Named;
 use super::state::Admin;
 use crate::observe::decisions::kept_head;
 use crate::observe::digest::Digest;
@@ -54,9 +55,10 @@ pub(super) async fn signing(State(admin): State<Admin>) -> Response {
         (status = 404, body = Mistake, description = "It is not kept"),
     )
 )]
-pub(super) async fn body(State(admin): State<Admin>, Path(sha256): Path<String>) -> Response {
+pub(super) async fn body(State(admin): State<Admin>, Named(sha256): Named) -> Response {
     let Some(digest) = Digest::from_hex(&sha256) else {
-        return wrong("this is not a SHA-256 of 64 hexadecimal digits");
+        let mistake = format!("sha256: {sha256:?} is not a SHA-256: 64 hexadecimal digits");
+        return wrong(mistake);
     };
     let store = admin.decider.robots.store();
     // What was fetched just now is written first.

@@ -15,8 +15,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
-use super::answer::{Mistake, Parameters, wrong};
+use super::answer::{Mistake, wrong};
 use super::decisions::OutcomeWord;
+use super::parameters::Parameters;
 use super::state::Admin;
 use crate::observe::decisions::{Query, Seen, Watch};
 

@@ -20,6 +20,7 @@ mod live;
 mod openapi;
 mod overview;
 mod page;
+mod parameters;
 mod places;
 mod preview;
 mod reload;

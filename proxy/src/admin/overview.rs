@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use wayleave_robots_txt::preferences::Purpose;
 
-use super::answer::{Json, Mistake, Parameters, limit, wrong};
+use super::answer::{Json, Mistake, wrong};
 use super::entry_count::Entries;
+use super::parameters::{Parameters, limit};
 use super::robots_view::instant;
 use super::state::Admin;
 use crate::observe::traffic::{Point, STEP};
@@ -202,8 +203,8 @@ pub(super) async fn rules(
         Ok(limit) => limit,
         Err(mistake) => return wrong(mistake),
     };
-    if choice.expires_within_days.is_some_and(|days| days > 36_600) {
-        return wrong("expires_within_days is over 36600");
+    if let Some(days) = choice.expires_within_days.filter(|days| *days > 36_600) {
+        return wrong(format!("expires_within_days: {days} is over 36600"));
     }
     let settings = admin.decider.settings();
     let now = admin.decider.robots.clock().now();

@@ -5,7 +5,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::answer::{Json, Mistake, Parameters, wrong};
+use super::answer::{Json, Mistake, wrong};
+use super::parameters::Parameters;
 use super::state::Admin;
 use crate::decide::preview::{Question, Reading};
 use crate::exchange::record;

@@ -12,7 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use wayleave_robots_txt::Origin;
 use wayleave_robots_txt::lifecycle::{Resource, State as EntryState};
 
-use super::answer::{Json, Mistake, Named, Parameters, error, limit, wrong};
+use super::answer::{Json, Mistake, error, wrong};
+use super::parameters::{NamedOrigin, Parameters, limit};
 use super::robots_view::{DecidedBy, Document, Said, Summary, Text, Version, Whole};
 use super::state::Admin;
 use crate::observe::decisions::Decision;
@@ -138,7 +139,7 @@ pub(super) struct Moment {
 )]
 pub(super) async fn show(
     State(admin): State<Admin>,
-    Named(origin): Named,
+    NamedOrigin(origin): NamedOrigin,
     Parameters(moment): Parameters<Moment>,
 ) -> Response {
     let robots = &admin.decider.robots;
@@ -244,7 +245,10 @@ pub(super) async fn kept(
         (status = 504, body = Mistake, description = "The fetch is still running"),
     )
 )]
-pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) -> Response {
+pub(super) async fn refresh(
+    State(admin): State<Admin>,
+    NamedOrigin(origin): NamedOrigin,
+) -> Response {
     let robots = &admin.decider.robots;
     let beside = robots.beside(&origin).await;
     let beside = join_all(beside.iter().map(|it| robots.refresh(it)));
@@ -270,7 +274,10 @@ pub(super) async fn refresh(State(admin): State<Admin>, Named(origin): Named) ->
         (status = 404, body = Mistake, description = "Nothing is known about this origin"),
     )
 )]
-pub(super) async fn forget(State(admin): State<Admin>, Named(origin): Named) -> Response {
+pub(super) async fn forget(
+    State(admin): State<Admin>,
+    NamedOrigin(origin): NamedOrigin,
+) -> Response {
     let robots = &admin.decider.robots;
     let mut was_known = robots.forget(&origin).await;
     for resource in robots.beside(&origin).await {

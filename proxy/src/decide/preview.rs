@@ -37,15 +37,22 @@ pub(crate) struct Question {
     #[param(inline)]
     dialect: Option<DialectWord>,
     /// Where the request comes from; 127.0.0.1 unless given.
-    #[param(value_type = Option<String>, format = "ip-address")]
-    client: Option<IpAddr>,
+    #[param(format = "ip-address")]
+    client: Option<String>,
     /// GET unless given.
     method: Option<String>,
-    /// What it would be fetched for, instead of what the crawler declares: `search`, `ai-input`, `train-ai`, `archive`, `tdm`,
-    /// `other`, or several of them with commas between.
-    #[param(format = "purposes")]
-    purpose: Option<String>,
+    /// What it would be fetched for, instead of what the crawler declares: `search`, `ai-input`, `train-ai`, `archive`, `tdm` or
+    /// `other`. For several of them it is repeated, or has commas between.
+    #[serde(default)]
+    #[param(inline, required = false)]
+    purpose: Vec<PurposeWords>,
 }
+
+/// One purpose, or several with commas between.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(format = "purposes")]
+struct PurposeWords(String);
 
 /// A way of reading robots.txt.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
@@ -71,6 +78,15 @@ impl From<DialectWord> for Dialect {
 }
 
 impl Question {
+    fn client(&self) -> Result<IpAddr, String> {
+        match &self.client {
+            None => Ok(Ipv4Addr::LOCALHOST.into()),
+            Some(text) => text
+                .parse()
+                .map_err(|_| format!("client: {text:?} is not an IP address")),
+        }
+    }
+
     fn request(&self) -> Request<'_> {
         let method = self.method.as_deref().unwrap_or("GET");
         Request {
@@ -126,7 +142,7 @@ impl Decider {
     /// Returns what is wrong with the question.
     pub(crate) async fn preview(&self, question: &Question) -> Result<Previewed, String> {
         let connection = Connection {
-            client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            client: question.client()?,
             peer: None,
             certificate: None,
             proof: None,
@@ -135,13 +151,9 @@ impl Decider {
         let request = question.request();
         let settings = self.settings();
         let identified = identify_as_asked(&settings.crawlers, question, &connection, &request)?;
-        let mut asking = Asking {
-            connection: &connection,
-            request: &request,
-            blind: None,
-        };
+        let mut asking = Asking::by(&connection, &request);
         let resolved = asking.resolve();
-        let resolved = resolved.map_err(|refusal| refusal.details.into_owned())?;
+        let resolved = resolved.map_err(|refusal| format!("url: {}", refusal.details))?;
         let (target, judge) = (&resolved.target, consult::judge_of(resolved.scope));
         asking.blind = as_it_would_come(&settings, target);
         let decided = self.decide(&settings, &identified, asking).await;
@@ -222,7 +234,7 @@ fn identify_as_asked(
         None => identify::recognised(crawlers, connection, None, request),
         Some(name) => {
             let crawler = crawlers.named(name);
-            let crawler = crawler.ok_or_else(|| format!("no crawler is named {name:?}"))?;
+            let crawler = crawler.ok_or_else(|| format!("crawler: none is named {name:?}"))?;
             Identified {
                 client: connection.client,
                 identity: Identity::Known(crawler),
@@ -239,15 +251,18 @@ fn identify_as_asked(
             ..identified
         },
     };
-    match &question.purpose {
-        None => Ok(identified),
-        Some(names) => for_purposes(identified, names),
+    match &question.purpose[..] {
+        [] => Ok(identified),
+        words => for_purposes(identified, words),
     }
 }
 
 /// The same crawler, or whoever asserts to be one, if it declared these purposes.
-fn for_purposes(identified: Identified, names: &str) -> Result<Identified, String> {
-    let purposes = names.split(',').map(|name| name.trim().parse());
+fn for_purposes(identified: Identified, words: &[PurposeWords]) -> Result<Identified, String> {
+    let names = words
+        .iter()
+        .flat_map(|PurposeWords(words)| words.split(','));
+    let purposes = names.map(|name| name.trim().parse());
     let purposes: Result<Purposes, UnknownPurpose> = purposes.collect();
     let purposes = purposes.map_err(|error| format!("purpose: {error}"))?;
     let identity = &identified.identity;

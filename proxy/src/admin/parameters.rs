@@ -1,0 +1,285 @@
+//! What a request to the admin listener names in its path and query. A mistake in that is answered in words that name the parameter.
+
+use std::fmt;
+use std::iter::once;
+use std::num::{IntErrorKind, ParseIntError};
+use std::str::FromStr;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use axum::response::Response;
+use serde::Deserializer;
+use serde::de::value::{MapDeserializer, SeqDeserializer, StringDeserializer};
+use serde::de::{self, DeserializeOwned, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+use url::form_urlencoded;
+use wayleave_robots_txt::Origin;
+
+use super::answer::wrong;
+
+/// The query's parameters. One that may have several values may be repeated.
+#[derive(Debug)]
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Response> {
+        let read = read(parts.uri.query().unwrap_or_default());
+        read.map(Self).map_err(|Wrong(mistake)| wrong(mistake))
+    }
+}
+
+/// What the path names.
+#[derive(Debug)]
+pub(super) struct Named(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(name) =
+            path.map_err(|_| wrong("the path is not UTF-8 once its %XX are decoded"))?;
+        Ok(Self(name))
+    }
+}
+
+/// The origin that the path names.
+#[derive(Debug)]
+pub(super) struct NamedOrigin(pub(super) Origin);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamedOrigin {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let Named(origin) = Named::from_request_parts(parts, state).await?;
+        let origin = Origin::parse(&origin);
+        origin
+            .map(Self)
+            .map_err(|mistake| wrong(format!("origin: {mistake}")))
+    }
+}
+
+/// How many are listed unless another number is asked for.
+const LISTED: usize = 100;
+
+/// How many to list.
+///
+/// # Errors
+///
+/// If it is not a number from 1 to `most`.
+pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, String> {
+    match asked {
+        None => Ok(LISTED),
+        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
+        Some(limit) => Err(format!("limit: {limit} is not 1 to {most}")),
+    }
+}
+
+fn read<T: DeserializeOwned>(query: &str) -> Result<T, Wrong> {
+    let mut parameters: Vec<Parameter> = Vec::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let value = value.into_owned();
+        match parameters.iter_mut().find(|it| it.name == name) {
+            Some(named) => named.others.push(value),
+            None => parameters.push(Parameter::of(name.into_owned(), value)),
+        }
+    }
+    let named = parameters.into_iter().map(|it| (it.name.clone(), it));
+    T::deserialize(MapDeserializer::new(named))
+}
+
+/// A parameter by its name, with its values.
+struct Parameter {
+    name: String,
+    first: String,
+    others: Vec<String>,
+}
+
+impl Parameter {
+    fn of(name: String, value: String) -> Self {
+        Self {
+            name,
+            first: value,
+            others: Vec::new(),
+        }
+    }
+
+    /// What `read` makes of its one value.
+    fn one<T>(self, read: impl FnOnce(String) -> Result<T, Wrong>) -> Result<T, Wrong> {
+        let value = match self.others.is_empty() {
+            true => read(self.first),
+            false => Err(Wrong("given more than once".to_owned())),
+        };
+        value.map_err(|Wrong(mistake)| Wrong(format!("{}: {mistake}", self.name)))
+    }
+
+    fn number<T: FromStr<Err = ParseIntError>>(self) -> Result<T, Wrong> {
+        self.one(|text| {
+            text.parse().map_err(|error: ParseIntError| {
+                Wrong(match error.kind() {
+                    IntErrorKind::PosOverflow => format!("{text} is too large"),
+                    _ => format!("{text:?} is not a whole number"),
+                })
+            })
+        })
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Wrong> for Parameter {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Parameter {
+    type Error = Wrong;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        self.one(|text| visitor.visit_string(text))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        let values = once(self.first).chain(self.others);
+        let values = values.map(|value| Self::of(self.name.clone(), value));
+        visitor.visit_seq(SeqDeserializer::new(values))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_bool(self.one(|text| {
+            let read = text.parse();
+            read.map_err(|_| Wrong(format!("{text:?} is not true or false")))
+        })?)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_u32(self.number()?)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_u64(self.number()?)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        self.one(|text| {
+            let word: StringDeserializer<Wrong> = text.into_deserializer();
+            word.deserialize_enum(name, variants, visitor)
+        })
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        newtype_struct tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// What is wrong with a query.
+#[derive(Debug, PartialEq, Eq)]
+struct Wrong(String);
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+impl de::Error for Wrong {
+    fn custom<T: fmt::Display>(mistake: T) -> Self {
+        Self(mistake.to_string())
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        Self(format!("{name} is missing"))
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
+        let known = known.join(", ");
+        Self(format!(
+            "{name:?} is not a parameter here; these are: {known}"
+        ))
+    }
+
+    fn unknown_variant(word: &str, known: &'static [&'static str]) -> Self {
+        Self(format!("{word:?} is not one of {}", known.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq, Eq)]
+    #[serde(deny_unknown_fields)]
+    struct Query {
+        by: By,
+        limit: Option<usize>,
+        days: Option<u32>,
+        q: Option<String>,
+        #[serde(default)]
+        traffic: bool,
+        #[serde(default)]
+        purpose: Vec<String>,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq, Eq)]
+    #[serde(rename_all = "lowercase")]
+    enum By {
+        Host,
+        Rule,
+    }
+
+    #[test]
+    fn parameters_are_read_in_any_order_and_some_repeatedly() {
+        let query = "purpose=a&q=caf%C3%A9+x&by=rule&limit=5&purpose=b%2Cc&traffic=true&days=7";
+        let expected = Query {
+            by: By::Rule,
+            limit: Some(5),
+            days: Some(7),
+            q: Some("caf\u{e9} x".to_owned()),
+            traffic: true,
+            purpose: vec!["a".to_owned(), "b,c".to_owned()],
+        };
+        assert_eq!(read(query), Ok(expected));
+    }
+
+    #[test]
+    fn a_mistake_names_its_parameter() {
+        for (query, expected) in [
+            ("", "by is missing"),
+            ("by=colour", "by: \"colour\" is not one of host, rule"),
+            (
+                "by=host&limit=many",
+                "limit: \"many\" is not a whole number",
+            ),
+            ("by=host&limit=-1", "limit: \"-1\" is not a whole number"),
+            ("by=host&limit=", "limit: \"\" is not a whole number"),
+            ("by=host&days=4294967296", "days: 4294967296 is too large"),
+            ("by=host&traffic=1", "traffic: \"1\" is not true or false"),
+            ("by=host&q=a&q=b", "q: given more than once"),
+            ("by=host&by=rule", "by: given more than once"),
+            (
+                "by=host&colour=red",
+                "\"colour\" is not a parameter here; these are: by, limit, days, q, traffic, purpose",
+            ),
+        ] {
+            let Wrong(mistake) = read::<Query>(query).unwrap_err();
+            assert_eq!(mistake, expected, "{query}");
+        }
+    }
+}
