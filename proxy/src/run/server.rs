@@ -89,8 +89,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
 
     let exchanges = Arc::new(exchanges);
     fetch.load().follow_by(exchanges.gate());
-    let server = server(config.proxy.limits, &exchanges, &authority)?;
-    let (tasks, stopping) = (server.tasks.clone(), server.stopping.clone());
+    let server = Arc::new(server(config.proxy.limits, &exchanges, &authority)?);
     announce(&listeners, &admin_listener, &config.state.dir, &authority)?;
     let parts = Parts {
         exchanges: Arc::clone(&exchanges),
@@ -112,10 +111,10 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         fingerprint: authority.fingerprint().into(),
         proxy: nearest(&listeners),
         listeners: listeners.iter().map(Bound::url).collect(),
-        stopping: stopping.clone(),
+        stopping: server.stopping.clone(),
     };
     let mut admin = take_operators(config, admin_listener, admin, operators)?;
-    let taking = take_clients(listeners, server);
+    let taking = take_clients(listeners, &server);
     notify(&[sd_notify::NotifyState::Ready]);
 
     let ended = tokio::select! {
@@ -123,12 +122,17 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         ended = &mut refresh => Err(anyhow::anyhow!("the robots.txt task ended: {ended:?}")),
         ended = &mut admin => Err(anyhow::anyhow!("the admin listener ended: {ended:?}")),
     };
-    stopping.cancel();
+    wind_down(&server, &taking, &mut stop).await;
+    ended
+}
+
+/// Takes no more clients, lets exchanges end and keeps what came of them.
+async fn wind_down(server: &Server, taking: &TaskTracker, stop: &mut Stop) {
+    server.stopping.cancel();
     notify(&[sd_notify::NotifyState::Stopping]);
     taking.wait().await;
-    drain(&tasks, &exchanges.decider, &mut stop).await;
-    close(&exchanges).await;
-    ended
+    drain(&server.tasks, &server.exchanges.decider, stop).await;
+    close(&server.exchanges).await;
 }
 
 /// The interception CA, which is made if there is none.
@@ -179,9 +183,9 @@ fn server(
 }
 
 /// Serves clients until the server stops. Returns those who take connections, for the proxy to wait for.
-fn take_clients(listeners: Vec<Bound>, server: Server) -> TaskTracker {
+fn take_clients(listeners: Vec<Bound>, server: &Arc<Server>) -> TaskTracker {
     let listener = Arc::new(Listener {
-        server: Arc::new(server),
+        server: Arc::clone(server),
     });
     let taking = TaskTracker::new();
     for bound in listeners {
