@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::lifecycle::{
-    Body, Ending, Entry, Facts, Failing, FetchError, FetchErrorKind, FetchOutcome, Fields, Hop,
-    Resource, Response,
+    Body, Ending, Entry, Facts, Failing, FetchError, FetchErrorKind, FetchOutcome, FetchResult,
+    Fields, Hop, Resource, Response,
 };
 
 use crate::observe::digest::Digest;
@@ -156,10 +156,11 @@ impl EntryRecord {
 
     /// The entry, its answer's body being `bytes`.
     pub(super) fn entry(self, resource: &Resource, bytes: Option<Arc<[u8]>>) -> Entry {
+        let answer = self.answer.map(|answer| answer.facts(resource, bytes));
+        // Another version of this program may have taken more for an answer, such as a part of the file.
+        let answer = answer.filter(|facts| facts.outcome.result() != FetchResult::Unreachable);
         Entry {
-            answer: self
-                .answer
-                .map(|answer| Arc::new(answer.facts(resource, bytes))),
+            answer: answer.map(Arc::new),
             failing: self.failing.map(|failing| Failing {
                 since: time(failing.since),
                 count: failing.count,

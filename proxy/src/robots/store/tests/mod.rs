@@ -2,13 +2,14 @@ mod damage;
 mod room;
 
 use wayleave_robots_txt::lifecycle::{
-    Body, Ending, FetchErrorKind, FetchOutcome, Fields, Hop, Response,
+    Body, Ending, Facts, FetchErrorKind, FetchOutcome, Fields, Hop, Response,
 };
 
 use std::time::Duration;
 
 use super::*;
 use crate::observe::digest::Digest;
+use crate::robots::record::EntryRecord;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const RULES: &[u8] = b"User-agent: *\nDisallow: /private\n";
@@ -128,6 +129,22 @@ async fn entries_come_back_as_they_were_saved() {
             "opened again"
         );
     }
+}
+
+#[test]
+fn what_an_older_version_took_for_an_answer_is_none() {
+    let resource = Resource::from(origin("a"));
+    let part = Facts {
+        fetched_at: at(0),
+        outcome: response(206, RULES),
+    };
+    let kept = Entry {
+        answer: Some(part.into()),
+        failing: None,
+    };
+    let record = EntryRecord::new(&resource, &kept);
+    let read = record.entry(&resource, Some(RULES.into()));
+    assert_eq!(read, Entry::default());
 }
 
 #[tokio::test]
