@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn plain_bytes_are_the_same_one_by_one_and_in_blocks() {
         for byte in 0..=u8::MAX {
-            for length in [1, 3, 16, 21, 40] {
+            for length in [1, 3, 8, 13, 16, 21, 40] {
                 for at in 0..length {
                     let mut text = vec![b'a'; length];
                     text[at] = byte;

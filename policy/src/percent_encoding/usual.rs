@@ -3,16 +3,24 @@
 
 /// How many bytes are judged at once.
 pub(crate) const BLOCK: usize = 16;
+const HALF: usize = 8;
 
-/// Whether a text is long enough to be judged by blocks, and made of usual bytes alone.
+/// Whether a text is made of usual bytes alone.
 #[inline]
 pub(crate) fn all_usual(text: &[u8]) -> bool {
-    let Some(last) = text.last_chunk::<BLOCK>() else {
-        return false;
-    };
-    // The last block overlaps the one before.
-    let mut blocks = text.as_chunks().0.iter().chain([last]);
-    blocks.all(is_usual)
+    if let Some(last) = text.last_chunk::<BLOCK>() {
+        are_usual(text.as_chunks().0, last)
+    } else if let Some(last) = text.last_chunk::<HALF>() {
+        are_usual(text.as_chunks().0, last)
+    } else {
+        !text.iter().any(|&byte| is_unusual(byte))
+    }
+}
+
+/// Most texts are a few blocks long, so the last one overlaps the one before.
+#[inline]
+fn are_usual<const BYTES: usize>(blocks: &[[u8; BYTES]], last: &[u8; BYTES]) -> bool {
+    is_usual(last) && blocks.iter().all(is_usual)
 }
 
 /// How many bytes a text begins with of those that most paths are made of.
@@ -24,7 +32,7 @@ pub(crate) fn usual_start(text: &[u8]) -> usize {
 }
 
 #[inline]
-fn is_usual(block: &[u8; BLOCK]) -> bool {
+fn is_usual<const BYTES: usize>(block: &[u8; BYTES]) -> bool {
     !block
         .iter()
         .fold(false, |found, &byte| found | is_unusual(byte))
@@ -45,11 +53,11 @@ mod tests {
     #[test]
     fn an_unusual_byte_is_seen_wherever_it_stands() {
         for byte in 0..=u8::MAX {
-            for length in [1, 3, 16, 21, 40] {
+            for length in [1, 3, 8, 13, 16, 21, 40] {
                 for at in 0..length {
                     let mut text = vec![b'a'; length];
                     text[at] = byte;
-                    let is_seen = is_unusual(byte) || length < BLOCK;
+                    let is_seen = is_unusual(byte);
                     assert_eq!(all_usual(&text), !is_seen, "{byte:#x} at {at} of {length}");
                     let end = if is_unusual(byte) { at } else { length };
                     assert_eq!(usual_start(&text), end, "{byte:#x} at {at} of {length}");
