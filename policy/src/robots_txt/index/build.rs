@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::super::budget::Budget;
 use super::super::byte_pairs::BytePairs;
 use super::super::groups::semantics::Semantics;
+use super::super::head::head;
 use super::super::pattern::{Patterns, Value};
 use super::super::statements::stored::Stored;
 use super::super::statements::{Form, Statement};
@@ -98,6 +99,7 @@ impl Rules {
             }
             let (start, _) = self.all[rule].pattern.literals;
             prefixes.push(Prefix {
+                head: head(text(rule)).swap_bytes(),
                 text: (start, start + small(text(rule).len())),
                 parent: parent.map(small),
                 rules: (small(rule), small(rule + 1)),

@@ -26,6 +26,8 @@ pub(crate) struct Index {
 
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
+    /// The first eight bytes of its text, the first of them the greatest, to sort by.
+    head: u64,
     /// Where its text is among the literals.
     text: (u32, u32),
     /// The longest prefix that this one starts with.
@@ -45,14 +47,16 @@ struct Rule {
 impl Index {
     /// The rule of this group that decides about a path.
     pub(crate) fn find(&self, path: &PathForm<'_>, budget: &mut Budget) -> Option<MatchedRule> {
-        let text = path.bytes();
-        let after = self
-            .prefixes
-            .partition_point(|prefix| self.text(prefix) <= text);
+        let (head, text) = (path.head().swap_bytes(), path.bytes());
+        let is_before = |it: &Prefix| (it.head, self.text(it)) <= (head, text);
+        let after = self.prefixes.partition_point(is_before);
         let (mut next, mut best) = (after.checked_sub(1), None);
+        let mut is_begun = false;
         while let Some(at) = next {
             let prefix = &self.prefixes[at];
-            if budget.spend(1) && text.starts_with(self.text(prefix)) {
+            // What starts with a prefix starts with all above it.
+            is_begun = is_begun || text.starts_with(self.text(prefix));
+            if budget.spend(1) && is_begun {
                 best = self.find_at(prefix, path, budget, best);
             }
             next = prefix.parent.map(|parent| parent as usize);
@@ -78,11 +82,13 @@ impl Index {
             if best > Some(rule.rule) || !budget.spend(1) {
                 break;
             }
+            if !held.holds(rule.needs) {
+                continue;
+            }
             let pattern = self.patterns.at(rule.pattern);
-            let is_match = pattern.is_prefix()
-                || held.holds(rule.needs)
-                    && matches(pattern.parts(), pattern.anchored, path.bytes(), budget);
-            if is_match {
+            if pattern.is_prefix()
+                || matches(pattern.parts(), pattern.anchored, path.bytes(), budget)
+            {
                 return Some(rule.rule);
             }
         }
