@@ -177,8 +177,8 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The rule, if it matches and decides before `best`.
-    #[inline]
+    /// The rule, if it matches and decides before `best`. Few rules get so far, so it is kept out of the loop over all.
+    #[inline(never)]
     fn match_rule(self, search: &mut Search, best: Option<MatchedRule>) -> Option<MatchedRule> {
         let (value, path) = (self.value, self.path.bytes());
         // An empty value is no rule, but to Google's parser one that decides nothing.

@@ -13,6 +13,8 @@ use super::{Index, Prefix, Rule};
 use crate::Dialect;
 
 /// An index of the rules from a statement on, up to the end of the group; `None` if the budget does not bear it.
+/// Rare, and apart so that it burdens no search with its variables.
+#[inline(never)]
 pub(crate) fn build(
     stored: &Stored,
     semantics: Semantics,
