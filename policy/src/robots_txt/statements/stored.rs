@@ -11,6 +11,9 @@ use super::super::index::Index;
 use super::super::topic::Topics;
 use super::Statement;
 
+/// The indexes of a large group, one for each way of comparing, made when first asked.
+type Indexes = [OnceLock<Index>; Semantics::COUNT];
+
 /// Who is named in a file and what it states, in the order of its lines.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
@@ -19,9 +22,9 @@ pub(crate) struct Stored {
     pub(crate) agents: Box<[Agent]>,
     /// The texts of all statements, and zeros behind them, so that a head can be read anywhere.
     texts: Box<[u8]>,
-    /// The indexes of each large group, one for each way of comparing, made when first asked.
-    indexes: Box<[[OnceLock<Index>; Semantics::COUNT]]>,
-    /// How many bytes what is in the indexes takes.
+    /// The indexes of each large group.
+    indexes: Box<[OnceLock<Box<Indexes>>]>,
+    /// How many bytes the indexes made take.
     index_bytes: AtomicUsize,
     /// What its directives are about.
     pub(crate) topics: Topics,
@@ -84,16 +87,23 @@ impl Stored {
         agent: Agent,
         build: impl FnOnce() -> Option<Index>,
     ) -> Option<&Index> {
-        let slot = &self.indexes[agent.large?.get() as usize - 1][semantics.number()];
-        if slot.get().is_none() {
-            let index = build()?;
-            slot.get_or_init(|| {
-                let bytes = index.heap_bytes();
-                self.index_bytes.fetch_add(bytes, Ordering::Relaxed);
-                index
-            });
+        let (slots, number) = (
+            &self.indexes[agent.large?.get() as usize - 1],
+            semantics.number(),
+        );
+        if let Some(index) = slots.get().and_then(|it| it[number].get()) {
+            return Some(index);
         }
-        slot.get()
+        let index = build()?;
+        let take = |bytes| self.index_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let slots = slots.get_or_init(|| {
+            take(size_of::<Indexes>());
+            Box::default()
+        });
+        Some(slots[number].get_or_init(|| {
+            take(index.heap_bytes());
+            index
+        }))
     }
 
     /// The bytes it takes with all that goes with it. Asked for often, so the indexes are not added up here.
