@@ -1,11 +1,11 @@
 //! Tags of names: a number that tells most different names apart.
 
 /// The tag of all values that start with `*`.
-pub(crate) const EVERYONE: u32 = 0;
+pub(crate) const EVERYONE: u8 = 0;
 
-/// A hash of what all ways of comparing names but substrings and prefixes agree on: the letters, `_` and `-` a name starts
+/// A byte that depends on what all ways of comparing names but substrings and prefixes agree on: the letters, `_` and `-` a name starts
 /// with, in lower case. Equal names have equal tags.
-pub(crate) fn tag(value: &[u8]) -> u32 {
+pub(crate) fn tag(value: &[u8]) -> u8 {
     // FNV-1a: short, and mixes well what differs in a letter.
     const START: u32 = 0x811C_9DC5;
     const MIX: u32 = 0x0100_0193;
@@ -13,9 +13,10 @@ pub(crate) fn tag(value: &[u8]) -> u32 {
         return EVERYONE;
     }
     let letters = value.iter().take_while(|byte| is_letter(**byte));
-    letters.fold(START, |tag, byte| {
-        (tag ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(MIX)
-    }) | 1
+    let hash = letters.fold(START, |hash, byte| {
+        (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(MIX)
+    });
+    ((hash >> 24) as u8).max(EVERYONE + 1)
 }
 
 /// The bytes that RFC 9309 §2.2.1 allows in a name.

@@ -16,7 +16,7 @@ use crate::user_agent;
 pub struct ProductToken {
     text: Box<str>,
     folded: Box<str>,
-    tag: u32,
+    tag: u8,
 }
 
 impl ProductToken {
@@ -78,7 +78,7 @@ impl ProductToken {
     }
 
     /// What user-agent lines that name this crawler have in common.
-    pub(crate) fn tag(&self) -> u32 {
+    pub(crate) fn tag(&self) -> u8 {
         self.tag
     }
 

@@ -11,13 +11,9 @@ use crate::{Dialect, ProductToken};
 pub(crate) struct Agent {
     /// Which statement of the file it is.
     pub(crate) at: u32,
-    /// What to look at first: names that differ mostly differ in their tags.
-    pub(crate) tag: u32,
     /// Which of the large groups it is in, from 1, if it is in one: those with so many rules that an index pays. Lines with no rule
     /// between them are in the same.
     pub(crate) large: Option<NonZeroU32>,
-    /// Whether a rule or a blank line stands between this line and the one before.
-    pub(crate) begins_run: bool,
 }
 
 /// Whether the line means every crawler not named elsewhere.

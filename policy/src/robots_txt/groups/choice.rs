@@ -1,5 +1,7 @@
 //! The groups for a crawler, as a dialect chooses them.
 
+use memchr::memchr;
+
 use super::super::statements::Statement;
 use super::super::statements::stored::Stored;
 use super::agent::{self, Agent};
@@ -14,7 +16,7 @@ pub(crate) enum Choice<'a> {
 }
 
 impl Choice<'_> {
-    fn tag(self) -> u32 {
+    fn tag(self) -> u8 {
         match self {
             Self::Named(token) => token.tag(),
             Self::Everyone => name_hash::EVERYONE,
@@ -82,11 +84,14 @@ impl Stored {
         choice: Choice<'_>,
         next: &mut usize,
     ) -> Option<Agent> {
-        let tag = choice.tag();
-        let is_meant = |it: &Agent| it.tag == tag && self.rank(semantics, choice, *it).is_some();
-        let found = *next + self.agents.get(*next..)?.iter().position(is_meant)?;
-        *next = found + 1;
-        Some(self.agents[found])
+        loop {
+            let found = *next + position(choice.tag(), self.tags.get(*next..)?)?;
+            *next = found + 1;
+            let agent = self.agents[found];
+            if self.rank(semantics, choice, agent).is_some() {
+                return Some(agent);
+            }
+        }
     }
 
     /// The first of the user-agent lines that name the crawler best.
@@ -110,5 +115,15 @@ impl Stored {
             Choice::Named(token) => agent::rank(value, token, semantics.dialect),
             Choice::Everyone => agent::is_everyone(value, semantics.dialect).then_some(1),
         }
+    }
+}
+
+/// Where a tag first is among some. Most files have few, which are looked at sooner than a call is made.
+#[inline]
+fn position(tag: u8, tags: &[u8]) -> Option<usize> {
+    const FEW: usize = 16;
+    match tags.len() {
+        ..=FEW => tags.iter().position(|&it| it == tag),
+        _ => memchr(tag, tags),
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn parse(body: &[u8]) -> Stored {
 struct Parser {
     statements: Vec<Statement>,
     agents: Vec<Agent>,
+    tags: Vec<u8>,
     texts: Vec<u8>,
     topics: Topics,
     has_respelt_rules: bool,
@@ -53,6 +54,8 @@ struct Parser {
     /// The first statement of the run being read: user-agent lines, and the rules behind them.
     run: usize,
     run_has_rules: bool,
+    /// How many such runs began.
+    runs: u32,
     /// Whether the group being read has rules, for readers of either kind.
     exact_rules: bool,
     google_rules: bool,
@@ -74,6 +77,7 @@ impl Parser {
         let mut stored = Stored::new(
             self.statements,
             self.agents,
+            self.tags,
             self.texts,
             self.large_groups as usize,
         );
@@ -148,12 +152,12 @@ impl Parser {
         let begins_run = self.run_has_rules || self.blank || self.agents.is_empty();
         let mut begun = if begins_run { self.begin_run() } else { 0 };
         begun |= self.begin_groups(seen_by);
+        self.runs += u32::from(begins_run);
         self.agents.push(Agent {
             at: small(self.statements.len()),
-            tag: name_hash::tag(value),
-            large: None,
-            begins_run,
+            large: NonZeroU32::new(self.runs),
         });
+        self.tags.push(name_hash::tag(value));
         self.statements.push(self.statement(Kind::Agent, seen_by));
         self.texts.extend_from_slice(value);
         self.statements[self.run].marks |= begun;
@@ -235,16 +239,15 @@ impl Parser {
         self.record_rules = false;
     }
 
-    /// Notes for the user-agent lines of the group just read whether it is large.
+    /// Notes for the user-agent lines of the group just read, which hold the number of their run, whether it is large.
     fn end_group(&mut self) {
         let many = self.group_rules > FEW_RULES || self.group_wild_rules > FEW_WILD_RULES;
-        if many {
-            for (index, agent) in self.agents[self.group_agents..].iter_mut().enumerate() {
-                if agent.begins_run || index == 0 {
-                    self.large_groups += 1;
-                }
-                agent.large = NonZeroU32::new(self.large_groups);
-            }
+        for run in
+            self.agents[self.group_agents..].chunk_by_mut(|one, next| one.large == next.large)
+        {
+            self.large_groups += u32::from(many);
+            let large = NonZeroU32::new(self.large_groups).filter(|_| many);
+            run.iter_mut().for_each(|agent| agent.large = large);
         }
         self.group_agents = self.agents.len();
         self.group_rules = 0;

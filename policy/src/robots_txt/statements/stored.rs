@@ -20,6 +20,8 @@ pub(crate) struct Stored {
     pub(crate) statements: Box<[Statement]>,
     /// The user-agent lines.
     pub(crate) agents: Box<[Agent]>,
+    /// A tag of the name on each of them: what to look at first, since names that differ mostly differ in that.
+    pub(crate) tags: Box<[u8]>,
     /// The texts of all statements, and zeros behind them, so that a head can be read anywhere.
     texts: Box<[u8]>,
     /// The indexes of each large group.
@@ -36,6 +38,7 @@ impl Stored {
     pub(crate) fn new(
         statements: Vec<Statement>,
         agents: Vec<Agent>,
+        tags: Vec<u8>,
         mut texts: Vec<u8>,
         large_groups: usize,
     ) -> Self {
@@ -45,6 +48,7 @@ impl Stored {
         Self {
             statements: statements.into(),
             agents: agents.into(),
+            tags: tags.into(),
             texts: texts.into(),
             indexes: (0..large_groups).map(|_| Default::default()).collect(),
             ..Self::default()
@@ -113,6 +117,7 @@ impl Stored {
             + size_of::<Self>()
             + size_of_val(&*self.statements)
             + size_of_val(&*self.agents)
+            + self.tags.len()
             + self.texts.len()
             + size_of_val(&*self.indexes)
             + self.index_bytes.load(Ordering::Relaxed)
