@@ -17,7 +17,7 @@ impl Stored {
     /// paths wins against it. Where that would take more thought, it counts: who sees no paths must be sure.
     pub(super) fn find_disallow(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         tokens: &[ProductToken],
         budget: &mut Budget,
     ) -> Answer {
@@ -48,7 +48,7 @@ impl Stored {
     /// The rules of the groups chosen that some path matches, in the order of the file, with what they match.
     fn rules_that_match(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         choice: Choice<'_>,
         budget: &mut Budget,
     ) -> Vec<(Language, MatchedRule)> {

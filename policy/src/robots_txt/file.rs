@@ -96,7 +96,7 @@ impl RobotsTxt {
     /// The statements of the groups chosen for a crawler, with their places in the file.
     pub(super) fn group_statements(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         tokens: &[ProductToken],
     ) -> impl Iterator<Item = (usize, &Statement)> {
         let choice = self.0.choice(semantics, tokens).into_iter();
@@ -121,7 +121,7 @@ impl RobotsTxt {
     #[inline]
     pub(super) fn find(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,

@@ -27,7 +27,7 @@ pub(crate) struct PathForm<'a> {
 
 impl<'a> PathForm<'a> {
     #[inline]
-    pub(crate) fn new(path: &'a str, semantics: Semantics) -> Self {
+    pub(crate) fn new(path: &'a str, semantics: &Semantics) -> Self {
         let received = path.as_bytes();
         let (bytes, has_lone_percent) = match semantics.dialect {
             // Google's parser leaves paths as they are.
@@ -38,7 +38,7 @@ impl<'a> PathForm<'a> {
             }
             Dialect::Selfhtml => decoded(received),
             _ if plain::all_plain(received) => (Cow::Borrowed(received), false),
-            _ => written(received, semantics.form()),
+            _ => written(received, semantics.form),
         };
         Self {
             head: head(&bytes),

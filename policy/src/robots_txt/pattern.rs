@@ -63,10 +63,10 @@ pub(super) struct Place {
 
 impl Patterns {
     /// Takes a value apart behind all that were.
-    pub(super) fn push(&mut self, value: Value<'_>, semantics: Semantics) -> Place {
+    pub(super) fn push(&mut self, value: Value<'_>, semantics: &Semantics) -> Place {
         let small = |number| u32::try_from(number).expect("far less than the limit of a file");
         let (literals, stars) = (self.literals.len(), self.stars.len());
-        let (form, Value { text, anchored }) = (semantics.form(), value);
+        let (form, Value { text, anchored }) = (semantics.form, value);
         if semantics.has_stars() {
             let star = |at| self.stars.push(small(at));
             form.push_pattern(&mut self.literals, text, !anchored, star);
@@ -94,7 +94,7 @@ impl Patterns {
     }
 
     /// Takes one value apart, and forgets what was before.
-    pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: Semantics) -> Pattern<'_> {
+    pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: &Semantics) -> Pattern<'_> {
         self.literals.clear();
         self.stars.clear();
         let place = self.push(value, semantics);
@@ -120,7 +120,7 @@ pub(super) struct Value<'a> {
 
 impl<'a> Value<'a> {
     /// `$` at the end of a value means the end of the path, to all dialects that know `*`.
-    pub(super) fn read(value: &'a [u8], semantics: Semantics) -> Self {
+    pub(super) fn read(value: &'a [u8], semantics: &Semantics) -> Self {
         match value {
             [text @ .., b'$'] if semantics.has_stars() => Self {
                 text,
@@ -154,7 +154,7 @@ impl<'a> Value<'a> {
     pub(super) fn all(
         value: &'a [u8],
         allow: bool,
-        semantics: Semantics,
+        semantics: &Semantics,
     ) -> impl Iterator<Item = Self> {
         let names_directory = allow && semantics.dialect == Dialect::Google;
         let directory = names_directory.then(|| Self::directory(value)).flatten();

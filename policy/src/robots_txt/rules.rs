@@ -29,7 +29,7 @@ impl Stored {
     #[inline]
     pub(super) fn find(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,
@@ -54,7 +54,7 @@ impl Stored {
     #[cold]
     pub(super) fn find_with_cut_escapes(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,
@@ -65,14 +65,14 @@ impl Stored {
         if !special.any(|(at, _)| has_lone_percent(self.text(at))) {
             return Answer::NoGroup;
         }
-        let path = path.with_cut_escapes(semantics.form());
+        let path = path.with_cut_escapes(semantics.form);
         self.find(semantics, tokens, &path, search)
     }
 
     /// What decides in the one record chosen.
     fn find_in_best(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,
@@ -89,7 +89,7 @@ impl Stored {
     /// What decides in all groups chosen.
     fn find_in_all(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         choice: Choice<'_>,
         path: &PathForm<'_>,
         search: &mut Search,
@@ -111,7 +111,7 @@ impl Stored {
     #[inline]
     fn search_group(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         agent: Agent,
         path: &PathForm<'_>,
         search: &mut Search,
@@ -131,7 +131,7 @@ impl Stored {
 
     fn search_rules(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         start: usize,
         path: &PathForm<'_>,
         search: &mut Search,
@@ -172,7 +172,7 @@ struct Asked<'a> {
     rule: &'a Statement,
     value: &'a [u8],
     at: usize,
-    semantics: Semantics,
+    semantics: &'a Semantics,
     path: &'a PathForm<'a>,
 }
 
@@ -217,7 +217,7 @@ impl Asked<'_> {
             return None;
         }
         let path = self.path.bytes();
-        let (form, has_stars) = (semantics.form(), semantics.has_stars());
+        let (form, has_stars) = (semantics.form, semantics.has_stars());
         Value::all(value, self.rule.is_allow(), semantics).find_map(|value| {
             if !form.may_begin(path, value.text, has_stars) {
                 return None;

@@ -33,7 +33,7 @@ impl Stored {
     /// The choice that finds a group: the first of the crawler's names that has any, else all.
     pub(crate) fn choice<'t>(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         tokens: &'t [ProductToken],
     ) -> Option<Choice<'t>> {
         choices(tokens).find(|choice| self.chosen_agents(semantics, *choice).next().is_some())
@@ -43,7 +43,7 @@ impl Stored {
     /// names the crawler where groups merge, else the first of the best.
     pub(crate) fn chosen_agents(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         choice: Choice<'_>,
     ) -> impl Iterator<Item = Agent> {
         let mut best = semantics
@@ -59,7 +59,7 @@ impl Stored {
     /// The statements of all groups chosen, each group once, with their places in the file.
     pub(crate) fn chosen_statements(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         choice: Choice<'_>,
     ) -> impl Iterator<Item = (usize, &Statement)> {
         let mut after = 0;
@@ -80,7 +80,7 @@ impl Stored {
     #[inline]
     pub(crate) fn next_agent(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         choice: Choice<'_>,
         next: &mut usize,
     ) -> Option<Agent> {
@@ -95,7 +95,7 @@ impl Stored {
     }
 
     /// The first of the user-agent lines that name the crawler best.
-    pub(crate) fn best_agent(&self, semantics: Semantics, choice: Choice<'_>) -> Option<Agent> {
+    pub(crate) fn best_agent(&self, semantics: &Semantics, choice: Choice<'_>) -> Option<Agent> {
         let ranked = self.agents.iter().rev().filter_map(|agent| {
             let rank = self.rank(semantics, choice, *agent)?;
             Some((rank, *agent))
@@ -105,7 +105,7 @@ impl Stored {
     }
 
     #[inline]
-    fn rank(&self, semantics: Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
+    fn rank(&self, semantics: &Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
         let at = agent.at as usize;
         if !semantics.sees(&self.statements[at]) {
             return None;

@@ -17,7 +17,7 @@ use crate::Dialect;
 #[inline(never)]
 pub(crate) fn build(
     stored: &Stored,
-    semantics: Semantics,
+    semantics: &Semantics,
     start: usize,
     budget: &mut Budget,
 ) -> Option<Index> {
@@ -44,13 +44,13 @@ pub(crate) fn build(
     Some(rules.index(end))
 }
 
-struct Rules {
-    semantics: Semantics,
+struct Rules<'a> {
+    semantics: &'a Semantics,
     patterns: Patterns,
     all: Vec<Rule>,
 }
 
-impl Rules {
+impl Rules<'_> {
     fn push(&mut self, statement: &Statement, value: &[u8], at: usize) {
         let semantics = self.semantics;
         // An empty value is no rule, but to Google's parser one that decides nothing.

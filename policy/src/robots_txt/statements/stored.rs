@@ -87,7 +87,7 @@ impl Stored {
     /// The index of the group of a user-agent line, if that is large; built if there is none and it is affordable now.
     pub(crate) fn index(
         &self,
-        semantics: Semantics,
+        semantics: &Semantics,
         agent: Agent,
         build: impl FnOnce() -> Option<Index>,
     ) -> Option<&Index> {
