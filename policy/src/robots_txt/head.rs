@@ -4,6 +4,7 @@
 pub(super) const HEAD_BYTES: usize = size_of::<u64>();
 
 /// The first eight bytes of a text as a number, filled up with zeros.
+#[inline]
 pub(super) fn head(text: &[u8]) -> u64 {
     let bytes = text.first_chunk().copied().unwrap_or_else(|| {
         let mut bytes = [0; HEAD_BYTES];
@@ -13,10 +14,8 @@ pub(super) fn head(text: &[u8]) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Whether two heads agree in the first `bytes`, at most [`HEAD_BYTES`].
+/// Whether two heads agree but for some bits at the end.
 #[inline]
-pub(super) fn agree(one: u64, other: u64, bytes: u8) -> bool {
-    // All the bits but those of the first bytes; none if all bytes count.
-    let others = u64::MAX.checked_shl(8 * u32::from(bytes));
-    (one ^ other) & !others.unwrap_or(0) == 0
+pub(super) fn agree(one: u64, other: u64, unsure: u8) -> bool {
+    (one ^ other).unbounded_shl(u32::from(unsure)) == 0
 }

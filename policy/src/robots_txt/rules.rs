@@ -144,7 +144,7 @@ impl Stored {
                 break;
             }
             if semantics.sees_rule(statement)
-                && agree(self.head(statement), path.head(), statement.plain)
+                && agree(self.head(statement), path.head(), statement.unsure)
             {
                 let asked = Asked {
                     rule: statement,

@@ -191,7 +191,7 @@ impl Parser {
             return;
         }
         let begun = if self.blank { self.begin_run() } else { 0 };
-        let (form, plain) = form(kind, value);
+        let (form, sure) = form(kind, value);
         if form == Form::Special {
             let text = value.strip_suffix(b"$").unwrap_or(value);
             self.has_respelt_rules |= !percent_encoding::is_written_alike(text);
@@ -200,7 +200,7 @@ impl Parser {
         self.group_wild_rules += u32::from(form != Form::Plain);
         self.statements.push(Statement {
             form,
-            plain,
+            unsure: 8 * HEAD_BYTES.saturating_sub(sure) as u8,
             ..self.statement(kind, seen_by | begun)
         });
         self.texts.extend_from_slice(value);
@@ -218,7 +218,7 @@ impl Parser {
             start: small(self.texts.len()),
             kind,
             form: Form::Plain,
-            plain: 0,
+            unsure: 0,
             marks,
         }
     }
@@ -260,7 +260,7 @@ fn small(number: usize) -> u32 {
 }
 
 /// How a rule's value is to be read, and how many bytes at its start all dialects read alike.
-fn form(kind: Kind, value: &[u8]) -> (Form, u8) {
+fn form(kind: Kind, value: &[u8]) -> (Form, usize) {
     let plain = plain_start(value);
     let is_wild = || {
         let rest = &value[plain..];
@@ -276,7 +276,7 @@ fn form(kind: Kind, value: &[u8]) -> (Form, u8) {
         None => Form::Special,
     };
     let sure = directory.map_or(plain, |it| plain.min(it.len()));
-    (form, sure.min(HEAD_BYTES) as u8)
+    (form, sure)
 }
 
 #[cfg(test)]
@@ -303,17 +303,17 @@ mod tests {
         for (kind, value, expected) in [
             (Kind::Disallow, "", (Form::Plain, 0)),
             (Kind::Disallow, "/a", (Form::Plain, 2)),
-            (Kind::Disallow, "/a/b/c/d/e", (Form::Plain, 8)),
+            (Kind::Disallow, "/a/b/c/d/e", (Form::Plain, 10)),
             (Kind::Disallow, "/a*b$", (Form::Wild, 2)),
             (Kind::Disallow, "$", (Form::Wild, 0)),
             (Kind::Disallow, "/a$b", (Form::Special, 2)),
             (Kind::Disallow, "/a*b$$", (Form::Special, 2)),
             (Kind::Disallow, "/a*%41", (Form::Special, 2)),
             (Kind::Disallow, "/\u{e9}", (Form::Special, 1)),
-            (Kind::Disallow, "/a/index.html", (Form::Plain, 8)),
+            (Kind::Disallow, "/a/index.html", (Form::Plain, 13)),
             (Kind::Allow, "/a/index.html", (Form::Special, 3)),
             (Kind::Allow, "/%/index.htm", (Form::Special, 1)),
-            (Kind::Allow, "/index.htm/a", (Form::Plain, 8)),
+            (Kind::Allow, "/index.htm/a", (Form::Plain, 12)),
         ] {
             assert_eq!(form(kind, value.as_bytes()), expected, "{kind:?} {value}");
         }

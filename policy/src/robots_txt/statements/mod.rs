@@ -6,10 +6,10 @@ pub(crate) mod stored;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Agent,
-    Allow,
-    Disallow,
     /// Anything else; the text is `name:value`.
     Other,
+    Allow,
+    Disallow,
 }
 
 /// How the value of a rule is to be read.
@@ -43,8 +43,8 @@ pub(crate) struct Statement {
     pub(crate) start: u32,
     pub(crate) kind: Kind,
     pub(crate) form: Form,
-    /// Of a rule: so many bytes at its start every dialect reads alike, eight at most.
-    pub(crate) plain: u8,
+    /// Of a rule: so many bits at the end of its head are not its own, or not read alike by every dialect.
+    pub(crate) unsure: u8,
     pub(crate) marks: u8,
 }
 

@@ -74,7 +74,8 @@ impl Stored {
     /// The first bytes of a text, and what follows it if it is shorter.
     #[inline]
     pub(crate) fn head(&self, statement: &Statement) -> u64 {
-        head(&self.texts[statement.start as usize..])
+        let start = statement.start as usize;
+        head(&self.texts[start..start + HEAD_BYTES])
     }
 
     /// The name and value of a statement that is neither a rule nor a user-agent line.
