@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::groups::agent::Agent;
-use super::groups::choice::{Choice, choices};
+use super::groups::choice::choices;
 use super::groups::semantics::Semantics;
 use super::head::agree;
 use super::index::build::build;
@@ -38,10 +38,7 @@ impl Stored {
         let answer = if semantics.takes_first {
             self.find_in_best(semantics, tokens, path, search)
         } else {
-            let named = tokens.iter().map(Choice::Named);
-            let mut found = named.map(|choice| self.find_in_all(semantics, choice, path, search));
-            let found = found.find(|answer| *answer != Answer::NoGroup);
-            found.unwrap_or_else(|| self.find_in_all(semantics, Choice::Everyone, path, search))
+            self.find_in_all(semantics, tokens, path, search)
         };
         if search.budget.is_spent() {
             return Answer::TooCostly;
@@ -90,21 +87,30 @@ impl Stored {
     fn find_in_all(
         &self,
         semantics: &Semantics,
-        choice: Choice<'_>,
+        tokens: &[ProductToken],
         path: &PathForm<'_>,
         search: &mut Search,
     ) -> Answer {
-        search.budget.spend(self.agents.len());
-        let (mut found, mut best, mut next) = (Answer::NoGroup, None, 0);
-        while let Some(agent) = self.next_agent(semantics, choice, &mut next) {
-            found = Answer::NoRule;
+        let (mut next, mut agent) = (0, None);
+        let choice = choices(tokens).find(|choice| {
+            search.budget.spend(self.agents.len());
+            next = 0;
+            agent = self.next_agent(semantics, *choice, &mut next);
+            agent.is_some()
+        });
+        let Some(choice) = choice else {
+            return Answer::NoGroup;
+        };
+        let mut best = None;
+        while let Some(chosen) = agent {
             let end;
-            (best, end) = self.search_group(semantics, agent, path, search, best);
+            (best, end) = self.search_group(semantics, chosen, path, search, best);
             // Other lines of this group say nothing new.
             let others = self.agents[next..].iter();
             next += others.take_while(|it| (it.at as usize) < end).count();
+            agent = self.next_agent(semantics, choice, &mut next);
         }
-        best.map_or(found, Answer::Rule)
+        best.map_or(Answer::NoRule, Answer::Rule)
     }
 
     /// What decides among `best` and the rules of the group of a user-agent line, and where that ends.

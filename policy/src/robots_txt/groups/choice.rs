@@ -76,8 +76,9 @@ impl Stored {
         groups.flatten().map(|at| (at, &self.statements[at]))
     }
 
-    /// The next user-agent line that names the crawler, where names are compared as a whole.
-    #[inline]
+    /// The next user-agent line that names the crawler, where names are compared as a whole. To look at a few tags is most of
+    /// a decision on a small file, so that is no call.
+    #[inline(always)]
     pub(crate) fn next_agent(
         &self,
         semantics: &Semantics,
@@ -104,7 +105,6 @@ impl Stored {
         best.map(|(_, agent)| agent)
     }
 
-    #[inline]
     fn rank(&self, semantics: &Semantics, choice: Choice<'_>, agent: Agent) -> Option<usize> {
         let at = agent.at as usize;
         if !semantics.sees(&self.statements[at]) {
