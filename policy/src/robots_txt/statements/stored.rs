@@ -66,9 +66,10 @@ impl Stored {
     /// would wait for each before it knows of the next: a decision takes a quarter less.
     #[inline]
     pub(crate) fn ask_for_memory(&self) {
-        let agent = self.agents.first().map(|it| it.at);
-        let statement = self.statements.first().map(|it| it.line);
-        black_box((agent, statement, self.texts.first().copied()));
+        let agent = self.agents.first().map_or(0, |agent| agent.at);
+        let statement = self.statements.first().map_or(0, |it| it.start);
+        let text = self.texts.first().map_or(0, |byte| u32::from(*byte));
+        black_box(agent ^ statement ^ text);
     }
 
     /// The first bytes of a text, and what follows it if it is shorter.
