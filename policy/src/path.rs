@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use memchr::{memchr, memchr3};
+use memchr::memchr;
 
 /// The path of a request, query included, as it is sent: byte for byte, so that what is judged is what is fetched.
 ///
@@ -46,6 +46,7 @@ impl<'a> Path<'a> {
     /// after scheme and authority to the fragment; `//h/x` is a reference without scheme (RFC 3986 §4.2), so its path is
     /// `/x`; what has no path has the path `/`.
     #[must_use]
+    #[inline]
     pub fn of_url(url: &'a str) -> Self {
         let path = path_and_query(url);
         if path.starts_with('/') {
@@ -79,22 +80,22 @@ fn without_fragment(text: &str) -> &str {
 
 fn path_and_query(url: &str) -> &str {
     let url = without_fragment(url);
-    let start = if url.starts_with("//") { 2 } else { 0 };
-    let delimiter = |from: usize| {
-        let found = memchr3(b'/', b'?', b';', &url.as_bytes()[from..]);
-        found.map(|index| from + index)
-    };
-    let Some(first) = delimiter(start) else {
-        return "/";
-    };
+    // Most questions are about such URLs.
+    if let Some(rest) = url.strip_prefix("https://").or(url.strip_prefix("http://")) {
+        return split_at_path(rest).1;
+    }
+    let (before, path) = split_at_path(url.strip_prefix("//").unwrap_or(url));
     // A scheme ends in "://", and no delimiter stands before that.
-    let has_scheme = url[start..first].ends_with(':') && url[first..].starts_with("//");
-    let path_start = if has_scheme {
-        delimiter(first + 2)
-    } else {
-        Some(first)
-    };
-    path_start.map_or("/", |path_start| &url[path_start..])
+    match path.strip_prefix("//") {
+        Some(rest) if before.ends_with(':') => split_at_path(rest).1,
+        _ => path,
+    }
+}
+
+fn split_at_path(rest: &str) -> (&str, &str) {
+    let is_path = |byte| matches!(byte, b'/' | b'?' | b';');
+    let start = rest.bytes().position(is_path);
+    rest.split_at(start.unwrap_or(rest.len()))
 }
 
 /// What is not a path, since it does not start with `/`.
@@ -148,6 +149,13 @@ mod tests {
             ("http://h;p", "/;p"),
             ("http://h//x", "//x"),
             ("//h/x", "/x"),
+            ("//http://h/x", "/x"),
+            ("https://h:1/x?y;z", "/x?y;z"),
+            ("https://h#/x", "/"),
+            ("ftp://h/x#y", "/x"),
+            ("ftp://", "/"),
+            ("h://h", "/"),
+            ("h//x", "//x"),
             ("/a?u=http://z", "/a?u=http://z"),
             ("a/b", "/b"),
             ("/a#b", "/a"),
