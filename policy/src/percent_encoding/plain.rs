@@ -30,6 +30,9 @@ pub(crate) fn all_plain(text: &[u8]) -> bool {
 
 /// How many bytes a text begins with that stand for themselves in every form.
 pub(crate) fn plain_start(text: &[u8]) -> usize {
+    if all_usual(text) {
+        return text.len();
+    }
     let special = text.iter().position(|&byte| !is_plain(byte));
     special.unwrap_or(text.len())
 }

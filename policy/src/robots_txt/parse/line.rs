@@ -22,6 +22,19 @@ pub(crate) struct Read<'a> {
     pub(crate) value: &'a [u8],
 }
 
+impl Read<'_> {
+    /// What Google's parser reads where the others read this, of a line that it takes all of.
+    pub(crate) fn google(self) -> Self {
+        match self.field {
+            Field::Other => Self {
+                field: google_field(self.name),
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
 /// Cuts a robots.txt into lines that end in CR, LF or both, numbered from 1 as in [`Decision::line`](crate::Decision::line).
 pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let mut rest = body;
@@ -41,24 +54,6 @@ pub fn lines(body: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
         rest = &after[ending..];
         Some((number, line))
     })
-}
-
-/// Reads a line as RFC 9309 and the older texts do, and as Google's parser does. Mostly both read the same.
-pub(crate) fn read(line: &[u8]) -> (Option<Read<'_>>, Option<Read<'_>>) {
-    let exact = statement(line);
-    let google = match exact {
-        Some(exact) if uncut(line).len() == line.len() => Some(match exact.field {
-            Field::Other => Read {
-                field: google_field(exact.name),
-                ..exact
-            },
-            _ => exact,
-        }),
-        // Without a colon only Google's parser reads anything, and nothing shorter than this.
-        None if line.len() < b"allow /".len() => None,
-        _ => google_statement(line),
-    };
-    (exact, google)
 }
 
 /// Reads a line as RFC 9309 and the older texts do: the field is spelt exactly, the colon is
@@ -82,6 +77,11 @@ pub(crate) fn google_statement(line: &[u8]) -> Option<Read<'_>> {
         name,
         value,
     })
+}
+
+/// Whether Google's parser takes all of a line.
+pub(crate) fn is_uncut(line: &[u8]) -> bool {
+    uncut(line).len() == line.len()
 }
 
 /// What Google's parser takes of a line.

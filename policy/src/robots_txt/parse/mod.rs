@@ -104,15 +104,21 @@ impl Parser {
 
     /// Reads what a line states to readers of either kind; mostly it is the same.
     fn read_statements(&mut self, line: &[u8]) {
-        let (exact, google) = line::read(line);
+        let exact = &line::statement(line);
+        let google = match exact {
+            Some(exact) if line::is_uncut(line) => Some(exact.google()),
+            // Without a colon only Google's parser reads anything, and nothing shorter than this.
+            None if line.len() < b"allow /".len() => None,
+            _ => line::google_statement(line),
+        };
         let is_alike = |exact: &Read<'_>| {
             google.is_some_and(|it| it.field == exact.field && it.value == exact.value)
         };
         if let Some(exact) = exact {
-            if is_alike(&exact) {
-                return self.push(&exact, EXACT | GOOGLE);
+            if is_alike(exact) {
+                return self.push(exact, EXACT | GOOGLE);
             }
-            self.push(&exact, EXACT);
+            self.push(exact, EXACT);
         }
         if let Some(google) = google {
             self.push_unless_other(&google);
@@ -268,7 +274,8 @@ fn form(kind: Kind, value: &[u8]) -> (Form, usize) {
         rest.iter().all(|&byte| byte == b'*' || is_plain(byte))
     };
     // `.../index.html` also means `.../`: only what stands before the name is sure.
-    let directory = directory(value).filter(|_| kind == Kind::Allow);
+    let may_name_one = kind == Kind::Allow;
+    let directory = may_name_one.then(|| directory(value)).flatten();
     let form = match directory {
         Some(_) => Form::Special,
         None if plain == value.len() => Form::Plain,
