@@ -125,12 +125,12 @@ fn compiled_files_stay_small() {
         .collect();
     sizes.sort_unstable();
     assert!(
-        sizes[sizes.len() / 2] <= 700,
+        sizes[sizes.len() / 2] <= 600,
         "median {}",
         sizes[sizes.len() / 2]
     );
     let mean = sizes.iter().sum::<usize>() / sizes.len();
-    assert!(mean <= 3_072, "mean {mean}");
+    assert!(mean <= 2_700, "mean {mean}");
 }
 
 #[test]
