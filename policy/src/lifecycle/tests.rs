@@ -401,6 +401,8 @@ fn access_results_follow_the_status() {
     let unavailable = |by_dialect| Some((State::Unavailable, Use::AtOnce, by_dialect));
     let cases = [
         (status(200), fresh()),
+        (status(205), fresh()),
+        (status(207), fresh()),
         (status(299), fresh()),
         (
             response(204, b"", Fields::default()),
