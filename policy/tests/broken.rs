@@ -61,7 +61,13 @@ fn a_cut_escape_matches_nothing_else() {
 #[test]
 fn the_more_specific_rule_decides_about_a_cut_escape() {
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a\nAllow: /a%4\n");
-    assert!(is_allowed(&robots, Dialect::Rfc9309, "/a%4/b"));
+    let path = Path::parse("/a%4/b").unwrap();
+    let decision = robots.decide(Dialect::Rfc9309, &[], &path);
+    assert_eq!(decision.verdict(), Verdict::Allow);
+    // In normal percent-encoding it is `/a%254/b`, which the `Allow` is not about.
+    let access = AccessResult::Successful(robots);
+    let strictly = decide_strictly(&access, Dialect::Rfc9309, &[], &path);
+    assert_eq!(strictly.verdict(), Verdict::Disallow);
     let robots = RobotsTxt::parse(b"User-agent: *\nDisallow: /a%4/b\nAllow: /a%4\n");
     assert!(!is_allowed(&robots, Dialect::Rfc9309, "/a%4/b"));
 }

@@ -440,6 +440,23 @@ fn an_escape_begun_before_a_star_means_the_escapes_that_begin_so() {
     }
 }
 
+#[test]
+fn a_percent_sign_that_escapes_nothing_is_also_judged_escaped() {
+    for (allow, path) in [
+        ("/%4", "/%4"),
+        ("/*%4", "/x/%4~"),
+        ("/%4%zz", "/%4%25zz"),
+        ("/%4%25zz", "/%4%25zz"),
+        ("/100%", "/100%"),
+        ("/100%off", "/100%off"),
+    ] {
+        let body = format!("User-agent: foobot\nAllow: {allow}\nDisallow: /\n");
+        compare(body.as_bytes(), path).expect(allow);
+    }
+    let body = b"User-agent: foobot\nAllow: /%4\nDisallow: /\n";
+    assert!(!allows(body, Dialect::Rfc9309, "/%4"));
+}
+
 fn file(rules: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
     let rules = prop::collection::vec((rule(), prop::bool::weighted(0.1)), rules);
     rules.prop_map(|rules| {

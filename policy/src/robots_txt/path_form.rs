@@ -69,9 +69,11 @@ impl<'a> PathForm<'a> {
         self.has_lone_percent
     }
 
-    /// Whether two paths in one dialect's form are the same.
+    /// Whether two paths in one dialect's form are the same. One with a `%` that escapes nothing is like itself alone: rules that end
+    /// in a cut escape tell it from its other spellings.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+        let is_cut = self.has_lone_percent || other.has_lone_percent;
+        self.bytes == other.bytes && (!is_cut || self.received == other.received)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
