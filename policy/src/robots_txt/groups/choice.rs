@@ -127,3 +127,32 @@ fn position(tag: u8, tags: &[u8]) -> Option<usize> {
         _ => memchr(tag, tags),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::parse::parse;
+    use super::*;
+    use crate::Dialect;
+
+    #[test]
+    fn every_line_is_looked_at_once_however_many_there_are() {
+        let token = ProductToken::new("foobot").unwrap();
+        for count in [1, 2, 15, 16, 17, 18, 40] {
+            for first in [count / 2, count - 1] {
+                let mut expected = vec![first, count - 1];
+                expected.dedup();
+                let mut lines = vec!["User-agent: other\nDisallow: /\n"; count];
+                expected
+                    .iter()
+                    .for_each(|at| lines[*at] = "User-agent: foobot\nDisallow: /\n");
+                let stored = parse(lines.concat().as_bytes());
+                for dialect in [Dialect::Rfc9309, Dialect::Google] {
+                    let choice = Choice::Named(&token);
+                    let found = stored.chosen_agents(Semantics::new(dialect), choice);
+                    let found: Vec<_> = found.map(|agent| agent.at as usize / 2).collect();
+                    assert_eq!(found, expected, "{count} in {dialect}");
+                }
+            }
+        }
+    }
+}

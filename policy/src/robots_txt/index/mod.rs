@@ -140,6 +140,28 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_not_all_readers_tell_apart_have_indexes_of_their_own() {
+        let rules = rules(100);
+        for (dialect, body) in [
+            (
+                Dialect::Google,
+                format!("User-agent: a\n{rules}Useragent: b\n{rules}Disallow: /x\n"),
+            ),
+            (
+                Dialect::Koster1996,
+                format!("User-agent: a\n\nUser-agent: b\nDisallow: /x\n{rules}"),
+            ),
+        ] {
+            let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
+            for (name, expected) in [("a", true), ("b", false), ("a", true)] {
+                let tokens = [ProductToken::new(name).unwrap()];
+                let decision = decide(&access, dialect, &tokens, &Path::parse("/x").unwrap());
+                assert_eq!(decision.verdict().is_allow(), expected, "{name} {dialect}");
+            }
+        }
+    }
+
+    #[test]
     fn a_group_too_large_for_one_decision_is_searched_without_an_index() {
         let body = format!("User-agent: a\n{}", rules(30_000));
         // Only where the indexes would be.

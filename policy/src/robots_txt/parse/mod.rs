@@ -306,6 +306,25 @@ mod tests {
     }
 
     #[test]
+    fn what_readers_read_alike_is_stated_once_and_else_to_each_his_own() {
+        const NUL: &[u8] = b"/a\0b";
+        let body = b"User-agent: *\nDisallow: /a\nDisallow: /a\0b\ndisalow: /c\nallow /\n";
+        let stored = parse(body);
+        let stated = stored.statements.iter().enumerate();
+        let stated = stated.map(|(at, it)| (it.kind, stored.text(at), it.marks & (EXACT | GOOGLE)));
+        let expected = [
+            (Kind::Agent, &b"*"[..], EXACT | GOOGLE),
+            (Kind::Disallow, b"/a", EXACT | GOOGLE),
+            (Kind::Disallow, NUL, EXACT),
+            (Kind::Disallow, b"/a", GOOGLE),
+            (Kind::Other, b"disalow:/c", EXACT),
+            (Kind::Disallow, b"/c", GOOGLE),
+            (Kind::Allow, b"/", GOOGLE),
+        ];
+        assert_eq!(stated.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn a_rule_is_classified_by_what_it_holds() {
         for (kind, value, expected) in [
             (Kind::Disallow, "", (Form::Plain, 0)),

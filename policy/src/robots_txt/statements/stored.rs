@@ -128,7 +128,20 @@ impl Stored {
 
 #[cfg(test)]
 mod tests {
+    use super::Indexes;
     use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, decide};
+
+    #[test]
+    fn the_room_for_indexes_counts_with_the_first() {
+        let rules: String = (0..100).map(|n| format!("Disallow: /{n}\n")).collect();
+        let robots = RobotsTxt::parse(format!("User-agent: *\n{rules}").as_bytes());
+        let [first, second] = [Dialect::Rfc9309, Dialect::Google].map(|dialect| {
+            let before = robots.heap_bytes();
+            let _ = robots.decide(dialect, &[], &Path::ROOT);
+            robots.heap_bytes() - before
+        });
+        assert_eq!(first, second + size_of::<Indexes>());
+    }
 
     #[test]
     fn every_line_of_a_large_group_is_known() {
