@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wayleave_robots_txt::{Dialect, RobotsTxt};
+use wayleave_robots_txt::{Dialect, ProductToken, RobotsTxt};
 
 fn delay(value: &str) -> Option<Duration> {
     let robots = RobotsTxt::parse(format!("User-agent: *\nCrawl-delay: {value}\n").as_bytes());
@@ -67,5 +67,20 @@ fn a_rate_too_slow_to_count_is_the_slowest() {
     assert_eq!(rate("0/1"), Some((0, second)));
     for value in ["1/", "/1", "1/0", "-1/1", "1/-1", "+1/1", "1/1w"] {
         assert_eq!(rate(value), None, "{value}");
+    }
+}
+
+#[test]
+fn the_strictest_reading_chooses_the_group_as_rfc_9309_does() {
+    let body = b"Useragent: foobot\nCrawl-delay: 5\nUser-agent: *\nCrawl-delay: 1\n";
+    let robots = RobotsTxt::parse(body);
+    let tokens = [ProductToken::new("foobot").unwrap()];
+    for (dialect, seconds) in [
+        (Dialect::Google, 5),
+        (Dialect::Rfc9309, 1),
+        (Dialect::Strictest, 1),
+    ] {
+        let delay = robots.crawl_delay(dialect, &tokens);
+        assert_eq!(delay, Some(Duration::from_secs(seconds)), "{dialect}");
     }
 }

@@ -1,6 +1,8 @@
 //! The face: what a caller may ask, and how little can be asked wrongly.
 
-use wayleave_robots_txt::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
+use wayleave_robots_txt::{
+    AccessResult, Dialect, Path, ProductToken, Reason, RobotsTxt, Verdict, decide,
+};
 
 const BODY: &[u8] = b"User-agent: *\nDisallow: /private\nDisallow: /only$\n";
 
@@ -35,5 +37,21 @@ fn a_file_answers_as_its_access_does() {
             assert_eq!(by_file, decide(&access, dialect, tokens, &path).explain());
         }
         assert_eq!(robots.is_allowed(&crawler, &path), text != "/private/x");
+    }
+}
+
+#[test]
+fn a_file_about_others_and_one_about_other_paths_are_told_apart() {
+    let robots = RobotsTxt::parse(b"User-agent: a\nDisallow: /private\nUser-agent: b\nAllow: /\n");
+    let path = Path::parse("/open").unwrap();
+    for dialect in Dialect::ALL {
+        for (name, reason) in [
+            ("a", Reason::NoMatchingRule),
+            ("c", Reason::NoMatchingGroup),
+        ] {
+            let tokens = [ProductToken::new(name).unwrap()];
+            let decision = robots.decide(dialect, &tokens, &path);
+            assert_eq!(decision.reason(), reason, "{name} {dialect}");
+        }
     }
 }

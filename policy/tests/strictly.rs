@@ -441,6 +441,39 @@ fn an_escape_begun_before_a_star_means_the_escapes_that_begin_so() {
 }
 
 #[test]
+fn google_is_also_asked_in_the_form_of_rfc_9309() {
+    // To Google's parser neither rule is about the path; to a server that decodes all, the longer one is.
+    let rules = "User-agent: foobot\nDisallow: /%7Ea\nAllow: /~a%3A\n";
+    let many: String = (0..40).map(|n| format!("Disallow: /{n}\n")).collect();
+    for body in [rules.to_owned(), format!("{rules}{many}")] {
+        compare(body.as_bytes(), "/~a:").unwrap();
+        let access = AccessResult::Successful(RobotsTxt::parse(body.as_bytes()));
+        let tokens = [ProductToken::new("foobot").unwrap()];
+        let verdict = |dialect, path| {
+            let path = Path::parse(path).unwrap();
+            decide_strictly(&access, dialect, &tokens, &path).verdict()
+        };
+        for dialect in Dialect::ALL {
+            assert_eq!(verdict(dialect, "/z"), Verdict::Allow, "{dialect}");
+        }
+        assert_eq!(verdict(Dialect::Google, "/~a:"), Verdict::Disallow);
+    }
+}
+
+#[test]
+fn a_cut_escape_is_compared_in_the_form_of_what_is_around_it() {
+    let body = b"User-agent: foobot\nDisallow: /:a%4\n";
+    let path = "/%3Aa%4";
+    compare(body, path).unwrap();
+    assert!(!allows(body, Dialect::Rfc9309, path));
+    let tokens = [ProductToken::new("foobot").unwrap()];
+    let path = Path::parse(path).unwrap();
+    let robots = RobotsTxt::parse(body);
+    let decision = robots.decide(Dialect::Rfc9309, &tokens, &path);
+    assert_eq!(decision.verdict(), Verdict::Allow, "`:` and `%3A` differ");
+}
+
+#[test]
 fn a_percent_sign_that_escapes_nothing_is_also_judged_escaped() {
     for (allow, path) in [
         ("/%4", "/%4"),
