@@ -12,9 +12,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use listenfd::ListenFd;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
+/// How many connections may wait to be accepted, unless the system allows fewer (`net.core.somaxconn`, which is this by default).
+/// The packets of more are dropped, and their clients try again after a second at the earliest.
+const MOST_WAITING: i32 = 4096;
 /// How often an address that somebody has is tried for: what a client may wait once it is free.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
@@ -139,7 +143,7 @@ impl Inherited {
         let address = listen.address;
         let listener = match self.remove(address) {
             Some(socket) => serve_on(socket),
-            None => TcpListener::bind(address).await,
+            None => bind(address).await,
         };
         let bound = listener.and_then(|listener| Bound::new(listener, listen.is_tls));
         bound.with_context(|| format!("listening on {address}"))
@@ -186,6 +190,13 @@ fn serve_on(socket: std::net::TcpListener) -> io::Result<TcpListener> {
     TcpListener::from_std(socket)
 }
 
+/// A new listener. Tokio lets 128 connections wait, which many crawlers that start at once are more than.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    SockRef::from(&listener).listen(MOST_WAITING)?;
+    Ok(listener)
+}
+
 /// A new listener on `address`, for which whoever has the address may take `patience` to end.
 ///
 /// # Errors
@@ -197,7 +208,7 @@ pub(crate) async fn listen_when_free(
 ) -> anyhow::Result<TcpListener> {
     let until = Instant::now() + patience;
     loop {
-        match TcpListener::bind(address).await {
+        match bind(address).await {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
                 tokio::time::sleep(BETWEEN_ATTEMPTS).await;
             }
@@ -217,5 +228,25 @@ pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn hundreds_of_connections_wait_to_be_accepted() {
+        let mut inherited = Inherited {
+            sockets: Vec::new(),
+        };
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let bound = inherited.listen(listen).await.unwrap();
+        #[expect(clippy::disallowed_methods, reason = "clients")]
+        let connecting = (0..300).map(|_| TcpStream::connect(bound.at.address));
+        let connected = futures_util::future::try_join_all(connecting);
+        // Those that find no room would not come through at all.
+        let connected = tokio::time::timeout(Duration::from_secs(10), connected).await;
+        assert_eq!(connected.unwrap().unwrap().len(), 300);
     }
 }
