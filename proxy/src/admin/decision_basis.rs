@@ -11,9 +11,8 @@ use wayleave_robots_txt::preferences::{
 };
 use wayleave_robots_txt::{AccessResult, Document, ProductToken, Target};
 
-use super::answer::{Json, Mistake, error, wrong};
-use super::decisions::decision_id;
-use super::parameters::Named;
+use super::answer::{Json, Mistake, error};
+use super::parameters::NamedDecision;
 use super::robots::{decided_by, kept};
 use super::robots_view::DecidedBy;
 use super::state::Admin;
@@ -60,11 +59,10 @@ struct GroundDocument {
         (status = 404, body = Mistake, description = "There is no such decision, or it does not rest on robots.txt"),
     )
 )]
-pub(super) async fn grounds(State(admin): State<Admin>, Named(id): Named) -> Response {
-    let id = match decision_id(&id) {
-        Ok(id) => id,
-        Err(mistake) => return wrong(mistake),
-    };
+pub(super) async fn grounds(
+    State(admin): State<Admin>,
+    NamedDecision(id): NamedDecision,
+) -> Response {
     let Some(decision) = admin.decisions.look_up(id).await else {
         return error(
             StatusCode::NOT_FOUND,

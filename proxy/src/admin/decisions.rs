@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::answer::{Json, Mistake, error, wrong};
-use super::parameters::{Named, Parameters, limit};
+use super::parameters::{NamedDecision, Parameters, limit};
 use super::robots::decided_by;
 use super::robots_view::DecidedBy;
 use super::state::Admin;
-use crate::observe::decisions::{By, Decision, DecisionId, Query, Ranked, Span};
+use crate::observe::decisions::{By, Decision, Query, Ranked, Span};
 
 /// As many as are kept in memory.
 const MOST_LISTED: usize = 8192;
@@ -155,16 +155,6 @@ pub(super) fn no_log() -> Response {
     error(StatusCode::NOT_FOUND, message)
 }
 
-/// The ID of a decision.
-///
-/// # Errors
-///
-/// If it is not one.
-pub(super) fn decision_id(text: &str) -> Result<DecisionId, String> {
-    text.parse()
-        .map_err(|_| format!("id: {text:?} is not a decision ID: 32 hexadecimal digits"))
-}
-
 #[derive(Debug, Serialize, ToSchema)]
 struct ShownDecision<'a> {
     #[serde(flatten)]
@@ -186,11 +176,7 @@ struct ShownDecision<'a> {
         (status = 404, body = Mistake, description = "There is no such decision, or it is no longer kept"),
     )
 )]
-pub(super) async fn show(State(admin): State<Admin>, Named(id): Named) -> Response {
-    let id = match decision_id(&id) {
-        Ok(id) => id,
-        Err(mistake) => return wrong(mistake),
-    };
+pub(super) async fn show(State(admin): State<Admin>, NamedDecision(id): NamedDecision) -> Response {
     match admin.decisions.look_up(id).await {
         Some(decision) => {
             let robots = decided_by(admin.decider.robots.store(), &decision).await;

@@ -16,6 +16,7 @@ use url::form_urlencoded;
 use wayleave_robots_txt::Origin;
 
 use super::answer::wrong;
+use crate::observe::decisions::DecisionId;
 
 /// The query's parameters. One that may have several values may be repeated.
 #[derive(Debug)]
@@ -58,6 +59,20 @@ impl<S: Send + Sync> FromRequestParts<S> for NamedOrigin {
         origin
             .map(Self)
             .map_err(|mistake| wrong(format!("origin: {mistake}")))
+    }
+}
+
+/// The decision that the path names.
+#[derive(Debug)]
+pub(super) struct NamedDecision(pub(super) DecisionId);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamedDecision {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let Named(id) = Named::from_request_parts(parts, state).await?;
+        let mistake = || format!("id: {id:?} is not a decision ID: 32 hexadecimal digits");
+        id.parse().map(Self).map_err(|_| wrong(mistake()))
     }
 }
 
