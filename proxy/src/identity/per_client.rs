@@ -54,7 +54,7 @@ impl Drop for Counted {
 }
 
 /// Who holds an address. A host on an IPv6 network has all addresses of a /64 to itself.
-fn holder(client: IpAddr) -> IpAddr {
+pub(crate) fn holder(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

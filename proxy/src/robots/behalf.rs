@@ -47,10 +47,7 @@ impl<'a> Behalf<'a> {
 
     pub(super) fn wish(self) -> Wish {
         Wish {
-            asker: Asker {
-                crawler: self.crawler.to_owned(),
-                client: self.client,
-            },
+            asker: Asker::of(self.crawler, self.client),
             fetch_as: self.fetch_as(),
         }
     }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
 use super::fetch::FetchAs;
+use crate::identity::per_client::holder;
 
 /// How many fetches may be under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,19 @@ impl Default for FetchBounds {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Asker {
     /// The crawler's name.
-    pub(super) crawler: String,
-    pub(super) client: Option<IpAddr>,
+    crawler: String,
+    /// Whose address its request came from.
+    client: Option<IpAddr>,
+}
+
+impl Asker {
+    /// Returns the asker of a crawler's request from `client`: all addresses of one holder are one client.
+    pub(super) fn of(crawler: &str, client: Option<IpAddr>) -> Self {
+        Self {
+            crawler: crawler.to_owned(),
+            client: client.map(holder),
+        }
+    }
 }
 
 /// An origin to fetch, and what is kept of it so far.

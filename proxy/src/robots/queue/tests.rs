@@ -40,10 +40,7 @@ fn answer() -> FetchOutcome {
 }
 
 fn asker(crawler: &str, client: u8) -> Asker {
-    Asker {
-        crawler: crawler.to_owned(),
-        client: Some([192, 0, 2, client].into()),
-    }
+    Asker::of(crawler, Some([192, 0, 2, client].into()))
 }
 
 fn push(queue: &mut Queue, job: Job, asker: &Asker) {
@@ -146,6 +143,21 @@ fn one_client_never_holds_more_than_it_leaves_to_others() {
         push(&mut queue, job(&uri), &asker(crawler, client));
         assert_eq!(started(&mut queue), [uri], "{crawler} at {client}");
     }
+}
+
+#[test]
+fn addresses_of_one_ipv6_network_are_one_client() {
+    let mut queue = Queue::new(bounds(512, 4, 64));
+    for n in 0..3000_u16 {
+        let address = IpAddr::from([0x2001, 0xdb8, 0, 7, 0, 0, 0, n]);
+        let asker = Asker::of("a", Some(address));
+        push(&mut queue, job(&format!("http://new{n}.example")), &asker);
+    }
+    assert_eq!(started(&mut queue).len(), 224);
+    let uri = "http://shop.example";
+    let neighbour = IpAddr::from([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1]);
+    push(&mut queue, job(uri), &Asker::of("a", Some(neighbour)));
+    assert_eq!(started(&mut queue), [uri]);
 }
 
 #[test]
