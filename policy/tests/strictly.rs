@@ -461,6 +461,53 @@ fn google_is_also_asked_in_the_form_of_rfc_9309() {
 }
 
 #[test]
+fn a_rule_that_ends_in_a_cut_escape_forbids_the_url_spelt_like_it() {
+    for (rule, path) in [
+        ("/a%4/%4", "/a%4/%4"),
+        ("/a%4/%4", "/a%4/%40"),
+        ("/a%4/*%4", "/a%4/b%4"),
+        ("/a%4*/%4", "/a%40/%4"),
+        ("/a%4/%", "/a%4/%4/"),
+        ("/%a", "/%ab"),
+        ("/%A", "/%ab"),
+        ("/%a", "/%a/b"),
+        ("/%a*c", "/%AB/c"),
+    ] {
+        let body = format!("User-agent: foobot\nDisallow: {rule}\n");
+        let many: String = (0..40).map(|n| format!("Disallow: /{n}/x\n")).collect();
+        for body in [body.clone(), body + &many] {
+            let robots = RobotsTxt::parse(body.as_bytes());
+            let path = Path::parse(path).unwrap();
+            let token = ProductToken::new("foobot").unwrap();
+            assert!(!robots.is_allowed(&token, &path), "{rule} {path}");
+            compare(body.as_bytes(), path.as_str()).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_rule_forbids_the_url_spelt_like_it(
+        text in "/([a/%4fFz:!+=~.&?\u{e9}]|%4|%[0-9a-fA-F]{2}){0,8}",
+        dialect in select(Dialect::ALL.to_vec()),
+        length in 0..2usize,
+    ) {
+        // To koster1996 a path has no query, so that no rule with one is about any.
+        prop_assume!(dialect != Dialect::Koster1996 || !text.contains('?'));
+        let many = "Disallow: /n/x\n".repeat(40 * length);
+        let body = format!("User-agent: foobot\nDisallow: {text}\n{many}");
+        prop_assert!(!allows(body.as_bytes(), dialect, &text), "{} {}", dialect, text);
+        // Google's parser rewrites rules, and leaves paths alone.
+        if dialect != Dialect::Google {
+            let robots = RobotsTxt::parse(body.as_bytes());
+            let tokens = [ProductToken::new("foobot").unwrap()];
+            let decision = robots.decide(dialect, &tokens, &Path::parse(&text).unwrap());
+            prop_assert_eq!(decision.verdict(), Verdict::Disallow, "{} {}", dialect, text);
+        }
+    }
+}
+
+#[test]
 fn a_cut_escape_is_compared_in_the_form_of_what_is_around_it() {
     let body = b"User-agent: foobot\nDisallow: /:a%4\n";
     let path = "/%3Aa%4";

@@ -63,6 +63,16 @@ pub(super) fn is_begun(rest: &[u8], is_open: bool) -> bool {
     }
 }
 
+/// How the beginning of an escape is written, which is a lone `%` and the digit that may follow it, and what follows.
+pub(super) fn begun(rest: &[u8]) -> ([u8; 4], &[u8]) {
+    match rest {
+        [digit, after @ ..] if digit.is_ascii_hexdigit() => {
+            ([b'%', digit.to_ascii_uppercase(), 0, 2], after)
+        }
+        _ => ([b'%', 0, 0, 1], rest),
+    }
+}
+
 /// Where the `%` of each cut escape is: one that has only one of its two digits.
 pub(super) fn cut_escapes(text: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let is_cut = |at: &usize| match &text[at + 1..] {

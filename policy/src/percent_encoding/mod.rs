@@ -122,10 +122,25 @@ impl Form {
         }
     }
 
+    /// The same for a part of a pattern between stars, which may be in a query. More follows an open one, so that a `%` at its
+    /// end stays, too.
+    pub(crate) fn push_part_with_cut_escapes(
+        &self,
+        form: &mut Vec<u8>,
+        part: &[u8],
+        in_query: bool,
+        is_open: bool,
+    ) {
+        let form_of_part = self.in_query.filter(|_| in_query).unwrap_or(self);
+        let last = part.strip_suffix(b"%").filter(|_| is_open);
+        form_of_part.push_with_cut_escapes(form, last.unwrap_or(part));
+        form.extend(last.map(|_| b'%'));
+    }
+
     /// Appends the literal bytes of a pattern, and tells of each star how many bytes were written before it.
     ///
     /// In a part that a star follows, or at an open end whatever may follow, an escape begun at the end, such as `%` or
-    /// `%2`, stays: it means the escapes that begin so.
+    /// `%2`, stays, its digit in upper case as in all escapes: it means those that begin so.
     #[inline]
     pub(crate) fn push_pattern(
         &self,
@@ -203,7 +218,7 @@ impl Form {
                 } else {
                     has_lone_percent = true;
                     if STARS && self.leaves_begun && escape::is_begun(after, is_open) {
-                        written = [b'%', 0, 0, 1];
+                        (written, rest) = escape::begun(after);
                     }
                 }
             }

@@ -20,6 +20,11 @@ pub(super) struct Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
+    /// Whether it matches a path in the dialect's form.
+    pub(super) fn matches(self, path: &[u8], budget: &mut Budget) -> bool {
+        matches(self.parts(), self.anchored, path, budget)
+    }
+
     /// The literal parts in order; at least one.
     pub(super) fn parts(self) -> impl DoubleEndedIterator<Item = &'a [u8]> {
         let end = |index: usize| {
@@ -64,7 +69,6 @@ pub(super) struct Place {
 impl Patterns {
     /// Takes a value apart behind all that were.
     pub(super) fn push(&mut self, value: Value<'_>, semantics: &Semantics) -> Place {
-        let small = |number| u32::try_from(number).expect("far less than the limit of a file");
         let (literals, stars) = (self.literals.len(), self.stars.len());
         let (form, Value { text, anchored }) = (semantics.form, value);
         if semantics.has_stars() {
@@ -101,6 +105,33 @@ impl Patterns {
         self.at(place)
     }
 
+    /// The same with its cut escapes as they are, for paths with theirs as they were received.
+    pub(super) fn take_apart_with_cut_escapes(
+        &mut self,
+        value: Value<'_>,
+        semantics: &Semantics,
+    ) -> Pattern<'_> {
+        self.literals.clear();
+        self.stars.clear();
+        let mut parts = value.text.split(|&byte| byte == b'*').peekable();
+        while let Some(part) = parts.next() {
+            let (is_last, in_query) = (parts.peek().is_none(), !self.stars.is_empty());
+            let is_open = !(is_last && value.anchored);
+            let literals = &mut self.literals;
+            semantics
+                .form
+                .push_part_with_cut_escapes(literals, part, in_query, is_open);
+            if !is_last {
+                self.stars.push(small(self.literals.len()));
+            }
+        }
+        Pattern {
+            literals: &self.literals,
+            stars: &self.stars,
+            anchored: value.anchored,
+        }
+    }
+
     pub(super) fn shrink_to_fit(&mut self) {
         self.literals.shrink_to_fit();
         self.stars.shrink_to_fit();
@@ -109,6 +140,10 @@ impl Patterns {
     pub(super) fn heap_bytes(&self) -> usize {
         self.literals.len() + size_of_val(&*self.stars)
     }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).expect("far less than the limit of a file")
 }
 
 /// A value without the `$` at its end.

@@ -6,7 +6,7 @@ use super::file::RobotsTxt;
 use super::groups::choice::Choice;
 use super::groups::semantics::Semantics;
 use super::path_form::PathForm;
-use super::pattern::{Patterns, Value, matches};
+use super::pattern::{Patterns, Value};
 use super::statements::Kind;
 use super::topic::{CONTENT_USAGE, Topic};
 use crate::{Dialect, ProductToken};
@@ -76,11 +76,6 @@ pub(crate) fn specificity(pattern: &str, path: &str) -> Option<usize> {
     let mut patterns = Patterns::default();
     let pattern = patterns.take_apart(value, semantics);
     let path = PathForm::new(path, semantics);
-    let is_match = matches(
-        pattern.parts(),
-        pattern.anchored,
-        path.bytes(),
-        &mut Budget::default(),
-    );
+    let is_match = pattern.matches(path.bytes(), &mut Budget::default());
     is_match.then(|| value.specificity(semantics.dialect))
 }

@@ -63,7 +63,45 @@ impl Stored {
             return Answer::NoGroup;
         }
         let path = path.with_cut_escapes(semantics.form);
-        self.find(semantics, tokens, &path, search)
+        let answer = self.find(semantics, tokens, &path, search);
+        answer.max(self.find_alike(semantics, tokens, &path, search))
+    }
+
+    /// The rule that decides among those which, written as the path is, with cut escapes as they are, match it.
+    fn find_alike(
+        &self,
+        semantics: &Semantics,
+        tokens: &[ProductToken],
+        path: &PathForm<'_>,
+        search: &mut Search,
+    ) -> Answer {
+        let Some(choice) = self.choice(semantics, tokens) else {
+            return Answer::NoGroup;
+        };
+        let Search {
+            budget, patterns, ..
+        } = search;
+        let mut best = Answer::NoRule;
+        for (at, rule) in self.chosen_statements(semantics, choice) {
+            let value = self.text(at);
+            let may_match = rule.form == Form::Special && semantics.sees_rule(rule);
+            if !may_match || !has_lone_percent(value) {
+                continue;
+            }
+            if !budget.spend_on_writing(value.len()) {
+                return Answer::TooCostly;
+            }
+            let value = Value::read(value, semantics);
+            let pattern = patterns.take_apart_with_cut_escapes(value, semantics);
+            if pattern.matches(path.bytes(), budget) {
+                let length = value.specificity(semantics.dialect);
+                best = best.max(Answer::Rule(semantics.matched(length, rule, at)));
+            }
+        }
+        match budget.is_spent() {
+            true => Answer::TooCostly,
+            false => best,
+        }
     }
 
     /// What decides in the one record chosen.
@@ -234,7 +272,7 @@ impl Asked<'_> {
             }
             let pattern = search.patterns.take_apart(value, semantics);
             let budget = &mut search.budget;
-            matches(pattern.parts(), pattern.anchored, path, budget).then_some(rule)
+            pattern.matches(path, budget).then_some(rule)
         })
     }
 }

@@ -338,8 +338,10 @@ impl Compared {
     }
 
     fn is_matched_by(&self, value: &[u8]) -> bool {
-        let matches = |path: &Vec<u8>| matches(value, self.dialect, self.form, path);
-        self.paths.iter().any(matches)
+        let matches = |path: &Vec<u8>, as_is| matches(value, self.dialect, self.form, path, as_is);
+        let with_cut_escapes = self.paths.get(1);
+        self.paths.iter().any(|path| matches(path, false))
+            || with_cut_escapes.is_some_and(|path| matches(path, true))
     }
 }
 
@@ -358,7 +360,8 @@ fn form_length(value: &[u8], dialect: Dialect) -> usize {
     forms.sum::<usize>() + parts.len() - 1 + usize::from(anchored)
 }
 
-fn matches(value: &[u8], dialect: Dialect, form: Form, path: &[u8]) -> bool {
+/// Whether a value matches a path; `as_is`: with its cut escapes as they are, as are those of the path.
+fn matches(value: &[u8], dialect: Dialect, form: Form, path: &[u8], as_is: bool) -> bool {
     if dialect == Dialect::Koster1996 {
         return path.starts_with(&decoded(value));
     }
@@ -379,8 +382,9 @@ fn matches(value: &[u8], dialect: Dialect, form: Form, path: &[u8]) -> bool {
             match form {
                 Form::Google => google_form(part),
                 Form::Decoded => decoded(part),
-                Form::Normal => normal_form(part, true, open),
-                Form::Served => served_part(part, was_in_query, open),
+                _ if as_is => part_with_cut_escapes(part, form, was_in_query, open),
+                Form::Normal => upper_case_begun(normal_form(part, true, open)),
+                Form::Served => upper_case_begun(served_part(part, was_in_query, open)),
             }
         })
         .collect();
@@ -461,6 +465,26 @@ fn served_part(part: &[u8], in_query: bool, open: bool) -> Vec<u8> {
         }
     }
     form
+}
+
+fn part_with_cut_escapes(part: &[u8], form: Form, in_query: bool, open: bool) -> Vec<u8> {
+    let (body, end) = match part.strip_suffix(b"%") {
+        Some(body) if open => (body, &b"%"[..]),
+        _ => (part, &b""[..]),
+    };
+    let write = |octet: &[u8], after_query| match form {
+        Form::Served => served_part(octet, in_query || after_query, false),
+        _ => normal_form(octet, true, false),
+    };
+    [&*with_cut_escapes(body, write), end].concat()
+}
+
+/// The digits of escapes have no case, nor has that of one begun at the end.
+fn upper_case_begun(mut part: Vec<u8>) -> Vec<u8> {
+    if let [.., b'%', digit] = &mut *part {
+        digit.make_ascii_uppercase();
+    }
+    part
 }
 
 fn with_cut_escapes(path: &[u8], write: impl Fn(&[u8], bool) -> Vec<u8>) -> Vec<u8> {

@@ -12,7 +12,7 @@ use super::budget::Budget;
 use super::byte_pairs::BytePairs;
 use super::matched_rule::MatchedRule;
 use super::path_form::PathForm;
-use super::pattern::{Patterns, Place, matches};
+use super::pattern::{Patterns, Place};
 
 /// The rules of a group as one dialect reads them.
 #[derive(Clone, Debug)]
@@ -86,9 +86,7 @@ impl Index {
                 continue;
             }
             let pattern = self.patterns.at(rule.pattern);
-            if pattern.is_prefix()
-                || matches(pattern.parts(), pattern.anchored, path.bytes(), budget)
-            {
+            if pattern.is_prefix() || pattern.matches(path.bytes(), budget) {
                 return Some(rule.rule);
             }
         }
