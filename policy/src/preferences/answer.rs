@@ -23,7 +23,8 @@ impl Preferences {
                 .filter(move |(it, _)| it.eq_ignore_ascii_case(name));
             named.map(|(_, value)| value)
         };
-        let mut types: Vec<String> = values("content-type").map(essence).collect();
+        let types = values("content-type").flat_map(|it| link::split_unquoted(it, ','));
+        let mut types: Vec<String> = types.map(essence).collect();
         // One that is a page to anybody is read as one.
         types.sort_by_key(|it| !is_page(it));
         self.content_type = types.into_iter().next().unwrap_or_default();
@@ -63,7 +64,7 @@ impl Preferences {
         if !is_page(&self.content_type) {
             return;
         }
-        let said = html::read(page);
+        let said = html::read(page, self.content_type == XHTML);
         let named = |name: &'static str| said.metas.iter().filter(move |(it, _)| it == name);
         let policy = named("tdm-policy").next().map(|(_, url)| url.as_str());
         for (_, value) in named("tdm-reservation") {
@@ -134,7 +135,11 @@ impl Preferences {
 
     fn hear_meta_rules(&mut self, asker: Asker<'_>, line: &str, text: &str, stage: Stage) {
         if asker.reads(Source::RobotsMeta) {
-            for rule in robots_meta::rules(line, asker.tokens) {
+            let rules = match stage {
+                Stage::Body => robots_meta::rules_of_content(line, asker.tokens),
+                _ => robots_meta::rules(line, asker.tokens),
+            };
+            for rule in rules {
                 self.hear_meta_rule(rule, text, stage);
             }
         }
@@ -169,6 +174,8 @@ impl Preferences {
     }
 }
 
+const XHTML: &str = "application/xhtml+xml";
+
 fn essence(content_type: &str) -> String {
     let essence = content_type.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
@@ -178,7 +185,7 @@ fn essence(content_type: &str) -> String {
 fn is_page(media_type: &str) -> bool {
     const PAGES: [&str; 5] = [
         "text/html",
-        "application/xhtml+xml",
+        XHTML,
         "unknown/unknown",
         "application/unknown",
         "*/*",
@@ -186,10 +193,13 @@ fn is_page(media_type: &str) -> bool {
     PAGES.contains(&media_type) || !media_type.contains('/')
 }
 
-/// Whether a challenge is of an authentication scheme (RFC 9110 §11.6.1).
-fn names_scheme(challenge: &str, scheme: &str) -> bool {
-    let first = challenge.split([' ', ',']).next().unwrap_or_default();
-    first.eq_ignore_ascii_case(scheme)
+/// Whether one of the challenges of a line is of an authentication scheme (RFC 9110 §11.6.1).
+fn names_scheme(challenges: &str, scheme: &str) -> bool {
+    let mut parts = link::split_unquoted(challenges, ',').into_iter();
+    parts.any(|part| {
+        let first = part.split_whitespace().next().unwrap_or_default();
+        first.eq_ignore_ascii_case(scheme)
+    })
 }
 
 fn payment(status: u16, price: Option<&str>) -> Statement {

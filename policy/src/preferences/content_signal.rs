@@ -4,7 +4,8 @@ use super::statement::Meaning;
 use super::{ContentUse, Purpose, Purposes};
 
 /// What a list of signals says to a crawler that uses so much of what it fetches. Names and values are taken whatever their
-/// case, as even the policy's author writes them either way; anything else is passed over. A signal given twice says both, and the same one repeated says it once: a line of them may be long.
+/// case, as even the policy's author writes them either way. Of anything else what restricts counts, and the rest is passed over. A
+/// signal given twice says both, and the same one repeated says it once: a line of them may be long.
 pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
     let pairs = list
         .split([',', ';'])
@@ -17,12 +18,23 @@ pub(crate) fn read(list: &str, content_use: ContentUse) -> Vec<Meaning> {
         signal(&name, &value, content_use)
     });
     let mut said = Vec::new();
-    for signal in signals {
+    for signal in signals.chain(restrictions(list, content_use)) {
         if !said.contains(&signal) {
             said.push(signal);
         }
     }
     said
+}
+
+/// What restricts in a list, however its parts are put together: `ai-train=no search=yes`, `ai-train="no"`, `ai-train:no`.
+fn restrictions(list: &str, content_use: ContentUse) -> impl Iterator<Item = Meaning> {
+    let list = list.to_ascii_lowercase();
+    let words = list.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_'));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let pairs = words.windows(2).map(|pair| (pair[0], pair[1]));
+    let said = pairs.filter_map(|(name, value)| signal(name, value, content_use));
+    let restrictions: Vec<_> = said.filter(|it| it.allows.is_empty()).collect();
+    restrictions.into_iter()
 }
 
 fn signal(name: &str, value: &str, content_use: ContentUse) -> Option<Meaning> {

@@ -23,6 +23,11 @@ fn iso_8601(text: &str) -> Option<Timestamp> {
     if let Ok(timestamp) = text.parse() {
         return Some(timestamp);
     }
+    let text = ["UTC", "GMT"]
+        .iter()
+        .find_map(|zone| text.strip_suffix(zone))
+        .unwrap_or(text)
+        .trim();
     let date_time = text.parse::<DateTime>().ok();
     let midnight = || Some(text.parse::<Date>().ok()?.to_datetime(Time::midnight()));
     let date_time = date_time.or_else(midnight)?;
@@ -31,13 +36,21 @@ fn iso_8601(text: &str) -> Option<Timestamp> {
 
 /// RFC 850 is RFC 822 with hyphens in the date. The day of the week adds nothing, right or wrong.
 fn rfc_822(text: &str) -> Option<Timestamp> {
-    let date = text
-        .split_once(',')
-        .map_or(text, |(_, date)| date)
-        .trim_start();
-    let (day, rest) = date.split_once(' ')?;
-    let date = format!("{} {rest}", day.replace('-', " "));
-    DateTimeParser::new().parse_timestamp(&date).ok()
+    let date = text.split_once(',').map_or(text, |(_, date)| date).trim();
+    let (day, time) = date.split_once(' ').unwrap_or((date, ""));
+    let date = format!("{} {time}", day.replace('-', " "));
+    let mut words: Vec<&str> = date.split_whitespace().collect();
+    // Day, month and year; then the time and its zone.
+    if words.len() == 3 {
+        words.push("00:00:00");
+    }
+    if words.len() == 4 {
+        words.push("GMT");
+    }
+    if let Some(zone) = words.get_mut(4).filter(|zone| **zone == "UTC") {
+        *zone = "GMT";
+    }
+    DateTimeParser::new().parse_timestamp(words.join(" ")).ok()
 }
 
 #[cfg(test)]
@@ -55,11 +68,22 @@ mod tests {
             "2000-07-01T07:00:00Z",
             "2000-07-01T09:00:00+02:00",
             "2000-07-01 07:00:00",
+            "2000-07-01 07:00:00 UTC",
+            "1 Jul 2000 07:00:00",
+            "Saturday, 01-Jul-00 07:00:00 UTC",
+            "01-Jul-2000 02:00:00 EST",
         ] {
             assert_eq!(read(text), Some(noon), "{text}");
         }
         let midnight = noon - Duration::from_secs(7 * 3600);
-        assert_eq!(read("2000-07-01"), Some(midnight));
+        for text in [
+            "2000-07-01",
+            "Sat, 01 Jul 2000",
+            "1 Jul 2000",
+            "Saturday, 01-Jul-00",
+        ] {
+            assert_eq!(read(text), Some(midnight), "{text}");
+        }
         for text in ["", "tomorrow", "Wed", "2000", "01 Jul"] {
             assert_eq!(read(text), None, "{text}");
         }

@@ -4,8 +4,8 @@ use html5gum::emitters::default::DefaultEmitter;
 use html5gum::{StartTag, State, Token, Tokenizer};
 use memchr::memmem;
 
-use super::link::is_licence;
-use super::rsl::MEDIA_TYPE;
+use super::foreign_content::Foreign;
+use super::link::{is_licence, is_licence_type};
 
 /// What the elements of a page say about its use, in its order.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,38 +21,44 @@ pub(super) struct Said {
 }
 
 /// Reads a page, or the beginning of one, as a client without scripts does: what stands in `noscript` counts; comments, text,
-/// scripts and templates do not.
-pub(super) fn read(page: &str) -> Said {
-    last_that_may_count(page).map_or_else(Said::default, |last| read_up_to(page, last))
+/// scripts and templates do not. In XHTML elements may have prefixes, and those without content may close themselves.
+pub(super) fn read(page: &str, is_xhtml: bool) -> Said {
+    let last = last_that_may_count(page, is_xhtml);
+    last.map_or_else(Said::default, |last| read_up_to(page, is_xhtml, last))
 }
 
 /// Reads a page as far as the element that begins at `last`, with the text in it.
-fn read_up_to(page: &str, last: usize) -> Said {
+fn read_up_to(page: &str, is_xhtml: bool, last: usize) -> Said {
     let mut said = Said::default();
     let mut tokenizer = Tokenizer::new_with_emitter(page, DefaultEmitter::new_with_span());
+    let mut foreign = Foreign::default();
     let mut templates = 0_usize;
     let mut is_document = false;
     while let Some(Ok(token)) = tokenizer.next() {
         match token {
             Token::StartTag(tag) if tag.span.start > last => break,
             Token::StartTag(tag) => {
-                is_document = templates == 0 && is_licence_script(&tag);
-                if let Some(state) = text_state(&tag.name) {
+                let name = local_name(&tag.name, is_xhtml);
+                let is_foreign = foreign.open(name, tag.self_closing);
+                let is_closed = tag.self_closing && (is_xhtml || is_foreign);
+                is_document = templates == 0 && !is_closed && is_licence_script(name, &tag);
+                if let Some(state) = text_state(name)
+                    && !is_foreign
+                    && !is_closed
+                {
                     tokenizer.set_state(state);
                 }
-                match &**tag.name {
-                    b"template" => templates += 1,
-                    b"meta" if templates == 0 => said.metas.extend(meta(&tag)),
-                    b"base" if templates == 0 && said.base.is_none() => {
-                        said.base = attribute(&tag, "href");
-                    }
-                    b"link" if templates == 0 => said.licences.extend(licence(&tag)),
+                match name {
+                    b"template" if !is_closed => templates += 1,
+                    _ if templates == 0 => said.hear(name, &tag),
                     _ => {}
                 }
             }
             Token::EndTag(tag) => {
                 is_document = false;
-                if &**tag.name == b"template" {
+                let name = local_name(&tag.name, is_xhtml);
+                foreign.close(name);
+                if name == b"template" {
                     templates = templates.saturating_sub(1);
                 }
             }
@@ -66,14 +72,38 @@ fn read_up_to(page: &str, last: usize) -> Said {
     said
 }
 
+impl Said {
+    fn hear(&mut self, name: &[u8], tag: &StartTag<usize>) {
+        match name {
+            b"meta" => self.metas.extend(meta(tag)),
+            b"base" if self.base.is_none() => self.base = attribute(tag, "href"),
+            b"link" => self.licences.extend(licence(tag)),
+            _ => {}
+        }
+    }
+}
+
+/// The name without the prefix that XML lets it have.
+fn local_name(name: &[u8], is_xhtml: bool) -> &[u8] {
+    let prefix = memchr::memchr(b':', name).filter(|_| is_xhtml);
+    prefix.map_or(name, |colon| &name[colon + 1..])
+}
+
 /// Where the last element begins that may say something, or what only looks like one. Most pages have theirs in the head, and to search
 /// the rest takes a sixtieth of the time to read it.
-fn last_that_may_count(page: &str) -> Option<usize> {
+fn last_that_may_count(page: &str, is_xhtml: bool) -> Option<usize> {
     let page = page.to_ascii_lowercase();
     let last = |name: &str, before| memmem::find_iter(&page.as_bytes()[..before], name).last();
+    // Behind a prefix, the name: that is no more than the prefix behind where the element begins.
+    let begins = |name: &str, before| {
+        let prefixed = is_xhtml
+            .then(|| last(&format!(":{name}"), before))
+            .flatten();
+        last(&format!("<{name}"), before).max(prefixed)
+    };
     // An RSL document has these letters, if not in its type then in its root element.
-    let script = last("rsl", page.len()).and_then(|it| last("<script", it));
-    let others = ["<meta", "<link", "<base"].map(|name| last(name, page.len()));
+    let script = last("rsl", page.len()).and_then(|it| begins("script", it));
+    let others = ["meta", "link", "base"].map(|name| begins(name, page.len()));
     others.into_iter().chain([script]).flatten().max()
 }
 
@@ -103,9 +133,9 @@ fn licence(tag: &StartTag<usize>) -> Option<String> {
     is_licence.then(|| attribute(tag, "href"))?
 }
 
-fn is_licence_script(tag: &StartTag<usize>) -> bool {
+fn is_licence_script(name: &[u8], tag: &StartTag<usize>) -> bool {
     let kind = attribute(tag, "type").unwrap_or_default();
-    &**tag.name == b"script" && kind.trim().eq_ignore_ascii_case(MEDIA_TYPE)
+    name == b"script" && is_licence_type(&kind)
 }
 
 #[cfg(test)]
@@ -115,7 +145,7 @@ mod tests {
     use super::*;
 
     fn metas(page: &str) -> Vec<(String, String)> {
-        read(page).metas
+        read(page, false).metas
     }
 
     #[test]
@@ -151,6 +181,43 @@ mod tests {
     }
 
     #[test]
+    fn an_element_that_closes_itself_has_no_text_where_it_may() {
+        let meta = "<meta name=robots content=noindex />";
+        for (page, is_xhtml, counts) in [
+            ("<script src='a.js'/>", true, true),
+            ("<title/>", true, true),
+            ("<style/>", true, true),
+            ("<template/>", true, true),
+            ("<title>", true, false),
+            ("<h:title/>", true, true),
+            ("<h:script>", true, false),
+            ("<title/>", false, false),
+            ("<script src='a.js'/>", false, false),
+            ("<svg><title/></svg>", false, true),
+            ("<svg><style/>", false, true),
+            ("<svg><script href='a.js'/></svg>", false, true),
+            ("<math><mi>x</mi><style/></math>", false, true),
+            ("<svg/><title/>", false, false),
+            ("<svg></svg><title/>", false, false),
+            ("<svg><p><title/>", false, false),
+            ("<svg><foreignObject><title/>", false, false),
+            ("<svg><foreignObject></foreignObject><title/>", false, true),
+            ("<svg><title>text</title></svg>", false, true),
+        ] {
+            let said = read(&format!("{page}{meta}"), is_xhtml);
+            assert_eq!(said.metas.len(), usize::from(counts), "{page}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_only_read_in_xhtml() {
+        let page = "<h:meta name='robots' content='noindex'/><h:link rel='license' type='application/rsl+xml' href='/l'/>";
+        assert_eq!(read(page, true).metas.len(), 1);
+        assert_eq!(read(page, true).licences, ["/l"]);
+        assert_eq!(read(page, false), Said::default());
+    }
+
+    #[test]
     fn the_first_of_two_attributes_counts() {
         let page = "<meta name=robots content=noindex content=index name=x>";
         assert_eq!(metas(page), [("robots".to_owned(), "noindex".to_owned())]);
@@ -159,8 +226,8 @@ mod tests {
     #[test]
     fn licences_are_linked_to_or_stand_in_the_page() {
         let page = "<link rel=license href=/cc><link rel=license type=application/rsl+xml href=/l.xml>\
-                    <script type='application/rsl+xml'><rsl/></script><script>1</script>";
-        let said = read(page);
+                    <script type='application/RSL+xml; charset=utf-8'><rsl/></script><script>1</script>";
+        let said = read(page, false);
         assert_eq!(said.licences, ["/l.xml"]);
         assert_eq!(said.documents, ["<rsl/>"]);
     }
@@ -174,6 +241,11 @@ mod tests {
         "<Script x='>' type=\"application/RSL+xml\">",
         "<rsl xmlns='https://rslstandard.org/rsl'/>",
         "</script>",
+        "<h:meta name=robots content=nosnippet />",
+        "<h:script type='application/rsl+xml'>",
+        "<svg>",
+        "</svg>",
+        "<title/>",
         "<template>",
         "</template>",
         "<title>",
@@ -188,11 +260,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_said_behind_the_last_that_may_count(parts in prop::collection::vec(prop::sample::select(PARTS), 0..12)) {
+        fn nothing_is_said_behind_the_last_that_may_count(parts in prop::collection::vec(prop::sample::select(PARTS), 0..12), is_xhtml: bool) {
             let page = parts.concat();
-            let whole = read_up_to(&page, page.len());
+            let whole = read_up_to(&page, is_xhtml, page.len());
             let documents = |said: &Said| said.documents.iter().filter(|it| it.contains("rsl")).cloned().collect::<Vec<_>>();
-            let said = read(&page);
+            let said = read(&page, is_xhtml);
             prop_assert_eq!(documents(&said), documents(&whole));
             prop_assert_eq!((said.metas, said.base, said.licences), (whole.metas, whole.base, whole.licences));
         }

@@ -25,9 +25,13 @@ pub(super) fn licences(field: &str) -> Vec<String> {
 /// Whether a relation and a media type are those of an RSL licence; pages link to licences of other kinds too.
 pub(super) fn is_licence(relations: &str, media_type: &str) -> bool {
     let mut relations = relations.split_ascii_whitespace();
+    relations.any(|it| it.eq_ignore_ascii_case("license")) && is_licence_type(media_type)
+}
+
+/// Whether a media type, parameters aside, is that of an RSL licence.
+pub(super) fn is_licence_type(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
-    relations.any(|it| it.eq_ignore_ascii_case("license"))
-        && essence.eq_ignore_ascii_case(MEDIA_TYPE)
+    essence.eq_ignore_ascii_case(MEDIA_TYPE)
 }
 
 /// A reference as an absolute URL (RFC 3986 §5.2), without a fragment: what is fetched is all of it.
@@ -63,7 +67,7 @@ fn has_scheme(reference: &str) -> bool {
 }
 
 /// The parts of a text between separators that stand neither in quotes nor in angle brackets.
-fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
+pub(super) fn split_unquoted(text: &str, separator: char) -> Vec<&str> {
     let (mut quoted, mut bracketed, mut escaped) = (false, false, false);
     let is_separator = move |c: char| {
         if escaped {

@@ -21,6 +21,7 @@ mod content_signal;
 mod content_usage;
 mod date;
 mod declaration;
+mod foreign_content;
 mod gather;
 mod html;
 mod judgement;

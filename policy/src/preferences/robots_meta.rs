@@ -12,7 +12,7 @@ pub(super) struct MetaRule {
     pub(super) value: String,
 }
 
-/// Rules that take a value, so that their colon does not follow a crawler's name.
+/// Rules that take a value.
 const VALUED: [&str; 4] = [
     "unavailable_after",
     "max-snippet",
@@ -22,51 +22,158 @@ const VALUED: [&str; 4] = [
 
 const UNAVAILABLE_AFTER: &str = VALUED[0];
 
-/// The rules of one line that are for a crawler. A name before a colon is that of the crawler meant by what follows, until
+/// Rules without a value that restrict.
+const NEGATIVE: [&str; 12] = [
+    "noindex",
+    "none",
+    "noimageindex",
+    "noarchive",
+    "nocache",
+    "nofollow",
+    "nosnippet",
+    "notranslate",
+    "noai",
+    "noimageai",
+    "noml",
+    "disallowaitraining",
+];
+
+/// Rules, in use or retired, that restrict nothing here. They are known so as not to be taken for the names of crawlers.
+const OTHERS: [&str; 10] = [
+    "all",
+    "index",
+    "follow",
+    "archive",
+    "snippet",
+    "indexifembedded",
+    "noodp",
+    "noydir",
+    "nositelinkssearchbox",
+    "nopagereadaloud",
+];
+
+/// A date is of fewer words.
+const DATE_WORDS: usize = 8;
+
+/// So many crawlers may be named before one rule. What names more is taken for rules that are not known.
+const NAMES: usize = 4;
+
+/// The rules of a field's line that are for a crawler. A name before a colon is that of the crawler meant by what follows, until
 /// the next one; lines must not be joined, since that would put the rules of one under the name in another.
 pub(super) fn rules(line: &str, tokens: &[ProductToken]) -> Vec<MetaRule> {
-    let mut rules = Vec::new();
-    let mut is_meant = true;
-    let mut rest = line;
-    while !rest.is_empty() {
-        let (mut part, mut after) = rest.split_once(',').unwrap_or((rest, ""));
-        while let Some((name, value)) = part.split_once(':')
-            && !VALUED.contains(&&*name.trim().to_ascii_lowercase())
-        {
-            is_meant = is_for(name.trim(), tokens);
-            part = value;
-        }
-        let (name, mut value) = part.split_once(':').unwrap_or((part, ""));
-        let name = name.trim().to_ascii_lowercase();
-        let longer;
-        // A date may hold a comma itself.
-        if name == UNAVAILABLE_AFTER && date::read(value).is_none() {
-            let (more, behind) = after.split_once(',').unwrap_or((after, ""));
-            longer = format!("{value},{more}");
-            if date::read(&longer).is_some() {
-                (value, after) = (&longer, behind);
+    read(line, tokens, true)
+}
+
+/// The rules of an element's content. Whom they are for is said by the element's name.
+pub(super) fn rules_of_content(content: &str, tokens: &[ProductToken]) -> Vec<MetaRule> {
+    read(content, tokens, false)
+}
+
+/// Rules are parted by commas; where only blanks or semicolons do, they are evidently meant all the same. A rule that is not
+/// known is passed over alone.
+fn read(line: &str, tokens: &[ProductToken], names_crawlers: bool) -> Vec<MetaRule> {
+    let (mut rules, mut rest) = (Vec::new(), line);
+    let (mut is_meant, mut may_name) = (true, names_crawlers);
+    while let Some(word) = Word::first(rest) {
+        rest = word.rest;
+        may_name |= names_crawlers && word.begins;
+        let is_own = is_for(word.text, tokens);
+        if word.is_crawler(tokens, NAMES) {
+            if may_name || is_own {
+                is_meant = is_own;
+            } else {
+                // It stands where no name does, so what it is followed by is its value.
+                rest = rest.find(SEPARATORS).map_or("", |end| &rest[end..]);
             }
+            continue;
         }
-        if is_meant {
-            // Rules are parted by commas; where only blanks or semicolons do, they are evidently meant all the same.
-            let words = match value.trim() {
-                "" => name.split([' ', '\t', '\r', '\n', ';']).collect(),
-                _ => vec![&*name],
-            };
-            let rule = |name: &str| MetaRule {
-                name: name.to_owned(),
-                value: value.trim().to_owned(),
-            };
-            let words = words.into_iter().filter(|word| !word.is_empty());
-            rules.extend(words.map(rule));
+        may_name = false;
+        let name = word.text.to_ascii_lowercase();
+        let mut value = "";
+        if word.has_colon && VALUED.contains(&&*name) {
+            (value, rest) = rest.split_at(value_end(&name, rest));
         }
-        rest = after;
+        if is_meant && is_known(&name) {
+            let value = value.trim().to_owned();
+            rules.push(MetaRule { name, value });
+        }
     }
     rules
 }
 
+const SEPARATORS: [char; 2] = [',', ';'];
+
+/// The next word of a line.
+#[derive(Clone, Copy, Debug)]
+struct Word<'a> {
+    text: &'a str,
+    /// Whether a comma or semicolon stands before it.
+    begins: bool,
+    has_colon: bool,
+    /// What follows it and its colon.
+    rest: &'a str,
+}
+
+impl<'a> Word<'a> {
+    fn first(line: &'a str) -> Option<Self> {
+        let is_between = |c: char| c.is_whitespace() || SEPARATORS.contains(&c);
+        let text = line.trim_start_matches(|c| is_between(c) || c == ':');
+        let begins = line[..line.len() - text.len()].contains(SEPARATORS);
+        let end = text.find(|c| is_between(c) || c == ':');
+        let (text, rest) = text.split_at(end.unwrap_or(text.len()));
+        let value = rest.trim_start().strip_prefix(':');
+        (!text.is_empty()).then(|| Self {
+            text: text.trim_matches(['"', '\'']),
+            begins,
+            has_colon: value.is_some(),
+            rest: value.unwrap_or(rest),
+        })
+    }
+
+    fn is_known(self) -> bool {
+        is_known(&self.text.to_ascii_lowercase())
+    }
+
+    /// Whether it names a crawler: it is no rule, and a rule follows its colon, be it behind more such names. So `revisit-after: 7 days`
+    /// names none. A crawler's own name does, whatever follows, as does what is called a bot.
+    fn is_crawler(self, tokens: &[ProductToken], names: usize) -> bool {
+        if !self.has_colon || self.is_known() {
+            return false;
+        }
+        let is_followed = || match Self::first(self.rest) {
+            Some(next) if !next.begins => {
+                next.is_known() || names > 1 && next.is_crawler(tokens, names - 1)
+            }
+            _ => true,
+        };
+        let name = self.text.to_ascii_lowercase();
+        let is_bot = ["bot", "crawler", "spider"]
+            .iter()
+            .any(|it| name.ends_with(it));
+        is_bot || is_for(self.text, tokens) || is_followed()
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    VALUED.contains(&name) || NEGATIVE.contains(&name) || OTHERS.contains(&name)
+}
+
+/// Where the value at the beginning of a text ends. Only a date holds blanks, and it may hold a comma.
+fn value_end(name: &str, text: &str) -> usize {
+    let begin = text.len() - text.trim_start().len();
+    let ends = text[begin..].match_indices(|c: char| c.is_whitespace() || SEPARATORS.contains(&c));
+    let ends = ends.map(|(end, _)| begin + end).chain([text.len()]);
+    let ends: Vec<usize> = ends.take(DATE_WORDS).collect();
+    let is_date = |end: &&usize| date::read(&text[..**end]).is_some();
+    let mut longest = ends.iter().rev();
+    let date = (name == UNAVAILABLE_AFTER).then(|| longest.find(is_date));
+    *date.flatten().unwrap_or(&ends[0])
+}
+
 /// Whether a name is for every crawler or for the one with these tokens.
 pub(super) fn is_for(name: &str, tokens: &[ProductToken]) -> bool {
+    // A version adds nothing.
+    let name = name.split('/').next().unwrap_or_default();
     let is_token = |token: &ProductToken| token.as_str().eq_ignore_ascii_case(name);
     matches!(name, "*") || name.eq_ignore_ascii_case("robots") || tokens.iter().any(is_token)
 }
@@ -77,10 +184,7 @@ pub(super) fn rank(rule: &MetaRule) -> Option<Duration> {
     // A limit of -1 is none.
     let limit = || rule.value.parse().ok().map(Duration::from_secs);
     match &*rule.name {
-        "noindex" | "none" | "noimageindex" | "noarchive" | "nocache" | "nofollow"
-        | "nosnippet" | "notranslate" | "noai" | "noimageai" | "noml" | "disallowaitraining" => {
-            Some(Duration::ZERO)
-        }
+        name if NEGATIVE.contains(&name) => Some(Duration::ZERO),
         UNAVAILABLE_AFTER => {
             let at = date::read(&rule.value)?;
             Some(
