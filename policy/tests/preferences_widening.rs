@@ -76,7 +76,8 @@ const PROHIBITS: &str =
 const NARROWER: &str =
     "<content url='/'><license><prohibits type='usage'>all</prohibits></license></content>
      <content url='/a'><license><permits type='usage'>all</permits></license></content>";
-const SECOND: &str = "<content url='/'><license><prohibits type='usage'>all</prohibits></license>
+const ASKS_MORE: &str = "<content url='/'><license><payment type='purchase'/></license></content>";
+const SECOND: &str = "<content url='/'><license><payment type='purchase'/></license>
      <license><permits type='usage'>all</permits></license></content>";
 
 /// What may be said besides, whatever is said already. Those that lift are not among them.
@@ -410,8 +411,8 @@ fn lifting_elsewhere() -> Vec<Lifting> {
             licence(NARROWER),
         ),
         (
-            "RSL 1.0: a second offer",
-            licence(PROHIBITS),
+            "RSL 1.0: a second offer that asks for less",
+            licence(ASKS_MORE),
             licence(SECOND),
         ),
         (

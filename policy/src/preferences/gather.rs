@@ -256,7 +256,7 @@ impl Preferences {
         let parse = || Target::parse(&self.url).ok();
         let target = (!self.licences.is_empty()).then(parse).flatten();
         Asked {
-            origin: target.map(|target| target.origin().to_string()),
+            origin: target.map(|target| target.origin().clone()),
             paths: &self.paths,
         }
     }

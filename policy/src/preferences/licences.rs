@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::path_rule::Paths;
 use super::rsl::{self, Page, Says};
 use super::{Asker, Carrier, Purpose, Purposes, Rsl, Source, Stage, Statement};
+use crate::Origin;
 
 /// No site needs more licences for one request. Those beyond cannot be had, which refuses: whoever names hundreds has them
 /// fetched from anybody.
@@ -38,8 +39,8 @@ enum Had {
 /// Of what a licence is asked.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
-    /// `https://example.com`, if the URL has an origin.
-    pub(super) origin: Option<String>,
+    /// Nothing if the URL has none.
+    pub(super) origin: Option<Origin>,
     pub(super) paths: &'a Paths,
 }
 
@@ -211,7 +212,7 @@ impl Licence {
     fn says(&self, asker: Asker<'_>, asked: &Asked<'_>, purpose: Purpose) -> Says {
         let said = asked.paths.each(|path| {
             let page = Page {
-                origin: asked.origin.as_deref(),
+                origin: asked.origin.as_ref(),
                 path,
                 names_it: self.stage != Stage::Before,
             };

@@ -14,7 +14,7 @@
 //!
 //! So a statement more never opens what was refused, but where a family's own text says that one statement takes the place of
 //! another: a longer path, a group of one's own, the last of duplicate keys (AIPREF), a licence in the group or for a narrower
-//! path and a second offer (RSL), the first entry and the later carrier (TDMRep), `nocache` beside `noarchive` (Bing).
+//! path and a second offer that asks for less (RSL), the first entry and the later carrier (TDMRep), `nocache` beside `noarchive` (Bing).
 
 mod answer;
 mod content_signal;
@@ -35,6 +35,7 @@ mod rsl;
 mod source;
 mod statement;
 mod tdmrep;
+mod xml_bounds;
 
 pub(crate) use content_signal::read as read_signals;
 pub(crate) use content_usage::{Label, labels as read_labels, read as read_usage};

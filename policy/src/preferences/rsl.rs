@@ -2,7 +2,8 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::{Asker, Purpose, Reading};
+use super::{Asker, Purpose, Reading, xml_bounds};
+use crate::Origin;
 use crate::robots_txt::specificity;
 
 const NAMESPACE: &str = "https://rslstandard.org/rsl";
@@ -32,6 +33,7 @@ const ELEMENTS: [&str; 15] = [
 /// More nodes than any licence has; what is larger is not read.
 const MAX_NODES: u32 = 50_000;
 
+const PROHIBITED: &str = "RSL 1.0 §3.6, prohibited";
 const UNREADABLE: &str = "RSL 1.0 §2.2, licence unreadable";
 
 /// What a document says to one purpose.
@@ -50,8 +52,8 @@ pub(super) enum Says {
 /// The page a document is asked about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page<'a> {
-    /// `https://example.com`, if the URL has an origin.
-    pub(super) origin: Option<&'a str>,
+    /// Nothing if the URL has none.
+    pub(super) origin: Option<&'a Origin>,
     /// `None`: every path.
     pub(super) path: Option<&'a str>,
     /// Whether the document was named by the page itself: then an empty `url` means the page.
@@ -73,6 +75,17 @@ struct Content {
     url: String,
     has_server: bool,
     licences: Vec<Licence>,
+}
+
+/// How narrowly a content element covers a page; the wider is less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Coverage {
+    /// Its URL cannot be read, so that any page may be meant. It only restricts.
+    Unclear,
+    /// By a pattern of this length.
+    Pattern(usize),
+    /// It is for the page itself.
+    Page,
 }
 
 /// A licence element.
@@ -108,21 +121,28 @@ pub(super) fn read(
     }
 }
 
+/// Of the elements that cover a page and speak of the purpose the narrowest counts (§3.1.2), and of several equally narrow ones
+/// the most restrictive.
 fn about(contents: &[Content], page: Page<'_>, purpose: Purpose, asker: Asker<'_>) -> Says {
     let covering = contents.iter();
     let covering = covering.filter_map(|content| Some((content.coverage(page)?, content)));
-    let covering: Vec<_> = covering.collect();
-    let most = covering.iter().map(|(coverage, _)| *coverage).max();
-    let narrowest = covering
-        .iter()
-        .filter(|(coverage, _)| Some(*coverage) == most);
-    // Of several equally narrow ones the most restrictive counts.
-    let says: Vec<_> = narrowest
-        .map(|(_, content)| content.says(purpose, asker))
+    let said = covering.map(|(coverage, content)| (coverage, content.says(purpose, asker)));
+    let said: Vec<_> = said
+        .filter(|(coverage, says)| match says {
+            Says::Refuses { .. } => true,
+            Says::Allows { .. } => *coverage > Coverage::Unclear,
+            Says::Nothing => false,
+        })
         .collect();
-    let refusing = says.iter().find(|it| matches!(it, Says::Refuses { .. }));
-    let allowing = says.iter().find(|it| matches!(it, Says::Allows { .. }));
-    refusing.or(allowing).copied().unwrap_or(Says::Nothing)
+    let unclear = said.iter().find(|(it, _)| *it == Coverage::Unclear);
+    let most = said.iter().map(|(coverage, _)| *coverage).max();
+    let narrowest = said.iter().filter(|(coverage, _)| Some(*coverage) == most);
+    let refusing = narrowest
+        .clone()
+        .chain(unclear)
+        .find(|(_, says)| matches!(says, Says::Refuses { .. }));
+    let deciding = refusing.or(narrowest.clone().next());
+    deciding.map_or(Says::Nothing, |(_, says)| *says)
 }
 
 impl Rsl {
@@ -154,6 +174,9 @@ fn contents(text: &str) -> Result<Vec<Content>, &'static str> {
         ..ParsingOptions::default()
     };
     let text = text.trim_start_matches('\u{FEFF}').trim_start();
+    if !xml_bounds::are_kept(text) {
+        return Err(UNREADABLE);
+    }
     let document = Document::parse_with_options(text, options).map_err(|_| UNREADABLE)?;
     let is_known = |node: Node<'_, '_>| {
         node.tag_name().namespace() != Some(NAMESPACE) || ELEMENTS.contains(&node.tag_name().name())
@@ -176,37 +199,45 @@ impl Content {
         }
     }
 
-    /// How narrowly it covers a page: the page itself most of all, else the length of its pattern.
-    fn coverage(&self, page: Page<'_>) -> Option<usize> {
+    fn coverage(&self, page: Page<'_>) -> Option<Coverage> {
         let url = self.url.as_str();
         if url.is_empty() {
-            return page.names_it.then_some(usize::MAX);
+            return page.names_it.then_some(Coverage::Page);
         }
         let path = match url.split_once("://") {
             None => url,
             Some((scheme, rest)) => {
-                let (authority, _) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                let origin = format!("{scheme}://{authority}");
-                if !page
-                    .origin
-                    .is_some_and(|it| it.eq_ignore_ascii_case(&origin))
-                {
+                let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+                let Ok(origin) = Origin::parse(&format!("{scheme}://{authority}")) else {
+                    return Some(Coverage::Unclear);
+                };
+                if page.origin != Some(&origin) {
                     return None;
                 }
-                url[origin.len()..].trim_start()
+                path.trim_start()
             }
         };
         let path = if path.is_empty() { "/" } else { path };
-        page.path.map_or(Some(0), |asked| specificity(path, asked))
+        let specificity = page
+            .path
+            .map_or(Some(0), |asked| specificity(path, asked))?;
+        Some(Coverage::Pattern(specificity))
     }
 
-    /// What it says: its licences are offers, of which any that fits will do.
+    /// What it says: its licences are offers, of which any that fits will do, but what one of them prohibits is no offer.
     fn says(&self, purpose: Purpose, asker: Asker<'_>) -> Says {
         if self.has_server {
             return refuses("RSL 1.0 §3.3, licence server");
         }
-        let licences = self.licences.iter();
-        let says: Vec<_> = licences.map(|it| it.says(purpose, asker)).collect();
+        let mut licences = self.licences.iter();
+        if licences.any(|it| it.prohibits(purpose, asker)) {
+            return refuses(PROHIBITED);
+        }
+        let says: Vec<_> = self
+            .licences
+            .iter()
+            .map(|it| it.says(purpose, asker))
+            .collect();
         let allowing = says.iter().find(|it| matches!(it, Says::Allows { .. }));
         let refusing = says.iter().find(|it| matches!(it, Says::Refuses { .. }));
         allowing.or(refusing).copied().unwrap_or(Says::Nothing)
@@ -255,24 +286,33 @@ impl Licence {
         if let Some(clause) = self.asks_more {
             return refuses(clause);
         }
-        let Reading {
-            rsl_user, rsl_geo, ..
-        } = asker.reading;
-        for (lists, own, clause) in [
-            (&self.user, rsl_user, "RSL 1.0 §3.5, class of user"),
-            (&self.geo, rsl_geo, "RSL 1.0 §3.5, country"),
-        ] {
-            let is_own = |word: &String| word.eq_ignore_ascii_case(own);
-            let permitted = lists.permitted.as_ref();
-            let is_permitted = permitted.is_none_or(|words| words.iter().any(is_own));
-            let prohibited = lists.prohibited.as_ref();
-            let is_prohibited =
-                prohibited.is_some_and(|words| own.is_empty() || words.iter().any(is_own));
-            if !is_permitted || is_prohibited {
+        for (lists, own, clause) in self.limits(asker.reading) {
+            if !lists.permit(own) || lists.may_prohibit(own) {
                 return refuses(clause);
             }
         }
         self.in_usages(purpose)
+    }
+
+    /// Whom it is for, and where: its lists, who we are, and the clause.
+    fn limits<'a>(&'a self, reading: &'a Reading) -> [(&'a Lists, &'a str, &'static str); 2] {
+        [
+            (&self.user, &reading.rsl_user, "RSL 1.0 §3.5, class of user"),
+            (&self.geo, &reading.rsl_geo, "RSL 1.0 §3.5, country"),
+        ]
+    }
+
+    /// Whether it prohibits a purpose to us, whatever else it asks for. One that is evidently for others does not.
+    fn prohibits(&self, purpose: Purpose, asker: Asker<'_>) -> bool {
+        let is_for_others = |(lists, own, _): (&Lists, &str, _)| {
+            !own.is_empty() && (!lists.permit(own) || lists.may_prohibit(own))
+        };
+        let is_ours = !self.limits(asker.reading).into_iter().any(is_for_others);
+        is_ours
+            && matches!(
+                self.in_usages(purpose),
+                Says::Refuses { clause: PROHIBITED }
+            )
     }
 
     /// What the usages say: what is prohibited is, and a list of what is permitted is complete (§3.5, §3.6).
@@ -289,7 +329,7 @@ impl Licence {
             .as_ref()
             .is_some_and(|words| words.iter().any(means_still))
         {
-            return refuses("RSL 1.0 §3.6, prohibited");
+            return refuses(PROHIBITED);
         }
         match permitted {
             None => Says::Nothing,
@@ -303,6 +343,19 @@ impl Licence {
 }
 
 impl Lists {
+    fn permit(&self, own: &str) -> bool {
+        let is_own = |word: &String| word.eq_ignore_ascii_case(own);
+        let permitted = self.permitted.as_ref();
+        permitted.is_none_or(|words| words.iter().any(is_own))
+    }
+
+    /// Whether it prohibits who we are, or might if that is not said.
+    fn may_prohibit(&self, own: &str) -> bool {
+        let is_own = |word: &String| word.eq_ignore_ascii_case(own);
+        let prohibited = self.prohibited.as_ref();
+        prohibited.is_some_and(|words| own.is_empty() || words.iter().any(is_own))
+    }
+
     fn read(licence: Node<'_, '_>, kind: &str) -> Self {
         Self {
             permitted: words(licence, "permits", kind),
@@ -327,7 +380,10 @@ fn words(licence: Node<'_, '_>, list: &str, kind: &str) -> Option<Vec<String>> {
         children(licence, list).filter(|it| it.attribute("type").map(str::trim) == Some(kind));
     let mut words = None;
     for list in lists {
-        let text = list.text().unwrap_or_default().to_ascii_lowercase();
+        // A comment parts a text, and no word.
+        let texts = list.children().filter(Node::is_text);
+        let text: String = texts.filter_map(|it| it.text()).collect();
+        let text = text.to_ascii_lowercase();
         let parts = text
             .split([' ', '\t', '\r', '\n', ','])
             .filter(|it| !it.is_empty());

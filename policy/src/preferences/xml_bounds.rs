@@ -1,0 +1,134 @@
+//! Bounds on XML that are looked at before it is parsed, since the time to parse grows with their square.
+
+/// So many attributes one element has at most.
+const MAX_ATTRIBUTES: usize = 64;
+
+/// So many namespaces are declared at most where any element stands.
+const MAX_NAMESPACES: usize = 64;
+
+/// Whether no element has more attributes, or stands under more declarations of namespaces, than any licence needs. What is no XML
+/// may be told either way.
+pub(super) fn are_kept(text: &str) -> bool {
+    let mut rest = text;
+    // Of each open element how many namespaces it declares, and all together.
+    let (mut open, mut declared) = (Vec::new(), 0);
+    while let Some(begin) = rest.find('<') {
+        rest = &rest[begin..];
+        if let Some(after) = behind_text(rest) {
+            rest = after;
+            continue;
+        }
+        let tag = Tag::read(rest);
+        rest = &rest[tag.length..];
+        if tag.attributes > MAX_ATTRIBUTES || declared + tag.namespaces > MAX_NAMESPACES {
+            return false;
+        }
+        if tag.is_end {
+            declared -= open.pop().unwrap_or(0);
+        } else if !tag.closes_itself {
+            declared += tag.namespaces;
+            open.push(tag.namespaces);
+        }
+    }
+    true
+}
+
+/// What follows a comment, a CDATA section or an instruction, if the text begins with one.
+fn behind_text(text: &str) -> Option<&str> {
+    let (begin, end) = [("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")]
+        .into_iter()
+        .find(|(begin, _)| text.starts_with(begin))?;
+    let inside = &text[begin.len()..];
+    Some(inside.split_once(end).map_or("", |(_, after)| after))
+}
+
+#[derive(Debug, Default)]
+struct Tag {
+    /// In bytes.
+    length: usize,
+    attributes: usize,
+    namespaces: usize,
+    is_end: bool,
+    closes_itself: bool,
+}
+
+impl Tag {
+    /// Reads the tag at the beginning of a text.
+    fn read(text: &str) -> Self {
+        let mut tag = Self {
+            length: text.len(),
+            is_end: text.starts_with("</"),
+            ..Self::default()
+        };
+        let (mut quote, mut word) = (None, 0);
+        for (at, byte) in text.bytes().enumerate().skip(1) {
+            match byte {
+                _ if quote == Some(byte) => quote = None,
+                _ if quote.is_some() => {}
+                b'"' | b'\'' => quote = Some(byte),
+                b'=' => {
+                    tag.attributes += 1;
+                    tag.namespaces += usize::from(text[word..].starts_with("xmlns"));
+                }
+                b'>' => {
+                    tag.length = at + 1;
+                    tag.closes_itself = text[..at].ends_with('/');
+                    break;
+                }
+                b' ' | b'\t' | b'\r' | b'\n' => {}
+                _ if is_between(text.as_bytes()[at - 1]) => word = at,
+                _ => {}
+            }
+        }
+        tag
+    }
+}
+
+/// Whether a word may begin behind this.
+fn is_between(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(count: usize) -> String {
+        (0..count).map(|it| format!(" a{it} = '>'")).collect()
+    }
+
+    fn namespaces(count: usize) -> String {
+        (0..count)
+            .map(|it| format!("\n\txmlns:a{it}=\"u\""))
+            .collect()
+    }
+
+    #[test]
+    fn an_element_has_no_more_attributes_than_any_licence_needs() {
+        assert!(are_kept(&format!("<a{}/><b{0}/>", attributes(64))));
+        assert!(!are_kept(&format!("<a><b{}/></a>", attributes(65))));
+        let text = "a = 'b' ".repeat(100);
+        for text in [
+            format!("<!-- <a {text}> -->"),
+            format!("<a><![CDATA[<b {text}>]]></a>"),
+            format!("<?a {text}?>"),
+            format!("<a>{text}</a>"),
+            format!("<a b=\"{}\"/>", text.replace('"', "'")),
+        ] {
+            assert!(are_kept(&text), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_element_stands_under_more_namespaces() {
+        let one = format!("<a{}></a>", namespaces(64));
+        assert!(are_kept(&one));
+        assert!(are_kept(&format!("<b>{one}{one}</b>")));
+        assert!(are_kept(&format!(
+            "<b>{}</b>",
+            "<a xmlns='u'/>".repeat(100)
+        )));
+        assert!(!are_kept(&format!("<b xmlns='u'>{one}</b>")));
+        assert!(!are_kept(&"<a xmlns='u'>".repeat(65)));
+    }
+}
