@@ -1,6 +1,10 @@
 //! The TDM Reservation Protocol (W3C Community Group Final Report, 10 May 2024).
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{Carrier, Purposes, Source, Stage, Statement};
 use crate::robots_txt::specificity;
@@ -13,14 +17,15 @@ const CLAUSE: &str = "TDMRep; Directive (EU) 2019/790 art. 4(3)";
 #[derive(Clone, Debug, Default)]
 pub struct Tdmrep {
     entries: Vec<Entry>,
-    /// There is more of it than was read.
-    is_cut: bool,
+    /// Why it is not read, though it begins as it should.
+    unread: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     /// From 1, those that cannot be read counted too.
     number: usize,
+    /// Empty: what is meant cannot be read, so it is every path.
     location: String,
     /// 1 reserves, 0 does not; anything else says nothing.
     reservation: Option<String>,
@@ -28,18 +33,21 @@ struct Entry {
 }
 
 impl Tdmrep {
-    /// Reads a file. What is not an array says nothing, and neither does an entry without a location.
+    /// Reads a file. What does not begin as an array says nothing, and neither does an entry without a location. Of an array or entry
+    /// that cannot be read any path may be meant.
     #[must_use]
     pub fn parse(file: &[u8]) -> Self {
-        let file = file.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(file);
-        let entries = match serde_json::from_slice(file) {
-            Ok(Value::Array(entries)) => entries,
-            _ => Vec::new(),
-        };
-        let entries = (1..).zip(&entries);
-        Self {
-            entries: entries.filter_map(Entry::read).collect(),
-            is_cut: false,
+        let text = text(file);
+        if !text.starts_with('[') {
+            return Self::default();
+        }
+        // Of each entry no more is read than is asked for, so that nothing else in it makes it unreadable.
+        match serde_json::from_str::<Vec<&RawValue>>(&text) {
+            Ok(entries) => Self {
+                entries: (1..).zip(entries).filter_map(Entry::read).collect(),
+                unread: None,
+            },
+            Err(_) => Self::unread("the file begins as an array and cannot be read"),
         }
     }
 
@@ -47,10 +55,16 @@ impl Tdmrep {
     /// further on.
     #[must_use]
     pub fn parse_beginning(file: &[u8]) -> Self {
-        let file = file.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(file);
+        match text(file).starts_with('[') {
+            true => Self::unread("the file is longer than is read"),
+            false => Self::default(),
+        }
+    }
+
+    fn unread(why: &'static str) -> Self {
         Self {
             entries: Vec::new(),
-            is_cut: file.trim_ascii_start().starts_with(b"["),
+            unread: Some(why),
         }
     }
 
@@ -67,8 +81,8 @@ impl Tdmrep {
     /// What the file says about a path: its first entry that matches decides, whatever comes after. Without a path, what all
     /// entries say.
     pub(super) fn about(&self, path: Option<&str>) -> Vec<Statement> {
-        if self.is_cut {
-            return vec![too_long()];
+        if let Some(why) = self.unread {
+            return vec![unread(why)];
         }
         let Some(path) = path else {
             return self.entries.iter().filter_map(Entry::statement).collect();
@@ -80,28 +94,52 @@ impl Tdmrep {
 }
 
 impl Entry {
-    fn read((number, entry): (usize, &Value)) -> Option<Self> {
-        let location = entry.get("location")?.as_str()?;
-        let reservation = match entry.get("tdm-reservation") {
+    fn read((number, entry): (usize, &RawValue)) -> Option<Self> {
+        let Ok(members) = serde_json::from_str::<BTreeMap<String, &RawValue>>(entry.get()) else {
+            // Something else than an object is no entry.
+            let is_object = entry.get().starts_with('{');
+            return is_object.then(|| Self::unclear(number));
+        };
+        let member = |name| members.get(name).map(|it| it.get());
+        let reservation = member("tdm-reservation").and_then(|it| serde_json::from_str(it).ok());
+        let reservation = match reservation {
             // JSON writes the same number in several ways.
             Some(Value::Number(number)) if number.as_f64() == Some(1.0) => Some("1".to_owned()),
             Some(Value::Number(number)) => Some(number.to_string()),
             // Meant as a number; to take it for one can only restrict.
-            Some(Value::String(text)) if text == "1" => Some(text.clone()),
+            Some(Value::String(text)) if text == "1" => Some(text),
             _ => None,
         };
-        let policy = entry.get("tdm-policy").and_then(Value::as_str);
-        (!location.is_empty()).then(|| Self {
+        let location = member("location").filter(|it| it.starts_with('"'))?;
+        let Ok(location) = serde_json::from_str::<String>(location) else {
+            let reserves = reservation.as_deref() == Some("1");
+            return reserves.then(|| Self::unclear(number));
+        };
+        let policy = member("tdm-policy").and_then(|it| serde_json::from_str(it).ok());
+        (!location.is_empty()).then_some(Self {
             number,
-            location: location.to_owned(),
+            location,
             reservation,
-            policy: policy.map(str::to_owned),
+            policy,
         })
+    }
+
+    /// One that cannot be read, and may reserve any path.
+    fn unclear(number: usize) -> Self {
+        Self {
+            number,
+            location: String::new(),
+            reservation: Some("1".to_owned()),
+            policy: None,
+        }
     }
 
     fn statement(&self) -> Option<Statement> {
         let value = self.reservation.as_ref()?;
-        let text = format!("{}: tdm-reservation {value}", self.location);
+        let text = match self.location.as_str() {
+            "" => "the entry cannot be read".to_owned(),
+            location => format!("{location}: tdm-reservation {value}"),
+        };
         let statement = statement(value, text, Stage::Before)?;
         Some(Statement {
             carrier: Carrier::Tdmrep { entry: self.number },
@@ -111,11 +149,28 @@ impl Entry {
     }
 }
 
-fn too_long() -> Statement {
+/// A file's text: UTF-8, as JSON is, or UTF-16, which some editors write. Bytes that are neither are replaced, each by itself.
+fn text(file: &[u8]) -> Cow<'_, str> {
+    let units = |read: fn([u8; 2]) -> u16| file.chunks_exact(2).map(move |it| read([it[0], it[1]]));
+    let decode = |units: Vec<u16>| Cow::Owned(String::from_utf16_lossy(&units));
+    // No text begins with a zero, or has one behind its first character.
+    let text = match file {
+        [0xFF, 0xFE, ..] | [1..=0xFF, 0, ..] => decode(units(u16::from_le_bytes).collect()),
+        [0xFE, 0xFF, ..] | [0, 1..=0xFF, ..] => decode(units(u16::from_be_bytes).collect()),
+        _ => String::from_utf8_lossy(file),
+    };
+    let begins = |c: char| c == '\u{FEFF}' || c.is_whitespace();
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_start_matches(begins)),
+        Cow::Owned(text) => Cow::Owned(text.trim_start_matches(begins).to_owned()),
+    }
+}
+
+fn unread(why: &str) -> Statement {
     Statement {
         source: Source::Tdmrep,
         carrier: Carrier::Tdmrep { entry: 0 },
-        text: "the file is longer than is read".to_owned(),
+        text: why.to_owned(),
         clause: "TDMRep, processing priority: the file is checked first",
         policy: None,
         stage: Stage::Before,
@@ -179,4 +234,69 @@ pub(super) fn supersede(statements: &mut Vec<Statement>) {
     }
     statements.retain(|it| it.source != Source::Tdmrep);
     statements.extend(standing);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: &str = r#"{"location": "/a", "tdm-reservation": 1}"#;
+
+    fn reserves(file: &[u8], path: &str) -> bool {
+        let said = Tdmrep::parse(file).about(Some(path));
+        said.iter().any(|it| !it.refuses.is_empty())
+    }
+
+    fn utf_16(text: &str, bytes: fn(u16) -> [u8; 2]) -> Vec<u8> {
+        text.encode_utf16().flat_map(bytes).collect()
+    }
+
+    #[test]
+    fn what_else_stands_in_an_entry_does_not_lose_its_reservation() {
+        let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
+        for odd in [r#""\ud800""#, "1e400", &deep, "\"\u{1F600}\"", "null"] {
+            for file in [
+                format!(r#"[{{"location":"/a","odd":{odd},"tdm-reservation":1}}]"#),
+                format!(r#"[{{"odd":{odd}}},{ENTRY}]"#),
+                format!("[{odd},{ENTRY}]"),
+            ] {
+                assert!(reserves(file.as_bytes(), "/a"), "{file}");
+                assert!(!reserves(file.as_bytes(), "/b"), "{file}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_whatever_its_encoding() {
+        let file = format!("[{{\"location\":\"/b\",\"tdm-policy\":\"\u{e9}\"}},{ENTRY}]");
+        let marked = format!("\u{FEFF} {file}");
+        let latin_1: Vec<u8> = file.chars().map(|c| c as u8).collect();
+        for bytes in [
+            latin_1,
+            marked.clone().into_bytes(),
+            utf_16(&file, u16::to_le_bytes),
+            utf_16(&file, u16::to_be_bytes),
+            utf_16(&marked, u16::to_le_bytes),
+            utf_16(&marked, u16::to_be_bytes),
+        ] {
+            assert!(reserves(&bytes, "/a"), "{bytes:?}");
+            assert!(!reserves(&bytes, "/b"), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_may_reserve_any_path() {
+        for file in [
+            "[",
+            r#"[{"location":"/a","tdm-reservation":1"#,
+            "[{'location':'/a','tdm-reservation':1}]",
+            r#"[{"location":"/\ud800","tdm-reservation":1}]"#,
+            r#"[{"\ud800":1}]"#,
+        ] {
+            assert!(reserves(file.as_bytes(), "/b"), "{file}");
+        }
+        for file in ["", "<html>[", "{", r#"[{"location":"/\ud800"}]"#, "[1]"] {
+            assert!(!reserves(file.as_bytes(), "/b"), "{file}");
+        }
+    }
 }
