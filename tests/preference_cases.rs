@@ -154,7 +154,7 @@ impl Case {
             // Who wants to be paid says so itself.
             Some(status) => {
                 assert_eq!(u64::from(answer.status), status, "{case}");
-                assert_eq!(said(&answer), "refuse", "{case}");
+                assert_eq!(said(&answer), expected, "{case}");
             }
             None if expected == "refuse" => refuses(&case["stage"]),
             None => {
