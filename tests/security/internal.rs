@@ -70,7 +70,7 @@ pub fn names() -> Vec<String> {
 
 /// Asks for `host` in the open, in absolute form for https, and by `CONNECT`; none may be let through.
 #[track_caller]
-fn check_refused(name: &str, proxy: &Wayleave, host: &str, port: u16) {
+pub fn check_refused(name: &str, proxy: &Wayleave, host: &str, port: u16) {
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{host}:{port}/");
         let mut wire = proxy.connect();

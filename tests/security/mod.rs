@@ -6,6 +6,7 @@ mod hidden;
 mod http2;
 mod internal;
 mod names;
+mod own_addresses;
 mod proxied_http2;
 mod targets;
 mod trailers;

@@ -17,9 +17,9 @@ impl CheckedAddress {
         self.0
     }
 
-    /// Whether it is globally reachable.
+    /// Whether it is globally reachable, and not this machine's own.
     pub(super) fn is_public(self) -> bool {
-        internal::why_internal(self.0.ip()).is_none()
+        why_internal(self.0.ip()).is_none()
     }
 }
 
@@ -38,7 +38,7 @@ impl AddressCheck {
         if self.is_own_listener(ip, address.port()) {
             return prohibited("this proxy itself");
         }
-        match internal::why_internal(ip) {
+        match why_internal(ip) {
             Some(why) if !self.allow_private.iter().any(|net| net.contains(&ip)) => prohibited(why),
             _ => Ok(CheckedAddress(SocketAddr::new(ip, address.port()))),
         }
@@ -61,11 +61,16 @@ impl AddressCheck {
             .any(|listener| {
                 let own = listener.ip().to_canonical();
                 // Dialling the unspecified address reaches this machine.
-                own == ip || ip.is_unspecified() || (own.is_unspecified() && is_local(ip))
+                own == ip || ip.is_unspecified() || (own.is_unspecified() && is_of_this_machine(ip))
             })
     }
 }
 
-fn is_local(ip: IpAddr) -> bool {
-    ip.is_loopback() || is_of_this_machine(ip)
+/// Why `ip` is internal, in a word or two. Whatever this machine's addresses are to others, what it serves on them is reached past its
+/// firewall from here.
+fn why_internal(ip: IpAddr) -> Option<&'static str> {
+    internal::why_internal(ip).or_else(|| {
+        let mut ends_at = internal::ends_at(ip).into_iter();
+        ends_at.any(is_of_this_machine).then_some("this machine")
+    })
 }

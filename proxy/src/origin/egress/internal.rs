@@ -69,6 +69,16 @@ pub(super) fn why_internal(address: IpAddr) -> Option<&'static str> {
     }
 }
 
+/// The addresses at which packets to `address` may end: itself, and the IPv4 addresses that it carries.
+pub(super) fn ends_at(address: IpAddr) -> Vec<IpAddr> {
+    let embedded = match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => embedded_v4(address),
+    };
+    let embedded = embedded.into_iter().flatten().map(IpAddr::V4);
+    embedded.chain([address]).collect()
+}
+
 fn why_internal_v4(address: Ipv4Addr) -> Option<&'static str> {
     let (_, why) = INTERNAL_V4.iter().find(|(net, _)| net.contains(&address))?;
     Some(why)
