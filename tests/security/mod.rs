@@ -5,6 +5,7 @@ mod framing;
 mod hidden;
 mod http2;
 mod internal;
+mod named_hosts;
 mod names;
 mod own_addresses;
 mod proxied_http2;

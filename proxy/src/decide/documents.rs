@@ -150,36 +150,69 @@ impl Fetching<'_> {
             Ok(resource) => resource,
             Err(why_not) => return Ok(Err(why_not)),
         };
-        let robots = self.documents.robots;
-        let is_own = resource.origin() == self.documents.origin;
-        let is_allowed = if is_own {
-            allows(self.robots_txt.access(), asker, resource)
-        } else {
-            let known = robots.find_for(resource.origin(), self.behalf);
-            allows(known.await?.access(), asker, resource)
-        };
-        if !is_allowed {
+        if resource.origin() != self.documents.origin {
+            return self.obtain_elsewhere(asker, resource).await;
+        }
+        if !allows(self.robots_txt.access(), asker, resource) {
             return Ok(Err(NOT_ALLOWED.to_owned()));
         }
-        if let Some(known) = robots.at_hand(resource) {
-            return Ok(Ok(known));
+        let robots = self.documents.robots;
+        match robots.at_hand(resource) {
+            Some(known) => Ok(Ok(known)),
+            None => robots.find_for(resource, self.behalf).await.map(Ok),
         }
-        let chosen = match is_own {
-            true => ChosenBy::Crawler,
-            false => ChosenBy::Crawler.then(self.is_public().await),
-        };
-        let behalf = Behalf {
-            chosen,
-            ..self.behalf
-        };
-        robots.find_for(resource, behalf).await.map(Ok)
     }
 
-    /// Whether the origin asked for, which names others, may be at a public address.
-    async fn is_public(&self) -> bool {
+    /// What the origin asked for names on another host.
+    async fn obtain_elsewhere(
+        &self,
+        asker: Asker<'_>,
+        resource: &Resource,
+    ) -> Result<Obtained, Pending> {
+        let robots = self.documents.robots;
+        let host = resource.origin();
+        let robots_txt = match robots.at_hand(host) {
+            Some(known) => known,
+            None => {
+                let behalf = self.behalf_elsewhere().await;
+                if behalf.chosen == ChosenBy::Public && !self.may_be_public(host).await {
+                    // Asked for all the same, it is refused where every fetch is, with a line of the log. The host's robots.txt is
+                    // not: that it was refused would count for crawlers that may go there.
+                    let refused = robots.find_for(resource, behalf).await?;
+                    return Ok(match refused.document() {
+                        Some(_) => Err(NOT_ALLOWED.to_owned()),
+                        None => Ok(refused),
+                    });
+                }
+                robots.find_for(host, behalf).await?
+            }
+        };
+        if !allows(robots_txt.access(), asker, resource) {
+            return Ok(Err(NOT_ALLOWED.to_owned()));
+        }
+        match robots.at_hand(resource) {
+            Some(known) => Ok(Ok(known)),
+            None => {
+                let behalf = self.behalf_elsewhere().await;
+                robots.find_for(resource, behalf).await.map(Ok)
+            }
+        }
+    }
+
+    /// On whose behalf something is fetched whose host the origin asked for has named.
+    async fn behalf_elsewhere(&self) -> Behalf<'_> {
+        let is_public = self.may_be_public(self.documents.origin).await;
+        Behalf {
+            chosen: ChosenBy::Crawler.then(is_public),
+            ..self.behalf
+        }
+    }
+
+    /// Whether `origin` may be at a public address.
+    async fn may_be_public(&self, origin: &Origin) -> bool {
         let upstream = &self.documents.settings.upstream;
         let destination = Destination {
-            origin: self.documents.origin,
+            origin,
             source: self.behalf.source,
         };
         let route = upstream.route(destination, upstream.connect_deadline());

@@ -63,8 +63,8 @@ impl Exchanges {
             received: None,
         };
         let reason = match redirect.kind {
-            Kind::RobotsTxt => REASON,
-            Kind::Tdmrep | Kind::AiTxt | Kind::Rsl => DOCUMENT,
+            Kind::RobotsTxt if !redirect.is_first => REASON,
+            Kind::RobotsTxt | Kind::Tdmrep | Kind::AiTxt | Kind::Rsl => DOCUMENT,
         };
         let (facts, turn) = self.turn(&settings, &redirect, begun.started_at).await;
         let (outcome, passed) = match turn {

@@ -172,14 +172,16 @@ impl HttpFetch {
                 .as_ref()
                 .filter(|validators| validators.uri == way.uri);
             let asking = self.ask(&target, validators, fetch_as, way.chosen);
-            let is_first = way.redirects.is_empty();
-            let mut exchange = if is_first && request.resource.is_robots_txt() {
+            // The robots.txt of where crawlers go. All else is where somebody else has sent us.
+            let is_crawlers = way.chosen == ChosenBy::Crawler && request.resource.is_robots_txt();
+            let mut exchange = if is_crawlers {
                 asking.await?
             } else {
                 let redirect = Redirect {
                     target: target.clone(),
                     kind: request.resource.kind(),
                     is_at_home: target.origin() == request.resource.origin(),
+                    is_first: way.redirects.is_empty(),
                 };
                 self.pass(redirect, asking).await?
             };

@@ -30,7 +30,7 @@ impl ChosenBy {
     }
 }
 
-/// Where a fetch goes: a redirect, or a document beside robots.txt.
+/// Where a fetch goes: a redirect, a document beside robots.txt, or the robots.txt of the host that one is on.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect {
     pub(crate) target: Target,
@@ -38,6 +38,8 @@ pub(crate) struct Redirect {
     pub(crate) kind: Kind,
     /// It is at the origin whose document is fetched.
     pub(crate) is_at_home: bool,
+    /// No redirect leads there.
+    pub(crate) is_first: bool,
 }
 
 /// What was answered there.

@@ -1,0 +1,107 @@
+//! Hosts that licences name: what a public site writes leads wayleave to no internal one, and the organisation's rules are asked before
+//! anything is sent.
+
+use crate::harness::{Origin, Reply, Wayleave, eventually};
+use crate::purposes::{INDEX, crawler, get};
+
+const LICENCE: &str = "<rsl xmlns=\"https://rslstandard.org/rsl\"><content url=\"/\"><license>\
+    <permits type=\"usage\">all</permits></license></content></rsl>";
+
+fn search() -> String {
+    crawler("index", INDEX, "purposes = [\"search\"]")
+}
+
+/// What was fetched of nobody's asking, as the decision log has it.
+fn lines_of_wayleave(proxy: &Wayleave) -> Vec<String> {
+    let decisions = proxy.admin_get("/v1/decisions?crawler=wayleave").json();
+    let decisions = decisions["decisions"].as_array().cloned();
+    let line = |it: serde_json::Value| {
+        let word = |member: &str| it[member].as_str().unwrap_or_default().to_owned();
+        format!("{} {} {}", word("outcome"), word("reason"), word("url"))
+    };
+    decisions
+        .unwrap_or_default()
+        .into_iter()
+        .map(line)
+        .collect()
+}
+
+/// Public hosts, for which a parent proxy stands.
+fn public(licence: &str) -> Origin {
+    let parent = Origin::start();
+    let text = format!("User-agent: *\nAllow: /\nLicense: {licence}\n");
+    for host in ["first.example", "second.example"] {
+        let robots = format!("http://{host}/robots.txt");
+        parent.site("*").page(&robots, Reply::text(text.clone()));
+    }
+    let link = format!("<{licence}>; rel=license; type=application/rsl+xml");
+    let page = Reply::html("<p>the page").header("Link", &link);
+    parent
+        .site("*")
+        .page("http://answer.example/robots.txt", Reply::new(404))
+        .page("http://answer.example/a", page);
+    parent
+}
+
+#[test]
+fn a_public_site_has_nothing_sent_to_internal_hosts_by_naming_a_licence() {
+    let intranet = Origin::start();
+    intranet
+        .site("intranet.test")
+        .robots("User-agent: *\nAllow: /\n")
+        .page("/l.xml", Reply::text(LICENCE));
+    let licence = "http://intranet.test/l.xml";
+    let parent = public(licence);
+    let proxy = Wayleave::start_with(&intranet, |settings| {
+        settings
+            .set("upstream.proxy", &format!("\"http://{}\"", parent.http))
+            .set("upstream.proxy_bypass", "[\"intranet.test\"]")
+            .table(&search())
+    });
+    for host in ["first", "answer"] {
+        let answer = get(&proxy, INDEX, &format!("http://{host}.example/a"));
+        let problem = answer.expect_refusal(403, None, "http_request_denied");
+        assert_eq!(problem["source"], "rsl", "{problem}");
+    }
+    assert_eq!(intranet.connections(), 0, "{:?}", intranet.seen());
+    let line = format!("failed preference-document {licence}");
+    eventually("the log says so", || lines_of_wayleave(&proxy) == [&*line]);
+    // Nor does it keep crawlers from what is theirs.
+    assert_eq!(get(&proxy, INDEX, "http://intranet.test/a").status, 200);
+    // Not even where its robots.txt is known and allows it.
+    let answer = get(&proxy, INDEX, "http://second.example/a");
+    answer.expect_refusal(403, None, "http_request_denied");
+    let seen = intranet.seen();
+    assert!(
+        !seen.iter().any(|line| line.ends_with("/l.xml")),
+        "{seen:?}"
+    );
+}
+
+#[test]
+fn rules_are_asked_before_the_robots_txt_of_where_a_licence_is() {
+    let origin = Origin::start();
+    for host in ["law", "open"] {
+        let site = origin.site(&format!("{host}.test"));
+        site.robots("User-agent: *\nAllow: /\n")
+            .page("/l.xml", Reply::text(LICENCE));
+        let text = format!("License: https://{host}.test/l.xml\n");
+        origin.site(&format!("names-{host}.test")).robots(text);
+    }
+    let rule = "[[rule]]\naction = \"refuse\"\nlegal = true\nhosts = [\"law.test\"]\nowner = \"legal@example.com\"\n";
+    let proxy = Wayleave::start_with(&origin, |settings| settings.table(rule).table(&search()));
+    let answer = get(&proxy, INDEX, "https://names-law.test/a");
+    answer.expect_refusal(403, None, "http_request_denied");
+    let seen = origin.seen();
+    assert!(
+        !seen.iter().any(|line| line.contains("//law.test")),
+        "{seen:?}"
+    );
+    assert_eq!(get(&proxy, INDEX, "https://names-open.test/a").status, 200);
+    let lines = [
+        "forwarded preference-document https://open.test/l.xml",
+        "forwarded preference-document https://open.test/robots.txt",
+        "refused policy-rule https://law.test/robots.txt",
+    ];
+    eventually("the log says so", || lines_of_wayleave(&proxy) == lines);
+}
