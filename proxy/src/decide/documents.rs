@@ -214,6 +214,7 @@ impl Fetching<'_> {
         let destination = Destination {
             origin,
             source: self.behalf.source,
+            client: self.behalf.client,
         };
         let route = upstream.route(destination, upstream.connect_deadline());
         route.await.map_or(true, |route| route.is_public())

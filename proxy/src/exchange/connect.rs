@@ -189,6 +189,7 @@ impl Exchanges {
         let destination = Destination {
             origin,
             source: crawler.and_then(|it| it.source_address),
+            client: Some(asking.connection.client),
         };
         let to_origin = match origin.scheme() {
             Scheme::Http | Scheme::Ftp => None,
@@ -270,7 +271,12 @@ async fn admit(
     // Whatever else is wrong with the name is told inside, where clients show the answer.
     let upstream = &settings.upstream;
     let deadline = upstream.connect_deadline();
-    match upstream.route(origin.into(), deadline).await {
+    let destination = Destination {
+        origin,
+        source: None,
+        client: Some(connection.client),
+    };
+    match upstream.route(destination, deadline).await {
         Err(error) if error.is_prohibited() => Err(Fault::from(error).into()),
         _ => Ok(proof),
     }

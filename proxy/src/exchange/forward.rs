@@ -115,6 +115,7 @@ pub(super) async fn forward(
     let destination = Destination {
         origin: sending.origin(),
         source: sending.source(),
+        client: Some(sending.connection.client),
     };
     let name = &sending.settings.options.name;
     let request = OnwardRequest::new(received, sending.resolved(), name, is_websocket);

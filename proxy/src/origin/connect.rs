@@ -18,7 +18,7 @@ use wayleave_robots_txt::{Origin, Scheme};
 
 use super::cause;
 use super::destination::Destination;
-use super::egress::{DialError, Egress, EgressError, Parent, Route, Speaks};
+use super::egress::{Asker, DialError, Egress, EgressError, Parent, Route, Speaks};
 use super::error::Fault;
 use super::form::{Form, Preference};
 use super::ftp::FtpConnection;
@@ -91,8 +91,13 @@ impl Door {
         destination: Destination<'_>,
         deadline: Instant,
     ) -> Result<Route, EgressError> {
-        let Destination { origin, source } = destination;
-        let finding = self.egress.route(origin.host(), origin.port(), source);
+        let Destination {
+            origin,
+            source,
+            client,
+        } = destination;
+        let asker = Asker { source, client };
+        let finding = self.egress.route(origin.host(), origin.port(), asker);
         timeout_at(deadline, finding)
             .await
             .unwrap_or(Err(EgressError::DnsTimeout))

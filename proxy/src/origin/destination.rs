@@ -10,12 +10,6 @@ pub(crate) struct Destination<'a> {
     pub(crate) origin: &'a Origin,
     /// The crawler's `source_address`, if it has one.
     pub(crate) source: Option<IpAddr>,
-}
-
-impl<'a> From<&'a Origin> for Destination<'a> {
-    /// From the addresses that are everybody's.
-    fn from(origin: &'a Origin) -> Self {
-        let source = None;
-        Self { origin, source }
-    }
+    /// The client whose request leads there, if it is one's.
+    pub(crate) client: Option<IpAddr>,
 }

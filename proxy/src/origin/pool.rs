@@ -95,7 +95,7 @@ impl Pool {
 
     /// What connections to `destination` are kept by.
     pub(super) fn key(&self, destination: Destination<'_>, speaks: Speaks) -> PoolKey {
-        let Destination { origin, source } = destination;
+        let Destination { origin, source, .. } = destination;
         PoolKey(self.hasher.hash_one((origin, source, speaks)))
     }
 

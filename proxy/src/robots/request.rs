@@ -55,6 +55,8 @@ impl HttpFetch {
         let destination = Destination {
             origin: target.origin(),
             source: fetch_as.and_then(|by| by.source),
+            // Fetches have bounds of their own.
+            client: None,
         };
         let mut asked = Asked {
             target,

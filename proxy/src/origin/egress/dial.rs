@@ -99,7 +99,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Egress, Options};
+    use super::super::{Asker, Egress, Options};
     use super::*;
 
     /// What is dialled stands for itself.
@@ -174,7 +174,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let route = egress
             .unwrap()
-            .route("127.0.0.1", port, None)
+            .route("127.0.0.1", port, Asker::default())
             .await
             .unwrap();
         let timeout = socket2::SockRef::from(&route.dial().await.unwrap()).tcp_user_timeout();

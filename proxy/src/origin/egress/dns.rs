@@ -15,6 +15,7 @@ use hickory_resolver::{ResolverBuilder, TokioResolver};
 use quick_cache::sync::Cache;
 
 use super::error::{EgressError, NO_ADDRESSES, NOT_A_NAME, NXDOMAIN};
+use super::lookups::Lookups;
 
 /// How long one question to one DNS server may take; asked up to three times.
 const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -34,6 +35,7 @@ pub(super) struct Dns {
     resolver: TokioResolver,
     /// The resolver's own cache is bounded by names only, whatever their answers hold.
     known: Cache<Name, Arc<Known>>,
+    pub(super) lookups: Lookups,
 }
 
 /// What DNS said of a name.
@@ -62,20 +64,40 @@ impl Dns {
         Ok(Self {
             resolver: builder.build()?,
             known: Cache::new(KEPT_NAMES),
+            lookups: Lookups::default(),
         })
     }
 
-    /// The addresses of `host`, of which there is one at least.
+    /// The addresses of `host`, of which there is one at least. If DNS has to be asked for a `client`, that waits until it is the
+    /// client's turn.
     ///
     /// # Errors
     ///
     /// If DNS does not know the host, or does not answer.
-    pub(super) async fn find(&self, host: &str) -> Result<Arc<Known>, EgressError> {
+    pub(super) async fn find(
+        &self,
+        host: &str,
+        client: Option<IpAddr>,
+    ) -> Result<Arc<Known>, EgressError> {
         let name = absolute_name(host)?;
-        match self.known.get(&name) {
-            Some(known) if known.until > Instant::now() => Ok(known),
-            _ => self.look_up(name).await,
+        if let Some(known) = self.still_good(&name) {
+            return Ok(known);
         }
+        let Some(client) = client else {
+            return self.look_up(name).await;
+        };
+        let turn = self.lookups.turn(client).await;
+        let _turn = turn.map_err(|_| EgressError::DnsTimeout)?;
+        // Who waited may have waited for the same name.
+        match self.still_good(&name) {
+            Some(known) => Ok(known),
+            None => self.look_up(name).await,
+        }
+    }
+
+    fn still_good(&self, name: &Name) -> Option<Arc<Known>> {
+        let known = self.known.get(name)?;
+        (known.until > Instant::now()).then_some(known)
     }
 
     /// What is kept of a name, if it is one.

@@ -10,6 +10,7 @@ mod error;
 mod internal;
 mod literal;
 mod local;
+mod lookups;
 mod overrides;
 mod parent;
 mod source;
@@ -52,6 +53,15 @@ pub struct Options {
     pub parent: Option<Arc<Parent>>,
     /// Hosts that are dialled all the same.
     pub exempt: Vec<Exempt>,
+}
+
+/// Who asks for a route.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asker {
+    /// The address to dial from; none: one of those for everybody.
+    pub source: Option<IpAddr>,
+    /// The client whose request it is for, if it is for one: each has only so many names looked up at a time.
+    pub client: Option<IpAddr>,
 }
 
 /// Finds the routes to hosts.
@@ -105,23 +115,17 @@ impl Egress {
     }
 
     /// The route to `host` and `port`, by those of its addresses that may be dialled. `host` is spelt as `Origin::host`
-    /// gives it: a lower-case name, or an address, IPv6 in brackets. It is dialled from `source`, or else from one of the addresses
-    /// for everybody.
+    /// gives it: a lower-case name, or an address, IPv6 in brackets.
     ///
     /// # Errors
     ///
     /// If DNS does not know the host, or if none of its addresses may be dialled, or none is of a family that it can be dialled
     /// from. While some may, the others are left out silently.
-    pub async fn route(
-        &self,
-        host: &str,
-        port: u16,
-        source: Option<IpAddr>,
-    ) -> Result<Route, EgressError> {
+    pub async fn route(&self, host: &str, port: u16, asker: Asker) -> Result<Route, EgressError> {
         if let Some(parent) = self.parent_for(host) {
-            return self.route_by(parent, host, port, source).await;
+            return self.route_by(parent, host, port, asker).await;
         }
-        let found = self.find(host, port).await?;
+        let found = self.find(host, port, asker.client).await?;
         let mut permitted = Vec::with_capacity(found.len());
         let mut prohibited = None;
         for address in found {
@@ -134,7 +138,7 @@ impl Egress {
         match prohibited {
             Some(error) if permitted.is_empty() => Err(error),
             _ => {
-                let sources = self.sources.toward(host, source);
+                let sources = self.sources.toward(host, asker.source);
                 let addresses = interleave(sources.reachable(permitted)?);
                 Ok(Route {
                     addresses,
@@ -171,18 +175,18 @@ impl Egress {
         parent: &Arc<Parent>,
         host: &str,
         port: u16,
-        source: Option<IpAddr>,
+        asker: Asker,
     ) -> Result<Route, EgressError> {
         let is_public = self.check_unresolved(host, port)?;
         let of_parent = |error| EgressError::OfParent {
             parent: parent.authority(),
             error: Box::new(error),
         };
-        let found = self.find(&parent.host, parent.port).await;
+        let found = self.find(&parent.host, parent.port, None).await;
         let found = found.map_err(of_parent)?;
         let named = found.into_iter().map(|it| self.check.check_named(it));
         let addresses = named.collect::<Result<Vec<_>, _>>().map_err(of_parent)?;
-        let sources = self.sources.toward(&parent.host, source);
+        let sources = self.sources.toward(&parent.host, asker.source);
         let addresses = sources.reachable(addresses).map_err(of_parent)?;
         let parent = Arc::clone(parent);
         Ok(Route {
@@ -204,14 +208,19 @@ impl Egress {
     }
 
     /// The addresses of a host, unchecked.
-    async fn find(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
+    async fn find(
+        &self,
+        host: &str,
+        port: u16,
+        client: Option<IpAddr>,
+    ) -> Result<Vec<SocketAddr>, EgressError> {
         if let Some(address) = self.overrides.find(host, port) {
             return Ok(vec![address]);
         }
         if let Some(address) = literal(host) {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let known = self.dns.find(host).await?;
+        let known = self.dns.find(host, client).await?;
         let with_port = |address: &IpAddr| SocketAddr::new(*address, port);
         Ok(known.addresses.iter().map(with_port).collect())
     }

@@ -3,13 +3,14 @@ use std::sync::Arc;
 
 use super::dns::MAX_ADDRESSES;
 use super::internal::why_internal;
+use super::lookups::MAX_PER_CLIENT;
 use super::*;
 use crate::origin::error::Fault;
 
 impl Egress {
     /// What the route dials.
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
-        let Route { addresses, .. } = self.route(host, port, None).await?;
+        let Route { addresses, .. } = self.route(host, port, Asker::default()).await?;
         Ok(addresses
             .into_iter()
             .map(CheckedAddress::socket_address)
@@ -491,4 +492,81 @@ async fn a_silent_dns_server_is_a_timeout() {
     });
     let failure = door.unwrap().addresses("site.example", 80).await;
     assert_eq!(failure, Err(EgressError::DnsTimeout));
+}
+
+/// A DNS server on loopback that keeps the names that were asked for, and answers only those that are not `slow`.
+async fn recording_dns_server() -> (
+    SocketAddr,
+    Arc<std::sync::Mutex<std::collections::HashSet<String>>>,
+) {
+    use hickory_resolver::proto::op::Message;
+    use hickory_resolver::proto::rr::{RData, Record, RecordType};
+
+    let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let asked = Arc::new(std::sync::Mutex::new(std::collections::HashSet::new()));
+    let told = Arc::clone(&asked);
+    tokio::spawn(async move {
+        let mut buffer = [0; 1024];
+        while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+            let query = Message::from_vec(&buffer[..length]).unwrap();
+            let question = query.queries[0].clone();
+            let name = question.name().to_ascii();
+            told.lock().unwrap().insert(name.clone());
+            if name.contains("slow") {
+                continue;
+            }
+            let mut response = query.into_response();
+            if question.query_type() == RecordType::A {
+                let data = RData::from(ip("8.8.8.8"));
+                response.add_answer(Record::from_rdata(question.name().clone(), 60, data));
+            }
+            let bytes = response.to_vec().unwrap();
+            socket.send_to(&bytes, client).await.unwrap();
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn a_client_has_only_so_many_names_looked_up_at_a_time() {
+    let (server, asked) = recording_dns_server().await;
+    let door = Egress::new(Options {
+        servers: vec![server],
+        ..Options::default()
+    });
+    let door = Arc::new(door.unwrap());
+    let route = |host: String, client: &str| {
+        let (door, client) = (Arc::clone(&door), Some(ip(client)));
+        async move {
+            let source = None;
+            door.route(&host, 80, Asker { source, client }).await
+        }
+    };
+    // All addresses of a network of IPv6 are one client's.
+    let greedy: Vec<_> = (0..3 * MAX_PER_CLIENT)
+        .map(|n| {
+            tokio::spawn(route(
+                format!("slow{n}.example"),
+                &format!("2001:db8::{n:x}"),
+            ))
+        })
+        .collect();
+    let others = route("quick.example".to_owned(), "2001:db8:0:1::1");
+    assert!(others.await.is_ok());
+    let slow = || {
+        let asked = asked.lock().unwrap();
+        asked.iter().filter(|name| name.contains("slow")).count()
+    };
+    assert_eq!(slow(), MAX_PER_CLIENT);
+    // Who gives up leaves its place to others, and nothing behind.
+    for task in &greedy {
+        task.abort();
+    }
+    for task in greedy {
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+    assert!(door.dns.lookups.is_empty());
+    let own = route("mine.example".to_owned(), "2001:db8::1");
+    assert!(own.await.is_ok());
 }

@@ -13,7 +13,7 @@ use super::super::redirect::ChosenBy;
 use super::super::*;
 use super::server::{Answer, Server, response};
 use crate::origin::egress::{self, Egress, Override};
-use crate::origin::{self, Preference, Upstream};
+use crate::origin::{self, Destination, Preference, Upstream};
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 
@@ -764,9 +764,12 @@ async fn is_handed_over(answer: &'static [u8]) -> bool {
     let outcome = fetcher.fetch(request, None).await.outcome;
     assert!(outcome.error().is_none(), "{outcome:?}");
     let _open = served.await.unwrap();
-    upstream
-        .reuse((&origin).into(), Preference::OnlyHttp1)
-        .is_some()
+    let destination = Destination {
+        origin: &origin,
+        source: None,
+        client: None,
+    };
+    upstream.reuse(destination, Preference::OnlyHttp1).is_some()
 }
 
 #[tokio::test]
