@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::identity::per_client::holder;
+
 /// So many connections at a time. They share the process's descriptors with the clients.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
-/// So many of one address, which then makes room for itself: many more than a browser or a scraper holds.
-const MAX_PER_ADDRESS: usize = 256;
+/// So many of one client, which then makes room for itself: many more than a browser or a scraper holds.
+const MAX_PER_CLIENT: usize = 256;
 
 /// All places at the listener.
 #[derive(Debug, Default)]
@@ -40,6 +42,7 @@ pub(super) struct Seat {
 impl Places {
     /// Takes a place, for which somebody else may have to go.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Place {
+        let client = holder(client);
         let seat = Arc::new(Seat {
             client,
             is_operators: AtomicBool::new(false),
@@ -48,7 +51,7 @@ impl Places {
         });
         let mut taken = self.lock();
         let is_own = |seat: &Seat| seat.client == client;
-        if taken.iter().filter(|seat| is_own(seat)).count() >= MAX_PER_ADDRESS {
+        if taken.iter().filter(|seat| is_own(seat)).count() >= MAX_PER_CLIENT {
             evict(&mut taken, is_own);
         } else if taken.len() >= MAX_CONNECTIONS {
             evict(&mut taken, |_| true);
@@ -126,7 +129,7 @@ mod tests {
     fn an_address_makes_room_for_itself() {
         let places = Arc::new(Places::default());
         let other = places.take(address(2));
-        let own: Vec<_> = (0..=MAX_PER_ADDRESS)
+        let own: Vec<_> = (0..=MAX_PER_CLIENT)
             .map(|_| places.take(address(1)))
             .collect();
         assert!(is_evicted(&own[0]) && !is_evicted(&own[1]) && !is_evicted(&other));
@@ -137,6 +140,18 @@ mod tests {
         assert_eq!(gone[..6], [true, false, false, true, true, false]);
         drop(own);
         assert_eq!(places.lock().len(), 3);
+    }
+
+    #[test]
+    fn all_addresses_of_an_ipv6_network_are_one_client() {
+        let places = Arc::new(Places::default());
+        let numbered = |number: u16| IpAddr::from([0x2001, 0xdb8, 0, 7, 0, 0, 0, number]);
+        let neighbour = places.take([0x2001, 0xdb8, 0, 8, 0, 0, 0, 1].into());
+        let all: Vec<_> = (0..=MAX_PER_CLIENT as u16)
+            .map(|number| places.take(numbered(number)))
+            .collect();
+        assert!(is_evicted(&all[0]) && !is_evicted(&all[1]) && !is_evicted(&neighbour));
+        assert_eq!(places.lock().len(), MAX_PER_CLIENT + 1);
     }
 
     #[test]
