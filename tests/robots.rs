@@ -280,13 +280,84 @@ fn a_name_that_does_not_exist_is_a_dns_error() {
         answer.expect_refusal(502, Some("DNS error"), "dns_error");
         assert_eq!(answer.header("retry-after"), None, "{url}");
     }
-    let refused = [("outcome", "refused"), ("reason", "dns_error")];
-    assert_eq!(proxy.metric("wayleave_requests_total", &refused), 3.0);
-    // These exist, whatever else is wrong.
+    let count = |outcome: &str, reason: &str| {
+        let labels = [("outcome", outcome), ("reason", reason)];
+        proxy.metric("wayleave_requests_total", &labels)
+    };
+    assert_eq!(count("failed", "dns_error"), 3.0);
+    // These exist, whatever else is wrong. Only the second can be resolved.
     for host in ["empty.example", "lure.test"] {
         let answer = proxy.get(&format!("http://{host}/a"));
         answer.expect_unreachable(&format!("http://{host}/robots.txt"));
     }
+    assert_eq!(count("failed", "dns_error"), 4.0);
+    assert_eq!(count("refused", "unreachable"), 1.0);
+    assert_eq!(
+        proxy.metric("wayleave_requests_total", &[("outcome", "refused")]),
+        1.0
+    );
+    let decisions = proxy.admin_get("/v1/decisions?reason=dns_error").json();
+    let decisions = decisions["decisions"].as_array().expect("a list").clone();
+    assert_eq!(decisions.len(), 4);
+    assert!(
+        decisions.iter().all(|it| it["outcome"] == "failed"),
+        "{decisions:?}"
+    );
+    let preview = proxy
+        .admin_get("/v1/decision?url=http%3A%2F%2Fnowhere.example%2Fa")
+        .json();
+    assert_eq!(preview["outcome"], "failed", "{preview}");
+    assert_eq!(preview["reason"], "dns_error", "{preview}");
+}
+
+#[test]
+fn a_name_that_is_not_resolved_in_time_fails_and_an_observed_crawler_tries_itself() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    names.say("broken.example", Answer::ServerFailure);
+    names.say("silent.example", Answer::Silence);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("dns.servers", &format!("[\"{}\"]", names.address))
+            .table("[[crawler]]\nname = \"look\"\ntokens = [\"LookBot\"]\nmode = \"observe\"\nmatch = { user_agent = \"LookBot\" }\n")
+    });
+    for (host, reason) in [
+        ("broken.example", "dns_error"),
+        ("silent.example", "dns_timeout"),
+    ] {
+        let answer = proxy.get(&format!("http://{host}/a"));
+        answer.expect_unreachable(&format!("http://{host}/robots.txt"));
+        assert_eq!(answer.json()["reason"], reason, "{answer:?}");
+        let labels = [
+            ("crawler", "asserted"),
+            ("outcome", "failed"),
+            ("reason", reason),
+        ];
+        assert_eq!(
+            proxy.metric("wayleave_requests_total", &labels),
+            1.0,
+            "{host}"
+        );
+    }
+    assert_eq!(
+        proxy.metric("wayleave_requests_total", &[("outcome", "refused")]),
+        0.0
+    );
+    let port = origin.http.port();
+    names.say(
+        "broken.example",
+        Answer::Addresses(vec![[127, 0, 0, 1].into()]),
+    );
+    let look = |url: &str| proxy.exchange(&Ask::get(url).agent("LookBot/1"));
+    assert_eq!(look(&format!("http://broken.example:{port}/a")).status, 200);
+    names.say("broken.example", Answer::ServerFailure);
+    assert_eq!(look("http://broken.example/a").status, 502);
+    let labels = [
+        ("crawler", "look"),
+        ("outcome", "failed"),
+        ("reason", "dns_error"),
+    ];
+    assert_eq!(proxy.metric("wayleave_requests_total", &labels), 1.0);
 }
 
 #[test]

@@ -47,6 +47,8 @@ struct Failure {
     count: u32,
     status: Option<u16>,
     kind: Option<FetchErrorKind>,
+    /// It was a redirect's target that failed, not the origin asked for.
+    is_redirected: bool,
     /// In words.
     cause: Box<str>,
 }
@@ -120,6 +122,7 @@ impl Failure {
             count: failing.count,
             status: outcome.status(),
             kind: outcome.error().map(|error| error.kind),
+            is_redirected: !outcome.redirects.is_empty(),
             cause: outcome.cause().unwrap_or_default().into(),
         }
     }
@@ -428,6 +431,14 @@ impl Snapshot {
     #[must_use]
     pub fn error_kind(&self) -> Option<FetchErrorKind> {
         self.failure.as_ref()?.kind
+    }
+
+    /// Whether the last attempt failed where a redirect led, and not at the origin itself.
+    #[must_use]
+    pub fn failed_behind_redirect(&self) -> bool {
+        self.failure
+            .as_ref()
+            .is_some_and(|failure| failure.is_redirected)
     }
 
     /// Why the last attempt failed, in words, if it did.

@@ -141,7 +141,12 @@ fn go_by(
         Verdict::Disallow => {
             let rule = line.zip(rule.clone());
             let rule = rule.map(|(line, text)| DecidingRule { line, text });
-            Err(refusal(resolved, known, decision.reason(), rule))
+            Err(refusal(
+                resolved,
+                known,
+                (decision.reason(), rule),
+                identity.mode(),
+            ))
         }
     };
     let finding = Finding {
@@ -207,12 +212,12 @@ pub(crate) fn delay(access: &AccessResult, identity: &Identity) -> Option<Durati
 fn refusal(
     resolved: &Resolved,
     known: &Known,
-    reason: Reason,
-    rule: Option<DecidingRule>,
+    (reason, rule): (Reason, Option<DecidingRule>),
+    mode: Mode,
 ) -> Refusal {
     let target = &resolved.target;
     if reason == Reason::Unreachable {
-        return unreached(target, known);
+        return unreached(target, known, mode);
     }
     let robots_url = target.origin().robots_txt_uri();
     let mut details = match &rule {
@@ -240,9 +245,10 @@ fn refusal(
     }
 }
 
-/// Nothing came from the origin. If that is because it may not be dialled, or is not there, the client hears so.
-fn unreached(target: &Target, Known { snapshot, at }: &Known) -> Refusal {
-    let details = match snapshot.error_kind() {
+/// Nothing came from the origin. If that is because it may not be dialled, or its name leads nowhere, the client hears so.
+fn unreached(target: &Target, Known { snapshot, at }: &Known, mode: Mode) -> Refusal {
+    let kind = snapshot.error_kind();
+    let details = match kind {
         Some(FetchErrorKind::Prohibited) => {
             let error = ErrorType::DestinationIpProhibited;
             let details = format!("{} is at an internal address", target.origin());
@@ -251,12 +257,30 @@ fn unreached(target: &Target, Known { snapshot, at }: &Known) -> Refusal {
         Some(FetchErrorKind::NoSuchName) => {
             let error = ErrorType::DnsError;
             let details = format!("no such host: {}", target.origin().host());
-            return Refusal::new(502, error.phrase(), error, error.as_str(), details);
+            return Refusal {
+                is_failure: true,
+                ..Refusal::new(502, error.phrase(), error, error.as_str(), details)
+            };
         }
         _ => snapshot.cause().unwrap_or("not fetched yet"),
     };
     let retry_after = snapshot.retry_after(*at).unwrap_or(Duration::from_secs(1));
-    unreachable(target, details, retry_after)
+    let refusal = unreachable(target, details, retry_after);
+    let error = match kind {
+        Some(FetchErrorKind::Dns) => ErrorType::DnsError,
+        Some(FetchErrorKind::DnsTimeout) => ErrorType::DnsTimeout,
+        _ => return refusal,
+    };
+    // Where a redirect leads nowhere, the origin is there. And who is only observed tries again to resolve the name.
+    if snapshot.failed_behind_redirect() || mode == Mode::Observe {
+        return refusal;
+    }
+    Refusal {
+        reason: error.as_str(),
+        is_policy: false,
+        is_failure: true,
+        ..refusal
+    }
 }
 
 /// What could refuse the use has not been read.

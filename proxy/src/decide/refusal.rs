@@ -52,6 +52,8 @@ pub(crate) struct Refusal {
     /// It is a matter of what crawlers may do, not of what can be done: where that is only observed, the request is
     /// forwarded.
     pub(crate) is_policy: bool,
+    /// Nothing was decided against the request: it failed before that could be.
+    pub(crate) is_failure: bool,
     /// The rest of the connection cannot be trusted to be what it seems.
     pub(crate) closes: bool,
 }
@@ -133,6 +135,7 @@ impl Refusal {
             retry_after: None,
             blocked_by: None,
             is_policy: false,
+            is_failure: false,
             closes: false,
         }
     }

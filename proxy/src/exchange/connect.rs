@@ -181,7 +181,7 @@ impl Exchanges {
         let ended = |known, outcome| Box::new(self.end(begun, known, outcome));
         let Cleared { permit, turn } = match next {
             Next::Send(cleared) => cleared,
-            Next::Refuse(refusal) => return Err(ended(known, Outcome::Refuse(refusal))),
+            Next::Refuse(refusal) => return Err(ended(known, refusal.into())),
             Next::Left => return Err(ended(known, Outcome::Fail(client_closed()))),
         };
         let origin = permit.resolved.target.origin();

@@ -65,7 +65,7 @@ impl Exchanges {
                 }
                 Next::Send(cleared) => cleared,
                 Next::Refuse(refusal) => {
-                    break Ended::here(Outcome::Refuse(refusal), Reply::Refusal);
+                    break Ended::here(refusal.into(), Reply::Refusal);
                 }
                 Next::Left => break Ended::left(),
             };

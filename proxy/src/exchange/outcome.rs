@@ -19,7 +19,8 @@ pub(crate) enum Outcome {
     Refuse(Refusal),
     /// The origin answered, but nothing of that was handed on.
     Withhold(Refusal),
-    /// It was allowed, but the origin or the way to it failed; or the client left.
+    /// It was allowed, but the origin or the way to it failed; or the origin's name could not be resolved to ask for its robots.txt; or
+    /// the client left.
     Fail(Refusal),
 }
 
@@ -70,6 +71,16 @@ impl Outcome {
             Self::Tunnel { .. } => 200,
             Self::Refuse(refusal) | Self::Withhold(refusal) | Self::Fail(refusal) => refusal.status,
         }
+    }
+}
+
+impl From<Refusal> for Outcome {
+    /// Of a request that did not leave this proxy.
+    fn from(refusal: Refusal) -> Self {
+        if refusal.is_failure {
+            return Self::Fail(refusal);
+        }
+        Self::Refuse(refusal)
     }
 }
 

@@ -191,7 +191,7 @@ pub(crate) fn preview(previewed: Previewed, at: SystemTime) -> (Decision, Vec<Re
     } = previewed.decided;
     let outcome = match verdict {
         Ok(permit) => passed(&permit, 200),
-        Err(refusal) => Outcome::Refuse(refusal),
+        Err(refusal) => refusal.into(),
     };
     let begun = Begun {
         id: DecisionId::new(),

@@ -41,7 +41,7 @@ const MEANINGS = {
   connection_limit_reached: "proxy.max_connections are open, or proxy.max_connections_per_client",
   "proxy-protocol": "a load balancer in proxy.proxy_protocol sent no valid PROXY header",
   "tls-required": "plain HTTP came to an https:// listener",
-  dns_error: "refused: the origin's name does not exist; failed: it could not be resolved",
+  dns_error: "the origin's name does not exist, or could not be resolved",
   dns_timeout: "the origin's name was not resolved in time",
   destination_ip_unroutable: "no way to the origin's address",
   connection_refused: "no connection to the origin, or the parent proxy opens no tunnel to it",

@@ -102,7 +102,8 @@ fn tell(found: &[Decision], json: bool) -> ExitCode {
 }
 
 fn is_allowed(decision: &Decision) -> bool {
-    matches!(&*decision.outcome, "forwarded" | "tunnelled" | "failed")
+    let was_let_go = matches!(&*decision.outcome, "forwarded" | "tunnelled" | "failed");
+    was_let_go && !decision.failed_unsent()
 }
 
 fn describe(decision: &Decision) -> String {
@@ -111,6 +112,9 @@ fn describe(decision: &Decision) -> String {
             let bytes = decision.body_bytes;
             let bytes = bytes.map_or(String::new(), |bytes| format!(", {bytes} bytes"));
             format!("yes, answered with {}{bytes}", decision.status)
+        }
+        "failed" if decision.failed_unsent() => {
+            format!("no, the name could not be resolved ({})", decision.reason)
         }
         "failed" => format!("it was tried, and failed ({})", decision.reason),
         _ if decision.reached_origin == Some(true) => "it was asked for, and withheld".to_owned(),

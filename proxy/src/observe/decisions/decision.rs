@@ -259,6 +259,14 @@ pub(crate) struct Finding {
 }
 
 impl Decision {
+    /// Whether it failed before robots.txt could be asked, because the origin's name leads nowhere: then nothing of it was sent.
+    pub(crate) fn failed_unsent(&self) -> bool {
+        let is_disallowed = |finding: &Finding| finding.verdict == "disallow";
+        self.outcome == "failed"
+            && self.mode != "observe"
+            && self.finding.as_ref().is_some_and(is_disallowed)
+    }
+
     /// The host of the origin, if there was one.
     pub(crate) fn host(&self) -> Option<&str> {
         host(self.origin.as_deref()?)

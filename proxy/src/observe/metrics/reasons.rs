@@ -41,7 +41,7 @@ pub(super) const OF_CRAWLERS: &Reasons = &[
     ("wrong-certificate", &[REFUSED]),
     ("password-checks", &[REFUSED]),
     ("destination_ip_prohibited", &[REFUSED, FAILED]),
-    ("dns_error", &[REFUSED, FAILED]),
+    ("dns_error", &[FAILED]),
     ("malformed-request", &[REFUSED, FAILED]),
     ("misdirected", &[REFUSED]),
     ("unsupported-scheme", &[REFUSED]),

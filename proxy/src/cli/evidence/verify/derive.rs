@@ -114,6 +114,9 @@ fn follows(decision: &Decision) -> Result<(), String> {
             // It did not come in time.
             None => reason == "unreachable",
         },
+        "failed" if decision.failed_unsent() => {
+            basis == Some("unreachable") && matches!(reason, "dns_error" | "dns_timeout")
+        }
         "refused" if reason == "policy-rule" => decision.policy.is_some() && !is_exception,
         _ => true,
     };
