@@ -2,7 +2,16 @@
 
 use std::fmt;
 
+use super::value::credentials;
+
+/// How a hash of a password begins.
+const HASH: &str = "$argon2";
+/// What stands before values that are ours.
+const EXAMPLE: &str = "such as \"";
+
 /// One mistake in a configuration file, printed as `FILE:LINE: KEY: MESSAGE`.
+///
+/// No password that stands in the wrong place is in it: neither the credentials of a URL nor a hash.
 ///
 /// The line is missing when the file could not be read at all, the key when the text belongs to none.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +29,7 @@ impl Mistake {
             file: file.to_owned(),
             line: None,
             key: String::new(),
-            message: message.into(),
+            message: masked(&message.into()),
         }
     }
 
@@ -34,8 +43,8 @@ impl Mistake {
         Self {
             file: file.to_owned(),
             line: Some(line),
-            key: key.into(),
-            message: message.into(),
+            key: masked(&key.into()),
+            message: masked(&message.into()),
         }
     }
 
@@ -72,3 +81,111 @@ impl fmt::Display for Mistake {
 }
 
 impl std::error::Error for Mistake {}
+
+/// The text without secrets, which are looked for in what is quoted, and outside of that in each word.
+fn masked(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(['"', '`']) {
+        let (words, quoted) = rest.split_at(start + 1);
+        let quote = rest.as_bytes()[start];
+        shown.extend(words.split_inclusive(' ').map(without_secret));
+        let end = closing_quote(quoted, quote);
+        shown += &match words.ends_with(EXAMPLE) {
+            true => quoted[..end].to_owned(),
+            false => without_secret(&quoted[..end]),
+        };
+        let behind = quoted.len().min(end + 1);
+        shown += &quoted[end..behind];
+        rest = &quoted[behind..];
+    }
+    shown.extend(rest.split_inclusive(' ').map(without_secret));
+    shown
+}
+
+/// Where what was quoted ends: at the quote that no backslash escapes.
+fn closing_quote(quoted: &str, quote: u8) -> usize {
+    let mut is_escaped = false;
+    for (at, byte) in quoted.bytes().enumerate() {
+        match byte {
+            byte if byte == quote && !is_escaped => return at,
+            b'\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
+        }
+    }
+    quoted.len()
+}
+
+fn without_secret(text: &str) -> String {
+    let text = match text.find(HASH) {
+        Some(at) => format!("{}(not shown)", &text[..at]),
+        None => text.to_owned(),
+    };
+    match credentials(&text) {
+        Some(at) => format!("{}(not shown)@{}", &text[..at.start], &text[at.end..]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(key: &str, message: String) -> String {
+        Mistake::of_line("t.toml", 1, key, message).to_string()
+    }
+
+    #[test]
+    fn passwords_in_the_wrong_place_are_not_repeated() {
+        for secret in [
+            "http://me:pazz@h",
+            "me:pazz@h",
+            "me:p z@zz@h",
+            "me:p\"pazz@h",
+            "me:p\\\"pazz@h",
+        ] {
+            let quoted = shown(
+                "a.b",
+                format!("{secret:?} is not a host, such as \"*.corp.example\""),
+            );
+            assert!(!quoted.contains('z'), "{quoted}");
+            assert!(
+                quoted.contains("@h\" is not a host, such as \"*.corp.example\""),
+                "{quoted}"
+            );
+            let ticked = shown("a.b", format!("`{secret}` is wrong"));
+            assert!(!ticked.contains('z'), "{ticked}");
+            let key = shown(&format!("dns.overrides.{secret:?}"), "is wrong".to_owned());
+            assert!(
+                !key.contains('z') && key.ends_with("@h\": is wrong"),
+                "{key}"
+            );
+        }
+        for secret in ["http://me:pazz@h", "me:pazz@h"] {
+            let bare = shown(&format!("upstream.{secret}"), format!("{secret} is wrong"));
+            assert!(
+                !bare.contains('z') && bare.ends_with("@h is wrong"),
+                "{bare}"
+            );
+        }
+        let hash = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$LuxT";
+        let misplaced = shown("a.b", format!("{hash:?} is no name"));
+        assert_eq!(misplaced, "t.toml:1: a.b: \"(not shown)\" is no name");
+    }
+
+    #[test]
+    fn what_is_no_secret_stays_as_it_is() {
+        for message in [
+            "\"10s\" is not one of \"a\", \"b\"; did you mean \"a\"?",
+            "me@corp.example has no colon, and 10:30 no at sign",
+            "not a URL, such as \"rediss://wayleave@redis.internal:6379\"",
+            "an open \"quote",
+            "",
+        ] {
+            assert_eq!(
+                shown("a", message.to_owned()),
+                format!("t.toml:1: a: {message}")
+            );
+        }
+    }
+}

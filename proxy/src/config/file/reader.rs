@@ -342,7 +342,7 @@ impl<'t> Section<'t> {
                 }
                 Err(faults) => {
                     for fault in faults {
-                        let path = format!("{path}.\"{}\"{}", name.get_ref(), fault.within);
+                        let path = format!("{path}.{:?}{}", name.get_ref(), fault.within);
                         self.reader.mistake(fault.at, path, fault.message);
                     }
                 }

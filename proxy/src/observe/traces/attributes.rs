@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use http::Uri;
 use opentelemetry::KeyValue;
+use percent_encoding::percent_decode_str;
 use wayleave_robots_txt::lifecycle::FetchOutcome;
 
 use crate::observe::decisions::Decision;
@@ -13,8 +14,25 @@ const METHODS: &[&str] = &[
     "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
 ];
 
-/// Parameters of a query that sign a request: whoever knows their values can repeat it. The conventions name them.
-const SIGNATURES: &[&str] = &["AWSAccessKeyId", "Signature", "sig", "X-Goog-Signature"];
+/// Parameters of a query, in lower case, whose values let whoever knows them repeat a request, or make others: those that the
+/// conventions name, and their kin of other clouds.
+const SECRETS: &[&str] = &[
+    "api-key",
+    "api_key",
+    "apikey",
+    "auth",
+    "authorization",
+    "awsaccesskeyid",
+    "googleaccessid",
+    "jwt",
+    "key",
+    "key-pair-id",
+    "passwd",
+    "pwd",
+    "sig",
+];
+/// How the names of others end, such as `X-Amz-Signature`, `X-Goog-Credential`, `access_token`.
+const SECRET_ENDINGS: &[&str] = &["credential", "password", "secret", "signature", "token"];
 
 /// The method, or what stands for one that is not well known; also the span's name.
 pub(super) fn method(decision: &Decision) -> &'static str {
@@ -25,7 +43,7 @@ pub(super) fn method(decision: &Decision) -> &'static str {
 /// Whether the request went on to its origin.
 pub(super) fn left(decision: &Decision) -> bool {
     let went = matches!(&*decision.outcome, "forwarded" | "observed" | "failed");
-    went && decision.method != "CONNECT"
+    went && decision.method != "CONNECT" && !decision.failed_unsent()
 }
 
 /// What the origin's side of an exchange ended with, if that was no success.
@@ -89,11 +107,7 @@ pub(super) fn of_consulting(decision: &Decision) -> Vec<KeyValue> {
 
 /// The request to the origin.
 pub(super) fn of_onward(decision: &Decision) -> Vec<KeyValue> {
-    let url = match decision.url.split_once('?') {
-        Some((url, query)) => format!("{url}?{}", redacted(query)),
-        None => decision.url.clone(),
-    };
-    let mut all = vec![KeyValue::new("url.full", url)];
+    let mut all = vec![KeyValue::new("url.full", redacted_url(&decision.url))];
     request_method(decision, &mut all);
     if let Ok(uri) = decision.url.parse::<Uri>() {
         server(&uri, &mut all);
@@ -110,7 +124,7 @@ pub(super) fn of_fetch(uri: &str, outcome: &FetchOutcome) -> Vec<KeyValue> {
     let redirects = i64::try_from(outcome.redirects.len()).unwrap_or(i64::MAX);
     let mut all = vec![
         KeyValue::new("http.request.method", "GET"),
-        KeyValue::new("url.full", uri.to_owned()),
+        KeyValue::new("url.full", redacted_url(uri)),
         KeyValue::new("wayleave.robots.result", outcome.result().as_str()),
         KeyValue::new("wayleave.robots.redirects", redirects),
     ];
@@ -130,15 +144,29 @@ pub(super) fn fetch_error(outcome: &FetchOutcome) -> Option<String> {
     status.map(|status| status.to_string())
 }
 
-/// A query without the values of signatures.
+fn redacted_url(url: &str) -> String {
+    match url.split_once('?') {
+        Some((url, query)) => format!("{url}?{}", redacted(query)),
+        None => url.to_owned(),
+    }
+}
+
+/// A query without the values of secrets.
 fn redacted(query: &str) -> String {
     let parameters = query
         .split('&')
         .map(|parameter| match parameter.split_once('=') {
-            Some((name, _)) if SIGNATURES.contains(&name) => Cow::Owned(format!("{name}=REDACTED")),
+            Some((name, _)) if is_secret(name) => Cow::Owned(format!("{name}=REDACTED")),
             _ => Cow::Borrowed(parameter),
         });
     parameters.collect::<Vec<_>>().join("&")
+}
+
+/// Whether the value of a parameter is one, however its name is spelt.
+fn is_secret(name: &str) -> bool {
+    let name = percent_decode_str(name).decode_utf8_lossy();
+    let name = name.to_ascii_lowercase();
+    SECRETS.contains(&&*name) || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 fn request_method(decision: &Decision, all: &mut Vec<KeyValue>) {
@@ -179,5 +207,55 @@ mod tests {
         let shown = "a=b&sig=REDACTED&Signature=REDACTED&sig&x=sig=y";
         assert_eq!(redacted(query), shown);
         assert_eq!(redacted(""), "");
+    }
+
+    #[test]
+    fn secrets_of_every_cloud_stay_here_however_they_are_spelt() {
+        for name in [
+            "X-Amz-Signature",
+            "x-amz-signature",
+            "X-Amz-Credential",
+            "X-Amz-Security-Token",
+            "X%2DAmz%2DSignature",
+            "AWSAccessKeyId",
+            "awsaccesskeyid",
+            "X-Goog-Signature",
+            "X-Goog-Credential",
+            "GoogleAccessId",
+            "SIG",
+            "Signature",
+            "Key-Pair-Id",
+            "token",
+            "access_token",
+            "api_key",
+            "apiKey",
+            "client_secret",
+            "Password",
+        ] {
+            let query = format!("a=1&{name}=s3cret&b=s3cret%20too");
+            let shown = format!("a=1&{name}=REDACTED&b=s3cret%20too");
+            assert_eq!(redacted(&query), shown);
+        }
+        for name in [
+            "X-Amz-Date",
+            "X-Amz-Expires",
+            "page",
+            "monkey",
+            "design",
+            "tokens",
+        ] {
+            let query = format!("{name}=1");
+            assert_eq!(redacted(&query), query);
+        }
+    }
+
+    #[test]
+    fn fetches_of_licences_keep_their_secrets_as_well() {
+        let shown = redacted_url("https://law.test/l.xml?v=2&sig=abc");
+        assert_eq!(shown, "https://law.test/l.xml?v=2&sig=REDACTED");
+        assert_eq!(
+            redacted_url("https://law.test/sig=abc"),
+            "https://law.test/sig=abc"
+        );
     }
 }

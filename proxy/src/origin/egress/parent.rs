@@ -70,7 +70,7 @@ impl Parent {
 }
 
 const EXPECTED: &str =
-    "is not a proxy, such as \"http://user:pass@proxy.corp:3128\" or \"socks5://proxy.corp:1080\"";
+    "is not a proxy, such as \"http://proxy.corp:3128\" or \"socks5://proxy.corp:1080\"";
 
 impl FromStr for Parent {
     type Err = &'static str;
