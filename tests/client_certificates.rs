@@ -33,6 +33,9 @@ const COMMON_NAME: Holder = Holder {
     not_after: None,
 };
 
+/// How soon a connection ends that has lost its ground, long before it would be idle.
+const CLOSED: Duration = Duration::from_secs(5);
+
 /// A CA of clients, and a proxy that asks for its certificates.
 struct Guard {
     authority: Authority,
@@ -77,6 +80,17 @@ impl Guard {
         let wire = Wire::connect(self.guarded.tls);
         let secured = wire.start_tls_with("localhost", Arc::clone(config))?;
         Ok(secured.wire)
+    }
+
+    /// A tunnel whose requests are seen.
+    #[track_caller]
+    fn intercepted(&self, config: &Arc<ClientConfig>, host: &str) -> Wire {
+        let mut tunnel = self.connect(config).expect("it is trusted");
+        let opened = tunnel.connect_tunnel(&format!("{host}:443"));
+        assert_eq!(opened.status, 200);
+        let ca = self.guarded.proxy.ca_pem();
+        let secured = tunnel.start_tls(host, &ca, &["http/1.1"]);
+        secured.expect("TLS inside TLS").wire
     }
 
     /// The answer to a holder's first request, if there is one.
@@ -231,7 +245,9 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     let origin = Origin::start();
     let names = [("news", "spiffe://corp/crawler/news")];
     let guard = guard(&origin, &crawlers(&names), |settings| {
-        settings.set("https.bypass", "[\"bank.test\"]")
+        settings
+            .set("https.bypass", "[\"bank.test\"]")
+            .set("proxy.idle_timeout", "\"1h\"")
     });
     let pair = client_pair(&guard.authority, &URI);
     let config = guard.config(Some(&pair));
@@ -239,6 +255,9 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     assert_eq!(ask(&mut open, "/a").status, 200);
     let mut tunnel = guard.connect(&config).expect("it is trusted");
     assert_eq!(tunnel.connect_tunnel("bank.test:443").status, 200);
+    let mut inside = guard.intercepted(&config, "shop.test");
+    inside.send(Ask::get("https://shop.test/a").bytes("/a"));
+    assert_eq!(inside.response().status, 200);
     let mut unnamed = guard.connect(&guard.config(None)).expect("none is needed");
     assert_eq!(ask(&mut unnamed, "/a").status, 200);
     // Beside the old one, nothing ends.
@@ -257,8 +276,13 @@ fn another_authority_ends_what_the_old_one_vouched_for() {
     let answer = ask(&mut open, "/private-to-nobody");
     let problem = answer.expect_refusal(403, None, "http_request_denied");
     assert_eq!(problem["reason"], "wrong-certificate");
-    open.expect_close();
-    tunnel.expect_close();
+    open.expect_close_within(CLOSED);
+    inside.send(Ask::get("https://shop.test/private-to-nobody").bytes("/private-to-nobody"));
+    let answer = inside.response();
+    let problem = answer.expect_refusal(403, None, "http_request_denied");
+    assert_eq!(problem["reason"], "wrong-certificate");
+    inside.expect_close_within(CLOSED);
+    tunnel.expect_close_within(CLOSED);
     assert_eq!(ask(&mut unnamed, "/a").status, 200);
     assert!(guard.try_ask(&tomorrow, "/b").is_some());
     assert!(

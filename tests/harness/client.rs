@@ -265,6 +265,14 @@ impl Wire {
         }
     }
 
+    /// The same within `limit`, where others would end the connection later.
+    #[track_caller]
+    pub fn expect_close_within(&mut self, limit: Duration) {
+        let limited = self.tcp.set_read_timeout(Some(limit));
+        limited.expect("the limit is not zero");
+        self.expect_close();
+    }
+
     /// Asks a proxy for a tunnel; an answer other than 2xx is handed back.
     #[track_caller]
     pub fn connect_tunnel(&mut self, authority: &str) -> Response {
@@ -294,11 +302,11 @@ impl Wire {
         self.start_tls_with(name, tls::client_config(ca_pem, protocols))
     }
 
-    /// The same with settings of one's own.
+    /// The same with settings of one's own. In what is TLS already, it is TLS inside TLS.
     pub fn start_tls_with(self, name: &str, config: Arc<ClientConfig>) -> io::Result<Secured> {
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        let mut stream = StreamOwned::new(session, self.tcp.try_clone()?);
+        let mut stream = StreamOwned::new(session, self.stream);
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
         }

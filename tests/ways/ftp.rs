@@ -353,20 +353,27 @@ fn hostile_servers_end_within_their_bounds() {
 
 #[test]
 fn data_comes_from_the_servers_own_address_only() {
-    // Who is named listens, and would hear it.
-    let elsewhere = TcpListener::bind("127.0.0.9:0").expect("a port");
-    let port = elsewhere.local_addr().expect("it is bound").port();
-    let pasv = format!(
-        "227 Entering Passive Mode (127,0,0,9,{},{})\r\n",
-        port / 256,
-        port % 256
-    );
-    let server = Scripted::start(move |command| match command.split(' ').next() {
-        Some("PASV") => Some(pasv.clone()),
+    let data = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = data.local_addr().expect("it is bound").port();
+    // Who is named listens at the same port, may be dialled, and would hear it.
+    let elsewhere = TcpListener::bind(("127.0.0.9", port)).expect("the port is free there");
+    let pasv = passive_at(data, [127, 0, 0, 9], |mut stream| {
+        stream.write_all(b"page").expect("it is read");
+    });
+    let server = Scripted::start(move |command| match command {
+        "PASV" => Some(pasv.clone()),
+        "RETR ./robots.txt" => Some("550 none\r\n".to_owned()),
+        "RETR ./a.txt" => Some("150 here\r\n226 done\r\n".to_owned()),
         _ => proper(command),
     });
-    let proxy = start(server.address);
-    get(&proxy, "/pub/a.txt").expect_unreachable("ftp://files.test/robots.txt");
+    let origin = Origin::start();
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .resolve("files.test:21", server.address)
+            .set("upstream.allow_private", "[\"127.0.0.0/8\"]")
+    });
+    let page = get(&proxy, "/a.txt");
+    assert_eq!((page.status, page.text().as_str()), (200, "page"));
     elsewhere.set_nonblocking(true).expect("it can be asked");
     assert!(elsewhere.accept().is_err(), "nobody came");
     assert!(server.heard().iter().any(|command| command == "PASV"));
@@ -375,6 +382,11 @@ fn data_comes_from_the_servers_own_address_only() {
 /// Serves data connections; the reply to PASV that names where.
 pub fn passive(serve: fn(TcpStream)) -> String {
     let data = TcpListener::bind("127.0.0.1:0").expect("a port");
+    passive_at(data, [127, 0, 0, 1], serve)
+}
+
+/// The same on a listener of choice, of which the reply tells another address.
+fn passive_at(data: TcpListener, told: [u8; 4], serve: fn(TcpStream)) -> String {
     let port = data.local_addr().expect("it is bound").port();
     std::thread::spawn(move || {
         for stream in data.incoming() {
@@ -383,7 +395,8 @@ pub fn passive(serve: fn(TcpStream)) -> String {
         }
     });
     let (high, low) = (port / 256, port % 256);
-    format!("227 Entering Passive Mode (127,0,0,1,{high},{low})\r\n")
+    let [a, b, c, d] = told;
+    format!("227 Entering Passive Mode ({a},{b},{c},{d},{high},{low})\r\n")
 }
 
 #[test]
