@@ -120,3 +120,48 @@ fn operators_who_may_read_the_configuration_see_no_secrets_in_it() {
     assert!(shown.contains("(credentials not shown)"), "{shown}");
     assert!(shown.contains("password_hash = "), "{shown}");
 }
+
+#[test]
+fn what_stands_before_an_at_sign_of_a_target_is_left_out() {
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let targets = [
+        ("CONNECT", "user:pazzw0rd@shop.test"),
+        ("CONNECT", "user:pazzw0rd@shop.test:443"),
+        ("CONNECT", "user:pazzw0rd@shop.test:x"),
+        ("CONNECT", "user@pazzw0rd@shop.test:443"),
+        ("GET", "user:pazzw0rd@shop.test/a"),
+        ("GET", "pazzw0rd:user@shop.test/a"),
+        ("GET", "//user:pazzw0rd@shop.test/a"),
+        ("GET", "http:user:pazzw0rd@shop.test/a"),
+        ("GET", "http:/user:pazzw0rd@shop.test/a"),
+        ("GET", "http://user:pazzw0rd@shop.test:x/a"),
+        ("GET", "http://user:pazzw0rd/@shop.test/a"),
+        ("GET", "http://user:pazzw0rd?@shop.test/a"),
+        ("GET", "http://user@pazzw0rd@shop.test/a"),
+        ("GET", "gopher://user:pazzw0rd@shop.test/a"),
+        ("GET", "http://user:pazzw0rd@shop.test/a"),
+    ];
+    for (method, target) in targets {
+        let mut wire = proxy.connect();
+        wire.send(format!(
+            "{method} {target} HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: ExampleBot/1.0\r\n\r\n"
+        ));
+        let answer = wire.response();
+        expect_none(target, &format!("{:?} {}", answer.headers, answer.text()));
+    }
+    let mut inside = proxy.tunnel("shop.test:443");
+    inside.send("GET https://user:pazzw0rd@other.test/a HTTP/1.1\r\nHost: shop.test\r\n\r\n");
+    let answer = inside.response();
+    expect_none(
+        "a tunnel",
+        &format!("{:?} {}", answer.headers, answer.text()),
+    );
+    eventually("all are logged", || {
+        proxy.log().matches("decision_id=").count() > targets.len()
+    });
+    expect_none("the log", &proxy.log());
+    expect_none("/v1/decisions", &proxy.admin_get("/v1/decisions").text());
+    let (dir, _) = proxy.stop();
+    assert!(expect_none_below(dir.path()) > 3, "there is a state");
+}

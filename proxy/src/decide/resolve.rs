@@ -6,7 +6,6 @@ use wayleave_robots_txt::{Origin, Scheme, Target};
 use super::refusal::Refusal;
 use super::request::Connection;
 use super::request::Request;
-use crate::http::ftp_path;
 use crate::http::proxy_status::ErrorType;
 use crate::http::request_target::{self, RequestTarget, Unresolved};
 
@@ -114,7 +113,7 @@ impl<'a> Asking<'a> {
     /// The target as it is recorded: as received if it was not understood.
     pub(crate) fn spell(self, resolved: Option<&Resolved>) -> String {
         match (self.blind, resolved) {
-            (_, None) => ftp_path::without_credentials(&self.request.target),
+            (_, None) => request_target::without_credentials(&self.request.target),
             (Some((origin, _)), _) => format!("{}:{}", origin.host(), origin.port()),
             (None, Some(resolved)) => resolved.target.to_string(),
         }

@@ -20,6 +20,7 @@ use crate::decide::settings::Settings;
 use crate::http::client::Client;
 use crate::http::http1::Framing;
 use crate::http::received::Received;
+use crate::http::request_target;
 use crate::identity::Proof;
 use crate::observe::metrics::OpenConnection;
 use crate::origin::error::Fault;
@@ -224,7 +225,10 @@ pub(super) fn asked(
     let (crawlers, proof) = (&settings.crawlers, connection.proof.as_ref());
     let identity = request.map(|request| identify::recognise(crawlers, connection, proof, request));
     Known {
-        url: request.map_or_else(|| "-".to_owned(), |request| request.target.to_string()),
+        url: request.map_or_else(
+            || "-".to_owned(),
+            |request| request_target::without_credentials(&request.target),
+        ),
         identity,
         configuration: settings.configuration,
         ..Known::default()

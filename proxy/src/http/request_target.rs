@@ -115,7 +115,33 @@ impl RequestTarget<'_> {
             let details = "this is a proxy: the request target must be an absolute URL";
             return Err(Unresolved::Malformed(details.to_owned()));
         }
-        Ok(Target::parse(self.target)?)
+        Target::parse(self.target).map_err(|error| unresolved(error, self.target))
+    }
+}
+
+/// A target as it was received, to be written down: without what stands before an `@`, which may be a password.
+pub(crate) fn without_credentials(target: &str) -> String {
+    // What names a path alone has nobody's.
+    let is_path = target.starts_with('/') && !target.starts_with("//");
+    if is_path || !target.contains('@') {
+        return target.to_owned();
+    }
+    match (Target::parse(target), target.rsplit_once('@')) {
+        (Err(_), Some((_, rest))) => rest.to_owned(),
+        _ => ftp_path::without_credentials(target),
+    }
+}
+
+/// Why there is no such target, without a word of it that may be a password.
+fn unresolved(error: InvalidUri, target: &str) -> Unresolved {
+    match error {
+        InvalidUri::UnsupportedScheme(_) if target.contains('@') => {
+            Unresolved::Scheme("unsupported scheme".to_owned())
+        }
+        InvalidUri::Host(_) | InvalidUri::Port(_) if target.contains('@') => {
+            Unresolved::Malformed("request target: invalid host or port".to_owned())
+        }
+        error => error.into(),
     }
 }
 
@@ -128,6 +154,7 @@ pub(crate) fn connect(authority: &str, scheme: Scheme) -> Result<Origin, Unresol
     let port = authority.rsplit_once(':').map(|(_, port)| port);
     if !port.is_some_and(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
     {
+        let authority = without_credentials(authority);
         let details = format!("CONNECT to {authority}: the port is missing");
         return Err(Unresolved::Malformed(details));
     }
@@ -141,6 +168,35 @@ fn misdirected(what: &str, origin: &Origin) -> Unresolved {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_down_of_a_target_has_no_password() {
+        for (target, told) in [
+            ("http://user:pw@shop.test/a@b", "http://shop.test/a@b"),
+            ("user:pw@shop.test:443", "shop.test:443"),
+            ("http:user:pw@shop.test/", "shop.test/"),
+            ("http://user:pw@shop.test:x/a", "shop.test:x/a"),
+            ("http://user:p/w@shop.test/a", "shop.test/a"),
+            ("//user:pw@shop.test/a", "shop.test/a"),
+            ("/a@b", "/a@b"),
+            ("http://shop.test/@a", "http://shop.test/@a"),
+            ("shop.test", "shop.test"),
+        ] {
+            assert_eq!(without_credentials(target), told, "{target}");
+        }
+        for target in ["pw:x@shop.test/", "http://user:pw/@shop.test/"] {
+            let named = RequestTarget {
+                method: "GET",
+                target,
+                scheme: None,
+                authority: None,
+            };
+            let unresolved = named.in_the_open().unwrap_err();
+            assert!(!format!("{unresolved:?}").contains("pw"), "{unresolved:?}");
+        }
+        let unresolved = connect("user:pw@shop.test", Scheme::Https).unwrap_err();
+        assert!(!format!("{unresolved:?}").contains("pw"), "{unresolved:?}");
+    }
 
     #[test]
     fn connect_needs_a_port() {
