@@ -8,6 +8,7 @@ use wayleave_robots_txt::Origin;
 
 use super::refusal::{Refusal, head_refusal};
 use crate::http::field_pairs;
+use crate::http::overrides::Override;
 use crate::http::received::Received;
 use crate::identity::{ClientCertificate, Proof};
 
@@ -58,6 +59,8 @@ pub(crate) struct Request<'a> {
     pub(crate) credentials: Option<&'a [u8]>,
     /// GET or HEAD, without content and not to change the protocol: what robots.txt itself is always free for.
     pub(crate) only_reads: bool,
+    /// What fields say by which servers serve another path than the target's.
+    pub(crate) other_paths: Vec<&'a [u8]>,
     /// What is wrong with it whatever it asks for: it is malformed, or goes round in a loop.
     pub(crate) objection: Option<Box<Refusal>>,
 }
@@ -73,6 +76,7 @@ impl<'a> Request<'a> {
             user_agent: received.field("user-agent").unwrap_or_default(),
             credentials: received.field("proxy-authorization"),
             only_reads: received.only_reads(),
+            other_paths: other_paths(received),
             objection: objection(received, name).map(Box::new),
         }
     }
@@ -87,9 +91,23 @@ impl<'a> Request<'a> {
             user_agent,
             credentials: None,
             only_reads: false,
+            other_paths: Vec::new(),
             objection: None,
         }
     }
+}
+
+fn other_paths(received: &Received) -> Vec<&[u8]> {
+    let overrides = received.overrides().into_iter();
+    let paths = overrides.filter(|(what, _)| *what == Override::Path);
+    paths.map(|(_, path)| path).collect()
+}
+
+/// Whether a field asks servers to go by another method than the request's.
+fn has_other_method(received: &Received) -> bool {
+    let method = received.method().as_bytes();
+    let mut overrides = received.overrides().into_iter();
+    overrides.any(|(what, value)| what == Override::Method && !value.eq_ignore_ascii_case(method))
 }
 
 fn objection(received: &Received, name: &str) -> Option<Refusal> {
@@ -97,6 +115,10 @@ fn objection(received: &Received, name: &str) -> Option<Refusal> {
         // Unlike a head that could not be read, it says who sent it.
         let reason = "malformed-request";
         return Some(Refusal { reason, ..refusal });
+    }
+    if has_other_method(received) {
+        let details = "a field asks for another method than the request's";
+        return Some(Refusal::malformed(details));
     }
     let is_loop =
         received.field("via").is_some() && field_pairs::passed_by(&received.fields(), name);

@@ -144,6 +144,11 @@ pub(crate) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<
         },
     };
     let target = target.map_err(refusal)?;
+    if !request.other_paths.iter().all(|path| is_for(path, &target)) {
+        let details =
+            "a field by which servers serve its path names another than the request target";
+        return Err(Refusal::malformed(details));
+    }
     let scope = if named.is_for_server() {
         Scope::Server
     } else if request.only_reads && target.path().as_str() == "/robots.txt" {
@@ -152,6 +157,15 @@ pub(crate) fn resolve(connection: &Connection, request: &Request<'_>) -> Result<
         Scope::Path
     };
     Ok(Resolved { target, scope })
+}
+
+/// Whether a path, or a URL, is the same as the target.
+fn is_for(path: &[u8], target: &Target) -> bool {
+    let named = str::from_utf8(path).map(|path| match path.starts_with('/') {
+        true => Target::new(target.origin().clone(), path),
+        false => Target::parse(path),
+    });
+    named.is_ok_and(|named| named.as_ref() == Ok(target))
 }
 
 /// The origin that a `CONNECT` asks a tunnel to. Its scheme shows with the first byte inside.
@@ -219,6 +233,7 @@ mod tests {
             user_agent: b"",
             credentials: None,
             only_reads: true,
+            other_paths: Vec::new(),
             objection: None,
         }
     }

@@ -6,6 +6,7 @@ pub(crate) mod content_coding;
 pub(crate) mod field_pairs;
 pub(crate) mod ftp_path;
 pub(crate) mod http1;
+pub(crate) mod overrides;
 pub(crate) mod proxy_status;
 pub(crate) mod received;
 pub(crate) mod request_target;

@@ -8,6 +8,7 @@ use http::{HeaderValue, Method};
 
 use super::field_pairs::{self, Pair, pairs};
 use super::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
+use super::overrides::{self, Override};
 
 /// The HTTP version of a message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +140,21 @@ impl Received {
         }
     }
 
+    /// The fields by which servers serve another path, or go by another method, than the request line says.
+    pub(crate) fn overrides(&self) -> Vec<(Override, &[u8])> {
+        match self {
+            Self::Http1(head) => {
+                let fields = head.fields().iter();
+                fields.filter_map(overriding).collect()
+            }
+            Self::Http2 { head, .. } => {
+                let fields = head.headers.iter();
+                let fields = fields.map(|(name, value)| (name.as_ref(), value.as_bytes()));
+                fields.filter_map(overriding).collect()
+            }
+        }
+    }
+
     /// How many more recipients a request may have, if it is of a method that counts them (RFC 9110 section 7.6.2).
     pub(crate) fn max_forwards(&self) -> Option<u64> {
         if !matches!(self.method(), "OPTIONS" | "TRACE") {
@@ -222,6 +238,10 @@ impl Received {
         }
         Ok(())
     }
+}
+
+fn overriding<'a>((name, value): Pair<'a>) -> Option<(Override, &'a [u8])> {
+    overrides::of(name).map(|found| (found, value))
 }
 
 /// The target of a request to a proxy. Without `:authority` there is nothing that it could be for.

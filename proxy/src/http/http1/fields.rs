@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::http::overrides;
+
 /// Fields in their order, names as spelt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
@@ -99,7 +101,9 @@ pub(crate) fn may_be_a_trailer(name: &str) -> bool {
         let beginning = name.get(..start.len());
         beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
     };
-    MAY.iter().any(|may| name.eq_ignore_ascii_case(may)) || ENDS_ALONE.iter().any(starts)
+    let is_override = overrides::of(name.as_bytes()).is_some();
+    let may = MAY.iter().any(|may| name.eq_ignore_ascii_case(may)) || ENDS_ALONE.iter().any(starts);
+    may && !is_override
 }
 
 /// Appends fields as they stand in a head.
