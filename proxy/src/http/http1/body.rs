@@ -219,12 +219,11 @@ impl BodyReader {
             Sender::Origin => Lines::MayEndInLf,
         };
         let end = section_end(ahead, 0, lines).map_err(|_| BAD_TRAILERS)?;
+        if end.unwrap_or(ahead.len()) > MAX_TRAILERS {
+            return Err(BAD_TRAILERS);
+        }
         let Some(end) = end else {
-            return if ahead.len() > MAX_TRAILERS {
-                Err(BAD_TRAILERS)
-            } else {
-                Ok(None)
-            };
+            return Ok(None);
         };
         let section = ahead.split_to(end).freeze();
         let mended = mend(section, Begins::WithFields).map_err(|_| BAD_TRAILERS)?;
@@ -445,6 +444,43 @@ mod tests {
                 "{:?}: {error}",
                 String::from_utf8_lossy(wire)
             );
+        }
+    }
+
+    /// How many trailers were read of `wire`, of which no more comes, in pieces of `step` bytes.
+    async fn trailers_of(sender: Sender, wire: &str, step: usize) -> Result<usize, BodyError> {
+        let (mut near, mut far) = tokio::io::duplex(step);
+        let mut reader = BodyReader::from(sender, Framing::Chunked);
+        let mut ahead = BytesMut::new();
+        let sending = async {
+            far.write_all(wire.as_bytes()).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            read = reader.next(&mut near, &mut ahead) => read?,
+            () = sending => None,
+        };
+        Ok(reader.take_trailers().len())
+    }
+
+    #[tokio::test]
+    async fn trailers_are_bounded_whoever_sends_them() {
+        for (sender, step) in [
+            (Sender::Client, 500),
+            (Sender::Client, 1 << 20),
+            (Sender::Origin, 500),
+            (Sender::Origin, 1 << 20),
+        ] {
+            let longest = MAX_TRAILERS - "X-Sum: \r\n\r\n".len();
+            let wire = |length| format!("0\r\nX-Sum: {}\r\n\r\n", "1".repeat(length));
+            let read = trailers_of(sender, &wire(longest), step).await;
+            assert_eq!(read.unwrap(), 1, "{sender:?} {step}");
+            let endless = wire(longest + 100);
+            for wire in [&wire(longest + 1)[..], endless.trim_end()] {
+                let read = trailers_of(sender, wire, step).await;
+                let is_malformed = matches!(read, Err(BodyError::Malformed(_)));
+                assert!(is_malformed, "{sender:?} {step} {read:?}");
+            }
         }
     }
 
