@@ -18,8 +18,6 @@ use crate::http::transport::Stream;
 /// Exchanges of one HTTP/2 connection under way: twice the streams that it may have open. A stream that its client reset
 /// is open no more, but its exchange goes on for a moment (CVE-2023-44487).
 const MAX_EXCHANGES: usize = 200;
-/// Streams refused for that before the connection ends.
-const MAX_REFUSED_STREAMS: usize = 1000;
 /// What an HTTP/2 stream's answer may take up on its way. A client chooses how many streams and how large their windows are.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
@@ -78,7 +76,6 @@ struct Streams {
     connection: Arc<Connection>,
     /// Of exchanges under way.
     places: Arc<Semaphore>,
-    refused: usize,
     /// No new ones are taken.
     are_ending: bool,
 }
@@ -96,7 +93,6 @@ impl Streams {
             http2: http2.ok()?,
             connection: Arc::new(connection),
             places: Arc::new(Semaphore::new(MAX_EXCHANGES)),
-            refused: 0,
             are_ending: false,
         })
     }
@@ -108,21 +104,17 @@ impl Streams {
         mut respond: SendResponse<Bytes>,
     ) -> Option<Asked> {
         match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(open) => {
-                return Some(Asked {
-                    request,
-                    respond,
-                    connection: Arc::clone(&self.connection),
-                    open,
-                });
-            }
-            Err(_) if self.refused < MAX_REFUSED_STREAMS => {
+            Ok(open) => Some(Asked {
+                request,
+                respond,
+                connection: Arc::clone(&self.connection),
+                open,
+            }),
+            Err(_) => {
                 respond.send_reset(h2::Reason::REFUSED_STREAM);
-                self.refused += 1;
+                None
             }
-            Err(_) => self.http2.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM),
         }
-        None
     }
 
     /// Takes no new ones; those under way go on.
