@@ -1,9 +1,9 @@
 //! HTTP/2 inside intercepted tunnels, to origins of either version.
 
-use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block};
+use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open};
 use crate::harness::origin::SiteHandle;
 use crate::harness::origin::reply::{Framing, Step, pattern_byte};
-use crate::harness::{Ask, Origin, Reply, Response, Wayleave, eventually};
+use crate::harness::{Ask, DEADLINE, Origin, Reply, Response, Wayleave, Wire, eventually};
 
 #[test]
 fn http_2_inside_is_judged_stream_by_stream() {
@@ -438,4 +438,49 @@ fn a_frame_without_an_octet_ends_an_answer_without_content() {
             assert_eq!(answer.status.to_string(), status, "{name}");
         }
     }
+}
+
+/// Asks for `path` on so many streams of one connection, of which nothing is read.
+fn ask_unread(proxy: &Wayleave, authority: &str, path: &str, count: u32) -> Wire {
+    let mut wire = open(proxy, &format!("{authority}:443"));
+    for number in 0..count {
+        let head = block(&get(authority, path));
+        let flags = END_HEADERS | END_STREAM;
+        wire.send(frame(HEADERS, flags, 2 * number + 1, &head));
+    }
+    wire
+}
+
+#[test]
+fn unread_streams_do_not_stall_others_of_a_connection_to_an_origin() {
+    let origin = Origin::start();
+    let long = Reply::new(200).step(Step::Pattern(16 << 20));
+    origin.site("shop.test").http2_only().page("/long", long);
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.idle_timeout", "\"1h\"")
+    });
+    let other = proxy.http2("shop.test:443");
+    assert_eq!(other.get("/a").status, 200, "the connection is there");
+    let _unread = ask_unread(&proxy, "shop.test", "/long", 20);
+    origin.wait_for("all are answered", |arrived| {
+        let long = arrived.requests.iter().filter(|it| it.target == "/long");
+        long.count() == 20
+    });
+    let (sender, answered) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Larger than what could still be in somebody's buffer.
+        for page in 0..100 {
+            let answer = other.get(&format!("/{page}"));
+            sender.send(answer.status).expect("the test waits");
+        }
+    });
+    for page in 0..100 {
+        let status = answered.recv_timeout(DEADLINE);
+        assert_eq!(status, Ok(200), "{page}");
+    }
+    let requests = origin.requests();
+    let pages = requests.iter().filter(|it| it.target != "/robots.txt");
+    let mut connections: Vec<_> = pages.map(|request| request.connection).collect();
+    connections.dedup();
+    assert_eq!(connections.len(), 1, "it is shared");
 }

@@ -38,12 +38,16 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// For pages of several clients: 5 MB/s each at a round trip of 100 ms. pingora's own 8 MiB would let few clients hold
-    /// much.
-    pub(super) const SHARED: Self = Self {
-        stream: 512 * 1024,
-        connection: 2 * 1024 * 1024,
-    };
+    /// For pages of several clients: 2.5 MB/s each at a round trip of 100 ms. The connection's is as large as those of all
+    /// its streams, so that clients that read nothing hold up nobody else.
+    pub(super) const SHARED: Self = Self::of_streams(256 * 1024);
+    const fn of_streams(stream: u32) -> Self {
+        Self {
+            stream,
+            connection: stream * STREAMS_PER_CONNECTION as u32,
+        }
+    }
+
     /// For one short response.
     pub(super) const SMALL: Self = Self {
         stream: 64 * 1024,
