@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::client::reset_when_dropped;
 use crate::harness::origin::reply::Step;
 use crate::harness::wayleave::Settings;
-use crate::harness::{Ask, Gate, Origin, Reply, Response, Wayleave, eventually};
+use crate::harness::{Ask, Gate, Origin, Reply, Response, Wayleave, Wire, eventually};
 
 /// Three origins: one with delays, one without, one that can be made to ask for rest.
 fn sites() -> Origin {
@@ -290,4 +290,53 @@ fn delays_are_observed_without_waiting() {
         let observed = [("outcome", "observed"), ("reason", "crawl-delay")];
         proxy.metric("wayleave_requests_total", &observed) == 2.0
     });
+}
+
+/// A page that cannot be served for now.
+fn down() -> Reply {
+    Reply::new(503).header("Retry-After", "200")
+}
+
+/// The status of an answer to one of two clients, each with a network of its own.
+fn status_for(proxy: &Wayleave, client: u8, path: &str) -> u16 {
+    let url = format!("http://busy.test{path}");
+    let mut wire = Wire::connect_from([127, 0, 0, client], proxy.proxy);
+    wire.send(Ask::get(&url).bytes(&url));
+    let answer = wire.response();
+    if answer.status == 429 {
+        expect_429(&answer, "origin-rests");
+    }
+    answer.status
+}
+
+#[test]
+fn a_503_rests_the_page_and_then_the_client_that_get_it() {
+    let origin = sites();
+    let site = origin.site("busy.test");
+    site.page("/down?1", down()).page("/down?2", down());
+    let proxy = start(&origin, "reject");
+    assert_eq!(status_for(&proxy, 1, "/down?1"), 503);
+    assert_eq!(status_for(&proxy, 1, "/down?1"), 429, "the page rests");
+    assert_eq!(status_for(&proxy, 2, "/down?1"), 429, "for everybody");
+    assert_eq!(status_for(&proxy, 1, "/a"), 200, "others do not");
+    assert_eq!(status_for(&proxy, 1, "/down?2"), 503);
+    assert_eq!(status_for(&proxy, 1, "/b"), 429, "this client rests");
+    assert_eq!(status_for(&proxy, 2, "/b"), 200, "the other does not");
+    assert_eq!(arrivals(&origin, "busy.test").len(), 4);
+}
+
+#[test]
+fn an_origin_rests_that_answers_503_to_two_clients_or_for_robots_txt() {
+    let origin = sites();
+    let site = origin.site("busy.test");
+    site.page("/down?1", down()).page("/down?2", down());
+    let proxy = start(&origin, "reject");
+    assert_eq!(status_for(&proxy, 1, "/down?1"), 503);
+    assert_eq!(status_for(&proxy, 2, "/down?2"), 503);
+    assert_eq!(status_for(&proxy, 3, "/a"), 429, "both cannot be mistaken");
+    let proxy = start(&origin, "reject");
+    assert_eq!(status_for(&proxy, 1, "/a"), 200);
+    origin.site("busy.test").robots_reply(down());
+    assert_eq!(status_for(&proxy, 1, "/robots.txt"), 503);
+    assert_eq!(status_for(&proxy, 2, "/a"), 429);
 }

@@ -317,3 +317,118 @@ fn clients_by_their_own_word_share_a_default_delay() {
     assert_eq!(status("Rotating-a/1"), 200);
     assert_eq!(status("Rotating-b/1"), 429);
 }
+
+/// Six requests of one client, and then one of another, that all wait behind `/late`. Returns where the other's comes in the
+/// order in which they arrive at the origin, from 1.
+fn place_behind_six(proxy: &Wayleave, origin: &Origin, gate: &Gate) -> usize {
+    let send = |from: [u8; 4], url: &str| {
+        let mut wire = Wire::connect_from(from, proxy.proxy);
+        wire.send(Ask::get(url).agent("NewsBot/1").bytes(url));
+        wire
+    };
+    let mut first = send([127, 0, 0, 1], "http://shop.test/late");
+    origin.wait_for_target("/late");
+    let waiting = |count: usize| proxy.metric("wayleave_client_connections", &[]) == count as f64;
+    let mut many = Vec::new();
+    for page in 0..6 {
+        many.push(send(
+            [127, 0, 0, 1],
+            &format!("http://shop.test/many/{page}"),
+        ));
+        eventually("it waits, too", || waiting(page + 2));
+    }
+    let mut other = send([127, 0, 0, 2], "http://shop.test/other");
+    eventually("the other client's waits, too", || waiting(8));
+    gate.open();
+    assert_eq!(first.response().status, 200);
+    for wire in &mut many {
+        assert_eq!(wire.response().status, 200);
+    }
+    assert_eq!(other.response().status, 200);
+    let requests = origin.requests();
+    let mut pages = requests
+        .iter()
+        .filter(|request| !matches!(&*request.target, "/late" | "/robots.txt"));
+    let place = pages.position(|request| request.target == "/other");
+    place.expect("it arrived") + 1
+}
+
+#[test]
+fn clients_that_wait_for_one_delay_take_turns() {
+    let gate = Gate::closed();
+    let origin = site(&gate);
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nCrawl-delay: 0.05\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"wait\"")
+            .set("politeness.max_wait", "\"1h\"")
+    });
+    let place = place_behind_six(&proxy, &origin, &gate);
+    assert!(place <= 2, "{place}");
+}
+
+#[test]
+fn clients_that_wait_for_one_slot_take_turns() {
+    let gate = Gate::closed();
+    let origin = site(&gate);
+    let proxy = Wayleave::start_with(&origin, one_at_a_time);
+    let place = place_behind_six(&proxy, &origin, &gate);
+    assert!(place <= 2, "{place}");
+}
+
+/// The head of a POST and the first byte of its content.
+fn begin_upload(proxy: &Wayleave, origin: &Origin) -> Wire {
+    let url = "http://shop.test/upload";
+    let mut wire = proxy.connect();
+    wire.send(format!(
+        "POST {url} HTTP/1.1\r\nHost: shop.test\r\nUser-Agent: NewsBot/1\r\nContent-Length: 5\r\n\r\nh"
+    ));
+    origin.wait_for("the upload begins", |arrived| {
+        let mut requests = arrived.requests.iter();
+        requests.any(|request| request.body().length == 1)
+    });
+    wire
+}
+
+#[test]
+fn a_slow_upload_does_not_keep_the_turn_at_an_origin_with_a_delay() {
+    let origin = Origin::start();
+    origin
+        .site("shop.test")
+        .robots("User-agent: *\nCrawl-delay: 0.05\n");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("proxy.idle_timeout", "\"1h\"")
+    });
+    let mut upload = begin_upload(&proxy, &origin);
+    eventually("another client has its turn", || {
+        ask(&proxy, "NewsBot/2", "http://shop.test/a")
+            .response()
+            .status
+            == 200
+    });
+    upload.send("ello");
+    assert_eq!(upload.response().status, 200, "the upload goes on");
+}
+
+#[test]
+fn an_upload_that_holds_a_slot_has_a_least_rate() {
+    let origin = Origin::start();
+    origin.site("shop.test");
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("proxy.idle_timeout", "\"1h\"")
+            .set("politeness.max_concurrent_per_origin", "1")
+    });
+    let mut upload = begin_upload(&proxy, &origin);
+    eventually("another client has the slot", || {
+        ask(&proxy, "NewsBot/2", "http://shop.test/a")
+            .response()
+            .status
+            == 200
+    });
+    upload
+        .response()
+        .expect_refusal(408, None, "http_request_error");
+}

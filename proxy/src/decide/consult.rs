@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ring::digest::{Context, SHA256};
 use wayleave_robots_txt::lifecycle::{FetchErrorKind, Snapshot, State};
 use wayleave_robots_txt::{
     AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict, decide,
@@ -20,6 +21,9 @@ use crate::observe::decisions::Finding;
 use crate::observe::digest::Digest;
 use crate::politeness;
 use crate::robots::{Behalf, Known, Pending, Robots};
+
+/// The longest names of a group by which its pace is kept as they are: as long as a digest.
+const LONGEST_GROUP: usize = 64;
 
 /// What the origin's robots.txt says of a request.
 #[derive(Debug)]
@@ -177,7 +181,7 @@ fn go_by(
 }
 
 /// The names of the group that an unknown client falls into, if its pace matters: another name of its own choice gives it no other
-/// pace. Empty if no group is for it.
+/// pace. Empty if no group is for it. An origin can write as many as it likes: of many this is their digest.
 pub(crate) fn group(
     access: &AccessResult,
     politeness: &politeness::Options,
@@ -188,7 +192,17 @@ pub(crate) fn group(
         return String::new();
     }
     let decision = decide(access, identity.dialect(), identity.tokens(), &Path::ROOT);
-    decision.group().join("\n")
+    let names = decision.group();
+    let length: usize = names.iter().map(|name| name.len() + 1).sum();
+    if length <= LONGEST_GROUP {
+        return names.join("\n");
+    }
+    let mut digest = Context::new(&SHA256);
+    for name in names {
+        digest.update(name.to_ascii_lowercase().as_bytes());
+        digest.update(b"\n");
+    }
+    Digest::from(digest.finish()).to_string()
 }
 
 /// The longest of what `Crawl-delay` and `Request-rate` ask of the crawler. A rate is kept evenly, at all hours.
@@ -312,5 +326,43 @@ fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal
             Reason::Unreachable.as_str(),
             details,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use wayleave_robots_txt::RobotsTxt;
+
+    use super::*;
+    use crate::identity::{Crawlers, Options};
+
+    /// The pace of who calls itself `ExampleBot`.
+    fn pace(robots_txt: &str) -> String {
+        let access = AccessResult::Successful(RobotsTxt::parse(robots_txt.as_bytes()));
+        let crawlers = Crawlers::new(Options::default());
+        let identity = Identity::Asserted {
+            claim: crawlers.claim(b"ExampleBot/1.0"),
+            dialect: Dialect::default(),
+            mode: Mode::default(),
+        };
+        let delay = Some(Duration::from_secs(1));
+        group(&access, &politeness::Options::default(), &identity, delay)
+    }
+
+    #[test]
+    fn a_group_of_many_names_is_known_by_a_digest_of_them() {
+        assert_eq!(pace("User-agent: ExampleBot\n"), "ExampleBot");
+        let many = |last: &str| {
+            let mut text = String::new();
+            for number in 0..10_000 {
+                writeln!(text, "User-agent: bot-{number}").unwrap();
+            }
+            format!("{text}User-agent: examplebot\nUser-agent: {last}\nCrawl-delay: 1\n")
+        };
+        assert_eq!(pace(&many("a")).len(), LONGEST_GROUP);
+        assert_eq!(pace(&many("a")), pace(&many("A")));
+        assert_ne!(pace(&many("a")), pace(&many("b")));
     }
 }

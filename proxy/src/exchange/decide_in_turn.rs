@@ -1,6 +1,7 @@
 //! May it, and when? A request is decided about, held back until its turn, and decided about again if it had to wait: by then
 //! other rules, or another robots.txt, may hold.
 
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -21,7 +22,7 @@ use crate::decide::settings::{OnFailure, Settings};
 use crate::http::client::Client;
 use crate::http::received::Received;
 use crate::identity::{Mode, Proof};
-use crate::politeness::Turn;
+use crate::politeness::{Turn, Visit};
 
 /// A request that was decided about, and whose turn has come.
 pub(super) struct InTurn<'a> {
@@ -96,7 +97,8 @@ impl Exchanges {
             Next::Send(Cleared { permit, .. }) if permit.resolved.scope != Scope::Bypass => permit,
             next => return InTurn { next, ..decided },
         };
-        let waiting = self.await_delay(&decided.settings, &decided.known, permit);
+        let from = asking.connection.client;
+        let waiting = self.await_delay(&decided.settings, &decided.known, from, permit);
         let (next, waited) = match client.while_there(pin!(waiting)).await {
             Some(waited) => waited,
             None => (Next::Left, decided.known.waited),
@@ -195,6 +197,7 @@ impl Exchanges {
         &self,
         settings: &Settings,
         known: &Known,
+        client: IpAddr,
         permit: Permit,
     ) -> (Next<'_>, Duration) {
         let identity = known.identity.as_ref();
@@ -211,19 +214,23 @@ impl Exchanges {
         let delay = options.delay(facts.delay.or(own_delay));
         let own_token = crawler.and_then(|crawler| crawler.tokens.first());
         let pace = own_token.map_or(facts.group.as_str(), |token| token.as_str());
-        let origin = permit.resolved.target.origin();
+        let target = &permit.resolved.target;
+        let visit = Visit {
+            target,
+            client,
+            pace,
+        };
         let turning = async {
+            let politeness = &self.politeness;
             match is_free {
-                true => {
-                    let politeness = &self.politeness;
-                    politeness.turn_without_pause(&options, origin, pace).await
-                }
-                false => self.politeness.turn(&options, origin, pace, delay).await,
+                true => politeness.turn_without_pause(&options, visit).await,
+                false => politeness.turn(&options, visit, delay).await,
             }
         };
         let (turn, waited) = timed(pin!(turning)).await;
-        let turn = turn
-            .map_err(|too_soon| refusal::too_soon(&too_soon, facts.delay, origin).tolerated(mode));
+        let turn = turn.map_err(|too_soon| {
+            refusal::too_soon(&too_soon, facts.delay, target.origin()).tolerated(mode)
+        });
         let next = match turn {
             Ok(turn) => Next::Send(Cleared {
                 permit,

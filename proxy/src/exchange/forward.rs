@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use wayleave_robots_txt::{Origin, Scheme};
+use wayleave_robots_txt::{Origin, Scheme, Target};
 
 use super::decide_in_turn::Cleared;
 use super::fields::OnwardRequest;
@@ -176,6 +176,7 @@ impl Attempt<'_> {
             patience: upstream.patience(),
             heard: &|head: &OriginHead| self.hear(head, &form),
             label: self.onward.label,
+            turn: sending.cleared.turn.as_ref(),
             handed_on: self.onward.handed_on,
         };
         let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
@@ -245,7 +246,7 @@ impl Attempt<'_> {
         }
         let sending = self.onward.sending;
         if let Some(turn) = &sending.cleared.turn {
-            note_answer(turn, sending.origin(), head);
+            note_answer(turn, &sending.resolved().target, head);
         }
         if head.status() == SWITCHING_PROTOCOLS {
             self.onward.upgraded.notify_one();
@@ -255,7 +256,7 @@ impl Attempt<'_> {
 }
 
 /// Ends a turn with the origin's answer, and what that means for the next ones: Retry-After, 429 and 503.
-fn note_answer(turn: &Turn<'_>, origin: &Origin, head: &OriginHead) {
+fn note_answer(turn: &Turn<'_>, target: &Target, head: &OriginHead) {
     let status = head.status();
     let retry_after = matches!(status, 429 | 503).then(|| {
         let fields = head.fields();
@@ -264,7 +265,7 @@ fn note_answer(turn: &Turn<'_>, origin: &Origin, head: &OriginHead) {
             .filter(|(name, _)| name.eq_ignore_ascii_case(b"retry-after"));
         named.next().and_then(|(_, value)| read_retry_after(value))
     });
-    turn.answered(origin, status, retry_after.flatten());
+    turn.answered(target, status, retry_after.flatten());
 }
 
 /// `Retry-After` is seconds or a date (RFC 9110 section 10.2.3).

@@ -20,7 +20,7 @@ use crate::decide::{consult, rules};
 use crate::http::proxy_status::ErrorType;
 use crate::observe::decisions::{DecisionId, Word};
 use crate::observe::traces::Parent;
-use crate::politeness::Turn;
+use crate::politeness::{Turn, Visit};
 use crate::robots::{Asking, Gate, Redirect};
 use crate::rules::Asked;
 
@@ -122,7 +122,12 @@ impl Exchanges {
         let known = self.decider.robots.at_hand(origin);
         let asked_for = known.and_then(|known| consult::delay(known.access(), &identity));
         let delay = options.delay(asked_for);
-        let turn = self.politeness.turn(options, origin, WAYLEAVE, delay).await;
+        let visit = Visit {
+            target,
+            client: Ipv4Addr::UNSPECIFIED.into(),
+            pace: WAYLEAVE,
+        };
+        let turn = self.politeness.turn(options, visit, delay).await;
         let turn = turn.map(Some);
         let turn = turn.map_err(|too_soon| refusal::too_soon(&too_soon, asked_for, origin));
         let delay = asked_for;
@@ -151,7 +156,7 @@ async fn go(
         Err(error) => return (Outcome::Fail(failure(&error, reason)), Err(error)),
     };
     if let Some(turn) = turn {
-        turn.answered(target.origin(), answered.status, answered.retry_after);
+        turn.answered(target, answered.status, answered.retry_after);
     }
     let status = answered.status;
     (Outcome::Forward { status, reason }, Ok(()))

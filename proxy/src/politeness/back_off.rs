@@ -1,27 +1,45 @@
-//! Origins to leave alone for a while, because they answered 429 or 503 or sent `Retry-After`.
+//! What to leave alone for a while, because it was answered with 429 or 503: an origin, a page of it, or a client's requests to it.
+//!
+//! 429 is about how often we come, so that the origin rests. 503 may be about one page, and then its origin has no need of
+//! rest: the page rests, and a client that gets it for a second page does. If another client gets it for another page, or
+//! anybody for robots.txt, it is the origin's.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::{Origin, Target};
 
-use super::queue::lock;
+use super::resting::{Part, Resting};
+use super::turnstile::lock;
 use crate::fleet::back_off;
 
 /// Origins that rest are looked through for rested ones when there are this many.
 const TIDY_AT: usize = 4096;
+/// For so long after its rest a 503 is still the one before the next.
+const REMEMBERED: Duration = Duration::from_secs(60);
+/// The most of an origin's 503 that are remembered; those whose rest ends first make room.
+const MAX_PARTS: usize = 32;
 
-/// The origins that rest, and for how long.
+/// What rests, and for how long.
 #[derive(Default)]
 pub(super) struct Rests {
-    by_origin: Mutex<HashMap<Origin, Rest>>,
-    /// How many there are: most of the time none, which is all that a request needs to know.
+    by_origin: Mutex<HashMap<Origin, OfOrigin>>,
+    /// How many origins there are: most of the time none, which is all that a request needs to know.
     count: AtomicUsize,
 }
 
+/// What rests of one origin.
+#[derive(Default)]
+struct OfOrigin {
+    whole: Option<Rest>,
+    parts: Vec<(Part, Rest)>,
+}
+
+#[derive(Clone, Copy)]
 struct Rest {
     until: Instant,
     /// Another node was asked: what this one sent before says nothing about it.
@@ -30,78 +48,220 @@ struct Rest {
     refusals: u32,
 }
 
+impl Rest {
+    fn is_remembered(&self, now: Instant) -> bool {
+        now < self.until + REMEMBERED
+    }
+
+    /// Whether a later answer of another kind ends it.
+    fn ends(&self, now: Instant) -> bool {
+        !self.is_elsewhere || self.until <= now
+    }
+}
+
+impl OfOrigin {
+    /// Until when what `part` stands for rests.
+    fn until(&self, part: Part, now: Instant) -> Option<Instant> {
+        let mut until = self.whole.map(|rest| rest.until);
+        let (mut of_client, mut pages) = (None, 0);
+        for (other, rest) in &self.parts {
+            if other.path == part.path {
+                until = until.max(Some(rest.until));
+            }
+            if other.client == part.client && rest.is_remembered(now) {
+                of_client = of_client.max(Some(rest.until));
+                pages += 1;
+            }
+        }
+        match pages {
+            0 | 1 => until,
+            _ => until.max(of_client),
+        }
+    }
+
+    /// The whole of it answered with such a status.
+    fn rest(&mut self, answer: (u16, Option<Duration>), least: u32, longest: Duration) {
+        let before = self.whole.map_or(least, |rest| rest.refusals.max(least));
+        if let Some(rest) = asked(answer, before, longest) {
+            self.whole = Some(rest);
+        }
+    }
+
+    /// A page answered with 503.
+    fn rest_part(&mut self, part: Part, retry_after: Option<Duration>, longest: Duration) {
+        let of_client = self.parts.iter().filter(|(it, _)| it.client == part.client);
+        let others = of_client.filter(|(it, _)| it.path != part.path).count();
+        let known = self.parts.iter().find(|(it, _)| *it == part);
+        let before = known.map_or(0, |(_, rest)| rest.refusals);
+        let before = before.saturating_add(u32::try_from(others).unwrap_or(u32::MAX));
+        if let Some(rest) = asked((503, retry_after), before, longest) {
+            self.note(part, rest);
+        }
+    }
+
+    fn note(&mut self, part: Part, rest: Rest) {
+        self.parts.retain(|(it, _)| *it != part);
+        if self.parts.len() >= MAX_PARTS {
+            self.parts.sort_by_key(|(_, rest)| rest.until);
+            self.parts.remove(0);
+        }
+        self.parts.push((part, rest));
+    }
+
+    /// Whether another client got a 503 for another page.
+    fn is_refused_elsewhere(&self, part: Part) -> bool {
+        let mut others = self.parts.iter().map(|(other, _)| other);
+        others.any(|other| other.client != part.client && other.path != part.path)
+    }
+
+    /// Takes out what ends with an answer of another kind; what that was.
+    fn answered(&mut self, part: Part, now: Instant) -> Vec<Resting> {
+        let mut ended = Vec::new();
+        if self.whole.is_some_and(|rest| rest.ends(now)) {
+            self.whole = None;
+            ended.push(Resting::Whole);
+        }
+        self.parts.retain(|(it, rest)| {
+            let ends = it.path == part.path && rest.ends(now);
+            if ends {
+                ended.push(Resting::Part(*it));
+            }
+            !ends
+        });
+        ended
+    }
+
+    fn tidy(&mut self, now: Instant) {
+        self.parts.retain(|(_, rest)| rest.is_remembered(now));
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        let is_rested = self.whole.is_none_or(|rest| rest.until <= now);
+        is_rested && self.parts.is_empty()
+    }
+}
+
 impl Rests {
-    /// Until when `origin` rests, if it does.
-    pub(super) fn until(&self, origin: &Origin) -> Option<Instant> {
+    /// Until when `client` is to leave `target` alone, if it is.
+    pub(super) fn until(&self, target: &Target, client: IpAddr) -> Option<Instant> {
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let by_origin = lock(&self.by_origin);
-        let until = by_origin.get(origin)?.until;
-        (until > Instant::now()).then_some(until)
+        let of_origin = by_origin.get(target.origin())?;
+        let now = Instant::now();
+        let until = of_origin.until(Part::of(target, client), now)?;
+        (until > now).then_some(until)
     }
 
-    /// Notes an answer; whether it said anything of rest. How long is up to [`back_off::asked`].
+    /// Notes an answer; what now rests, or does no more. How long is up to [`back_off::asked`].
     pub(super) fn answered(
         &self,
-        origin: &Origin,
-        status: u16,
-        retry_after: Option<Duration>,
+        (target, client): (&Target, IpAddr),
+        (status, retry_after): (u16, Option<Duration>),
         longest: Duration,
-    ) -> bool {
+    ) -> Vec<Resting> {
         let is_refusal = matches!(status, 429 | 503);
         if !is_refusal && self.count.load(Ordering::Relaxed) == 0 {
-            return false;
+            return Vec::new();
         }
+        let (part, now) = (Part::of(target, client), Instant::now());
         let mut by_origin = lock(&self.by_origin);
-        let before = by_origin.get(origin).map_or(0, |rest| rest.refusals);
-        let is_news = match back_off::asked((status, retry_after, before), longest) {
-            Some(rest) => {
-                tidy(&mut by_origin);
-                let rest = Rest {
-                    until: Instant::now() + rest,
-                    is_elsewhere: false,
-                    refusals: before + 1,
-                };
-                by_origin.insert(origin.clone(), rest);
-                true
+        tidy(&mut by_origin, now);
+        let origin = target.origin();
+        let news = match status {
+            429 | 503 => {
+                let of_origin = by_origin.entry(origin.clone()).or_default();
+                of_origin.tidy(now);
+                let is_robots_txt = target.path().as_str() == "/robots.txt";
+                if status == 429 || is_robots_txt {
+                    of_origin.rest((status, retry_after), 0, longest);
+                    vec![Resting::Whole]
+                } else if of_origin.is_refused_elsewhere(part) {
+                    of_origin.rest_part(part, retry_after, longest);
+                    of_origin.rest((status, retry_after), 1, longest);
+                    vec![Resting::Part(part), Resting::Whole]
+                } else {
+                    of_origin.rest_part(part, retry_after, longest);
+                    vec![Resting::Part(part)]
+                }
             }
-            None => {
-                let now = Instant::now();
-                let ends = |rest: &Rest| !rest.is_elsewhere || rest.until <= now;
-                by_origin.get(origin).is_some_and(ends) && by_origin.remove(origin).is_some()
-            }
+            _ => match by_origin.get_mut(origin) {
+                Some(of_origin) => of_origin.answered(part, now),
+                None => Vec::new(),
+            },
         };
+        if by_origin
+            .get(origin)
+            .is_some_and(|it| it.whole.is_none() && it.parts.is_empty())
+        {
+            by_origin.remove(origin);
+        }
         self.count.store(by_origin.len(), Ordering::Relaxed);
-        is_news
+        news
     }
 
-    /// Another node heard that `origin` asks for rest.
-    pub(super) fn rest(&self, origin: &Origin, rest: Duration) {
+    /// Another node heard that `resting` of `origin` asks for rest.
+    pub(super) fn rest(&self, origin: &Origin, resting: Resting, rest: Duration) {
+        let now = Instant::now();
         let mut by_origin = lock(&self.by_origin);
-        tidy(&mut by_origin);
-        let until = Instant::now() + rest;
-        let known = by_origin.entry(origin.clone()).or_insert(Rest {
-            until,
+        tidy(&mut by_origin, now);
+        let of_origin = by_origin.entry(origin.clone()).or_default();
+        let known = match resting {
+            Resting::Whole => of_origin.whole,
+            Resting::Part(part) => {
+                let mut parts = of_origin.parts.iter();
+                parts.find(|(it, _)| *it == part).map(|(_, rest)| *rest)
+            }
+        };
+        let until = now + rest;
+        let rest = Rest {
+            until: known.map_or(until, |known| known.until.max(until)),
             is_elsewhere: true,
-            refusals: 1,
-        });
-        known.is_elsewhere = true;
-        known.until = known.until.max(until);
+            refusals: known.map_or(1, |known| known.refusals),
+        };
+        match resting {
+            Resting::Whole => of_origin.whole = Some(rest),
+            Resting::Part(part) => of_origin.note(part, rest),
+        }
         self.count.store(by_origin.len(), Ordering::Relaxed);
     }
 
     /// Another node heard that it does not any more.
-    pub(super) fn end(&self, origin: &Origin) {
+    pub(super) fn end(&self, origin: &Origin, resting: Resting) {
         let mut by_origin = lock(&self.by_origin);
-        by_origin.remove(origin);
+        if let Some(of_origin) = by_origin.get_mut(origin) {
+            match resting {
+                Resting::Whole => of_origin.whole = None,
+                Resting::Part(part) => of_origin.parts.retain(|(it, _)| *it != part),
+            }
+            if of_origin.whole.is_none() && of_origin.parts.is_empty() {
+                by_origin.remove(origin);
+            }
+        }
         self.count.store(by_origin.len(), Ordering::Relaxed);
     }
 }
 
-fn tidy(by_origin: &mut HashMap<Origin, Rest>) {
+/// The rest that an answer asks for after so many refusals.
+fn asked(
+    (status, retry_after): (u16, Option<Duration>),
+    before: u32,
+    longest: Duration,
+) -> Option<Rest> {
+    let rest = back_off::asked((status, retry_after, before), longest)?;
+    Some(Rest {
+        until: Instant::now() + rest,
+        is_elsewhere: false,
+        refusals: before.saturating_add(1),
+    })
+}
+
+fn tidy(by_origin: &mut HashMap<Origin, OfOrigin>, now: Instant) {
     if by_origin.len() >= TIDY_AT {
-        let now = Instant::now();
-        by_origin.retain(|_, rest| rest.until > now);
+        by_origin.retain(|_, of_origin| {
+            of_origin.tidy(now);
+            !of_origin.is_over(now)
+        });
     }
 }

@@ -8,25 +8,31 @@
 //! cell rate algorithm) is one instant per key: the next at which a request conforms. A limiter library such as governor
 //! gives one rate to all of its keys and counts from the start of a request; here each origin names its own.
 //!
-//! Requests under way to one origin with a delay follow one another, in the order of their arrival.
+//! Requests under way to one origin with a delay follow one another. Clients that wait for one take turns, by IPv4 address
+//! or IPv6 /64, and each client's own requests follow in the order of their arrival.
 
 mod back_off;
 mod queue;
+mod resting;
 mod too_soon;
+mod turnstile;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use wayleave_robots_txt::Origin;
+use wayleave_robots_txt::Target;
 
 use self::back_off::Rests;
 use self::queue::{Place, Queues, Slot, Slots, Wanted};
+use self::resting::Resting;
 pub(crate) use self::too_soon::{Cause, TooSoon};
 use crate::fleet::engine::Answer;
 use crate::fleet::{Event, Fleet};
+use crate::identity::per_client::holder;
 
 /// What a Crawl-delay does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,17 +112,28 @@ impl Options {
     }
 
     /// A turn that is asked for now.
-    fn wanted<'a>(&self, origin: &'a Origin, pace: &'a str) -> Wanted<'a> {
+    fn wanted<'a>(&self, visit: Visit<'a>) -> Wanted<'a> {
         let patience = match self.crawl_delay {
             CrawlDelay::Wait => self.max_wait,
             _ => Duration::ZERO,
         };
         Wanted {
-            origin,
-            pace,
+            origin: visit.target.origin(),
+            client: holder(visit.client),
+            pace: visit.pace,
             latest: Instant::now() + patience,
         }
     }
+}
+
+/// A request that is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit<'a> {
+    pub(crate) target: &'a Target,
+    /// Who waits for it.
+    pub(crate) client: IpAddr,
+    /// Whose pace it keeps.
+    pub(crate) pace: &'a str,
 }
 
 /// Keeps every crawler's turns at every origin.
@@ -140,7 +157,7 @@ impl Politeness {
         }
     }
 
-    /// A turn at `origin` for who keeps this pace, waiting for it if `options` say so.
+    /// A turn for who keeps this pace, waiting for it if `options` say so.
     ///
     /// # Errors
     ///
@@ -148,11 +165,10 @@ impl Politeness {
     pub(crate) async fn turn(
         &self,
         options: &Options,
-        origin: &Origin,
-        pace: &str,
+        visit: Visit<'_>,
         delay: Duration,
     ) -> Result<Turn<'_>, TooSoon> {
-        let wanted = options.wanted(origin, pace);
+        let wanted = options.wanted(visit);
         let place = match delay.is_zero() {
             true => None,
             false => Some(self.queues.place(wanted, delay, &self.fleet).await?),
@@ -160,15 +176,16 @@ impl Politeness {
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         let rests = heeds_rest.then_some(&*self.rests);
         loop {
-            Self::await_rest(rests, origin, wanted.latest).await?;
+            Self::await_rest(rests, visit, wanted.latest).await?;
             let slots = options.max_concurrent_per_origin;
             let slot = self.slots.take(wanted, slots, &self.fleet).await?;
             // While it waited, another's answer may have asked for rest.
-            if rests.is_none_or(|rests| rests.until(origin).is_none()) {
+            if rests.is_none_or(|rests| rests.until(visit.target, visit.client).is_none()) {
                 return Ok(Turn {
+                    client: visit.client,
                     place,
                     slot,
-                    rests: rests.map(|_| (&self.rests, &self.fleet)),
+                    heeded_by: heeds_rest.then_some(self),
                     max_rest: options.max_delay,
                 });
             }
@@ -183,30 +200,28 @@ impl Politeness {
     pub(crate) async fn turn_without_pause(
         &self,
         options: &Options,
-        origin: &Origin,
-        pace: &str,
+        visit: Visit<'_>,
     ) -> Result<Turn<'_>, TooSoon> {
-        let (wanted, slots) = (
-            options.wanted(origin, pace),
-            options.max_concurrent_per_origin,
-        );
+        let (wanted, slots) = (options.wanted(visit), options.max_concurrent_per_origin);
         let slot = self.slots.take(wanted, slots, &self.fleet).await?;
         let heeds_rest = options.crawl_delay != CrawlDelay::Ignore;
         Ok(Turn {
+            client: visit.client,
             place: None,
             slot,
-            rests: heeds_rest.then_some((&self.rests, &self.fleet)),
+            heeded_by: heeds_rest.then_some(self),
             max_rest: options.max_delay,
         })
     }
 
-    /// Waits until `origin` has rested, however often it asks for more meanwhile.
+    /// Waits until the origin has rested, however often it asks for more meanwhile.
     async fn await_rest(
         rests: Option<&Rests>,
-        origin: &Origin,
+        visit: Visit<'_>,
         latest: Instant,
     ) -> Result<(), TooSoon> {
-        while let Some(rest) = rests.and_then(|rests| rests.until(origin)) {
+        let until = |rests: &Rests| rests.until(visit.target, visit.client);
+        while let Some(rest) = rests.and_then(until) {
             if rest > latest {
                 return Err(TooSoon {
                     cause: Cause::OriginRests,
@@ -227,9 +242,11 @@ impl fmt::Debug for Politeness {
 
 /// A request's turn. The next one's begins when the origin has answered, or when this is dropped.
 pub(crate) struct Turn<'a> {
+    client: IpAddr,
     place: Option<Place>,
     slot: Option<Slot>,
-    rests: Option<(&'a Arc<Rests>, &'a Fleet)>,
+    /// Who hears of answers that ask for rest, if that is heeded.
+    heeded_by: Option<&'a Politeness>,
     max_rest: Duration,
 }
 
@@ -244,23 +261,35 @@ impl Turn<'_> {
         })
     }
 
-    /// Notes the origin's answer: the delay counts from now, and with 429 or 503 the origin rests.
-    pub(crate) fn answered(&self, origin: &Origin, status: u16, retry_after: Option<Duration>) {
+    /// Makes room for the next request, whose delay counts from now: the origin has had this one's head for long enough.
+    pub(crate) fn begins_next(&self) {
         if let Some(place) = &self.place {
             place.leave();
         }
-        let Some((rests, fleet)) = self.rests else {
+    }
+
+    /// Whether it is one of so many at a time.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    /// Notes the origin's answer: the delay counts from now, and with 429 or 503 the origin, or a part of it, rests.
+    pub(crate) fn answered(&self, target: &Target, status: u16, retry_after: Option<Duration>) {
+        self.begins_next();
+        let Some(Politeness { rests, fleet, .. }) = self.heeded_by else {
             return;
         };
-        if rests.answered(origin, status, retry_after, self.max_rest) {
+        let (asked, answer) = ((target, self.client), (status, retry_after));
+        for resting in rests.answered(asked, answer, self.max_rest) {
+            let origin = target.origin();
             let answer = Answer {
-                origin: origin.to_string(),
+                origin: resting.name(origin),
                 status,
                 retry_after,
                 longest: self.max_rest,
             };
             let (rests, origin) = (Arc::clone(rests), origin.clone());
-            fleet.tell_answer(answer, move |rest| rests.rest(&origin, rest));
+            fleet.tell_answer(answer, move |rest| rests.rest(&origin, resting, rest));
         }
     }
 }
@@ -272,14 +301,14 @@ async fn follow(rests: Weak<Rests>, mut events: mpsc::UnboundedReceiver<Event>) 
             return;
         };
         match event {
-            Event::Rests(origin, rest) => {
-                if let Ok(origin) = Origin::parse(&origin) {
-                    rests.rest(&origin, rest);
+            Event::Rests(name, rest) => {
+                if let Some((origin, resting)) = Resting::named(&name) {
+                    rests.rest(&origin, resting, rest);
                 }
             }
-            Event::Rested(origin) => {
-                if let Ok(origin) = Origin::parse(&origin) {
-                    rests.end(&origin);
+            Event::Rested(name) => {
+                if let Some((origin, resting)) = Resting::named(&name) {
+                    rests.end(&origin, resting);
                 }
             }
             Event::Changed(_) | Event::Superseded(_) | Event::Forgotten(_) | Event::Suspect(_) => {}
@@ -294,8 +323,17 @@ mod tests {
     use super::*;
     use crate::fleet::memory::Memory;
 
-    fn origin() -> Origin {
-        Origin::parse("http://shop.test").unwrap()
+    fn target() -> Target {
+        Target::parse("http://shop.test/").unwrap()
+    }
+
+    /// Of one client.
+    fn visit<'a>(target: &'a Target, pace: &'a str) -> Visit<'a> {
+        Visit {
+            target,
+            client: [192, 0, 2, 1].into(),
+            pace,
+        }
     }
 
     fn options(crawl_delay: CrawlDelay) -> Options {
@@ -317,7 +355,10 @@ mod tests {
             ..options(CrawlDelay::Wait)
         };
         for delay in [DELAY, Duration::ZERO] {
-            let turn = one.turn(&limits, &origin(), "a", delay).await.unwrap();
+            let turn = one
+                .turn(&limits, visit(&target(), "a"), delay)
+                .await
+                .unwrap();
             // As long as it is kept, however long its connection takes, it lasts.
             tokio::time::sleep(Duration::from_secs(20)).await;
             assert_eq!(turn.ended(), None);
@@ -329,7 +370,10 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(3)).await;
             assert_eq!(turn.ended().map(|soon| soon.cause), ended);
             drop(turn);
-            let next = other.turn(&limits, &origin(), "a", delay).await.unwrap();
+            let next = other
+                .turn(&limits, visit(&target(), "a"), delay)
+                .await
+                .unwrap();
             assert_eq!(next.ended(), None);
         }
     }
@@ -339,29 +383,29 @@ mod tests {
         let politeness = Politeness::default();
         let reject = options(CrawlDelay::Reject);
         let first = politeness
-            .turn(&reject, &origin(), "a", DELAY)
+            .turn(&reject, visit(&target(), "a"), DELAY)
             .await
             .unwrap();
-        let under_way = politeness.turn(&reject, &origin(), "a", DELAY).await;
+        let under_way = politeness.turn(&reject, visit(&target(), "a"), DELAY).await;
         assert_eq!(under_way.err().map(|soon| soon.retry_after), Some(DELAY));
         tokio::time::advance(Duration::from_secs(5)).await;
-        first.answered(&origin(), 200, None);
+        first.answered(&target(), 200, None);
         drop(first);
         tokio::time::advance(Duration::from_millis(500)).await;
-        let soon = politeness.turn(&reject, &origin(), "a", DELAY).await;
+        let soon = politeness.turn(&reject, visit(&target(), "a"), DELAY).await;
         let soon = soon.err().unwrap();
         assert_eq!(soon.cause, Cause::CrawlDelay);
         assert_eq!(soon.retry_after, Duration::from_millis(1500));
         assert!(
             politeness
-                .turn(&reject, &origin(), "b", DELAY)
+                .turn(&reject, visit(&target(), "b"), DELAY)
                 .await
                 .is_ok()
         );
         tokio::time::advance(Duration::from_millis(1500)).await;
         assert!(
             politeness
-                .turn(&reject, &origin(), "a", DELAY)
+                .turn(&reject, visit(&target(), "a"), DELAY)
                 .await
                 .is_ok()
         );
@@ -378,9 +422,9 @@ mod tests {
         let asking = (0..6).map(|_| {
             let politeness = Arc::clone(&politeness);
             tokio::spawn(async move {
-                let turn = politeness.turn(&wait, &origin(), "a", DELAY).await;
+                let turn = politeness.turn(&wait, visit(&target(), "a"), DELAY).await;
                 let at = started.elapsed().as_secs();
-                turn.map(|turn| turn.answered(&origin(), 200, None))
+                turn.map(|turn| turn.answered(&target(), 200, None))
                     .map(|()| at)
             })
         });
@@ -392,24 +436,80 @@ mod tests {
         assert_eq!(turns, [Ok(0), Ok(2), Ok(4), Ok(6), late, late]);
     }
 
+    /// Of a client of this number for a page of `shop.test`.
+    async fn rests_for(politeness: &Politeness, client: u8, path: &str) -> bool {
+        let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
+        let visit = Visit {
+            client: [192, 0, 2, client].into(),
+            ..visit(&target, "a")
+        };
+        let reject = options(CrawlDelay::Reject);
+        let turn = politeness.turn(&reject, visit, Duration::ZERO).await;
+        turn.is_err_and(|soon| soon.cause == Cause::OriginRests)
+    }
+
+    async fn get_503(politeness: &Politeness, client: u8, path: &str) {
+        let target = Target::parse(&format!("http://shop.test{path}")).unwrap();
+        let visit = Visit {
+            client: [192, 0, 2, client].into(),
+            ..visit(&target, "a")
+        };
+        let reject = options(CrawlDelay::Reject);
+        let turn = politeness.turn(&reject, visit, Duration::ZERO).await;
+        let retry_after = Some(Duration::from_secs(100));
+        turn.unwrap().answered(&target, 503, retry_after);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_503_rests_its_page_then_its_client_then_the_origin_on_every_node() {
+        let memory = Memory::new("");
+        let joined = async |name| Politeness::over(&memory.joined(name).await);
+        let (one, other) = (joined("one").await, joined("other").await);
+        let told = || tokio::time::sleep(Duration::from_secs(3));
+        get_503(&one, 1, "/down").await;
+        told().await;
+        for node in [&one, &other] {
+            assert!(rests_for(node, 2, "/down").await);
+            assert!(!rests_for(node, 1, "/a").await);
+        }
+        get_503(&other, 1, "/worse").await;
+        told().await;
+        for node in [&one, &other] {
+            assert!(rests_for(node, 1, "/a").await);
+            assert!(!rests_for(node, 2, "/a").await);
+        }
+        get_503(&one, 2, "/b").await;
+        told().await;
+        for node in [&one, &other] {
+            assert!(rests_for(node, 3, "/c").await);
+        }
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        for node in [&one, &other] {
+            assert!(!rests_for(node, 3, "/c").await);
+            assert!(!rests_for(node, 1, "/down").await);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_origin_rests_for_every_crawler() {
         let politeness = Politeness::default();
         let reject = options(CrawlDelay::Reject);
-        let shop = origin();
-        let turn = |token| politeness.turn(&reject, &shop, token, Duration::ZERO);
+        let shop = target();
+        let turn = |token| politeness.turn(&reject, visit(&shop, token), Duration::ZERO);
         let hour = Some(Duration::from_secs(3600));
-        turn("a").await.unwrap().answered(&origin(), 503, hour);
+        turn("a").await.unwrap().answered(&target(), 429, hour);
         let soon = turn("b").await.err().unwrap();
         assert_eq!(
             (soon.cause, soon.retry_after),
             (Cause::OriginRests, reject.max_delay)
         );
         tokio::time::advance(reject.max_delay).await;
-        turn("b").await.unwrap().answered(&origin(), 200, None);
-        turn("a").await.unwrap().answered(&origin(), 429, None);
-        let robots_txt = politeness.turn_without_pause(&reject, &shop, "a").await;
-        robots_txt.unwrap().answered(&origin(), 200, None);
+        turn("b").await.unwrap().answered(&target(), 200, None);
+        turn("a").await.unwrap().answered(&target(), 429, None);
+        let robots_txt = politeness
+            .turn_without_pause(&reject, visit(&shop, "a"))
+            .await;
+        robots_txt.unwrap().answered(&target(), 200, None);
         for (status, rest) in [
             (429, Some(1)),
             (429, Some(2)),
@@ -418,7 +518,7 @@ mod tests {
             (503, None),
             (503, Some(1)),
         ] {
-            turn("b").await.unwrap().answered(&origin(), status, None);
+            turn("b").await.unwrap().answered(&target(), status, None);
             let soon = turn("a").await.err();
             assert_eq!(
                 soon.map(|soon| soon.retry_after.as_secs()),
@@ -436,16 +536,18 @@ mod tests {
             max_concurrent_per_origin: 1,
             ..options(CrawlDelay::Wait)
         };
-        let shop = origin();
+        let shop = target();
         let started = Instant::now();
         let under_way = politeness
-            .turn(&one, &shop, "a", Duration::ZERO)
+            .turn(&one, visit(&shop, "a"), Duration::ZERO)
             .await
             .unwrap();
         let others = (0..2).map(|_| {
             let politeness = Arc::clone(&politeness);
             tokio::spawn(async move {
-                let turn = politeness.turn(&one, &origin(), "a", Duration::ZERO).await;
+                let turn = politeness
+                    .turn(&one, visit(&target(), "a"), Duration::ZERO)
+                    .await;
                 turn.map(|_| started.elapsed().as_secs())
             })
         });
@@ -455,9 +557,11 @@ mod tests {
         under_way.answered(&shop, 503, rest(4));
         drop(under_way);
         tokio::time::advance(Duration::from_secs(1)).await;
-        politeness
-            .rests
-            .answered(&shop, 429, rest(8), one.max_delay);
+        politeness.rests.answered(
+            (&shop, [192, 0, 2, 1].into()),
+            (429, rest(8)),
+            one.max_delay,
+        );
         for other in others {
             assert_eq!(other.await.unwrap().map_err(|soon| soon.cause), Ok(10));
         }
@@ -470,8 +574,8 @@ mod tests {
             max_concurrent_per_origin: 2,
             ..options(CrawlDelay::Ignore)
         };
-        let shop = origin();
-        let turn = |pace| politeness.turn(&two, &shop, pace, Duration::ZERO);
+        let shop = target();
+        let turn = |pace| politeness.turn(&two, visit(&shop, pace), Duration::ZERO);
         let (first, _second) = (turn("a").await.unwrap(), turn("A").await.unwrap());
         let soon = turn("a").await.err().unwrap();
         assert_eq!(soon.cause, Cause::Concurrency);
@@ -480,8 +584,8 @@ mod tests {
         assert!(turn("a").await.is_ok());
     }
 
-    fn numbered(number: usize) -> Origin {
-        Origin::parse(&format!("http://shop{number}.test")).unwrap()
+    fn numbered(number: usize) -> Target {
+        Target::parse(&format!("http://shop{number}.test/")).unwrap()
     }
 
     #[tokio::test(start_paused = true)]
@@ -492,7 +596,7 @@ mod tests {
             let (politeness, options) = (&politeness, &options);
             async move {
                 let origin = numbered(number);
-                let turn = politeness.turn(options, &origin, "NewsBot", 100 * DELAY);
+                let turn = politeness.turn(options, visit(&origin, "NewsBot"), 100 * DELAY);
                 turn.await.map(drop)
             }
         };
@@ -512,12 +616,12 @@ mod tests {
         let rest = Duration::from_secs(60);
         for number in 0..5000 {
             let origin = numbered(number);
-            let turn = politeness.turn(&options, &origin, "NewsBot", Duration::ZERO);
+            let turn = politeness.turn(&options, visit(&origin, "NewsBot"), Duration::ZERO);
             turn.await.unwrap().answered(&origin, 429, Some(rest));
         }
         for number in [0, 1, 4095, 4096, 4999] {
             let origin = numbered(number);
-            let turn = politeness.turn(&options, &origin, "NewsBot", Duration::ZERO);
+            let turn = politeness.turn(&options, visit(&origin, "NewsBot"), Duration::ZERO);
             let too_soon = turn.await.map(drop).unwrap_err();
             assert_eq!(
                 (too_soon.cause, too_soon.retry_after),

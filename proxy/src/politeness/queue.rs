@@ -2,40 +2,59 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use wayleave_robots_txt::Origin;
 
 use super::too_soon::{Cause, TooSoon};
+use super::turnstile::{Permit, Turnstile, lock};
 use crate::fleet::{self, Fleet, Held, NoTurn};
 
 /// Entries are looked through for idle ones when there are this many, and then at every doubling.
 const TIDY_AT: usize = 1024;
+/// The most there are, some 100 MB: who asks for another one comes too soon. None that is needed is forgotten.
+const MOST: usize = 250_000;
+/// How often they are looked through when there are that many.
+const TIDY_AGAIN: Duration = Duration::from_secs(1);
 /// When to come again while the fleet's engine is away: about as often as it is looked for.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Shared values by key; those that nobody uses are forgotten.
 struct Kept<K, V> {
     values: HashMap<K, Arc<V>>,
     tidy_at: usize,
+    tidied_at: Option<Instant>,
 }
 
 impl<K: Hash + Eq, V> Kept<K, V> {
-    fn value(&mut self, key: K, new: impl FnOnce() -> V, is_idle: impl Fn(&V) -> bool) -> Arc<V> {
-        if self.values.len() >= self.tidy_at {
+    /// `None`: there are as many as may be.
+    fn value(
+        &mut self,
+        key: K,
+        new: impl FnOnce() -> V,
+        is_idle: impl Fn(&V) -> bool,
+    ) -> Option<Arc<V>> {
+        if let Some(value) = self.values.get(&key) {
+            return Some(Arc::clone(value));
+        }
+        if self.values.len() >= self.tidy_at && self.may_tidy() {
             self.values
                 .retain(|_, value| Arc::strong_count(value) > 1 || !is_idle(value));
-            self.tidy_at = (2 * self.values.len()).max(TIDY_AT);
+            self.tidy_at = (2 * self.values.len()).clamp(TIDY_AT, MOST);
+            self.tidied_at = Some(Instant::now());
         }
-        Arc::clone(self.values.entry(key).or_insert_with(|| Arc::new(new())))
+        (self.values.len() < MOST)
+            .then(|| Arc::clone(self.values.entry(key).or_insert_with(|| Arc::new(new()))))
+    }
+
+    fn may_tidy(&self) -> bool {
+        let is_full = self.values.len() >= MOST;
+        let is_due = |at: Instant| at.elapsed() >= TIDY_AGAIN;
+        !is_full || self.tidied_at.is_none_or(is_due)
     }
 }
 
@@ -44,6 +63,7 @@ impl<K, V> Default for Kept<K, V> {
         Self {
             values: HashMap::new(),
             tidy_at: TIDY_AT,
+            tidied_at: None,
         }
     }
 }
@@ -52,10 +72,11 @@ impl<K, V> Default for Kept<K, V> {
 #[derive(Default)]
 pub(super) struct Queues(Mutex<Kept<(Origin, String), Queue>>);
 
-/// One at a time, in the order of arrival.
+/// One at a time; those who wait take turns by client.
 struct Queue {
-    gate: Arc<Semaphore>,
-    waiting: AtomicU32,
+    gate: Arc<Turnstile>,
+    /// Those who were let in, and whose delay is not over yet.
+    inside: AtomicU32,
     /// From when on the next may go. `None`: nobody went yet.
     next_at: Mutex<Option<Instant>>,
 }
@@ -63,35 +84,32 @@ struct Queue {
 impl Queue {
     fn new() -> Self {
         Self {
-            gate: Arc::new(Semaphore::new(1)),
-            waiting: AtomicU32::new(0),
+            gate: Turnstile::new(1),
+            inside: AtomicU32::new(0),
             next_at: Mutex::new(None),
         }
     }
 
-    /// Waits, behind so many `ahead`, for its head and until the delay since the one before is over.
-    async fn head(
-        &self,
-        ahead: u32,
-        delay: Duration,
-        latest: Instant,
-    ) -> Result<OwnedSemaphorePermit, TooSoon> {
+    /// Waits for its head and until the delay since the one before is over.
+    async fn head(&self, wanted: Wanted<'_>, delay: Duration) -> Result<Head<'_>, TooSoon> {
+        let latest = wanted.latest;
+        let ahead = self.ahead_of(wanted.client);
         let now = Instant::now();
         let next_at = *lock(&self.next_at);
         let expected_at = next_at.map_or(now, |at| at.max(now)) + delay * ahead;
         if ahead > 0 && expected_at > latest {
             return Err(delayed(expected_at - now));
         }
-        let permit = match Arc::clone(&self.gate).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) if latest <= Instant::now() => return Err(delayed(delay)),
-            Err(_) => {
-                let acquiring = Arc::clone(&self.gate).acquire_owned();
+        let permit = match self.gate.try_acquire() {
+            Some(permit) => permit,
+            None if latest <= Instant::now() => return Err(delayed(delay)),
+            None => {
+                let acquiring = self.gate.acquire(wanted.client);
                 let acquired = timeout_at(latest, acquiring).await;
-                let acquired = acquired.map_err(|_| delayed(delay))?;
-                acquired.expect("the gate is never closed")
+                acquired.map_err(|_| delayed(delay))?
             }
         };
+        let inside = Inside::of(&self.inside);
         let next_at = *lock(&self.next_at);
         if let Some(next_at) = next_at {
             if next_at > latest {
@@ -99,7 +117,13 @@ impl Queue {
             }
             tokio::time::sleep_until(next_at).await;
         }
-        Ok(permit)
+        Ok(Head { permit, inside })
+    }
+
+    /// How many come before the next request of `client`.
+    fn ahead_of(&self, client: IpAddr) -> u32 {
+        let waiting = u32::try_from(self.gate.ahead_of(client)).unwrap_or(u32::MAX);
+        waiting.saturating_add(self.inside.load(Ordering::Relaxed))
     }
 }
 
@@ -110,10 +134,23 @@ fn delayed(retry_after: Duration) -> TooSoon {
     }
 }
 
-/// Counts as waiting for as long as it lives.
-struct Waiting<'a>(&'a AtomicU32);
+/// The head of a queue.
+struct Head<'a> {
+    permit: Permit,
+    inside: Inside<'a>,
+}
 
-impl Drop for Waiting<'_> {
+/// Counts as inside for as long as it lives.
+struct Inside<'a>(&'a AtomicU32);
+
+impl<'a> Inside<'a> {
+    fn of(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -123,6 +160,8 @@ impl Drop for Waiting<'_> {
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) origin: &'a Origin,
+    /// Whose it is, by network.
+    pub(super) client: IpAddr,
     pub(super) pace: &'a str,
     /// It is of no use after this.
     pub(super) latest: Instant,
@@ -149,9 +188,8 @@ impl Queues {
         let key = (wanted.origin.clone(), wanted.pace.to_ascii_lowercase());
         let is_idle = |queue: &Queue| *lock(&queue.next_at) <= Some(Instant::now());
         let queue = lock(&self.0).value(key, Queue::new, is_idle);
-        let ahead = queue.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting(&queue.waiting);
-        let permit = queue.head(ahead, delay, wanted.latest).await?;
+        let queue = queue.ok_or_else(|| delayed(delay))?;
+        let Head { permit, inside } = queue.head(wanted, delay).await?;
         let over_the_fleet = || wanted.over_the_fleet("pace");
         let held = fleet.turn(over_the_fleet, 1, delay, wanted.latest).await;
         let held = held.map_err(|no_turn| match no_turn {
@@ -161,7 +199,7 @@ impl Queues {
                 retry_after: delay.max(LOOK_AGAIN),
             },
         })?;
-        drop(waiting);
+        drop(inside);
         Ok(Place {
             queue,
             delay,
@@ -200,10 +238,10 @@ impl Drop for Place {
 
 /// What only so many have at a time, of this node and of the fleet, until this is dropped. Boxed, because every request on its
 /// way has room for it.
-pub(super) struct Slot(Option<Box<(Option<Held>, OwnedSemaphorePermit)>>);
+pub(super) struct Slot(Option<Box<(Option<Held>, Permit)>>);
 
 impl Slot {
-    fn new(held: Option<Held>, permit: OwnedSemaphorePermit) -> Self {
+    fn new(held: Option<Held>, permit: Permit) -> Self {
         Self(Some(Box::new((held, permit))))
     }
 
@@ -226,7 +264,7 @@ impl Drop for Slot {
 
 /// The slots of every origin and pace, and how many there are.
 #[derive(Default)]
-pub(super) struct Slots(Mutex<Kept<(Origin, String, usize), Arc<Semaphore>>>);
+pub(super) struct Slots(Mutex<Kept<(Origin, String, usize), Arc<Turnstile>>>);
 
 impl Slots {
     /// A slot among the `count` of this origin and pace, here and in `fleet`, if one is free in time; none is needed if `count` is 0.
@@ -240,18 +278,18 @@ impl Slots {
         if count == 0 {
             return Ok(None);
         }
-        let is_idle = |slots: &Arc<Semaphore>| slots.available_permits() == count;
-        let pace = wanted.pace.to_ascii_lowercase();
-        let key = (wanted.origin.clone(), pace, count);
-        let slots = lock(&self.0).value(key, || Arc::new(Semaphore::new(count)), is_idle);
-        let acquiring = Semaphore::acquire_owned(Arc::clone(&slots));
         let too_soon = TooSoon {
             cause: Cause::Concurrency,
             retry_after: Duration::from_secs(1),
         };
+        let is_idle = |slots: &Arc<Turnstile>| Arc::strong_count(slots) == 1;
+        let pace = wanted.pace.to_ascii_lowercase();
+        let key = (wanted.origin.clone(), pace, count);
+        let slots = lock(&self.0).value(key, || Turnstile::new(count), is_idle);
+        let slots = slots.ok_or(too_soon)?;
+        let acquiring = slots.acquire(wanted.client);
         let acquired = timeout_at(wanted.latest, acquiring).await;
         let permit = acquired.map_err(|_| too_soon)?;
-        let permit = permit.expect("the slots are never closed");
         let over_the_fleet = || wanted.over_the_fleet("slots");
         let turning = fleet.turn(over_the_fleet, count, Duration::ZERO, wanted.latest);
         let held = turning.await.map_err(|_| too_soon)?;

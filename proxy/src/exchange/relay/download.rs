@@ -18,6 +18,7 @@ use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
 use crate::origin::{self, OriginHead, OriginReader};
+use crate::politeness::Turn;
 
 /// What is told of a response's head as soon as it is there: it says which fields are added, or keeps the response from its client.
 pub(crate) type Heard<'a> =
@@ -34,6 +35,8 @@ pub(crate) struct Relaying<'a> {
     pub(crate) heard: &'a Heard<'a>,
     /// What the response says about its use is asked, if anything is here.
     pub(crate) label: Option<&'a Label<'a>>,
+    /// The request's, if it needed one.
+    pub(crate) turn: Option<&'a Turn<'a>>,
     /// Counts the bytes of the body that the client was handed.
     pub(crate) handed_on: &'a AtomicU64,
 }
@@ -316,6 +319,7 @@ mod tests {
                 patience,
                 heard: &|_| Ok(Vec::new()),
                 label: None,
+                turn: None,
                 handed_on: &AtomicU64::new(0),
             },
             reader: &mut reader,

@@ -2,18 +2,19 @@
 
 mod download;
 mod progress;
+mod upload;
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use self::download::Download;
 pub(super) use self::download::Relaying;
 use self::progress::Progress;
 pub(crate) use self::progress::RelayError;
+use self::upload::Upload;
 use super::splice;
-use crate::http::client::{Client, ClientBody};
-use crate::http::http1::{BodyError, Framing};
+use crate::http::client::Client;
+use crate::http::http1::Framing;
 use crate::origin::{OriginReader, OriginWriter};
 
 /// A response that reached the client whole.
@@ -37,7 +38,14 @@ pub(super) async fn relay(
     // Then the head said all, and the upload has only to watch the client.
     let is_sent = received.framing() == Framing::Length(0);
     progress.is_sent.store(is_sent, Ordering::Relaxed);
-    let upload = upload(&mut client.body, writer, &progress, patience);
+    let upload = Upload {
+        body: &mut client.body,
+        writer,
+        progress: &progress,
+        turn: relaying.turn,
+        patience,
+    };
+    let upload = upload.run();
     let download = Download {
         relaying,
         reader,
@@ -75,51 +83,5 @@ async fn both(
                 broken => return Err(broken),
             },
         }
-    }
-}
-
-/// Passes the client's body on, and then watches whether the client stays. Ends only with what broke.
-async fn upload(
-    body: &mut ClientBody,
-    writer: &mut OriginWriter,
-    progress: &Progress,
-    patience: Duration,
-) -> RelayError {
-    if !progress.is_sent.load(Ordering::Relaxed) {
-        if let Err(broken) = pass(body, writer, progress, patience).await {
-            return broken;
-        }
-        progress.is_sent.store(true, Ordering::Relaxed);
-    }
-    body.gone().await;
-    RelayError::ClientGone
-}
-
-async fn pass(
-    body: &mut ClientBody,
-    writer: &mut OriginWriter,
-    progress: &Progress,
-    patience: Duration,
-) -> Result<(), RelayError> {
-    let broke = |error| body_broke(&error, progress);
-    let failed = |fault| progress.answered(fault);
-    while let Some(part) = body.next().await.map_err(broke)? {
-        writer.part(part, patience).await.map_err(failed)?;
-        progress.sent_parts.fetch_add(1, Ordering::Relaxed);
-    }
-    let trailers = body.trailers().await.map_err(broke)?;
-    writer.finish(&trailers, patience).await.map_err(failed)
-}
-
-fn body_broke(error: &BodyError, progress: &Progress) -> RelayError {
-    let answered = progress.is_answered.load(Ordering::Relaxed);
-    match error {
-        BodyError::Malformed(details) => RelayError::Body { details, answered },
-        BodyError::Incomplete => RelayError::Body {
-            details: "the request body is cut short",
-            answered,
-        },
-        BodyError::Late => RelayError::Late { answered },
-        BodyError::Io(_) => RelayError::ClientGone,
     }
 }

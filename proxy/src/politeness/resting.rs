@@ -1,0 +1,81 @@
+//! What of an origin rests, and how the fleet calls it.
+
+use std::net::IpAddr;
+
+use ring::digest::{SHA256, digest};
+use wayleave_robots_txt::{Origin, Target};
+
+use crate::identity::per_client::holder;
+
+/// What of an origin rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resting {
+    Whole,
+    Part(Part),
+}
+
+/// A page, and a client that got a 503 for it, as digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) client: u64,
+    pub(super) path: u64,
+}
+
+impl Part {
+    pub(super) fn of(target: &Target, client: IpAddr) -> Self {
+        let path = short_digest(target.path().as_str().as_bytes());
+        let client = match holder(client) {
+            IpAddr::V4(address) => short_digest(&address.octets()),
+            IpAddr::V6(address) => short_digest(&address.octets()),
+        };
+        Self { client, path }
+    }
+}
+
+impl Resting {
+    /// What it is called among the nodes of a fleet: the origin, and a fragment for a part of it.
+    pub(super) fn name(self, origin: &Origin) -> String {
+        match self {
+            Self::Whole => origin.to_string(),
+            Self::Part(Part { client, path }) => format!("{origin}#{client:016x}{path:016x}"),
+        }
+    }
+
+    /// What is called so.
+    pub(super) fn named(name: &str) -> Option<(Origin, Self)> {
+        let Some((origin, part)) = name.split_once('#') else {
+            return Some((Origin::parse(name).ok()?, Self::Whole));
+        };
+        let (client, path) = part.split_at_checked(16)?;
+        let part = Part {
+            client: u64::from_str_radix(client, 16).ok()?,
+            path: u64::from_str_radix(path, 16).ok()?,
+        };
+        Some((Origin::parse(origin).ok()?, Self::Part(part)))
+    }
+}
+
+fn short_digest(bytes: &[u8]) -> u64 {
+    let digest = digest(&SHA256, bytes);
+    let first = digest.as_ref().first_chunk().copied();
+    u64::from_be_bytes(first.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let target = Target::parse("https://shop.test:8443/a?b").unwrap();
+        let part = Part::of(&target, [192, 0, 2, 1].into());
+        for resting in [Resting::Whole, Resting::Part(part)] {
+            let name = resting.name(target.origin());
+            let read = Resting::named(&name);
+            assert_eq!(read, Some((target.origin().clone(), resting)), "{name}");
+        }
+        for name in ["", "shop.test", "https://shop.test#", "https://shop.test#x"] {
+            assert_eq!(Resting::named(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Permits for so many at a time. Those who wait take turns by client: one request of each, then the next of the first.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Hands out permits.
+pub(super) struct Turnstile(Mutex<State>);
+
+struct State {
+    free: usize,
+    /// The client whose turn is next stands first.
+    waiting: VecDeque<Waiting>,
+    last_number: u64,
+}
+
+/// The requests of one client, by their arrival.
+struct Waiting {
+    client: IpAddr,
+    requests: VecDeque<(u64, oneshot::Sender<()>)>,
+}
+
+/// One of the permits, until it is dropped.
+pub(super) struct Permit(Arc<Turnstile>);
+
+impl Turnstile {
+    pub(super) fn new(permits: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            free: permits,
+            waiting: VecDeque::new(),
+            last_number: 0,
+        })))
+    }
+
+    /// How many permits nobody has.
+    #[cfg(test)]
+    pub(super) fn available(&self) -> usize {
+        lock(&self.0).free
+    }
+
+    /// How many of those who wait come before the next request of `client`.
+    pub(super) fn ahead_of(&self, client: IpAddr) -> usize {
+        let state = lock(&self.0);
+        let mut waiting = state.waiting.iter();
+        let own = waiting.find(|waiting| waiting.client == client);
+        let own = own.map_or(0, |own| own.requests.len());
+        let others = state.waiting.iter().filter(|it| it.client != client);
+        let others = others.map(|other| other.requests.len().min(own + 1));
+        own + others.sum::<usize>()
+    }
+
+    /// A permit, if one is free.
+    pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+        let mut state = lock(&self.0);
+        state.free = state.free.checked_sub(1)?;
+        Some(Permit(Arc::clone(self)))
+    }
+
+    /// A permit, when it is the turn of `client`.
+    pub(super) async fn acquire(self: &Arc<Self>, client: IpAddr) -> Permit {
+        if let Some(permit) = self.try_acquire() {
+            return permit;
+        }
+        let (sender, receiver) = oneshot::channel();
+        let Some(number) = lock(&self.0).wait(client, sender) else {
+            return Permit(Arc::clone(self));
+        };
+        let mut waiter = Waiter {
+            turnstile: self,
+            client,
+            number,
+            is_done: false,
+        };
+        // A sender says so before it is dropped.
+        let _ = receiver.await;
+        waiter.is_done = true;
+        Permit(Arc::clone(self))
+    }
+
+    /// Passes a permit to whose turn it is.
+    fn pass_on(&self) {
+        let mut state = lock(&self.0);
+        match state.next() {
+            // Who waits takes itself out before it is gone.
+            Some(sender) => drop(sender.send(())),
+            None => state.free += 1,
+        }
+    }
+}
+
+impl State {
+    /// Has a request wait; `None` if a permit became free meanwhile, which it takes.
+    fn wait(&mut self, client: IpAddr, sender: oneshot::Sender<()>) -> Option<u64> {
+        if let Some(free) = self.free.checked_sub(1) {
+            self.free = free;
+            return None;
+        }
+        self.last_number += 1;
+        let request = (self.last_number, sender);
+        let mut waiting = self.waiting.iter_mut();
+        match waiting.find(|waiting| waiting.client == client) {
+            Some(waiting) => waiting.requests.push_back(request),
+            None => self.waiting.push_back(Waiting {
+                client,
+                requests: [request].into(),
+            }),
+        }
+        Some(self.last_number)
+    }
+
+    /// Takes out the request whose turn it is. Its client's next one comes after those of all others.
+    fn next(&mut self) -> Option<oneshot::Sender<()>> {
+        let mut first = self.waiting.pop_front()?;
+        let next = first.requests.pop_front();
+        if !first.requests.is_empty() {
+            self.waiting.push_back(first);
+        }
+        next.map(|(_, sender)| sender)
+    }
+
+    /// Takes out a request that waits no longer; whether it was there.
+    fn forget(&mut self, client: IpAddr, number: u64) -> bool {
+        let mut waiting = self.waiting.iter();
+        let Some(place) = waiting.position(|waiting| waiting.client == client) else {
+            return false;
+        };
+        let requests = &mut self.waiting[place].requests;
+        let before = requests.len();
+        requests.retain(|(other, _)| *other != number);
+        let was_there = requests.len() < before;
+        if requests.is_empty() {
+            self.waiting.remove(place);
+        }
+        was_there
+    }
+}
+
+/// A request that waits.
+struct Waiter<'a> {
+    turnstile: &'a Turnstile,
+    client: IpAddr,
+    number: u64,
+    is_done: bool,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let gave_up = !self.is_done;
+        // If it is not there, it has a permit that nobody will take.
+        if gave_up && !lock(&self.turnstile.0).forget(self.client, self.number) {
+            self.turnstile.pass_on();
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.pass_on();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn client(number: u8) -> IpAddr {
+        [192, 0, 2, number].into()
+    }
+
+    #[tokio::test]
+    async fn clients_take_turns_however_many_requests_they_have() {
+        let turnstile = Turnstile::new(1);
+        let held = turnstile.try_acquire().unwrap();
+        let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
+        for number in [1, 1, 1, 1, 2, 3, 2] {
+            let (turnstile, sender) = (Arc::clone(&turnstile), sender.clone());
+            tokio::spawn(async move {
+                let permit = turnstile.acquire(client(number)).await;
+                sender.send(number).unwrap();
+                drop(permit);
+            });
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(turnstile.ahead_of(client(1)), 4 + 2 + 1);
+        assert_eq!(turnstile.ahead_of(client(2)), 2 + 3 + 1);
+        assert_eq!(turnstile.ahead_of(client(4)), 3);
+        drop((held, sender));
+        let mut order = Vec::new();
+        while let Some(number) = served.recv().await {
+            order.push(number);
+        }
+        assert_eq!(order, [1, 2, 3, 1, 2, 1, 1]);
+        assert_eq!(turnstile.available(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_takes_no_permit_along() {
+        let turnstile = Turnstile::new(1);
+        let held = turnstile.try_acquire().unwrap();
+        let mut first = Box::pin(turnstile.acquire(client(1)));
+        let mut second = Box::pin(turnstile.acquire(client(2)));
+        assert!((&mut first).now_or_never().is_none());
+        assert!((&mut second).now_or_never().is_none());
+        // The first has its turn, and leaves before it notices.
+        drop(held);
+        drop(first);
+        assert!((&mut second).now_or_never().is_some());
+        let held = turnstile.try_acquire().unwrap();
+        let mut third = Box::pin(turnstile.acquire(client(3)));
+        assert!((&mut third).now_or_never().is_none());
+        drop(third);
+        drop(held);
+        assert_eq!(turnstile.available(), 1);
+    }
+}
