@@ -10,7 +10,7 @@ use crate::harness::tools::{
 use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Reply, Wayleave};
 
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(540);
 
 /// `env` tells the ports of its configuration file, so it gets one that names the real ones.
 pub fn settled_config(proxy: &Wayleave) -> PathBuf {
@@ -130,13 +130,31 @@ fn python_works_after_env() {
     check_client("python", &format!("\"$PYTHON\" -c '{urllib}' $URL"));
 }
 
+/// Told to verify certificates, Scrapy trusts the CA, and without it nothing.
 #[test]
 fn scrapy_works_after_env() {
-    let settings = "-s ROBOTSTXT_OBEY=False -s HTTPERROR_ALLOW_ALL=True -s DOWNLOADER_CLIENTCONTEXTFACTORY=scrapy.core.downloader.contextfactory.BrowserLikeContextFactory";
-    check_client(
+    let settings =
+        "-s ROBOTSTXT_OBEY=False -s HTTPERROR_ALLOW_ALL=True -s DOWNLOAD_VERIFY_CERTIFICATES=True";
+    let scrapy = format!("\"$PYTHON\" -m scrapy fetch {settings} $URL");
+    check_client("scrapy", &scrapy);
+    let origin = Origin::start();
+    let proxy = Wayleave::start(&origin);
+    let scratch = tempfile::tempdir().expect("a directory");
+    let shown = after_env(
+        &proxy,
         "scrapy",
-        &format!("\"$PYTHON\" -m scrapy fetch {settings} $URL"),
+        &scrapy.replace("$URL", "http://shop.test/"),
+        scratch.path(),
     );
+    assert!(!shown.contains("deprecated"), "{shown}");
+    let untrusting = format!(
+        "unset SSL_CERT_FILE; {}",
+        scrapy.replace("$URL", "https://shop.test/")
+    );
+    let output = after_env(&proxy, "scrapy", &untrusting, scratch.path());
+    assert!(output.contains("certificate verify failed"), "{output}");
+    let fetched = "GET https://shop.test/".to_owned();
+    assert!(!origin.seen().contains(&fetched), "{:?}", origin.seen());
 }
 
 #[test]

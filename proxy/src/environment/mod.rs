@@ -4,7 +4,9 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use url::Url;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use url::{Position, Url};
+use wayleave_robots_txt::{Origin, Scheme};
 
 use crate::connection::listeners::Listen;
 
@@ -14,10 +16,19 @@ pub(crate) const GENERAL: &str = include_str!("general.sh");
 /// What is never asked of the proxy: it refuses internal addresses, and its own admin listener is one.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
-/// The proxy as a client names it.
+/// What is escaped in a user name and a password, beside what the URL standard escapes: whatever means something to a shell.
+const USER_INFO: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'%')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_');
+
+/// The proxy as a client names it: `http` or `https`, perhaps a user name and a password, a host and a port, and nothing else.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyUrl {
     url: String,
+    /// The URL without user name and password.
+    server: String,
     /// Without brackets.
     host: String,
     port: u16,
@@ -39,6 +50,7 @@ impl From<Listen> for ProxyUrl {
     fn from(listen: Listen) -> Self {
         Self {
             url: listen.url(),
+            server: listen.url(),
             host: listen.address.ip().to_string(),
             port: listen.address.port(),
         }
@@ -48,21 +60,39 @@ impl From<Listen> for ProxyUrl {
 impl FromStr for ProxyUrl {
     type Err = &'static str;
 
-    /// Reads `http://HOST:PORT`, or the same with `https`.
+    /// Reads `http://HOST:PORT`, or the same with `https`. What it becomes goes into lines for a shell, so the host is one
+    /// that an origin can have: the URL standard lets `$`, `(` and more stand in hosts.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "expected a URL such as http://proxy.example:3128";
         let url = Url::parse(text).map_err(|_| EXPECTED)?;
-        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-            return Err(EXPECTED);
-        };
-        if !matches!(url.scheme(), "http" | "https") || !matches!(url.path(), "" | "/") {
+        if !matches!(&url[Position::BeforePath..], "" | "/") {
             return Err(EXPECTED);
         }
+        let authority = &url[Position::BeforeHost..Position::AfterPort];
+        let origin = url.scheme().parse().ok().and_then(|scheme| {
+            let is_http = matches!(scheme, Scheme::Http | Scheme::Https);
+            let origin = is_http.then(|| Origin::from_authority(scheme, authority));
+            origin?.ok()
+        });
+        let origin = origin.ok_or(EXPECTED)?;
+        let (scheme, host, port) = (origin.scheme(), origin.host(), origin.port());
+        // With its port, also where that is the scheme's own: curl would take 1080.
         Ok(Self {
+            url: format!("{scheme}://{}{host}:{port}", user_info(&url)),
+            server: format!("{scheme}://{host}:{port}"),
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
-            url: url.as_str().trim_end_matches('/').to_owned(),
         })
+    }
+}
+
+/// The user name and the password of a URL as they stand before its host, or nothing.
+fn user_info(url: &Url) -> String {
+    let escaped = |text| utf8_percent_encode(text, USER_INFO).to_string();
+    match (url.username(), url.password()) {
+        ("", None) => String::new(),
+        (name, None) => format!("{}@", escaped(name)),
+        (name, Some(password)) => format!("{}:{}@", escaped(name), escaped(password)),
     }
 }
 
@@ -88,6 +118,7 @@ pub(crate) fn fill(template: &str, proxy: &ProxyUrl, certificate: &str) -> Strin
     // The certificate last: its path is the only value that could hold what looks like a place to fill.
     template
         .replace("@URL@", &quoted(&proxy.url))
+        .replace("@SERVER@", &proxy.server)
         .replace("@HOST@", &proxy.host)
         .replace("@PORT@", &proxy.port.to_string())
         .replace("@NO_PROXY@", NO_PROXY)
@@ -96,8 +127,8 @@ pub(crate) fn fill(template: &str, proxy: &ProxyUrl, certificate: &str) -> Strin
 
 /// One word of a POSIX shell.
 fn quoted(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,=@%+".contains(&byte);
-    if text.bytes().all(is_plain) {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,@%+".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
@@ -144,3 +175,6 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

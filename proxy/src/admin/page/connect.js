@@ -6,7 +6,8 @@ import { attempt, badge, copyButton, facts, h, newest, panel } from "./dom.js";
 const TRIED = "https://www.example.com/";
 
 export function connect(parameters) {
-  const chosen = { client: parameters.get("client") ?? "curl", proxy: parameters.get("proxy") ?? "", ca: parameters.get("ca") ?? "ca.pem" };
+  // The client alone may come with a link: an address or a path that somebody else wrote would be pasted as if it were ours.
+  const chosen = { client: parameters.get("client") ?? "curl", proxy: "", ca: "ca.pem" };
   const [about, tabs] = [h("div", {}), h("div", { role: "tablist", "aria-label": "Client", class: "tabs" })];
   const lines = h("pre", { class: "snippet", tabindex: "0", "aria-label": "What to do" });
   const tabPanel = h("div", { role: "tabpanel", id: "client", "aria-labelledby": "tab-curl" }, lines, h("p", { class: "actions" }, copyButton(() => lines.textContent)));
@@ -22,7 +23,7 @@ export function connect(parameters) {
     ]));
     const select = (name) => {
       chosen.client = name;
-      history.replaceState(null, "", `#/connect${query(chosen)}`);
+      history.replaceState(null, "", `#/connect${query({ client: chosen.client })}`);
       for (const tab of tabs.children) {
         const isChosen = tab.dataset.client === name;
         tab.setAttribute("aria-selected", String(isChosen));

@@ -1,0 +1,136 @@
+//! The lines for clients, evaluated by real shells with values that are made to be run.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Client, ProxyUrl, lines};
+
+/// A path of whatever a shell could take for something else.
+const CERTIFICATE: &str = "/ca/it's \"$HOME\" `touch pwned` $(touch pwned) $({touch,pwned}) \\;touch pwned;#*?~&|<>!\n touch pwned\n# =\u{e9}/ca.crt";
+
+/// What a URL with a password becomes: escaped, so that no reader takes a part of it for something else.
+const ESCAPED: &str =
+    "http://a%24%28touch%20pwned%29:%60touch%20pwned%60%27%22%3B%26%7C%5C@proxy.example:3128";
+
+fn clients() -> impl Iterator<Item = Option<Client>> {
+    let all = Client::ALL.map(|(client, _)| Some(client));
+    all.into_iter().chain([None])
+}
+
+/// What `shell` prints of `lines` and then `script`, in `directory`; the tools that lines call print their arguments.
+fn evaluated(shell: &str, directory: &Path, lines: &str, script: &str) -> String {
+    let tools = "keytool() { printf '%s\\n' \"$@\"; }; certutil() { printf '%s\\n' \"$@\"; }";
+    let output = Command::new(shell)
+        .args([
+            "-c",
+            &format!("{tools}\neval \"$1\"\n{script}"),
+            "sh",
+            lines,
+        ])
+        .current_dir(directory)
+        .env("HOME", directory)
+        .output()
+        .expect("there is a shell");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(complaint.is_empty(), "{shell}: {complaint}: {lines}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Debian's sh knows no braces, bash does.
+const SHELLS: [&str; 2] = ["sh", "bash"];
+
+#[test]
+fn no_line_for_a_client_runs_what_a_path_or_a_password_says() {
+    let password = "http://a$(touch%20pwned):`touch%20pwned`'\"%3B&|%5C@proxy.example:3128";
+    for proxy in [password, "http://[::1]:3128", "https://proxy.example"] {
+        let proxy: ProxyUrl = proxy.parse().expect(proxy);
+        for (client, shell) in clients().flat_map(|client| SHELLS.map(|shell| (client, shell))) {
+            let directory = tempfile::tempdir().expect("a directory");
+            let text = lines(client, &proxy, CERTIFICATE);
+            let variables = "printf '%s\\n' \"$http_proxy\" \"$SSL_CERT_FILE$CURL_CA_BUNDLE$NODE_EXTRA_CA_CERTS\" \"$JAVA_TOOL_OPTIONS\"";
+            let wget = match client {
+                Some(Client::Wget) => "command() { printf '%s\\n' \"$@\"; }; wget URL",
+                _ => "",
+            };
+            let shown = evaluated(
+                shell,
+                directory.path(),
+                &text,
+                &format!("{variables}\n{wget}"),
+            );
+            assert!(
+                !directory.path().join("pwned").exists(),
+                "{client:?}, {shell}: {text}"
+            );
+            assert!(shown.contains(CERTIFICATE), "{client:?}, {shell}: {shown}");
+            let is_argument = matches!(client, Some(Client::Java | Client::Playwright));
+            let is_set = shown.lines().any(|line| line == proxy.as_str());
+            assert_eq!(is_set, !is_argument, "{client:?}, {shell}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_proxys_host_is_one_that_an_origin_can_have() {
+    for refused in [
+        "http://a$({touch,pwned})b:3128",
+        "http://a%24(touch)b:3128",
+        "http://`touch`:3128",
+        "http://a;b:3128",
+        "http://a'b:3128",
+        "http://a&b:3128",
+        "http://a.example:3128/path",
+        "http://a.example:3128?query",
+        "http://a.example:3128/?$(touch%20pwned)",
+        "http://a.example:3128#fragment",
+        "http://:3128",
+        "ftp://a.example:21",
+        "socks5://a.example:1080",
+        "a.example:3128",
+        "",
+    ] {
+        assert!(refused.parse::<ProxyUrl>().is_err(), "{refused}");
+    }
+    for (given, known) in [
+        ("http://Proxy.Example:3128/", "http://proxy.example:3128"),
+        ("http://proxy.example", "http://proxy.example:80"),
+        ("https://[0:0::1]:3130", "https://[::1]:3130"),
+        ("http://0x7f.1:3128", "http://127.0.0.1:3128"),
+        (
+            "http://news:s%40cret!@proxy.example:3128",
+            "http://news:s%40cret%21@proxy.example:3128",
+        ),
+        (
+            "http://a$(touch%20pwned):`touch%20pwned`'\"%3B&|%5C@proxy.example:3128",
+            ESCAPED,
+        ),
+    ] {
+        let proxy: ProxyUrl = given.parse().expect(given);
+        assert_eq!(proxy.as_str(), known);
+    }
+}
+
+#[test]
+fn playwright_is_told_the_server_without_quotes_and_password() {
+    let proxy = "http://news:secret@[::1]:3128".parse().expect("a proxy");
+    let text = lines(Some(Client::Playwright), &proxy, "/ca.crt");
+    assert!(
+        text.contains(r#"proxy={"server": "http://[::1]:3128"}"#),
+        "{text}"
+    );
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[test]
+fn scrapy_is_told_a_setting_that_it_does_not_deprecate() {
+    let proxy = "http://127.0.0.1:3128".parse().expect("a proxy");
+    let text = lines(Some(Client::Scrapy), &proxy, "/ca.crt");
+    let settings: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("#   "))
+        .collect();
+    assert_eq!(
+        settings[0], "#   DOWNLOAD_VERIFY_CERTIFICATES = True",
+        "{text}"
+    );
+}
