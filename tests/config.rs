@@ -20,7 +20,7 @@ fn run(dir: &Path, arguments: &[&str]) -> Output {
             .args(["--config", "my.toml"])
             .current_dir(dir),
         b"",
-        Duration::from_secs(30),
+        Duration::from_secs(120),
     )
 }
 
@@ -29,6 +29,99 @@ fn complaints(output: &Output) -> Vec<String> {
         .lines()
         .map(str::to_owned)
         .collect()
+}
+
+/// The warnings of `config check` about these crawlers, each given as its `match` and further keys; it succeeds all the same.
+fn warnings(crawlers: &[(&str, &str)]) -> Vec<String> {
+    let table = |(name, keys): &(&str, &str)| format!("[[crawler]]\nname = \"{name}\"\n{keys}\n");
+    let output = check(
+        &crawlers.iter().map(table).collect::<String>(),
+        &["config", "check"],
+    );
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    complaints(&output)
+}
+
+#[test]
+fn a_crawler_that_an_earlier_one_hides_is_named() {
+    let hidden = [
+        [
+            r#"user_agent = "AcmeNews""#,
+            r#"user_agent = "AcmeNewsImages""#,
+        ],
+        [
+            r#"user_agent = "acmenews""#,
+            r#"user_agent = "The AcmeNews""#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/8"]"#,
+            r#"addresses = ["10.1.0.0/16", "10.2.3.4"]"#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/9", "10.128.0.0/9"]"#,
+            r#"addresses = ["10.0.0.0/8"]"#,
+        ],
+        [
+            r#"addresses = ["fd00::/8"]"#,
+            r#"addresses = ["fd00::1"], user_agent = "A""#,
+        ],
+    ];
+    let tables = |[first, second]: [&str; 2]| {
+        [first, second].map(|keys| format!("match = {{ {keys} }}\ntokens = [\"AcmeBot\"]"))
+    };
+    for case in hidden {
+        let [first, second] = tables(case);
+        let said = warnings(&[("news", &first), ("images", &second)]);
+        let expected = "wayleave: warning: [[crawler]] 2 \"images\" can never match: \"news\" before it matches every request that it \
+                        would; put \"images\" first";
+        assert_eq!(said, [expected], "{case:?}");
+    }
+    let seen = [
+        [
+            r#"user_agent = "AcmeNewsImages""#,
+            r#"user_agent = "AcmeNews""#,
+        ],
+        [
+            r#"user_agent = "AcmeNews""#,
+            r#"addresses = ["10.0.0.0/8"]"#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/8"]"#,
+            r#"addresses = ["10.0.0.0/7"]"#,
+        ],
+        [
+            r#"addresses = ["10.0.0.0/8"], user_agent = "A""#,
+            r#"addresses = ["10.1.0.0/16"], user_agent = "B""#,
+        ],
+        [r#"addresses = ["0.0.0.0/0"]"#, r#"addresses = ["::/0"]"#],
+    ];
+    for case in seen {
+        let [first, second] = tables(case);
+        assert!(
+            warnings(&[("news", &first), ("images", &second)]).is_empty(),
+            "{case:?}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_googles_dialect_does_not_find_is_named() {
+    let keys = |tokens: &str, dialect: &str| {
+        format!(
+            "match = {{ user_agent = \"Majestic\" }}\ntokens = [{tokens}]\ndialect = \"{dialect}\""
+        )
+    };
+    let said = warnings(&[("majestic", &keys("\"MJ12bot\", \"Majestic\"", "google"))]);
+    let expected = "wayleave: warning: [[crawler]] 1 \"majestic\" ignores groups for \"MJ12bot\": dialect \"google\" reads names only up \
+                    to the first character that is no letter, \"-\" or \"_\"";
+    assert_eq!(said, [expected]);
+    for dialect in ["rfc9309", "koster1996", "selfhtml", "strictest"] {
+        assert!(
+            warnings(&[("majestic", &keys("\"MJ12bot\"", dialect))]).is_empty(),
+            "{dialect}"
+        );
+    }
+    assert!(warnings(&[("images", &keys("\"Majestic-Image_Bot\"", "google"))]).is_empty());
 }
 
 #[test]

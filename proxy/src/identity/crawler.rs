@@ -102,6 +102,23 @@ impl Crawler {
                 .is_none_or(|wanted| contains_ignoring_case(seen.user_agent, wanted.as_bytes()))
     }
 
+    /// Whether every request that `other` would match is matched by this one, too, so that `other` never is after it.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let name = |crawler: &Self| crawler.username.as_ref().map(|it| it.username.clone());
+        let ranges = IpNet::aggregate(&self.addresses);
+        let is_inside = |range: &IpNet| ranges.iter().any(|outer| outer.contains(range));
+        let has_addresses = self.addresses.is_empty()
+            || !other.addresses.is_empty() && other.addresses.iter().all(is_inside);
+        let has_agent = self.user_agent.as_ref().is_none_or(|part| {
+            let whole = other.user_agent.as_deref().unwrap_or_default();
+            contains_ignoring_case(whole.as_bytes(), part.as_bytes())
+        });
+        has_addresses
+            && has_agent
+            && (self.username.is_none() || name(self) == name(other))
+            && (self.certificate.is_none() || self.certificate == other.certificate)
+    }
+
     pub(super) fn is_shown(&self, certificate: Option<&ClientCertificate>) -> bool {
         let wanted = self.certificate.as_ref();
         wanted.is_none_or(|name| certificate.is_some_and(|certificate| certificate.has(name)))
