@@ -18,7 +18,8 @@ CASES = {
             "proxy": {"mode": "observe", "listen": ["127.0.0.1:1"]},
             "crawler": [{"name": "news", "tokens": ["NewsBot"], "match": {"user_agent": "NewsBot"}}],
         },
-        "persistence": {"enabled": True, "storageClass": "fast"},
+        "fleet": {"enabled": True, "url": "redis://redis:6379"},
+        "persistence": {"storageClass": "fast"},
         "serviceMonitor": {"enabled": True, "tokenSecret": "wayleave-token"},
         "networkPolicy": {"crawlers": [{"podSelector": {"matchLabels": {"role": "crawler"}}}]},
         "imagePullSecrets": [{"name": "registry"}],
@@ -27,7 +28,7 @@ CASES = {
         "tolerations": [{"operator": "Exists"}],
     },
     "fleet": {"fleet": {"enabled": True, "url": "redis://redis:6379", "cluster": True}},
-    "without": {"networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}},
+    "without": {"networkPolicy": {"enabled": False}, "disruptionBudget": {"enabled": False}, "persistence": {"enabled": False}},
 }
 # No schema of Kubernetes' own.
 FOREIGN = {"ServiceMonitor"}
@@ -48,6 +49,15 @@ def accepted(text, program):
         assert done.returncode == 0, done.stderr
 
 
+def assert_refused(chart, values, words):
+    try:
+        chart.render(values)
+    except Exception as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"rendered though {words}")
+
+
 def main(archive, program):
     chart = Chart.load(archive)
     for name, values in CASES.items():
@@ -61,18 +71,19 @@ def main(archive, program):
             kinds.append(document["kind"])
             if document["kind"] not in FOREIGN:
                 kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+            if document["kind"] == "StatefulSet":
+                spec = document["spec"]
+                assert spec["replicas"] == values.get("replicas", 1), name
+                # The state is kept unless the values say otherwise.
+                assert ("volumeClaimTemplates" in spec) == (name != "without"), name
             if document["kind"] == "ConfigMap":
                 accepted(document["data"]["config.toml"], program)
                 assert 'listen = ["0.0.0.0:3128"]' in document["data"]["config.toml"]
         print(f"chart {name}: {', '.join(sorted(kinds))}")
     for missing in ("ca", "admin"):
         values = {key: value for key, value in LEAST.items() if key != missing}
-        try:
-            chart.render(values)
-        except Exception as error:
-            assert "is required" in str(error), error
-        else:
-            raise AssertionError(f"rendered without {missing}")
+        assert_refused(chart, values, "is required")
+    assert_refused(chart, {**LEAST, "replicas": 2}, "replicas is 2, which needs fleet.enabled")
 
 
 if __name__ == "__main__":
