@@ -1,6 +1,7 @@
 //! The harness against itself: what the topics rely on when they call something seen, or not seen.
 
 use crate::harness::tls::Authority;
+use crate::harness::tools::project;
 use crate::harness::{Ask, Certificate, Origin, Reply, Wire};
 
 #[test]
@@ -62,4 +63,17 @@ fn an_origin_serves_tls_by_name_with_good_and_bad_certificates() {
             "{host}: {error:?}"
         );
     }
+}
+
+/// Debian has one squid or the other: with the GnuTLS one, which lacks a helper, the bench does not run, and either is replaced by the other.
+#[test]
+fn the_tests_and_the_bench_install_the_same_squid() {
+    let needs = |file: &str| {
+        let text = std::fs::read_to_string(project().join(file)).expect(file);
+        let lines = text.lines().filter(|line| line.starts_with("need squid"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let expected = ["need squid-openssl test -x /usr/lib/squid/security_file_certgen"];
+    assert_eq!(needs(".ci/install-debian"), expected);
+    assert_eq!(needs("benches/proxy/install"), expected);
 }
