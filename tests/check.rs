@@ -1,5 +1,6 @@
 //! `wayleave check` and `wayleave lint`: what they print and how they exit.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -233,7 +234,9 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
     ];
     let questions = format!("\u{feff}{}", questions.join("\n"));
     let output = run(&["check", "--batch"], questions.as_bytes());
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(2));
+    let complaint = "wayleave: 5 lines could not be answered: see \"error\" in their answers\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), complaint);
     let answers = lines(&output);
     assert_eq!(
         answers[0],
@@ -256,6 +259,55 @@ fn a_batch_answers_each_line_in_order_and_survives_bad_ones() {
     assert_eq!(answers[7]["rule"], "Disallow: /private");
 }
 
+/// A batch's question and answer with every member that there is are what docs/check.md describes.
+#[test]
+fn the_members_of_a_batch_are_documented() {
+    let config = json!({
+        "purposes": ["search"], "purpose_tokens": {"search": "A"}, "content_use": "full", "unstated": "allow",
+        "sources": ["content-usage"], "meta_scan": "1KiB", "legacy_labels": false, "robots_meta": "google",
+        "rsl_user": "", "rsl_geo": "", "on_answer": "label", "rule": "allow",
+    });
+    let question = json!({
+        "id": 1, "robots": "User-agent: *\nContent-Usage: train-ai=n", "token": "A", "url": "/a", "dialect": "rfc9309",
+        "purpose": "train-ai", "status": 200, "headers": [["A", "b"]], "html": "", "tdmrep": "[]", "ai_txt": "", "rsl": {},
+        "config": config,
+    });
+    let document = include_str!("../docs/check.md");
+    let (asked, told) = document.split_once("## Answers").expect("a heading");
+    let members = |text: &str| {
+        let cells = text.lines().filter(|line| line.starts_with("| `"));
+        let cells = cells.filter_map(|line| line.split('|').nth(1));
+        let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        names.map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let keys = |value: &Value| -> BTreeSet<String> {
+        value
+            .as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let others = ["robots_base64", "user_agent", "tokens"].map(str::to_owned);
+    let mut all = keys(&question);
+    all.extend(keys(&question["config"]));
+    all.extend(others);
+    assert_eq!(members(asked), all);
+    let output = run(&["check", "--batch"], question.to_string().as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(members(told), keys(&lines(&output)[0]));
+    let help = run(&["check", "--help"], b"");
+    let words: BTreeSet<&str> = stdout(&help)
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .collect();
+    for member in keys(&question) {
+        assert!(
+            words.contains(member.as_str()),
+            "{member} is not in the help"
+        );
+    }
+}
+
 #[test]
 fn a_batch_answers_before_the_next_question_is_whole() {
     let mut child = command()
@@ -267,6 +319,7 @@ fn a_batch_answers_before_the_next_question_is_whole() {
     let mut stdin = child.stdin.take().unwrap();
     let question = json!({"id": 7, "robots": ROBOTS, "tokens": ["a"], "url": "/"});
     write!(stdin, "{question}\n{{\"id\": 8, ").unwrap();
+    stdin.flush().unwrap();
     let stdout = BufReader::new(child.stdout.take().unwrap());
     let (sender, answered) = mpsc::channel();
     let reader = std::thread::spawn(move || {
@@ -275,6 +328,8 @@ fn a_batch_answers_before_the_next_question_is_whole() {
         }
     });
     let answer = answered.recv_timeout(DEADLINE);
+    let rest = question.to_string().replacen("{\"id\":7,", "", 1);
+    writeln!(stdin, "{rest}").unwrap();
     drop(stdin);
     let answer: Value = serde_json::from_str(&answer.expect("an answer")).unwrap();
     assert_eq!(answer["id"], 7);

@@ -91,18 +91,19 @@ struct Asked<'a> {
     dialect: Dialect,
 }
 
-/// Answers every line of standard input on standard output, in the same order.
+/// Answers every line of standard input on standard output, in the same order; returns how many could not be answered.
 ///
 /// # Errors
 ///
 /// If either breaks.
-pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<()> {
+pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<usize> {
     let mut input = io::BufReader::with_capacity(BUFFER_BYTES, io::stdin().lock());
     let mut output = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let mut batch = Batch {
         seen: Seen::default(),
         dialect,
         strict,
+        failures: 0,
     };
     let mut line = Vec::new();
     if input.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
@@ -116,12 +117,13 @@ pub(super) fn run(dialect: Dialect, strict: bool) -> io::Result<()> {
             .read_until(b'\n', &mut line)?
             == 0
         {
-            return output.flush();
+            output.flush()?;
+            return Ok(batch.failures);
         }
         if line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
             skip_line(&mut input)?;
             let error = format!("the line is longer than {MAX_LINE_BYTES} bytes");
-            write(&mut output, &Failure { id: None, error })?;
+            batch.fail(&Failure { id: None, error }, &mut output)?;
         } else if !line.trim_ascii().is_empty() {
             batch.answer(&line, &mut output)?;
         }
@@ -155,13 +157,19 @@ struct Batch {
     seen: Seen,
     dialect: Dialect,
     strict: bool,
+    failures: usize,
 }
 
 impl Batch {
+    fn fail(&mut self, failure: &Failure<'_>, output: &mut impl Write) -> io::Result<()> {
+        self.failures += 1;
+        write(output, failure)
+    }
+
     fn answer(&mut self, line: &[u8], output: &mut impl Write) -> io::Result<()> {
         let question = match Question::read(line) {
             Ok(question) => question,
-            Err(failure) => return write(output, &failure),
+            Err(failure) => return self.fail(&failure, output),
         };
         let id = question.id;
         let Asked {
@@ -171,7 +179,7 @@ impl Batch {
             dialect,
         } = match self.read(&question) {
             Ok(asked) => asked,
-            Err(error) => return write(output, &Failure { id, error }),
+            Err(error) => return self.fail(&Failure { id, error }, output),
         };
         let path = Path::of_url(&url);
         let judge = if self.strict { decide_strictly } else { decide };
@@ -190,7 +198,7 @@ impl Batch {
         };
         let preference = match preference {
             Ok(preference) => preference,
-            Err(error) => return write(output, &Failure { id, error }),
+            Err(error) => return self.fail(&Failure { id, error }, output),
         };
         let crawl_delay = file.robots.crawl_delay(dialect, &tokens);
         let answer = Answer {

@@ -60,7 +60,9 @@ pub(super) struct Arguments {
     /// Print one JSON object per URL
     #[arg(long)]
     json: bool,
-    /// Read JSON lines from standard input and answer each with one, in order
+    /// Read JSON objects from standard input, one a line, and answer each with one, in order. Members: id, url, robots or
+    /// robots_base64, user_agent or tokens or token, dialect; about use, purpose, status, headers, html, tdmrep, ai_txt, rsl
+    /// and config. docs/check.md describes them and the answers. Exit status: 0 all answered, 2 at least one not
     #[arg(long, conflicts_with_all = ["json", "user_agent", "tokens", "purposes", "urls"])]
     batch: bool,
     /// Absolute URLs; with --robots, paths too ("-": one a line from standard input)
@@ -96,7 +98,13 @@ pub(super) fn run(mut arguments: Arguments, config: Option<&Path>) -> ExitCode {
     let dialect = arguments.dialect.unwrap_or_default();
     if arguments.batch {
         return match batch::run(dialect, arguments.strict) {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(0) => ExitCode::SUCCESS,
+            Ok(failures) => {
+                let lines = if failures == 1 { "line" } else { "lines" };
+                unusable(&format!(
+                    "{failures} {lines} could not be answered: see \"error\" in their answers"
+                ))
+            }
             // Who reads the answers has seen enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(error) => unusable(&format!("standard input or output: {error}")),
