@@ -240,6 +240,17 @@ async function theListStandsStill(page) {
   await page.getByRole("button", { name: /Show/ }).waitFor({ state: "hidden" });
 }
 
+async function theListIsAskedForOnceTheStreamIsHeard(page) {
+  const order = [];
+  const isAbout = (it, path) => new URL(it.url()).pathname === path;
+  page.on("response", (response) => isAbout(response, "/v1/decisions/stream") && order.push("heard"));
+  page.on("request", (request) => isAbout(request, "/v1/decisions") && order.push("listed"));
+  await visit(page, "decisions");
+  await rows(page).first().waitFor();
+  // Otherwise a decision made between the two would never be shown.
+  assert.deepEqual(order, ["heard", "listed"]);
+}
+
 async function longUrlsAreClamped(page) {
   await crawl(`http://shop.test/private/${"long_".repeat(600)}end`);
   await visit(page, "decisions?q=long_long_");
@@ -309,6 +320,10 @@ async function aCrawlerIsConnected(page) {
   }
   await page.getByRole("tab").last().press("ArrowRight");
   assert.equal(await page.getByRole("tab", { selected: true }).innerText(), clients[0].title);
+  await page.goto(`${ADMIN}/#/connect?client=wget&proxy=http%3A%2F%2Felsewhere.example%3A3128&ca=%2Felsewhere.pem`);
+  await page.locator("pre.snippet", { hasText: "wget" }).waitFor();
+  assert.equal(await page.locator("pre.snippet").textContent(), clients.find(({ name }) => name === "wget").lines);
+  assert.equal(await page.locator("input[name=proxy]").inputValue(), "");
   await page.locator("input[name=proxy]").fill("http://proxy.example:3128");
   await page.locator("input[name=proxy]").press("Enter");
   await page.locator("pre.snippet", { hasText: "http://proxy.example:3128" }).waitFor();
@@ -443,6 +458,8 @@ async function originsAreFoundRefreshedAndForgotten(page) {
 
 async function changesOfRobotsTxtAreShown(page) {
   await visit(page, `origins/${encodeURIComponent("http://changing.test")}`);
+  const history = page.getByRole("group", { name: "History of robots.txt" });
+  assert.deepEqual((await text(history.locator("thead th"))).slice(0, 2).map((name) => name.toLowerCase()), ["first seen", "last seen"]);
   await page.getByRole("button", { name: /^Changes of/ }).click();
   const lines = page.locator(".diff li");
   await lines.first().waitFor();
@@ -574,6 +591,12 @@ async function whatDecidedIsSaid(page) {
   await page.getByText("there is no robots.txt (4xx)").first().waitFor();
   await page.locator(".stream .url a").first().click();
   await page.getByText("asserted: matches no [[crawler]], judged by its User-Agent").waitFor();
+  await page.getByText("The origin answered that it has no robots.txt.").waitFor();
+  assert.equal(await crawl("http://down.test/page", "Visitor/1"), 503);
+  await visit(page, "decisions?q=down.test/page");
+  await page.locator(".stream .url a").first().click();
+  await page.getByText("This origin has never answered with a robots.txt.").waitFor();
+  assert.match(await page.locator(".facts").first().innerText(), /It means\s+robots.txt cannot be fetched, and there is no usable copy\n/);
 }
 
 async function documentsStandBelowRobotsTxt(page) {
@@ -666,12 +689,13 @@ async function picturesAndAccessibility(browser) {
     overview, theChartMoves, decisionsAreFilteredAndSearched, decisionsStream, markupStaysText, aDecisionIsExplained,
     aDecisionThatIsGoneIsSaid, originsAreFoundRefreshedAndForgotten, aUrlIsTriedInEveryDialect, theConfigurationIsShownAndReadAgain,
     theKeyboardIsEnough, aTokenIsAskedFor, theDecidingLineIsInView, everyCrawlerIsCounted, everyCrawlerIsListed, observedIsShown, reasonsLeadToDecisions,
-    theListStandsStill, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerStays, nothingForeignIsObeyed, changesOfRobotsTxtAreShown,
+    theListStandsStill, theListIsAskedForOnceTheStreamIsHeard, longUrlsAreClamped, aPartOfTheChartIsShown, aLostConnectionIsSeen, aCrawlerIsConnected, theFleetIsShown, theValueUnderThePointerStays, nothingForeignIsObeyed, changesOfRobotsTxtAreShown,
     decisionsReachBack, whatDecidedIsSaid, documentsStandBelowRobotsTxt,
   ];
   for (const step of steps) {
     const page = await open(browser);
-    page.setDefaultTimeout(20_000);
+    // Only what never comes takes as long.
+    page.setDefaultTimeout(120_000);
     try {
       await step(page);
     } catch (error) {

@@ -28,7 +28,7 @@ export function decisions(live, parameters) {
 
   const means = h("p", { class: "note" });
   const tell = () => {
-    means.textContent = wanted.reason && `${wanted.reason}: ${meaning(wanted.reason)}`;
+    means.textContent = wanted.reason && `${wanted.reason}: ${meaning(wanted.reason, wanted.outcome)}`;
     const parts = [];
     fresh.hidden = !waiting.length;
     fresh.textContent = `Show ${count(waiting.length)} new`;
@@ -60,18 +60,32 @@ export function decisions(live, parameters) {
     add(found);
   };
   const latest = newest();
-  const load = () => attempt(async () => {
-    const path = `/v1/decisions${query({ ...wanted, limit: SHOWN })}`;
-    // Listened to first, so that nothing falls between; what comes twice is shown once.
+  /** Whether the list is there, and what was heard before it was. */
+  let [isLoaded, early] = [false, []];
+  const recent = () => get(`/v1/decisions${query({ ...wanted, limit: SHOWN })}`);
+  const fill = () => attempt(() => latest(recent(), ({ decisions: found, is_cut: cut }) => {
+    [isLoaded, isCut] = [true, Boolean(cut)];
+    body.replaceChildren();
+    add(found.reverse());
+    early.splice(0).forEach((decision) => live.onDecision?.(decision));
+  }));
+  const load = () => {
+    [isLoaded, early] = [false, []];
     live.follow(isPast() ? null : wanted);
-    await latest(get(path), ({ decisions: found, is_cut: cut }) => {
-      isCut = Boolean(cut);
-      body.replaceChildren();
-      add(found.reverse());
-    });
-  });
+    if (isPast() || live.isConnected) fill();
+  };
+  // The list is asked for once the stream is heard, so that nothing falls between; what comes twice is shown once.
+  live.onConnection = (isLive) => {
+    if (isPast()) return;
+    if (!isLoaded) fill();
+    else if (isLive) attempt(async () => (await recent()).decisions.reverse().forEach((decision) => live.onDecision?.(decision)));
+  };
   live.onDecision = (decision) => {
-    if (document.getElementById(`d-${decision.id}`)) return;
+    if (!isLoaded) {
+      early = [...early, decision].slice(-SHOWN);
+      return;
+    }
+    if (document.getElementById(`d-${decision.id}`) || waiting.some(({ id }) => id === decision.id)) return;
     if (isHeld || waiting.length || isRead()) waiting = [...waiting, decision].slice(-SHOWN);
     else add([decision]);
     tell();
@@ -135,7 +149,7 @@ export function decisions(live, parameters) {
       h("span", { class: "span" }, moment("since", "From"), moment("until", "Until")), h("span", { class: "span" }, pause, save("csv"), save("json"))),
     means, note, fresh, list);
   tell();
-  return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = null)) };
+  return { view, end: () => (clearTimeout(typing), live.follow(null), (live.onDecision = live.onSkipped = live.onConnection = null)) };
 }
 
 /** A time as a field for local times has it. */
@@ -149,7 +163,7 @@ function why(decision) {
   const { reason, policy } = decision;
   if (policy && reason.startsWith("policy-")) return `[[rule]] ${policy.number}${policy.reason ? `: ${policy.reason}` : ""}`;
   if (reason === "rule" && decision.line) return `line ${decision.line}: ${decision.rule}`;
-  return (decision.outcome === "forwarded" ? null : decision.details) ?? brief(reason);
+  return (decision.outcome === "forwarded" ? null : decision.details) ?? brief(reason, decision.outcome);
 }
 
 /** A long URL with its middle left out: its host and its end say most. */
@@ -161,7 +175,7 @@ function row(decision) {
     h("td", {}, badge(decision.outcome), " ", h("span", { class: "status" }, decision.status)),
     h("td", {}, h("a", { class: "quiet", href: `#/decisions${query({ crawler: decision.crawler })}` }, decision.crawler), h("small", { class: "line", title: decision.tokens?.join(", ") }, decision.tokens?.join(", ") ?? "")),
     h("td", { class: "url" }, h("span", { class: "clamp", title: decision.url }, h("span", { class: "method" }, decision.method), " ", h("a", { href: `#/decisions/${decision.id}` }, middle(decision.url)))),
-    h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`)));
+    h("td", { class: "why" }, why(decision) !== decision.reason && h("span", { class: "clamp" }, why(decision)), reasonLink(decision.reason, `#/decisions${query({ reason: decision.reason })}`, decision.outcome)));
 }
 
 /** One decision: what was asked, what was decided, and the text it rests on. */
@@ -203,8 +217,8 @@ async function explained(found) {
     ["Trace", found.trace_id],
     ["Duration", `${count(found.took_us)} µs, decided in ${count(found.decided_us)} µs${found.waited_us ? `, waited ${count(found.waited_us)} µs` : ""}`],
     ["Configuration", found.configuration],
-    ["Reason", reasonLink(found.reason, `#/decisions${query({ reason: found.reason })}`)],
-    ["It means", meaning(found.reason)],
+    ["Reason", reasonLink(found.reason, `#/decisions${query({ reason: found.reason })}`, found.outcome)],
+    ["It means", meaning(found.reason, found.outcome)],
     ["ID", h("span", {}, h("code", {}, found.id), " ", copyButton(() => found.id))],
   ]), h("p", { class: "actions" }, h("a", { class: "button", href: `#/try${asked}` }, "Try this URL"),
     found.origin && h("a", { class: "button", href: `#/origins/${encodeURIComponent(found.origin)}` }, "Show the origin")));
@@ -215,6 +229,14 @@ async function explained(found) {
 function sentence(found) {
   const by = found.reason === "rule" && found.line ? `line ${found.line} of robots.txt, ${found.rule}` : why(found);
   return { refused: `Refused with ${found.status}: ${by}`, forwarded: `Forwarded, answered with ${found.status}: ${by}`, observed: `Forwarded, though it would have been refused: ${by}` }[found.outcome] ?? `${found.outcome}: ${found.details ?? by}`;
+}
+
+/** Why there is no text to show of the robots.txt that the decision rests on. */
+function withoutText(found, said, origin) {
+  if (said) return "What the origin served then is no longer kept.";
+  if (found.reason === "unavailable") return "The origin answered that it has no robots.txt.";
+  if (origin && !origin.answer && !origin.history.length) return "This origin has never answered with a robots.txt.";
+  return "No robots.txt could be had that says anything about this request.";
 }
 
 /** The robots.txt that the decision rests on. */
@@ -237,7 +259,7 @@ async function rests(found) {
     grounds.document.is_same ? "" : h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently."),
     grounds.document.said.body ? listing(grounds.document.said.body) : h("p", { class: "empty" }, "What it said then is no longer kept."));
   const text = said?.body === null || said?.body === undefined
-    ? h("p", { class: "empty" }, said ? "That response had no rules." : "What the origin served then is no longer kept.")
+    ? h("p", { class: "empty" }, withoutText(found, said, origin))
     : listing(said.body, { line: grounds.line, group: grounds.group_lines, verdict: found.verdict });
   const differs = said?.body && !grounds.is_same && h("p", { class: "warn" }, "This copy is not exactly the one that decided: it reads differently.");
   return panel("Robots.txt", document, copy, differs, text, origin && h("details", {}, h("summary", {}, "The last fetch"), fetchFacts(origin)));

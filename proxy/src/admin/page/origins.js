@@ -146,7 +146,7 @@ export function origin(name) {
         h("button", { type: "button", click: async () => (await forget(name)) && (location.hash = "#/origins") }, "Forget"), " ",
         h("a", { class: "button", href: `#/decisions${query({ host: new URL(name).hostname })}` }, "Decisions"), " ",
         h("a", { class: "button", href: `#/try${query({ url: `${name}/` })}` }, "Try a URL")),
-      h("h3", {}, "History"), table("History of robots.txt", ["From", "Until", "#Status", "SHA-256", ""], history, "No history yet."), changed),
+      h("h3", {}, "History"), table("History of robots.txt", ["First seen", "Last seen", "#Status", "SHA-256", ""], history, "No history yet.", "history"), changed),
       panel("Robots.txt", body === null || body === undefined ? h("p", { class: "empty" }, "There is no robots.txt text.") : listing(body)),
       known.documents.map((document) => panel(document.url, fetchFacts(document), document.answer?.body ? listing(document.answer.body) : h("p", { class: "empty" }, "There is no text.")))));
   });

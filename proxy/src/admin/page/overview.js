@@ -186,8 +186,10 @@ function reasonRanking(points) {
   const columns = ["refused", "observed", "failed"].map((outcome) => [outcome, sums(counts.filter((one) => one.outcome === outcome), "reason")]);
   const names = [...new Set(columns.flatMap(([, sums]) => [...sums.keys()]))];
   const all = (name) => columns.reduce((sum, [, sums]) => sum + (sums.get(name) ?? 0), 0);
+  /** The outcome, if the reason had but one. */
+  const outcome = (name) => columns.filter(([, sums]) => sums.get(name)).map(([outcome]) => outcome).find((_, at, those) => those.length === 1);
   const rows = names.sort((one, other) => all(other) - all(one)).map((name) => h("tr", {},
-    h("th", { scope: "row" }, reasonLink(name, `#/decisions${query({ reason: name })}`), h("small", { class: "clamp" }, meaning(name))),
+    h("th", { scope: "row" }, reasonLink(name, `#/decisions${query({ reason: name })}`, outcome(name)), h("small", { class: "clamp" }, meaning(name, outcome(name)))),
     columns.map(([outcome, sums]) => h("td", { class: "number" }, sums.get(name) ? h("a", { href: `#/decisions${query({ reason: name, outcome })}` }, count(sums.get(name))) : "0"))));
   return table("Requests by reason", ["Reason", "#Refused", "#Would be", "#Failed"], rows, `Nothing was refused, ${windowText()}.`);
 }

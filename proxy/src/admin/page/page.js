@@ -22,6 +22,9 @@ const live = {
   onPoint: null,
   onDecision: null,
   onSkipped: null,
+  /** Told whether there is a connection, whenever one is made, fails or breaks. */
+  onConnection: null,
+  isConnected: false,
   /** Which decisions to hear; null: none. */
   follow(wanted) {
     this.wanted = wanted;
@@ -37,12 +40,14 @@ function connect() {
   if (stop && path === wanted) return;
   stop?.();
   path = wanted;
+  live.isConnected = false;
   stop = listen(`/v1/decisions/stream${wanted}`, hear, tellHealth);
 }
 
 function disconnect() {
   stop?.();
   stop = null;
+  live.isConnected = false;
 }
 
 function hear(name, data) {
@@ -68,6 +73,8 @@ function tellHealth(isLive) {
   const word = isLive ? "live" : `no connection since ${lostAt}`;
   const shown = health.querySelector(".word");
   if (shown.textContent !== word) shown.textContent = word;
+  live.isConnected = isLive;
+  live.onConnection?.(isLive);
 }
 
 async function remember() {
