@@ -32,7 +32,7 @@ fn a_listener_for_other_machines_needs_a_token() {
         tools::run(
             command.current_dir(dir.path()),
             b"",
-            Duration::from_secs(30),
+            Duration::from_secs(120),
         )
     };
     let open = "[admin]\nlisten = \"0.0.0.0:3129\"\n";
@@ -92,7 +92,7 @@ fn the_commands_show_the_token() {
             Some(token) => command.env("WAYLEAVE_ADMIN_TOKEN", token),
             None => command.env_remove("WAYLEAVE_ADMIN_TOKEN"),
         };
-        let output = tools::run(&mut command, b"", Duration::from_secs(30));
+        let output = tools::run(&mut command, b"", Duration::from_secs(120));
         let said = [&output.stdout[..], &output.stderr].concat();
         (
             output.status.code(),

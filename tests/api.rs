@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::harness::tools::{clean, project, python, run};
 use crate::harness::{Ask, Origin, Reply, Wayleave};
 
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(900);
 
 const CRAWLERS: &str = "
 [[crawler]]

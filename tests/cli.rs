@@ -9,7 +9,7 @@ use crate::harness::tools::{self, output_of, program};
 use crate::harness::wayleave::command;
 use crate::harness::{Origin, Wayleave};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 fn run(dir: &Path, arguments: &[&str]) -> Output {
     tools::run(command().args(arguments).current_dir(dir), b"", LIMIT)

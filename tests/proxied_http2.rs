@@ -17,7 +17,7 @@ use crate::harness::tools::{
 use crate::harness::{Gate, Origin, Reply, eventually};
 use crate::tls_listener::{Guarded, start};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(360);
 /// Longer than all windows.
 const LONG: usize = 3_000_000;
 

@@ -13,7 +13,7 @@ use crate::harness::tools::{clean, node_modules, program, project, python, run};
 use crate::harness::wayleave::BINARY;
 use crate::harness::{Origin, Reply, Wayleave};
 
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(540);
 
 /// A fenced block after `<!-- snippet: NAME -->`.
 pub struct Snippet {

@@ -55,7 +55,7 @@ fn expect_none_below(dir: &Path) -> usize {
 fn run(file: &Path, arguments: &[&str]) -> String {
     let mut command = command();
     command.args(arguments).arg("--config").arg(file);
-    let output = tools::run(&mut command, b"", Duration::from_secs(30));
+    let output = tools::run(&mut command, b"", Duration::from_secs(120));
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 

@@ -17,7 +17,7 @@ use crate::harness::tools::{clean, node_modules, output_of, program, project, py
 use crate::harness::{Origin, Reply, Wayleave};
 
 /// No crawl takes a fifth of this on two cores.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(720);
 
 /// One URL to crawl.
 #[derive(Clone)]

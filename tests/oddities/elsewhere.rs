@@ -12,7 +12,7 @@ use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, node_modules, output_of, program, project, run};
 use crate::harness::{Origin, Reply, Wayleave};
 
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(540);
 
 /// A name, what is answered and how that ends; and the body that wayleave hands on, if it does.
 struct Case {

@@ -551,7 +551,7 @@ fn config_check_says_what_is_lost_and_what_is_wrong() {
         std::fs::write(&file, text).expect("writable");
         let mut check = command();
         check.args(["config", "check", "--config"]).arg(&file);
-        let output = tools::run(&mut check, b"", Duration::from_secs(30));
+        let output = tools::run(&mut check, b"", Duration::from_secs(120));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.success(), said)
     };
