@@ -265,3 +265,43 @@ fn tidy(by_origin: &mut HashMap<Origin, OfOrigin>, now: Instant) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_ends_no_rest_that_another_node_was_asked_for() {
+        let shop = Target::parse("http://shop.test/a").unwrap();
+        let asker = (&shop, IpAddr::from([192, 0, 2, 1]));
+        let part = Part::of(&shop, asker.1);
+        let until = |rests: &Rests| rests.until(asker.0, asker.1);
+        for resting in [Resting::Whole, Resting::Part(part)] {
+            for was_asked_too in [false, true] {
+                let rests = Rests::default();
+                let status = if resting == Resting::Whole { 429 } else { 503 };
+                if was_asked_too {
+                    assert_eq!(rests.answered(asker, (status, None), MINUTE), [resting]);
+                }
+                rests.rest(shop.origin(), resting, MINUTE);
+                let before = until(&rests);
+                assert!(before.is_some());
+                assert_eq!(
+                    rests.answered(asker, (200, None), MINUTE),
+                    [],
+                    "sent before"
+                );
+                assert_eq!(until(&rests), before);
+                tokio::time::advance(MINUTE).await;
+                assert_eq!(rests.answered(asker, (200, None), MINUTE), [resting]);
+            }
+            // What this node alone was asked for ends with the first answer that asks for none.
+            let rests = Rests::default();
+            rests.answered(asker, (429, Some(MINUTE)), MINUTE);
+            assert_eq!(rests.answered(asker, (200, None), MINUTE), [Resting::Whole]);
+            assert_eq!(until(&rests), None);
+        }
+    }
+}
