@@ -41,6 +41,7 @@ fn claim(origin: &str) -> Claim {
         origin: origin.to_owned(),
         newer_than: None,
         lease: 10 * SECOND,
+        distrusted: 0,
     }
 }
 
@@ -52,6 +53,7 @@ fn settlement(origin: &str, token: u64, text: &str) -> Settlement {
         record: Record {
             bytes: text.as_bytes().to_vec(),
             age: Duration::ZERO,
+            version: 0,
         },
         fresh_for: HOUR,
         keep: HOUR,
@@ -141,6 +143,7 @@ async fn what_is_known_serves_while_it_is_new_enough([a, b, _]: &[Node; 3]) {
         record: Record {
             bytes: b"old".to_vec(),
             age: 60 * SECOND,
+            version: 0,
         },
         ..settlement(origin, lease, "")
     };

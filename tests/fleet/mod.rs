@@ -2,6 +2,7 @@
 
 mod checked;
 mod conformance;
+mod distrust;
 mod documents;
 pub mod engines;
 mod faults;
@@ -28,6 +29,8 @@ fn options(address: Address, node: &str) -> Options {
         partitions: 8,
         timeout: Duration::from_secs(5),
         node: node.to_owned(),
+        settings: String::new(),
+        home_for: Duration::ZERO,
     }
 }
 

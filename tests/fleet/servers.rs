@@ -52,6 +52,7 @@ fn settlement(bytes: usize) -> Settlement {
         record: Record {
             bytes: vec![b'x'; bytes],
             age: Duration::ZERO,
+            version: 0,
         },
         fresh_for: MINUTE,
         keep: MINUTE,
@@ -63,6 +64,7 @@ fn claim() -> Claim {
         origin: ORIGIN.to_owned(),
         newer_than: None,
         lease: MINUTE,
+        distrusted: 0,
     }
 }
 
@@ -190,7 +192,12 @@ fn expect_denied(options: Options, part: &str) {
 #[test]
 fn an_engine_that_may_drop_keys_is_refused() {
     let server = Server::start_with(Product::Redis, &["--maxmemory-policy", "allkeys-lru"]);
-    expect_denied(options(server.address(), "a"), "allkeys-lru");
+    let refused = run(engine(options(server.address(), "a")).beat("0.1.0"));
+    let reason = refused.expect_err("it is refused").to_string();
+    assert!(
+        reason.contains("allkeys-lru") && !reason.contains("~wl"),
+        "{reason}"
+    );
 }
 
 #[test]

@@ -7,10 +7,12 @@ use utoipa::ToSchema;
 
 use super::answer::Json;
 use super::state::Admin;
+use crate::fleet::State as Share;
 
 #[derive(Debug, Serialize, ToSchema)]
 struct FleetStatus {
-    /// `alone`, `up`, or `lost`: the engine does not answer.
+    /// `alone`, `up`, `lost`: the engine does not answer; `beats-failing`: it answers, but not to this node's beats, so that
+    /// others may take it for gone; `clock-off`: there is a key, and this machine's clock is too far from the engine's.
     state: &'static str,
     /// For how long it has not, in seconds.
     lost_for_seconds: Option<u64>,
@@ -20,6 +22,8 @@ struct FleetStatus {
     /// All nodes, this one included, as of the last beat.
     members: Vec<FleetMember>,
     engine: Option<FleetEngine>,
+    /// How far the engine's calendar is ahead of this machine's, in milliseconds.
+    clock_offset_ms: i64,
     /// What becomes of origins with a delay while the engine is away: `refuse` or `home`.
     on_loss: &'static str,
     /// Turns at origins that requests of this node have now.
@@ -55,24 +59,20 @@ struct FleetEngine {
 #[utoipa::path(get, path = "/v1/fleet", tag = "proxy", responses((status = 200, body = FleetStatus)))]
 pub(super) async fn fleet(State(admin): State<Admin>) -> Response {
     let status = admin.decider.robots.fleet().status();
-    let state = match (status.is_shared, status.is_up) {
-        (false, _) => "alone",
-        (true, true) => "up",
-        (true, false) => "lost",
-    };
+    let is_shared = status.state != Share::Alone;
     let members = status.members.into_iter().map(|member| FleetMember {
         node: member.node,
         version: member.about,
     });
     let server = status.server;
     Json(FleetStatus {
-        state,
+        state: status.state.as_str(),
         lost_for_seconds: status.lost_for.map(|lost_for| lost_for.as_secs()),
         last_error: status.last_error.map(|(message, ago)| LastError {
             message,
             seconds_ago: ago.as_secs(),
         }),
-        node: status.is_shared.then_some(status.node),
+        node: is_shared.then_some(status.node),
         members: members.collect(),
         engine: (!server.name.is_empty()).then_some(FleetEngine {
             name: server.name,
@@ -80,6 +80,7 @@ pub(super) async fn fleet(State(admin): State<Admin>) -> Response {
             memory: server.memory,
             maxmemory_policy: server.policy,
         }),
+        clock_offset_ms: status.clock_offset,
         on_loss: status.on_loss.as_str(),
         turns: status.turns,
         unsettled: status.unsettled,

@@ -6,6 +6,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 use super::state::Admin;
+use crate::fleet::State as Share;
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/livez", tag = "proxy", security(()), responses((status = 200, body = String, content_type = "text/plain")))]
@@ -36,10 +37,18 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
         None => match admin.decider.robots.store().put_aside() {
             Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
             // The node works; taken out of the balancer, all nodes would be gone at once.
-            None if !admin.decider.robots.fleet().status().is_up => {
-                "ready, but the fleet's engine does not answer\n{\"fleet\":\"lost\"}\n".to_owned()
-            }
-            None => "ready\n".to_owned(),
+            None => match admin.decider.robots.fleet().status().state {
+                Share::Alone | Share::Up => "ready\n".to_owned(),
+                share => {
+                    let what = match share {
+                        Share::Lost => "the fleet's engine does not answer",
+                        Share::BeatsFailing => "the beats to the fleet's engine fail",
+                        _ => "this machine's clock is not the fleet's",
+                    };
+                    let state = share.as_str();
+                    format!("ready, but {what}\n{{\"fleet\":\"{state}\"}}\n")
+                }
+            },
         },
     };
     (StatusCode::OK, body)

@@ -64,6 +64,7 @@ fn describe(found: &Value) -> String {
     let tone = match &*state {
         "lost" => Tone::Bad,
         "up" | "alone" => Tone::Good,
+        "beats-failing" | "clock-off" => Tone::Bad,
         _ => Tone::Doubtful,
     };
     let mut lines = format!("state      {}", tone.paint(&state));
@@ -81,6 +82,16 @@ fn describe(found: &Value) -> String {
         let (memory, policy) = (&engine["memory"], text(&engine["maxmemory_policy"]));
         let name = text(&engine["name"]);
         let _ = writeln!(lines, "engine     {name}, {memory} bytes, {policy}");
+    }
+    if let Some(offset) = found["clock_offset_ms"]
+        .as_i64()
+        .filter(|_| state == "clock-off")
+    {
+        let _ = writeln!(
+            lines,
+            "clock      {} s from the engine's",
+            offset.abs() / 1000
+        );
     }
     let _ = writeln!(lines, "on_loss    {}", text(&found["on_loss"]));
     let (turns, unsettled) = (&found["turns"], &found["unsettled"]);
@@ -119,8 +130,8 @@ fn try_all(arguments: &Output, config: &Config) -> ExitCode {
         timeout: config.fleet.timeout.max(PATIENCE),
         ..config.fleet.clone()
     };
-    let engine = match wiring::engine(&patient) {
-        Ok(Some(engine)) => engine,
+    let engine = match wiring::engine(&patient, config) {
+        Ok(Some(engine)) => engine.looking(),
         Ok(None) => return unusable("store.kind is \"embedded\": this node is alone"),
         Err(error) => return unusable(&format!("{error:#}")),
     };
@@ -128,7 +139,7 @@ fn try_all(arguments: &Output, config: &Config) -> ExitCode {
         .enable_all()
         .build();
     let tried = match runtime {
-        Ok(runtime) => runtime.block_on(check(&engine)),
+        Ok(runtime) => runtime.block_on(check(&engine, patient.key_file.is_some())),
         Err(error) => return unusable(&format!("starting the runtime: {error}")),
     };
     let tried = tried.into_iter().map(|(verb, result)| Tried {

@@ -6,6 +6,9 @@ use super::engine::{
     Answer, Claim, Engine, Failure, Kind, Positions, Queue, Record, Settlement, Turn,
 };
 
+use super::sealed::TOLERATED;
+use super::watch::offset;
+
 /// An origin that nobody has (RFC 2606).
 const ORIGIN: &str = "https://check.invalid";
 const SECOND: Duration = Duration::from_secs(1);
@@ -15,10 +18,14 @@ pub type Tried = (&'static str, Result<(), Failure>);
 
 /// Tries all that a node does, and leaves nothing behind but what lapses within seconds. Begins with a beat: without one
 /// nothing else can be tried.
-pub async fn check(engine: &dyn Engine) -> Vec<Tried> {
-    let beat = engine.beat("check").await.map(drop);
-    if beat.is_err() {
-        return vec![("beat", beat)];
+/// With `is_keyed` the clocks have to agree, too.
+pub async fn check(engine: &dyn Engine, is_keyed: bool) -> Vec<Tried> {
+    let (beat, offset) = match engine.beat("check").await {
+        Ok(beat) => (Ok(()), offset(beat.time)),
+        Err(failure) => return vec![("beat", Err(failure))],
+    };
+    if is_keyed && Duration::from_millis(offset.unsigned_abs()) > TOLERATED {
+        return vec![("beat", beat), ("clock", Err(is_off(offset)))];
     }
     let turn = Turn {
         queue: Queue {
@@ -36,6 +43,7 @@ pub async fn check(engine: &dyn Engine) -> Vec<Tried> {
         origin: ORIGIN.to_owned(),
         newer_than: None,
         lease: SECOND,
+        distrusted: 0,
     };
     let (kept, forgotten) = (settlement(Kind::Changed), settlement(Kind::Forgotten));
     let positions = match engine.changes(&Positions::new()).await {
@@ -58,6 +66,15 @@ pub async fn check(engine: &dyn Engine) -> Vec<Tried> {
     ]
 }
 
+fn is_off(offset: i64) -> Failure {
+    let seconds = (offset.unsigned_abs() + 500) / 1000;
+    let how = if offset < 0 { "ahead of" } else { "behind" };
+    Failure::Denied(format!(
+        "this machine's clock is {seconds} s {how} the engine's; with store.key_file {} s are tolerated",
+        TOLERATED.as_secs()
+    ))
+}
+
 fn settlement(kind: Kind) -> Settlement {
     Settlement {
         origin: ORIGIN.to_owned(),
@@ -66,6 +83,7 @@ fn settlement(kind: Kind) -> Settlement {
         record: Record {
             bytes: b"check".to_vec(),
             age: Duration::ZERO,
+            version: 0,
         },
         fresh_for: SECOND,
         keep: SECOND,

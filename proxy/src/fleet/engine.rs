@@ -15,7 +15,12 @@ pub struct Record {
     pub bytes: Vec<u8>,
     /// How long ago it was learned or confirmed.
     pub age: Duration,
+    /// Which of the origin's records it is: they rise, and are told by the engine's clock. 0: the engine is to say.
+    pub version: u64,
 }
+
+/// From here on numbers are not exact to every engine: no node writes such a version.
+pub const UNSOUND_VERSION: u64 = 1 << 53;
 
 /// A node is about to fetch, unless the fleet knows better.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub struct Claim {
     pub newer_than: Option<Duration>,
     /// How long the fetch may take: for so long nobody else is told to fetch.
     pub lease: Duration,
+    /// A version of what is known that no node wrote: it counts as unknown. 0: none.
+    pub distrusted: u64,
 }
 
 /// The answer to a [`Claim`].
@@ -91,6 +98,8 @@ pub enum Settled {
     Kept,
     /// Something newer is.
     Older,
+    /// Not yet: what was learned is newer than what is known, but the version it was given is not beyond this one.
+    Behind(u64),
 }
 
 /// Those who go to an origin one after the other, or so many at a time.
@@ -159,6 +168,8 @@ pub struct Changes {
     pub positions: Positions,
     /// Partitions with notes that are lost: anything may have changed there.
     pub gaps: Vec<usize>,
+    /// Partitions whose notes cannot be read.
+    pub unreadable: Vec<usize>,
 }
 
 /// One thing that another node noted.
@@ -297,4 +308,9 @@ pub trait Engine: fmt::Debug + Send + Sync {
 
     /// Says that this node is here and connects anew if it has to.
     async fn beat(&self, about: &str) -> Result<Beat, Failure>;
+
+    /// Says that this node stops.
+    async fn part(&self) -> Result<(), Failure> {
+        Ok(())
+    }
 }

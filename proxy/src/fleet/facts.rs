@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::engine::{Answer, Claim, Claimed, Failure, Kind, Record, Settled, Settlement};
+use super::engine::{
+    Answer, Claim, Claimed, Failure, Kind, Record, Settled, Settlement, UNSOUND_VERSION,
+};
 use super::handle::{Event, Fleet, Shared, lock};
 
 /// How long to wait before asking again whether another node's fetch has ended; the last one goes on.
@@ -41,11 +43,14 @@ impl Fleet {
     ) -> Claimable {
         let started = Instant::now();
         let mut pauses = PAUSES.into_iter().chain(std::iter::repeat(PAUSES[3]));
+        let mut distrusted = 0;
         loop {
+            let newer_than = newer_than.map(|age| age + started.elapsed());
             let claim = Claim {
                 origin: origin.to_owned(),
-                newer_than: newer_than.map(|age| age + started.elapsed()),
+                newer_than,
                 lease,
+                distrusted,
             };
             let shared = &self.shared;
             let claimed = shared.ask("claim", shared.engine.claim(&claim)).await;
@@ -53,17 +58,25 @@ impl Fleet {
             match claimed {
                 Ok(Claimed::Wait(_)) => sleep(pauses.next().unwrap_or(PAUSES[3])).await,
                 Ok(Claimed::Known(record)) => {
-                    if let Some(record) = shared.unsealed(origin, record) {
-                        return Claimable::Known(record);
+                    let version = record.version;
+                    if let Some(record) = shared.trusted(origin, record) {
+                        // The engine may say that it is newer than it is.
+                        if newer_than.is_none_or(|age| record.age <= age) {
+                            return Claimable::Known(record);
+                        }
+                        shared.corrupt(origin);
                     }
-                    // Nobody can go by it, so this node replaces it.
-                    return Claimable::Fetch {
-                        token: 0,
-                        older: None,
-                    };
+                    if distrusted != 0 || shared.is_clock_off() {
+                        return Claimable::Fetch {
+                            token: 0,
+                            older: None,
+                        };
+                    }
+                    // Nobody can go by it, so one node replaces it.
+                    distrusted = version;
                 }
                 Ok(Claimed::Fetch { token, older }) => {
-                    let older = older.and_then(|record| shared.unsealed(origin, record));
+                    let older = older.and_then(|record| shared.trusted(origin, record));
                     return Claimable::Fetch { token, older };
                 }
                 Err(_) => {
@@ -80,7 +93,7 @@ impl Fleet {
     pub(crate) async fn record(&self, origin: &str) -> Option<Record> {
         let shared = &self.shared;
         let found = shared.ask("record", shared.engine.record(origin)).await;
-        shared.unsealed(origin, found.ok().flatten()?)
+        shared.trusted(origin, found.ok().flatten()?)
     }
 
     /// Tells the fleet what was learned. What cannot be told now is told later.
@@ -122,20 +135,18 @@ impl Fleet {
 
 impl Shared {
     pub(super) async fn settle(&self, settlement: Settlement, learned: Instant) {
-        let mut told = settlement.clone();
-        told.record.age += learned.elapsed();
-        told.fresh_for = told.fresh_for.saturating_sub(learned.elapsed());
-        if let (Some(key), true) = (&self.options.key, told.kind != Kind::Forgotten) {
-            told.record = key.seal(&told.origin, told.record);
+        let mut settled = self.tell_engine(&settlement, learned, 0).await;
+        if let Ok(Settled::Behind(version)) = settled {
+            settled = self.tell_engine(&settlement, learned, version).await;
         }
-        let settled = self.ask("settle", self.engine.settle(&told)).await;
         match settled {
             Ok(settled) => {
                 if let Some(metrics) = &self.metrics {
                     metrics.fleet().settled(settlement.kind.as_str());
                 }
-                if settled == Settled::Older {
-                    self.tell_followers([Event::Superseded(settlement.origin)]);
+                if settled != Settled::Kept {
+                    let Settlement { origin, token, .. } = settlement;
+                    self.tell_followers([Event::Superseded(origin, token)]);
                 }
             }
             // There is no room for it, or it is not to be had there.
@@ -144,15 +155,44 @@ impl Shared {
         }
     }
 
-    fn unsealed(&self, origin: &str, record: Record) -> Option<Record> {
-        let Some(key) = &self.options.key else {
-            return Some(record);
+    /// Tells the engine what was learned, as a version beyond `known`.
+    async fn tell_engine(
+        &self,
+        settlement: &Settlement,
+        learned: Instant,
+        known: u64,
+    ) -> Result<Settled, Failure> {
+        let mut told = settlement.clone();
+        told.record.age += learned.elapsed();
+        told.fresh_for = told.fresh_for.saturating_sub(learned.elapsed());
+        told.record.version = told.token;
+        if let (Some(key), true) = (&self.options.key, told.kind != Kind::Forgotten) {
+            let now = self.engine_time();
+            if told.token == 0 {
+                // The engine cannot say: what it is comes under the seal.
+                let micros = u64::try_from(now.as_micros()).unwrap_or(UNSOUND_VERSION);
+                told.record.version = micros.max(known.saturating_add(1));
+            }
+            told.record = key.seal(&told.origin, told.record, now);
+        }
+        self.ask("settle", self.engine.settle(&told)).await
+    }
+
+    /// The record, if it can be gone by.
+    fn trusted(&self, origin: &str, record: Record) -> Option<Record> {
+        if self.is_clock_off() {
+            return None;
+        }
+        let is_sound = record.version < UNSOUND_VERSION;
+        let trusted = match &self.options.key {
+            _ if !is_sound => None,
+            None => Some(record),
+            Some(key) => key.unseal(origin, &record, self.engine_time()),
         };
-        let unsealed = key.unseal(origin, &record);
-        if unsealed.is_none() {
+        if trusted.is_none() {
             self.corrupt(origin);
         }
-        unsealed
+        trusted
     }
 
     fn corrupt(&self, origin: &str) {

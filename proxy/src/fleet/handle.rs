@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::alone::Alone;
-use super::breaker::Breaker;
+use super::breaker::{Breaker, Trouble};
 use super::engine::{Beat, Engine, Failure};
-use super::sealed::Key;
+use super::sealed::{Key, TOLERATED};
+use super::state::State;
 use super::under_way::UnderWay;
 use super::unsettled::Unsettled;
+use crate::clock::calendar;
 use crate::observe::metrics::Metrics;
 
 /// What becomes of origins with a delay while the engine is away.
@@ -61,7 +63,8 @@ pub(crate) enum Event {
     /// Another node knows something else of this origin.
     Changed(String),
     /// What this node noted of it came too late: the fleet had gone on without it.
-    Superseded(String),
+    /// With the token that it was fetched with; 0: none.
+    Superseded(String, u64),
     /// An operator had another node forget it.
     Forgotten(String),
     /// What others noted of this partition is lost: anything there may have changed.
@@ -93,6 +96,14 @@ pub(super) struct Shared {
     /// What was learned while the engine was away.
     pub(super) unsettled: Mutex<Unsettled>,
     pub(super) last_beat: Mutex<Beat>,
+    /// Why beats fail, though the engine is there.
+    pub(super) beats_fail: Mutex<Option<Trouble>>,
+    /// When the engine was found again.
+    pub(super) back_at: Mutex<Option<Instant>>,
+    /// The nodes among which `max_concurrent_per_origin` is shared while the engine is away.
+    pub(super) sharers: AtomicUsize,
+    /// The node has said that it stops.
+    pub(super) has_parted: AtomicBool,
     /// How far the engine's calendar is ahead of this machine's, in milliseconds.
     pub(super) offset: AtomicI64,
     /// Something happened that the task is to look at now.
@@ -146,6 +157,10 @@ impl Fleet {
             has_new_follower: AtomicBool::new(false),
             unsettled: Mutex::default(),
             last_beat: Mutex::default(),
+            beats_fail: Mutex::default(),
+            back_at: Mutex::default(),
+            sharers: AtomicUsize::new(1),
+            has_parted: AtomicBool::new(false),
             offset: AtomicI64::new(0),
             wake: Arc::default(),
         };
@@ -168,6 +183,16 @@ impl Fleet {
             self.shared.wake.notify_one();
         }
         receiver
+    }
+
+    /// Says that this node stops: another process may have its name at once.
+    pub(crate) async fn part(&self) {
+        let shared = &self.shared;
+        shared.has_parted.store(true, Ordering::Release);
+        if shared.engine.is_shared() {
+            // Unheard, it is gone for the others within seconds.
+            let _ = shared.ask("part", shared.engine.part()).await;
+        }
     }
 
     /// In which partition an origin is.
@@ -219,7 +244,35 @@ impl Shared {
 
     pub(super) fn observe_state(&self) {
         if let Some(metrics) = &self.metrics {
-            metrics.fleet().state(!self.breaker.is_open());
+            metrics.fleet().state(self.state().as_str());
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match () {
+            () if !self.engine.is_shared() => State::Alone,
+            () if self.breaker.is_open() => State::Lost,
+            () if lock(&self.beats_fail).is_some() => State::BeatsFailing,
+            () if self.is_clock_off() => State::ClockOff,
+            () => State::Up,
+        }
+    }
+
+    /// Whether this machine's calendar is too far from the engine's for records that are authenticated.
+    pub(super) fn is_clock_off(&self) -> bool {
+        let offset = self.offset.load(Ordering::Relaxed).unsigned_abs();
+        self.options.key.is_some() && Duration::from_millis(offset) > TOLERATED
+    }
+
+    /// The engine's calendar now, since the epoch.
+    pub(super) fn engine_time(&self) -> Duration {
+        let own = calendar().duration_since(SystemTime::UNIX_EPOCH);
+        let own = own.unwrap_or_default();
+        let offset = self.offset.load(Ordering::Relaxed);
+        let by = Duration::from_millis(offset.unsigned_abs());
+        match offset {
+            0.. => own + by,
+            _ => own.saturating_sub(by),
         }
     }
 }

@@ -74,6 +74,7 @@ impl Entry {
         Record {
             bytes: self.bytes.clone(),
             age,
+            version: self.version,
         }
     }
 }
@@ -213,6 +214,10 @@ impl Engine for Memory {
         let mut shared = self.reach()?;
         let now = Instant::now();
         let (mut older, mut version) = (None, 0);
+        let known = shared.entry(&claim.origin);
+        if known.is_some_and(|entry| entry.version == claim.distrusted) {
+            shared.entries.remove(&claim.origin);
+        }
         if let Some(entry) = shared.entry(&claim.origin) {
             let record = entry.record();
             let is_new = claim.newer_than.is_none_or(|age| record.age < age);
@@ -256,9 +261,14 @@ impl Engine for Memory {
         if is_older {
             return Ok(Settled::Older);
         }
-        shared.last_token = shared.last_token.max(version) + 1;
+        let own_version = settlement.record.version;
+        if settlement.token == 0 && own_version > 0 && own_version <= version {
+            return Ok(Settled::Behind(version));
+        }
+        let version = own_version.max(settlement.token).max(version + 1);
+        shared.last_token = shared.last_token.max(version);
         let entry = Entry {
-            version: settlement.token.max(version + 1),
+            version,
             bytes: settlement.record.bytes.clone(),
             learned_at: now.checked_sub(settlement.record.age),
             fresh_until: now + settlement.fresh_for,
@@ -364,5 +374,10 @@ impl Engine for Memory {
             members: members.map(member).collect(),
             ..Beat::default()
         })
+    }
+
+    async fn part(&self) -> Result<(), Failure> {
+        self.reach()?.members.remove(&self.node);
+        Ok(())
     }
 }

@@ -1,25 +1,25 @@
 //! Records that only nodes with the fleet's key can write: who can write to the engine could allow what is disallowed.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ring::hmac;
 
 use super::engine::Record;
-use crate::clock::Clock;
 
 /// Bytes of the HMAC-SHA-256 that are kept.
 const TAG: usize = 16;
-/// The calendars of nodes, and of the engine, may be so far apart. An old record that somebody put back as if it were new is
-/// older than that.
-const TOLERATED: Duration = Duration::from_secs(300);
+/// What is sealed and how. Nodes that do otherwise read nothing of each other.
+const FORMAT: u8 = 2;
+/// A machine's calendar and the engine's may be so far apart where there is a key, and what the engine says of the age of a
+/// record and what the record says.
+pub(super) const TOLERATED: Duration = Duration::from_secs(300);
 
 /// The fleet's key.
 pub struct Key {
     key: hmac::Key,
     /// Of the tenant.
     prefix: String,
-    clock: Clock,
 }
 
 impl fmt::Debug for Key {
@@ -31,17 +31,16 @@ impl fmt::Debug for Key {
 impl Key {
     /// The key of the fleet with this prefix.
     #[must_use]
-    pub fn new(secret: &[u8; 32], prefix: &str, clock: Clock) -> Self {
+    pub fn new(secret: &[u8; 32], prefix: &str) -> Self {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, secret),
             prefix: prefix.to_owned(),
-            clock,
         }
     }
 
     fn tag(&self, origin: &str, rest: &[u8]) -> [u8; TAG] {
         let mut context = hmac::Context::with_key(&self.key);
-        for part in [self.prefix.as_bytes(), origin.as_bytes()] {
+        for part in [&[FORMAT], self.prefix.as_bytes(), origin.as_bytes()] {
             context.update(&part.len().to_be_bytes());
             context.update(part);
         }
@@ -51,23 +50,20 @@ impl Key {
         tag
     }
 
-    fn now(&self) -> Duration {
-        let now = self.clock.now().duration_since(SystemTime::UNIX_EPOCH);
-        now.unwrap_or_default()
-    }
-
-    /// The record with its tag and when it was learned.
-    pub(super) fn seal(&self, origin: &str, record: Record) -> Record {
-        let learned_at = self.now().saturating_sub(record.age).as_secs();
-        let mut rest = learned_at.to_be_bytes().to_vec();
+    /// The record with its tag, its version and when it was learned, where it is `now` by the engine's calendar.
+    pub(super) fn seal(&self, origin: &str, record: Record, now: Duration) -> Record {
+        let learned_at = millis(now.saturating_sub(record.age));
+        let mut rest = record.version.to_be_bytes().to_vec();
+        rest.extend(learned_at.to_be_bytes());
         rest.extend(record.bytes);
         let mut bytes = self.tag(origin, &rest).to_vec();
         bytes.extend(rest);
         Record { bytes, ..record }
     }
 
-    /// The record, if a node with this key wrote it, and as long ago as it is said to be.
-    pub(super) fn unseal(&self, origin: &str, record: &Record) -> Option<Record> {
+    /// The record, if a node with this key wrote it, as this version, and about as long ago as it is said to be. Its age is
+    /// the one that it was sealed with.
+    pub(super) fn unseal(&self, origin: &str, record: &Record, now: Duration) -> Option<Record> {
         let (tag, rest) = record.bytes.split_first_chunk::<TAG>()?;
         let own = self.tag(origin, rest);
         // In constant time: how much of a forged tag is right is nobody's business.
@@ -78,47 +74,64 @@ impl Key {
         if differ != 0 {
             return None;
         }
+        let (version, rest) = rest.split_first_chunk::<8>()?;
         let (learned_at, bytes) = rest.split_first_chunk::<8>()?;
-        let learned_at = Duration::from_secs(u64::from_be_bytes(*learned_at));
-        let said = self.now().saturating_sub(record.age);
-        (said.abs_diff(learned_at) <= TOLERATED).then(|| Record {
+        let learned_at = Duration::from_millis(u64::from_be_bytes(*learned_at));
+        let said = now.saturating_sub(record.age);
+        let is_as_said = u64::from_be_bytes(*version) == record.version
+            && said.abs_diff(learned_at) <= TOLERATED;
+        is_as_said.then(|| Record {
             bytes: bytes.to_vec(),
-            age: record.age,
+            age: now.saturating_sub(learned_at),
+            version: record.version,
         })
     }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NOW: Duration = Duration::from_secs(1_800_000_000);
+
     fn key(secret: u8, prefix: &str) -> Key {
-        let first = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        Key::new(&[secret; 32], prefix, Clock::start_at(first))
+        Key::new(&[secret; 32], prefix)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn only_what_was_sealed_by_this_key_for_this_origin_is_read() {
+    #[test]
+    fn only_what_was_sealed_by_this_key_for_this_origin_is_read() {
         let day = Duration::from_secs(86_400);
         let record = Record {
             bytes: b"Disallow: /".to_vec(),
             age: day,
+            version: 7,
         };
         let ours = key(1, "wl");
-        let sealed = ours.seal("https://a.test", record.clone());
-        assert_eq!(ours.unseal("https://a.test", &sealed), Some(record));
-        assert_eq!(ours.unseal("https://b.test", &sealed), None);
-        assert_eq!(key(2, "wl").unseal("https://a.test", &sealed), None);
-        assert_eq!(key(1, "other").unseal("https://a.test", &sealed), None);
+        let sealed = ours.seal("https://a.test", record.clone(), NOW);
+        let unsealed = |key: &Key, origin, sealed: &Record| key.unseal(origin, sealed, NOW);
+        assert_eq!(unsealed(&ours, "https://a.test", &sealed), Some(record));
+        assert_eq!(unsealed(&ours, "https://b.test", &sealed), None);
+        assert_eq!(unsealed(&key(2, "wl"), "https://a.test", &sealed), None);
+        assert_eq!(unsealed(&key(1, "other"), "https://a.test", &sealed), None);
         for bit in 0..sealed.bytes.len() * 8 {
             let mut forged = sealed.clone();
             forged.bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(ours.unseal("https://a.test", &forged), None, "{bit}");
+            assert_eq!(unsealed(&ours, "https://a.test", &forged), None, "{bit}");
         }
-        let put_back = Record {
-            age: Duration::ZERO,
-            ..sealed
+        let put_back = |age, version| Record {
+            age,
+            version,
+            ..sealed.clone()
         };
-        assert_eq!(ours.unseal("https://a.test", &put_back), None, "old");
+        let unsealed = |it: Record| unsealed(&ours, "https://a.test", &it);
+        assert_eq!(unsealed(put_back(Duration::ZERO, 7)), None, "old");
+        assert_eq!(unsealed(put_back(day, 8)), None, "of another version");
+        let minutes = Duration::from_secs(240);
+        let moved = unsealed(put_back(day - minutes, 7)).expect("tolerated");
+        assert_eq!(moved.age, day, "it goes by what was sealed");
     }
 }

@@ -1,18 +1,18 @@
 //! How the fleet looks from this node, for operators.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::breaker::Trouble;
 use super::engine::{Member, Server};
 use super::handle::{Fleet, OnLoss, lock};
+use super::state::State;
 
 /// The fleet as this node sees it.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// Whether there is one: a node that is alone has no more to say.
-    pub is_shared: bool,
-    /// Whether the engine answers.
-    pub is_up: bool,
+    /// How this node takes part.
+    pub state: State,
     /// How long it has not.
     pub lost_for: Option<Duration>,
     /// What went wrong last, and how long ago.
@@ -23,6 +23,8 @@ pub struct Status {
     pub members: Vec<Member>,
     /// What the engine said of itself then.
     pub server: Server,
+    /// How far the engine's calendar is ahead of this machine's, in milliseconds.
+    pub clock_offset: i64,
     /// What becomes of origins with a delay while it is away.
     pub on_loss: OnLoss,
     /// Turns that requests of this node have now.
@@ -37,19 +39,22 @@ impl Fleet {
     pub fn status(&self) -> Status {
         let shared = &self.shared;
         let beat = lock(&shared.last_beat).clone();
-        let trouble = shared.breaker.trouble();
-        let is_up = !shared.breaker.is_open();
+        let state = shared.state();
+        let trouble = match state {
+            State::BeatsFailing => lock(&shared.beats_fail).clone(),
+            _ => shared.breaker.trouble(),
+        };
         let since = |trouble: &Trouble| trouble.since.elapsed();
         Status {
-            is_shared: shared.engine.is_shared(),
-            is_up,
-            lost_for: trouble.as_ref().filter(|_| !is_up).map(since),
+            state,
+            lost_for: trouble.as_ref().filter(|_| state == State::Lost).map(since),
             last_error: trouble
                 .as_ref()
                 .map(|trouble| (trouble.failure.to_string(), since(trouble))),
             node: shared.options.node.clone(),
             members: beat.members,
             server: beat.server,
+            clock_offset: shared.offset.load(Ordering::Relaxed),
             on_loss: shared.options.on_loss,
             turns: lock(&shared.turns).len(),
             unsettled: lock(&shared.unsettled).len(),

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::engine::{Queue, Taken, Turn};
 use super::handle::{Fleet, OnLoss, Shared, lock};
 use super::under_way::{Moment, UnderWay};
+use super::watch::NOTICED_WITHIN;
 
 /// A turn that its node neither keeps nor leaves for so long has ended: the node is gone.
 const TERM: Duration = Duration::from_secs(15);
@@ -67,7 +68,10 @@ impl Fleet {
             held.turn.patience = latest.saturating_duration_since(Instant::now());
             held.is_asked = true;
             let asked_at = Moment::now();
-            let taken = shared.ask("take", shared.engine.take(&held.turn)).await;
+            let taken = match shared.take_returning(&held.turn) {
+                Some(taken) => Ok(taken),
+                None => shared.ask("take", shared.engine.take(&held.turn)).await,
+            };
             let taken = match taken {
                 Ok(taken) => taken,
                 Err(_) => shared
@@ -94,6 +98,19 @@ impl Fleet {
 }
 
 impl Shared {
+    /// A turn soon after the engine came back: other nodes may not know yet, and go on without it.
+    fn take_returning(&self, turn: &Turn) -> Option<Taken> {
+        let left = self.returning()?;
+        match (turn.delay.is_zero(), self.options.on_loss) {
+            (true, _) => Some(self.take_share(turn)),
+            (false, OnLoss::Refuse) => None,
+            (false, OnLoss::Home) => Some(match left + turn.delay {
+                quiet if quiet <= turn.patience => Taken::Later(quiet),
+                quiet => Taken::TooSoon(quiet),
+            }),
+        }
+    }
+
     /// A turn that the engine cannot be asked for.
     fn take_alone(&self, turn: &Turn) -> Result<Taken, NoTurn> {
         if turn.delay.is_zero() {
@@ -108,8 +125,9 @@ impl Shared {
         if !is_ours {
             return Err(NoTurn::Unknown);
         }
-        // Who went last is not known, but it was before.
-        let quiet = turn.delay.saturating_sub(trouble.since.elapsed());
+        // Who went last is not known, but it was before, or before the engine was away for them.
+        let quiet = turn.delay + NOTICED_WITHIN;
+        let quiet = quiet.saturating_sub(trouble.since.elapsed());
         Ok(match quiet {
             Duration::ZERO => Taken::Go,
             quiet if quiet <= turn.patience => Taken::Later(quiet),
@@ -119,7 +137,7 @@ impl Shared {
 
     /// Of what all nodes may do at a time each has an equal share, but one at least.
     fn take_share(&self, turn: &Turn) -> Taken {
-        let members = lock(&self.last_beat).members.len().max(1);
+        let members = self.sharers.load(Ordering::Relaxed).max(1);
         let share = (turn.most / members).max(1);
         let under_way = lock(&self.turns);
         let turns = under_way.values().map(|other| &other.turn);
@@ -250,5 +268,64 @@ impl Shared {
 impl Drop for Held {
     fn drop(&mut self) {
         self.leave(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::engine::Failure;
+    use super::super::memory::Memory;
+    use super::super::watch::BACK_WITHIN;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    async fn turn(fleet: &Fleet) -> Result<Option<Held>, NoTurn> {
+        let queue = || Queue {
+            origin: "https://shop.test".to_owned(),
+            name: "slots".to_owned(),
+        };
+        fleet.turn(queue, 6, Duration::ZERO, Instant::now()).await
+    }
+
+    /// Takes all that a node may have at a time.
+    async fn all(fleet: &Fleet) -> Vec<Held> {
+        let mut held = Vec::new();
+        while let Ok(taken) = turn(fleet).await {
+            held.extend(taken);
+        }
+        held
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_without_their_engine_share_alike_until_all_have_found_it_again() {
+        let memory = Memory::new("");
+        let nodes = [
+            memory.joined("a").await,
+            memory.joined("b").await,
+            memory.joined("c").await,
+        ];
+        sleep(3 * SECOND).await;
+        assert_eq!(
+            all(&nodes[0]).await.len(),
+            6,
+            "the engine knows who has none"
+        );
+        memory.fail(Some(Failure::Connection("gone".to_owned())));
+        let mut held = Vec::new();
+        for node in &nodes {
+            held.push(all(node).await);
+            assert_eq!(held.last().map(Vec::len), Some(2));
+        }
+        // It comes back and knows nothing of them, and not everybody finds it at once.
+        memory.fail(None);
+        sleep(3 * SECOND).await;
+        drop(held.pop());
+        assert_eq!(all(&nodes[2]).await.len(), 2);
+        assert_eq!(all(&nodes[0]).await.len(), 0);
+        sleep(BACK_WITHIN).await;
+        drop(held);
+        sleep(SECOND).await;
+        assert_eq!(all(&nodes[0]).await.len(), 6);
     }
 }

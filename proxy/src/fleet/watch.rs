@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
+use super::breaker::Trouble;
 use super::engine::{Changes, Engine, Failure, Positions, What};
 use super::handle::{Event, Fleet, Options, Shared, lock};
 use crate::clock::calendar;
@@ -20,6 +21,13 @@ const BEAT: Duration = Duration::from_secs(1);
 const RETRY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
 /// So much of what was learned while the engine was away is told to it with each beat.
 const SETTLED_AT_ONCE: usize = 200;
+/// Once the engine is back every node has found it, and told it of its turns, within this: an attempt that began before and
+/// runs into its limit, the pause after it, and one that succeeds.
+pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(8);
+/// An engine that is away for one node is away for all within this: a beat, and an attempt to connect anew.
+pub(super) const NOTICED_WITHIN: Duration = Duration::from_secs(4);
+/// What took longer says nothing of the clocks.
+const ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// What the task has seen so far.
 #[derive(Default)]
@@ -27,6 +35,8 @@ struct Watch {
     positions: Positions,
     last_beat: Option<Instant>,
     misses: u32,
+    /// The last beat was not answered.
+    has_missed: bool,
     run_id: String,
 }
 
@@ -43,10 +53,15 @@ impl Fleet {
         metrics: Arc<Metrics>,
     ) -> Result<Self, Failure> {
         let fleet = Self::new(engine, options, Some(metrics));
+        let asked = Instant::now();
         match fleet.shared.engine.beat(&fleet.shared.options.about).await {
             Err(failure @ Failure::Denied(_)) => return Err(failure),
             Err(failure) => fleet.shared.failed(&failure),
-            Ok(beat) => *lock(&fleet.shared.last_beat) = beat,
+            Ok(beat) => {
+                fleet.shared.note_clock(beat.time, asked.elapsed());
+                fleet.shared.note_sharers(beat.members.len());
+                *lock(&fleet.shared.last_beat) = beat;
+            }
         }
         start(&fleet.shared);
         Ok(fleet)
@@ -69,6 +84,9 @@ impl Watch {
     /// Looks once. How long until the next time; `None` when nobody is left.
     async fn round(&mut self, shared: &Weak<Shared>) -> Option<Duration> {
         let shared = shared.upgrade()?;
+        if shared.has_parted.load(Ordering::Acquire) {
+            return None;
+        }
         let done = self.look(&shared).await;
         match done {
             Ok(()) => {
@@ -92,7 +110,20 @@ impl Watch {
 
     async fn look(&mut self, shared: &Shared) -> Result<(), Failure> {
         if self.last_beat.is_none_or(|at| at.elapsed() >= BEAT) {
-            self.beat(shared).await?;
+            let beaten = self.beat(shared).await;
+            shared.note_beat(&beaten);
+            match beaten {
+                // It is there, and notes can be read.
+                Ok(()) | Err(Failure::Corrupt(_) | Failure::Full) => {}
+                lost => {
+                    self.has_missed = true;
+                    return lost;
+                }
+            }
+            if std::mem::take(&mut self.has_missed) {
+                // Others may have lost it for longer.
+                *lock(&shared.back_at) = Some(Instant::now());
+            }
             self.last_beat = Some(Instant::now());
             if !shared.breaker.is_open() {
                 shared.keep_turns().await;
@@ -104,11 +135,16 @@ impl Watch {
         let rests = shared
             .rests(&changes, is_first || shared.breaker.is_open())
             .await?;
+        for _ in &changes.unreadable {
+            shared.failed(&Failure::Corrupt("notes that cannot be read".to_owned()));
+        }
         self.positions = changes.positions.clone();
         shared.tell(&changes, rests);
         if shared.breaker.is_open() {
             // Only now: whoever asks for a turn knows what rests.
+            *lock(&shared.back_at) = Some(Instant::now());
             shared.breaker.close();
+            shared.keep_turns().await;
             shared.observe_state();
             tracing::info!("the fleet's engine is back");
         }
@@ -116,11 +152,10 @@ impl Watch {
     }
 
     async fn beat(&mut self, shared: &Shared) -> Result<(), Failure> {
+        let asked = Instant::now();
         let beat = noted(shared, shared.engine.beat(&shared.options.about).await)?;
-        if beat.time > 0 {
-            let offset = signed(beat.time) - now();
-            shared.offset.store(offset, Ordering::Relaxed);
-        }
+        shared.note_clock(beat.time, asked.elapsed());
+        shared.note_sharers(beat.members.len());
         let run_id = &beat.server.run_id;
         let is_another = !self.run_id.is_empty() && self.run_id != *run_id;
         self.run_id.clone_from(run_id);
@@ -145,6 +180,11 @@ fn now() -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
+/// How far the engine's calendar, at `time`, is ahead of this machine's, in milliseconds.
+pub(super) fn offset(time: u64) -> i64 {
+    signed(time) - now()
+}
+
 fn signed(millis: u64) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
@@ -163,6 +203,64 @@ fn spread(pause: Duration, node: &str, round: u32) -> Duration {
 }
 
 impl Shared {
+    /// Notes whether beats are answered by an engine that is there.
+    fn note_beat(&self, beaten: &Result<(), Failure>) {
+        let failure = match beaten {
+            Err(failure @ (Failure::Corrupt(_) | Failure::Full)) => Some(failure),
+            _ => None,
+        };
+        let mut beats_fail = lock(&self.beats_fail);
+        match (failure, beats_fail.is_some()) {
+            (Some(failure), false) => {
+                tracing::warn!(error = %failure, "the beats to the fleet's engine fail: other nodes may take this one for gone");
+                let (since, failure) = (Instant::now(), failure.clone());
+                *beats_fail = Some(Trouble { since, failure });
+            }
+            (None, true) => {
+                tracing::info!("the beats to the fleet's engine fail no more");
+                *beats_fail = None;
+            }
+            _ => return,
+        }
+        drop(beats_fail);
+        self.observe_state();
+    }
+
+    /// Notes the engine's calendar, which was asked for so long ago at most.
+    fn note_clock(&self, time: u64, took: Duration) {
+        if time == 0 || took > ROUND_TRIP {
+            return;
+        }
+        let was_off = self.is_clock_off();
+        let offset = offset(time);
+        self.offset.store(offset, Ordering::Relaxed);
+        if self.is_clock_off() != was_off {
+            match was_off {
+                true => tracing::info!("this machine's clock is right again"),
+                false => tracing::warn!(
+                    seconds = -offset / 1000,
+                    "this machine's clock is off: with store.key_file nothing is gone by that other nodes wrote"
+                ),
+            }
+            self.observe_state();
+        }
+    }
+
+    /// Notes how many nodes there are. Nodes that have not found the engine again still count.
+    fn note_sharers(&self, members: usize) {
+        match self.breaker.is_open() || self.returning().is_some() {
+            true => self.sharers.fetch_max(members, Ordering::Relaxed),
+            false => self.sharers.swap(members, Ordering::Relaxed),
+        };
+    }
+
+    /// For how long nodes may still go on without the engine that has come back.
+    pub(super) fn returning(&self) -> Option<Duration> {
+        let back_at = *lock(&self.back_at);
+        let left = BACK_WITHIN.checked_sub(back_at?.elapsed())?;
+        (!left.is_zero()).then_some(left)
+    }
+
     /// The origins that rest in the partitions where that may have changed.
     async fn rests(
         &self,

@@ -311,7 +311,8 @@ async fn follow(rests: Weak<Rests>, mut events: mpsc::UnboundedReceiver<Event>) 
                     rests.end(&origin, resting);
                 }
             }
-            Event::Changed(_) | Event::Superseded(_) | Event::Forgotten(_) | Event::Suspect(_) => {}
+            Event::Changed(_) | Event::Superseded(..) | Event::Forgotten(_) | Event::Suspect(_) => {
+            }
         }
     }
 }

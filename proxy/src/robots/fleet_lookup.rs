@@ -16,7 +16,7 @@ const AT_ONCE: usize = 64;
 #[derive(Default)]
 pub(super) struct Following {
     to_look_up: VecDeque<(Resource, Adopt)>,
-    looking: JoinSet<Option<(Resource, Learned)>>,
+    looking: JoinSet<Option<(Resource, Learned, u64)>>,
 }
 
 impl Following {
@@ -31,14 +31,15 @@ impl Following {
             let (published, shared) = (Arc::clone(published), shared.clone());
             self.looking.spawn(async move {
                 let known = published.snapshot(&resource)?;
-                let learned = shared.adoptable(&resource, &known, adopt).await?;
-                Some((resource, learned))
+                let known = (&*known, published.version(&resource));
+                let (learned, version) = shared.adoptable(&resource, known, adopt).await?;
+                Some((resource, learned, version))
             });
         }
     }
 
     /// What one look-up found; `None` if there is none under way.
-    pub(super) async fn next(&mut self) -> Option<Option<(Resource, Learned)>> {
+    pub(super) async fn next(&mut self) -> Option<Option<(Resource, Learned, u64)>> {
         // One that panics has reported it; it found nothing.
         Some(self.looking.join_next().await?.ok().flatten())
     }

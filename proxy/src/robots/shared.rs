@@ -42,21 +42,21 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Adopt {
     Newer,
-    /// Whatever it says, and whenever it was learned: what this node learned was asked for before another took over.
-    Any,
+    /// What was asked for after this node asked with this token, though it may have been answered before.
+    After(u64),
 }
 
 /// What to do about an origin.
 pub(super) enum Claim {
-    /// Go by this. With a lease if it is this node's own, which the fleet is told of.
-    Known(Learned, Option<Lease>),
+    /// Go by this, which is of this version. With a lease if it is this node's own, which the fleet is told of.
+    Known(Learned, u64, Option<Lease>),
     /// Fetch.
     Fetch(Lease),
 }
 
 /// This node is to tell the fleet what it learned.
 pub(super) struct Lease {
-    token: u64,
+    pub(super) token: u64,
     /// What is known so far.
     pub(super) before: Entry,
 }
@@ -94,7 +94,7 @@ impl Shared {
                         return Claim::Fetch(Lease { token, before: own });
                     };
                     if let Some(learned) = usable(&entry) {
-                        return Claim::Known(learned, None);
+                        return Claim::Known(learned, record.version, None);
                     }
                     // Other nodes may let answers serve for longer.
                     newer_than =
@@ -109,7 +109,7 @@ impl Shared {
                     let lease = Lease { token, before };
                     let may_serve = token != 0 && purpose == Purpose::Wanted;
                     return match may_serve.then(|| usable(&lease.before)).flatten() {
-                        Some(learned) => Claim::Known(learned, Some(lease)),
+                        Some(learned) => Claim::Known(learned, token, Some(lease)),
                         None => Claim::Fetch(lease),
                     };
                 }
@@ -121,7 +121,11 @@ impl Shared {
     fn newer_than(&self, own: &Entry, purpose: Purpose) -> Option<Duration> {
         let own_age = touched_at(own).map(|at| self.age(at));
         match purpose {
-            Purpose::Wanted => None,
+            // What this node has on disk may be newer than what the engine says that it has.
+            Purpose::Wanted => {
+                let answered = own.answer.as_ref();
+                answered.map(|facts| self.age(facts.fetched_at) + 2 * EXACT)
+            }
             Purpose::Ahead => own_age.map(|age| age.saturating_sub(2 * EXACT)),
             Purpose::Forced => Some(Duration::ZERO),
         }
@@ -155,6 +159,7 @@ impl Shared {
                 record: Record {
                     bytes,
                     age: age.unwrap_or_default(),
+                    version: 0,
                 },
                 fresh_for: fresh_for.unwrap_or_default(),
                 keep: shared.fleet.keep(),
@@ -172,6 +177,7 @@ impl Shared {
             record: Record {
                 bytes: Vec::new(),
                 age: Duration::ZERO,
+                version: 0,
             },
             fresh_for: Duration::ZERO,
             keep: Duration::ZERO,
@@ -183,16 +189,21 @@ impl Shared {
     pub(super) async fn adoptable(
         &self,
         resource: &Resource,
-        known: &Snapshot,
+        (known, version): (&Snapshot, u64),
         adopt: Adopt,
-    ) -> Option<Learned> {
+    ) -> Option<(Learned, u64)> {
         let record = self.fleet.record(&resource.to_string()).await?;
+        if record.version < version {
+            // Somebody put it back.
+            self.fleet.note_corrupt(&resource.to_string());
+            return None;
+        }
         let entry = self.read(resource, &record)?;
         let is_adopted = match adopt {
-            Adopt::Any => true,
-            Adopt::Newer => is_newer(&entry, known),
+            Adopt::After(token @ 1..) => record.version > token,
+            Adopt::After(0) | Adopt::Newer => is_newer(&entry, known),
         };
-        is_adopted.then(|| Learned::of(resource.kind(), entry, None))
+        is_adopted.then(|| (Learned::of(resource.kind(), entry, None), record.version))
     }
 
     fn age(&self, at: SystemTime) -> Duration {

@@ -4,7 +4,7 @@
 //! later writes. dashmap and scc lock a shard or a bucket for a read, which the writer of another origin may hold.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
@@ -12,7 +12,7 @@ use wayleave_robots_txt::lifecycle::{Resource, Snapshot, State, Use};
 
 /// What an origin costs beside a long host name and its rules: its place in the map, its snapshot, its reminder and its
 /// place in the order of eviction. 240 bytes measured by the bench `robots`, and since then a pointer in each of the four.
-const OVERHEAD_BYTES: usize = 272;
+const OVERHEAD_BYTES: usize = 280;
 /// Uses are counted so far and no further: enough to tell the popular from the rest.
 const MOST_USES: u8 = 3;
 
@@ -28,6 +28,8 @@ pub(super) struct Published {
 struct Slot {
     /// `None` once it was taken off the map, which may keep the slot itself for long: papaya frees in batches.
     snapshot: ArcSwapOption<Snapshot>,
+    /// The fleet's newest that this node has gone by; 0: none.
+    version: AtomicU64,
     /// A [`Counted`].
     counted: AtomicU32,
     /// How often it was gone by lately, see `memory`.
@@ -204,7 +206,21 @@ impl Published {
         self.slots.pin().get(resource)?.snapshot.load_full()
     }
 
-    /// The same, and whether it was gone by since it was published.
+    /// The fleet's newest version of it that this node has gone by; 0 if there is none.
+    pub(super) fn version(&self, resource: &Resource) -> u64 {
+        let slots = self.slots.pin();
+        let slot = slots.get(resource);
+        slot.map_or(0, |slot| slot.version.load(Ordering::Relaxed))
+    }
+
+    /// Notes which of the fleet's versions was published.
+    pub(super) fn set_version(&self, resource: &Resource, version: u64) {
+        if let Some(slot) = self.slots.pin().get(resource) {
+            slot.version.fetch_max(version, Ordering::Relaxed);
+        }
+    }
+
+    /// What is known of `origin`, and whether it was gone by since it was published.
     pub(super) fn look(&self, resource: &Resource) -> Option<(Arc<Snapshot>, bool)> {
         let slots = self.slots.pin();
         let slot = slots.get(resource)?;
@@ -273,6 +289,7 @@ impl Slot {
     fn new(snapshot: &Arc<Snapshot>, counted: Counted) -> Self {
         Self {
             snapshot: ArcSwapOption::new(Some(snapshot.clone())),
+            version: AtomicU64::new(0),
             counted: AtomicU32::new(counted.0),
             uses: AtomicU8::new(0),
             is_used: AtomicBool::new(false),

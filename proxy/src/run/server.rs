@@ -83,7 +83,7 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
     let authority = authority(config, &metrics)?;
     let own = own_addresses(&listeners, &admin_listener)?;
     let decisions = Arc::new(record(config, &log, &metrics)?);
-    let fleet = wiring::fleet(&config.fleet, clock, &metrics).await?;
+    let fleet = wiring::fleet(config, &metrics).await?;
     let robots = (store, clock, fleet);
     let (exchanges, fetch, mut refresh) = build(config, &metrics, &decisions, &own, robots)?;
 
@@ -230,6 +230,7 @@ async fn close(exchanges: &Exchanges) {
     // Before the store: who has that begins to write decisions.
     exchanges.decisions.close();
     exchanges.decider.robots.close().await;
+    exchanges.decider.robots.fleet().part().await;
     if let Some(traces) = &exchanges.traces {
         traces.stop().await;
     }

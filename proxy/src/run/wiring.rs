@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use rustls::{ClientConfig, RootCertStore};
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::config::{self, Config};
 use crate::decide::settings::Settings;
 use crate::fleet::redis::{self, Address, Redis};
-use crate::fleet::{self, Fleet};
+use crate::fleet::{self, Fleet, OnLoss};
 use crate::identity::Crawlers;
 use crate::observe::chain::event::program;
 use crate::observe::decisions::{Clients, Configuration, Journal};
@@ -141,12 +141,9 @@ pub(crate) fn robots_options(config: &Config) -> robots::Options {
 /// # Errors
 ///
 /// Returns an error if a file of it cannot be read, or if the engine is there and does not let this node join.
-pub(crate) async fn fleet(
-    store: &config::Store,
-    clock: Clock,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Fleet> {
-    let Some(engine) = engine(store)? else {
+pub(crate) async fn fleet(config: &Config, metrics: &Arc<Metrics>) -> anyhow::Result<Fleet> {
+    let store = &config.fleet;
+    let Some(engine) = engine(store, config)? else {
         return Ok(Fleet::default());
     };
     let secret = store.key_file.as_deref().map(read_key).transpose()?;
@@ -155,7 +152,7 @@ pub(crate) async fn fleet(
         about: env!("CARGO_PKG_VERSION").to_owned(),
         on_loss: store.on_loss,
         keep: store.keep,
-        key: secret.map(|secret| fleet::Key::new(&secret, &store.prefix, clock)),
+        key: secret.map(|secret| fleet::Key::new(&secret, &store.prefix)),
     };
     let joined = Fleet::join(Box::new(engine), options, Arc::clone(metrics)).await;
     joined.context("[store]: joining the fleet")
@@ -163,10 +160,12 @@ pub(crate) async fn fleet(
 
 /// The engine of `[store]`, not connected yet.
 ///
+/// Nodes have to agree on what one of them fetches for all, so some of `[robots]` is compared.
+///
 /// # Errors
 ///
 /// As [`fleet`].
-pub(crate) fn engine(store: &config::Store) -> anyhow::Result<Option<Redis>> {
+pub(crate) fn engine(store: &config::Store, config: &Config) -> anyhow::Result<Option<Redis>> {
     let Some(urls) = store.engine.clone() else {
         return Ok(None);
     };
@@ -190,6 +189,16 @@ pub(crate) fn engine(store: &config::Store) -> anyhow::Result<Option<Redis>> {
         partitions: store.partitions,
         timeout: store.timeout,
         node: store.node.clone().unwrap_or_else(node_name),
+        settings: format!(
+            "dialect {}, max_size {}, max_redirects {}",
+            config.robots.dialect.as_str(),
+            config.robots.fetch.max_size,
+            config.robots.fetch.max_redirects
+        ),
+        home_for: match store.on_loss {
+            OnLoss::Refuse => Duration::ZERO,
+            OnLoss::Home => fleet::BACK_WITHIN,
+        },
     };
     Ok(Some(Redis::new(options).context("store.url")?))
 }

@@ -8,6 +8,8 @@ const STATES = {
   alone: "This proxy is alone: store.kind is \"embedded\". Several proxies can share robots.txt files and delays through Redis or Valkey (docs/fleet.md).",
   up: "The engine answers: robots.txt files and delays are shared.",
   lost: "The engine does not answer: this proxy goes on by itself.",
+  "beats-failing": "The engine answers, but not to this proxy's beats: other nodes may take it for gone.",
+  "clock-off": "This machine's clock is too far from the engine's: nothing is gone by that other nodes wrote (store.key_file).",
 };
 
 export function fleet() {
@@ -21,7 +23,7 @@ export function fleet() {
 
 function parts(found) {
   const { state, engine, last_error: error } = found;
-  const kind = { alone: "", up: "forwarded", lost: "failed" }[state] ?? "";
+  const kind = { alone: "", up: "forwarded", lost: "failed", "beats-failing": "failed", "clock-off": "failed" }[state] ?? "";
   const verdict = h("p", { class: `verdict ${kind}` }, h("strong", {}, STATES[state] ?? state));
   const status = panel("Status", verdict, facts([
     ["Lost for", found.lost_for_seconds === null ? null : `${count(found.lost_for_seconds)} s`],

@@ -11,7 +11,6 @@ impl Redis {
     pub(super) async fn join(&self) -> Result<(), Failure> {
         self.connection.open().await?;
         let joined = self.check().await;
-        let joined = joined.map_err(|failure| self.of_prefix(failure));
         if joined.is_err() {
             self.connection.close();
         }
@@ -19,7 +18,10 @@ impl Redis {
     }
 
     async fn check(&self) -> Result<(), Failure> {
-        let servers = self.servers().await?;
+        let servers = self
+            .servers()
+            .await
+            .map_err(|failure| self.of_prefix(failure))?;
         for (_, Server { name, policy, .. }) in &servers {
             if policy != "noeviction" {
                 return Err(Failure::Denied(format!(
@@ -29,7 +31,8 @@ impl Redis {
         }
         let own = format!("format {FORMAT}, {} partitions", self.options.partitions);
         let meta = format!("{}:meta", self.options.prefix);
-        let found = self.meta(&meta, &own).await?;
+        let found = self.meta(&meta, &own).await;
+        let found = found.map_err(|failure| self.of_prefix(failure))?;
         if found != own {
             return Err(Failure::Denied(format!(
                 "the fleet of the prefix {} has {found}; this node has {own}",
@@ -54,6 +57,22 @@ impl Redis {
             .send(set.arg(key).arg(own).arg("NX"))
             .await?;
         read(self.connection.send(&get).await?, "meta")
+    }
+
+    /// Another process is this node.
+    pub(super) fn is_twin(&self) -> Failure {
+        Failure::Denied(format!(
+            "another process is the node {:?}: give each node a store.node of its own, or none",
+            self.options.node
+        ))
+    }
+
+    /// The fleet has other settings.
+    pub(super) fn differs(&self, theirs: &str) -> Failure {
+        Failure::Denied(format!(
+            "the nodes of this fleet have [robots] {theirs}; this one has {}: stop all before you start one with another",
+            self.options.settings
+        ))
     }
 
     /// The server does not say which keys it is about.

@@ -9,6 +9,7 @@ mod reason;
 mod scripts;
 
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,18 +18,21 @@ use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Value};
 use ring::digest::{SHA256, digest};
+use tokio::time::sleep;
 
 pub use self::connection::Address;
 use self::connection::Connection;
 use self::scripts::{Lua, SCRIPTS};
 use super::engine::{
-    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Member, Positions, Record, Server,
-    Settled, Settlement, Taken, Turn,
+    Answer, Beat, Changes, Claim, Claimed, Engine, Failure, Kind, Member, Positions, Record,
+    Server, Settled, Settlement, Taken, Turn, UNSOUND_VERSION,
 };
 
 /// After a restart of the engine the turns under way are told to it anew within a beat, of which each is a second; nobody
 /// else gets one of several before.
 const QUIET: Duration = Duration::from_secs(2);
+/// How soon it is looked again whether another process has this node's name.
+const TAKEN_AGAIN: Duration = Duration::from_millis(250);
 /// With every so many beats the last notes are looked up. At each new connection they are as well.
 const LOOK_FOR_LOST: u32 = 30;
 
@@ -45,11 +49,17 @@ pub struct Options {
     pub timeout: Duration,
     /// This node's name. No other has it.
     pub node: String,
+    /// What all nodes must have alike, because what one fetches all judge by.
+    pub settings: String,
+    /// For so long after the engine lost what it knew, nodes that have not found it again may go on with a delay beside it.
+    pub home_for: Duration,
 }
 
 /// The engine.
 pub struct Redis {
     options: Options,
+    /// Another one for each process, also of one node; empty for one that only looks.
+    process: String,
     connection: Connection,
     /// The numbers of the last notes, looked up beside them: notes that are lost leave no hole if none came after.
     heads: Mutex<Option<Vec<u64>>>,
@@ -72,12 +82,23 @@ impl Redis {
     /// If the address cannot be one.
     pub fn new(options: Options) -> Result<Self, Failure> {
         let connection = Connection::new(&options.address, options.timeout)?;
+        let process = RandomState::new().hash_one(());
         Ok(Self {
             options,
+            process: format!("{process:016x}"),
             connection,
             heads: Mutex::default(),
             beats: AtomicU32::new(0),
         })
+    }
+
+    /// The same for somebody who is not a node, but looks whether one could be: its beats are not noted.
+    #[must_use]
+    pub fn looking(self) -> Self {
+        Self {
+            process: String::new(),
+            ..self
+        }
     }
 
     /// This node's name.
@@ -108,7 +129,8 @@ impl Redis {
     }
 
     fn who(&self, turn: &Turn) -> String {
-        format!("{}/{}", self.options.node, turn.number)
+        let Options { node, .. } = &self.options;
+        format!("{node}/{}/{}", self.process, turn.number)
     }
 
     async fn run<T: FromRedisValue>(
@@ -141,20 +163,19 @@ impl Redis {
     }
 
     /// What the engine tells whoever says that it is alive, and `about` itself.
-    async fn hear(&self, about: &str) -> Result<Beat, Failure> {
+    async fn hear(&self, about: &str, is_joining: bool) -> Result<Beat, Failure> {
         if self.beats.fetch_add(1, Ordering::Relaxed) % LOOK_FOR_LOST == LOOK_FOR_LOST - 1 {
             self.set_heads(self.servers().await?);
         }
         let (_, server) = self.server(0).await?;
-        let nodes = format!("{}:{{0}}:nodes", self.options.prefix);
-        let arguments = [self.options.node.as_bytes(), about.as_bytes()];
-        let found: Vec<Value> = self.run(&SCRIPTS.beat, &[nodes], &arguments).await?;
-        let mut found = found.into_iter();
+        let mut found = self.beaten(about, is_joining).await?.into_iter();
         let time = found.next().map_or(Ok(0), |time| read(time, "beat"))?;
         let mut members = Vec::new();
         while let (Some(node), Some(about)) = (found.next(), found.next()) {
-            let (node, about) = (read(node, "beat")?, read(about, "beat")?);
-            members.push(Member { node, about });
+            // What is not text no node wrote.
+            if let (Ok(node), Ok(about)) = (read(node, "beat"), read(about, "beat")) {
+                members.push(Member { node, about });
+            }
         }
         members.sort_by(|one, other| one.node.cmp(&other.node));
         Ok(Beat {
@@ -162,6 +183,46 @@ impl Redis {
             server,
             time,
         })
+    }
+}
+
+impl Redis {
+    /// What the script of a beat answers to one that counts. While it is not known whether another process that had this name
+    /// is still there, that is waited for: a few seconds after it ended it is known to be gone.
+    async fn beaten(&self, about: &str, is_joining: bool) -> Result<Vec<Value>, Failure> {
+        let Options { prefix, node, .. } = &self.options;
+        let own = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
+        let [nodes, processes, settings] = own;
+        let keys = [
+            nodes,
+            processes,
+            settings,
+            format!("{prefix}:{{0}}:twin:{node}"),
+        ];
+        let joins = if is_joining { "1" } else { "0" };
+        let mut heard_at = "0".to_owned();
+        loop {
+            let arguments = [
+                node,
+                &self.process,
+                about,
+                &self.options.settings,
+                joins,
+                &heard_at,
+            ];
+            let arguments = arguments.map(str::as_bytes);
+            let mut answer: Vec<Value> = self.run(&SCRIPTS.beat, &keys, &arguments).await?;
+            let rest = answer.split_off(1.min(answer.len()));
+            let what: String = read(answer.pop().unwrap_or(Value::Nil), "beat")?;
+            let detail = || read(rest.first().cloned().unwrap_or(Value::Nil), "beat");
+            match what.as_str() {
+                "taken" => heard_at = detail()?,
+                "twins" => return Err(self.is_twin()),
+                "settings" => return Err(self.differs(&detail()?)),
+                _ => return Ok(rest),
+            }
+            sleep(TAKEN_AGAIN).await;
+        }
     }
 }
 
@@ -173,9 +234,12 @@ fn micros(span: Duration) -> String {
     span.as_micros().to_string()
 }
 
-fn record(bytes: Vec<u8>, age: u64) -> Record {
-    let age = Duration::from_micros(age);
-    Record { bytes, age }
+fn record(bytes: Vec<u8>, age: u64, version: u64) -> Record {
+    Record {
+        bytes,
+        age: Duration::from_micros(age),
+        version,
+    }
 }
 
 #[async_trait]
@@ -190,15 +254,17 @@ impl Engine for Redis {
         let keys = ['e', 'f'].map(|kind| self.key(&claim.origin, kind));
         let newer_than = claim.newer_than.map_or("-1".to_owned(), micros);
         let lease = micros(claim.lease);
-        let arguments = [&self.options.node, &newer_than, &lease].map(String::as_bytes);
-        let (what, number, age, bytes): (String, u64, u64, Vec<u8>) =
+        let distrusted = claim.distrusted.to_string();
+        let arguments = [&self.options.node, &newer_than, &lease, &distrusted];
+        let arguments = arguments.map(String::as_bytes);
+        let (what, number, age, bytes, version): (String, u64, u64, Vec<u8>, u64) =
             self.run(&SCRIPTS.claim, &keys, &arguments).await?;
         match what.as_str() {
-            "known" => Ok(Claimed::Known(record(bytes, age))),
+            "known" => Ok(Claimed::Known(record(bytes, age, version))),
             "wait" => Ok(Claimed::Wait(Duration::from_micros(number))),
             _ => Ok(Claimed::Fetch {
                 token: number,
-                older: (!bytes.is_empty()).then(|| record(bytes, age)),
+                older: (!bytes.is_empty()).then(|| record(bytes, age, version)),
             }),
         }
     }
@@ -207,6 +273,11 @@ impl Engine for Redis {
         let origin = &settlement.origin;
         let [log, born] = self.log(self.partition(origin));
         let keys = [self.key(origin, 'e'), self.key(origin, 'f'), log, born];
+        if settlement.kind == Kind::Forgotten {
+            let arguments = [&self.options.node, origin].map(String::as_bytes);
+            self.run::<u8>(&SCRIPTS.forget, &keys, &arguments).await?;
+            return Ok(Settled::Kept);
+        }
         let kind = settlement.kind.as_str();
         let token = settlement.token.to_string();
         let [age, fresh_for, keep] = [
@@ -225,19 +296,27 @@ impl Engine for Redis {
             &keep,
         ];
         let mut arguments = head.map(str::as_bytes).to_vec();
-        arguments.push(&settlement.record.bytes);
-        let settled: String = self.run(&SCRIPTS.settle, &keys, &arguments).await?;
-        Ok(match settled.as_str() {
+        let version = settlement.record.version.to_string();
+        arguments.extend([settlement.record.bytes.as_slice(), version.as_bytes()]);
+        let settled: Result<String, _> = self.run(&SCRIPTS.settle, &keys, &arguments).await;
+        if settled == Err(Failure::Full) {
+            // Or nobody fetched it before the lease ends.
+            let [_, lease, ..] = &keys;
+            let (lease, node) = (std::slice::from_ref(lease), self.options.node.as_bytes());
+            self.run::<u8>(&SCRIPTS.release, lease, &[node]).await?;
+        }
+        Ok(match settled?.as_str() {
             "older" => Settled::Older,
-            _ => Settled::Kept,
+            "kept" => Settled::Kept,
+            version => Settled::Behind(version.parse().unwrap_or(UNSOUND_VERSION)),
         })
     }
 
     async fn record(&self, origin: &str) -> Result<Option<Record>, Failure> {
-        let found: Option<(u64, Vec<u8>)> = self
+        let found: Option<(u64, Vec<u8>, u64)> = self
             .run(&SCRIPTS.record, &[self.key(origin, 'e')], &[])
             .await?;
-        Ok(found.map(|(age, bytes)| record(bytes, age)))
+        Ok(found.map(|(age, bytes, version)| record(bytes, age, version)))
     }
 
     async fn changes(&self, positions: &Positions) -> Result<Changes, Failure> {
@@ -251,7 +330,7 @@ impl Engine for Redis {
         let quiet = if turn.delay.is_zero() {
             QUIET
         } else {
-            turn.delay
+            turn.delay + self.options.home_for
         };
         let spans = [turn.delay, turn.term, turn.patience, quiet].map(micros);
         let (who, most) = (self.who(turn), turn.most.to_string());
@@ -309,14 +388,26 @@ impl Engine for Redis {
     }
 
     async fn beat(&self, about: &str) -> Result<Beat, Failure> {
-        if !self.connection.is_open() {
+        let is_joining = !self.connection.is_open();
+        if is_joining {
             self.join().await?;
         }
-        let beaten = self.hear(about).await;
+        let beaten = self.hear(about, is_joining).await;
+        if is_joining && matches!(beaten, Err(Failure::Denied(_))) {
+            self.connection.close();
+        }
         if matches!(beaten, Err(Failure::Timeout | Failure::Connection(_))) {
             // It may have been cut off without a word: the next beat connects anew.
             self.connection.close();
         }
         beaten
+    }
+
+    async fn part(&self) -> Result<(), Failure> {
+        let Options { prefix, node, .. } = &self.options;
+        let keys = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
+        let arguments = [node, &self.process].map(String::as_bytes);
+        self.run::<u8>(&SCRIPTS.part, &keys, &arguments).await?;
+        Ok(())
     }
 }

@@ -2,21 +2,26 @@
 
 use std::sync::PoisonError;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
-use super::super::engine::{Changes, Failure, Note, Positions, Server, What};
+use super::super::engine::{Changes, Failure, Note, Positions, Server, UNSOUND_VERSION, What};
 use super::{Redis, read};
 
 /// Notes read of one partition at a time.
 const NOTES: usize = 1000;
 
 /// A line of a log: its id and its fields.
-type Line = (String, Vec<(String, String)>);
+type Line = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Redis {
     /// Where to begin to read.
     pub(super) async fn start(&self) -> Result<Changes, Failure> {
         let servers = self.servers().await?.into_iter();
+        // What was looked up before is no later.
+        self.heads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         Ok(Changes {
             positions: servers.map(|(last_note, _)| Some(last_note)).collect(),
             ..Changes::default()
@@ -25,6 +30,18 @@ impl Redis {
 
     /// What was noted from these positions on.
     pub(super) async fn changes_since(&self, positions: &Positions) -> Result<Changes, Failure> {
+        let mut changes = Changes {
+            positions: positions.clone(),
+            ..Changes::default()
+        };
+        let heads = self
+            .heads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let heads = heads.unwrap_or_default();
+        go_back(&mut changes, &heads);
+        let positions = &changes.positions;
         let from: Vec<_> = positions
             .iter()
             .map(|position| position.unwrap_or(0))
@@ -37,14 +54,29 @@ impl Redis {
             from.len()
         };
         let reading = from.chunks(at_once).map(|from| self.read_notes(from));
-        let mut changes = Changes {
-            positions: positions.clone(),
-            ..Changes::default()
+        let mut lines = match try_join_all(reading).await {
+            // Perhaps of one partition only.
+            Err(Failure::Corrupt(_)) => {
+                let reading = from.chunks(1).map(|from| self.read_notes(from));
+                let mut lines = Vec::new();
+                for (partition, read) in join_all(reading).await.into_iter().enumerate() {
+                    match read {
+                        Err(Failure::Corrupt(_)) => changes.unreadable.push(partition),
+                        read => lines.push(read?),
+                    }
+                }
+                lines
+            }
+            lines => lines?,
         };
-        for (partition, (id, fields)) in try_join_all(reading).await?.into_iter().flatten() {
+        for (partition, (id, fields)) in lines.drain(..).flatten() {
             let known = changes.positions[partition].unwrap_or(0);
             let found = number(&id).unwrap_or(known);
-            if found > known + 1 {
+            if found >= UNSOUND_VERSION {
+                // Nobody's. The next note begins the log anew.
+                continue;
+            }
+            if found > known.saturating_add(1) {
                 changes.gaps.push(partition);
             }
             changes.positions[partition] = Some(found);
@@ -54,8 +86,9 @@ impl Redis {
             }
         }
         if changes.notes.len() < NOTES {
-            self.find_lost_notes(&mut changes);
+            go_forward(&mut changes, &heads);
         }
+        changes.gaps.sort_unstable();
         changes.gaps.dedup();
         Ok(changes)
     }
@@ -90,20 +123,24 @@ impl Redis {
         let heads = Some(heads.collect());
         *self.heads.lock().unwrap_or_else(PoisonError::into_inner) = heads;
     }
+}
 
-    /// Finds partitions whose last note is later than what can be read there.
-    fn find_lost_notes(&self, changes: &mut Changes) {
-        let heads = self
-            .heads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        for (partition, head) in heads.into_iter().flatten().enumerate() {
-            let position = &mut changes.positions[partition];
-            if position.is_some_and(|position| position < head) {
-                changes.gaps.push(partition);
-                *position = Some(head);
-            }
+/// Finds partitions whose last note is before what was read there: its numbers began anew.
+fn go_back(changes: &mut Changes, heads: &[u64]) {
+    for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
+        if position.is_some_and(|position| position > *head) {
+            changes.gaps.push(partition);
+            *position = Some(*head);
+        }
+    }
+}
+
+/// Finds partitions whose last note is later than what can be read there.
+fn go_forward(changes: &mut Changes, heads: &[u64]) {
+    for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
+        if position.is_some_and(|position| position < *head) {
+            changes.gaps.push(partition);
+            *position = Some(*head);
         }
     }
 }
@@ -114,10 +151,10 @@ fn number(id: &str) -> Option<u64> {
 }
 
 /// What another node's note says, and when; nothing of our own.
-fn noted(fields: &[(String, String)], own: &str) -> Option<(Note, Option<u64>)> {
-    let field = |name| {
-        let mut named = fields.iter().filter(|(field, _)| field == name);
-        named.next().map(|(_, value)| value.as_str())
+fn noted(fields: &[(Vec<u8>, Vec<u8>)], own: &str) -> Option<(Note, Option<u64>)> {
+    let field = |name: &str| {
+        let mut named = fields.iter().filter(|(field, _)| field == name.as_bytes());
+        str::from_utf8(&named.next()?.1).ok()
     };
     let what = match field("w")? {
         "changed" => What::Changed,

@@ -18,6 +18,8 @@ pub(super) fn of(error: &RedisError) -> Failure {
         .to_owned();
     match error.code() {
         Some("OOM") => return Failure::Full,
+        // One key, and not the engine.
+        Some("WRONGTYPE") => return Failure::Corrupt(text),
         Some("NOPERM") => return Failure::Denied(text),
         Some("NOAUTH") => {
             return Failure::Denied(
@@ -38,6 +40,7 @@ pub(super) fn of(error: &RedisError) -> Failure {
         ErrorKind::AuthenticationFailed => {
             Failure::Denied("the engine does not know this user with this password".to_owned())
         }
+        _ if text.contains("WRONGTYPE") => Failure::Corrupt(text),
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Failure::Corrupt(text),
         _ if error.is_timeout() => Failure::Timeout,
         _ if text.contains("cluster support disabled") => Failure::Connection(
@@ -69,7 +72,7 @@ pub(super) fn of_script(error: &RedisError, script: &Lua) -> Failure {
 fn command_at(code: &str, line: usize) -> Option<String> {
     let upto: Vec<&str> = code.lines().take(line).collect();
     let calls = upto.iter().rev();
-    let call = calls.filter_map(|line| line.rsplit_once("redis.call('"));
+    let call = calls.filter_map(|line| line.rsplit_once("call('"));
     let (_, call) = call.into_iter().next()?;
     Some(call.split('\'').next()?.to_lowercase())
 }

@@ -52,6 +52,8 @@ impl Lua {
 pub(super) struct Scripts {
     pub(super) claim: Lua,
     pub(super) settle: Lua,
+    pub(super) forget: Lua,
+    pub(super) release: Lua,
     pub(super) record: Lua,
     pub(super) take: Lua,
     pub(super) leave: Lua,
@@ -59,11 +61,14 @@ pub(super) struct Scripts {
     pub(super) resting: Lua,
     pub(super) join: Lua,
     pub(super) beat: Lua,
+    pub(super) part: Lua,
 }
 
 pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     claim: always!("lua/claim.lua"),
     settle: with_room!("lua/settle.lua"),
+    forget: always!("lua/forget.lua"),
+    release: always!("lua/release.lua"),
     record: always!("lua/record.lua"),
     take: always!("lua/take.lua"),
     leave: always!("lua/leave.lua"),
@@ -71,4 +76,5 @@ pub(super) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     resting: always!("lua/resting.lua"),
     join: always!("lua/join.lua"),
     beat: always!("lua/beat.lua"),
+    part: always!("lua/part.lua"),
 });

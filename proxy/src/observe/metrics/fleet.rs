@@ -17,7 +17,7 @@ const SETTLED: &str = "What fetches brought and the engine was told, by how it d
 const TURNS: &str = "Requests for a turn over the fleet, by the answer.";
 const TURN_WAIT: &str = "How long requests waited for their turn over the fleet.";
 const STATE: &str =
-    "1 for the state of this node's share in the fleet; both 0 for a node that is alone.";
+    "1 for the state of this node's share in the fleet; all 0 for a node that is alone.";
 const MEMBERS: &str = "Nodes of the fleet as of the last beat, this one included.";
 const UNSETTLED: &str =
     "Entries that were learned while the engine was away and not told to it yet.";
@@ -26,6 +26,8 @@ const CLOCK_OFFSET: &str = "How far the engine's calendar is ahead of this machi
 const GAPS: &str = "Times that notes of other nodes were lost, by partition.";
 const BORN: &str = "Times that the engine was another than before: restarted or promoted.";
 
+/// How a node takes part that is not alone.
+const STATES: [&str; 4] = ["up", "lost", "beats-failing", "clock-off"];
 /// A call on a local network takes a fraction of a millisecond.
 const CALL_SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
@@ -96,7 +98,7 @@ impl FleetMetrics {
         for verb in ["claim", "settle", "record", "take", "leave", "answered"] {
             metrics.calls.with_label_values(&[verb]);
         }
-        for state in ["up", "lost"] {
+        for state in STATES {
             metrics.state.with_label_values(&[state]);
         }
         Ok(metrics)
@@ -129,9 +131,10 @@ impl FleetMetrics {
         self.turn_wait.observe(waited.as_secs_f64());
     }
 
-    /// Whether the engine answers.
-    pub fn state(&self, is_up: bool) {
-        for (state, is_it) in [("up", is_up), ("lost", !is_up)] {
+    /// How this node takes part.
+    pub fn state(&self, now: &str) {
+        for state in STATES {
+            let is_it = state == now;
             self.state.with_label_values(&[state]).set(is_it.into());
         }
     }

@@ -34,6 +34,8 @@ pub(super) struct Fetches<F> {
 pub(super) struct Brought {
     pub(super) learned: Learned,
     pub(super) place: Option<Place>,
+    /// The fleet's version of it; 0: it has none.
+    pub(super) version: u64,
     /// If the fleet is to hear of it.
     pub(super) lease: Option<Lease>,
 }
@@ -43,6 +45,7 @@ impl From<Learned> for Brought {
         Self {
             learned,
             place: None,
+            version: 0,
             lease: None,
         }
     }
@@ -76,8 +79,9 @@ impl<F: Fetch> Fetches<F> {
             let terms = (&lifetimes, timeout);
             let lease = match shared.claim(&resource, own, purpose, terms).await {
                 Claim::Fetch(lease) => lease,
-                Claim::Known(learned, lease) => {
+                Claim::Known(learned, version, lease) => {
                     return Brought {
+                        version,
                         lease,
                         ..learned.into()
                     };
@@ -91,6 +95,7 @@ impl<F: Fetch> Fetches<F> {
             Brought {
                 learned: Learned::after(resource.kind(), before, outcome, clock.now(), &lifetimes),
                 place,
+                version: lease.token,
                 lease: Some(lease),
             }
         });

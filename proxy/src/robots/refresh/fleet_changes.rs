@@ -14,7 +14,9 @@ impl<F: Fetch> Refresh<F> {
     pub(super) fn follow(&mut self, change: fleet::Event) {
         match change {
             fleet::Event::Changed(resource) => self.look_up(&resource, Adopt::Newer),
-            fleet::Event::Superseded(resource) => self.look_up(&resource, Adopt::Any),
+            fleet::Event::Superseded(resource, token) => {
+                self.look_up(&resource, Adopt::After(token));
+            }
             fleet::Event::Forgotten(resource) => {
                 if let Ok(resource) = Resource::parse(&resource) {
                     self.forget(&resource);
@@ -43,8 +45,8 @@ impl<F: Fetch> Refresh<F> {
         self.following.add(held.map(|resource| (resource, adopt)));
     }
 
-    pub(super) fn followed(&mut self, newer: Option<(Resource, Learned)>) {
-        let Some((resource, learned)) = newer else {
+    pub(super) fn followed(&mut self, newer: Option<(Resource, Learned, u64)>) {
+        let Some((resource, learned, version)) = newer else {
             return;
         };
         let Some(known) = self.around.published.snapshot(&resource) else {
@@ -55,5 +57,6 @@ impl<F: Fetch> Refresh<F> {
         let entry = Arc::new(learned.into_entry());
         self.around.store.save(&resource, entry);
         self.publish(&resource, &snapshot);
+        self.around.published.set_version(&resource, version);
     }
 }

@@ -348,6 +348,7 @@ impl<F: Fetch> Refresh<F> {
         let Brought {
             learned,
             place,
+            version,
             lease,
         } = brought;
         let snapshot = self.cache.fetched(&resource, &learned, known.as_deref());
@@ -361,6 +362,7 @@ impl<F: Fetch> Refresh<F> {
         }
         let snapshot = Arc::new(snapshot);
         self.publish(&resource, &snapshot);
+        self.around.published.set_version(&resource, version);
         // From here on it is counted as an entry, and by the store.
         drop(place);
         self.answer(&resource, &snapshot);

@@ -10,40 +10,80 @@ local function milliseconds(microseconds)
   return text(math.ceil(microseconds / 1000))
 end
 
+-- Drops what a call found to be of a wrong type, so that it can be called again; whatever else failed will fail again.
+local function failed(called, key)
+  if type(called) ~= 'table' or not called.err then
+    return false
+  end
+  if called.err:find('WRONGTYPE', 1, true) then
+    redis.call('DEL', key)
+  end
+  return true
+end
+
 -- Since when this server has been the one that counts for a partition. One with another run_id than the last was
 -- restarted, emptied or promoted, and may have forgotten turns and notes: turns wait for their delay from then on, and the
--- numbers of notes leap, so that readers see a gap.
+-- numbers of notes leap, so that readers see a gap. What cannot be read counts as forgotten.
 local function born(key)
   local id = redis.call('INFO', 'server'):match('run_id:(%w+)')
-  local known = redis.call('HMGET', key, 'id', 'at', 'seq')
-  if known[1] == id then
-    return tonumber(known[2])
+  local known = redis.pcall('HMGET', key, 'id', 'at', 'seq')
+  if failed(known, key) then
+    known = redis.call('HMGET', key, 'id', 'at', 'seq')
   end
-  local seq = math.max(tonumber(known[3] or 0) + 1, now)
+  local at, seq = tonumber(known[2] or ''), tonumber(known[3] or '')
+  if known[1] == id and at and at <= now and seq then
+    return at
+  end
+  seq = math.max((seq or 0) + 1, now)
   redis.call('HSET', key, 'id', id, 'at', text(now), 'seq', text(seq))
   return now
 end
 
--- Tells the other nodes. An id is the note's number, without holes.
+-- Tells the other nodes. An id is the note's number, without holes. A log that takes no more is begun anew: its readers find
+-- that notes are lost.
 local function note(log, key, node, origin, what)
   born(key)
-  local seq = redis.call('HINCRBY', key, 'seq', 1)
-  redis.call('XADD', log, 'MAXLEN', '~', 10000, text(seq) .. '-1', 'n', node, 'o', origin, 'w', what,
-    't', text(math.floor(now / 1000)))
+  local seq = text(redis.call('HINCRBY', key, 'seq', 1))
+  local function add(call)
+    return call('XADD', log, 'MAXLEN', '~', 10000, seq .. '-1', 'n', node, 'o', origin, 'w', what,
+      't', text(math.floor(now / 1000)))
+  end
+  local added = add(redis.pcall)
+  if type(added) == 'table' and added.err then
+    if failed(added, log) and added.err:find('equal or smaller', 1, true) then
+      redis.call('DEL', log)
+    end
+    add(redis.call)
+  end
 end
 
--- The head of an entry: its version, until when it may be gone by, and when it was learned.
+-- The head of an entry: its version, until when it may be gone by, and when it was learned. Numbers from UNSOUND on are not
+-- exact, and nobody wrote them who should.
 local HEAD = '>I8I8I8'
 local HEAD_BYTES = 24
+local UNSOUND = 2 ^ 53
 
 local function head(entry)
   local start = redis.call('GETRANGE', entry, 0, HEAD_BYTES - 1)
   if #start < HEAD_BYTES then
     return 0, 0, 0
   end
-  return struct.unpack(HEAD, start)
+  local version, fresh_until, learned_at = struct.unpack(HEAD, start)
+  if math.max(version, fresh_until, learned_at) >= UNSOUND then
+    return UNSOUND, 0, 0
+  end
+  return version, fresh_until, learned_at
 end
 
 local function body(entry)
   return redis.call('GETRANGE', entry, HEAD_BYTES, -1)
+end
+
+-- When a node was last heard of and what it said, if that was in the last five seconds.
+local function heard(value)
+  local at, what = (value or ''):match('^(%d+) (.*)$')
+  at = tonumber(at or '')
+  if at and math.abs(now - at) < 5000000 then
+    return at, what
+  end
 end

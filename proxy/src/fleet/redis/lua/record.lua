@@ -1,6 +1,6 @@
--- KEYS: entry. Returns its age and what is known, or nothing.
+-- KEYS: entry. Returns its age, what is known and its version, or nothing.
 local version, _, learned_at = head(KEYS[1])
 if version == 0 then
   return false
 end
-return { math.max(now - learned_at, 0), body(KEYS[1]) }
+return { math.max(now - learned_at, 0), body(KEYS[1]), version }

@@ -1,24 +1,26 @@
 -- KEYS: entry, lease, log, born. ARGV: node, origin, the lease's token (0: none), kind, age, how long it is fresh, how long
--- it is kept, the record. Returns 'kept' or 'older'.
+-- it is kept, the record, the version that it says it is (0: none). Returns 'kept', 'older', or the version that it has to be
+-- beyond.
 local entry, lease, log, born_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local node, origin, token, kind = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local learned_at = now - tonumber(ARGV[5])
+local learned_at, own_version = now - tonumber(ARGV[5]), tonumber(ARGV[9])
 
 -- Whatever its token: a claim whose answer was lost is this node's still.
 if redis.call('GET', lease) == node then
   redis.call('DEL', lease)
 end
-if kind == 'forgotten' then
-  redis.call('DEL', entry)
-  note(log, born_key, node, origin, kind)
-  return 'kept'
-end
 local version, _, known_at = head(entry)
+if version >= UNSOUND then
+  version = 0
+end
 if token == 0 then
   if version > 0 and known_at >= learned_at then
     return 'older'
   end
-  token = math.max(now, version + 1)
+  if own_version > 0 and own_version <= version then
+    return text(version)
+  end
+  token = own_version > 0 and own_version or math.max(now, version + 1)
 elseif token <= version then
   return 'older'
 end
