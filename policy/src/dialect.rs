@@ -39,6 +39,15 @@ impl Dialect {
         Self::Selfhtml,
     ];
 
+    /// The dialects that a dialect asks: itself, or of `strictest` all four.
+    #[must_use]
+    pub fn each(&self) -> &[Self] {
+        match self {
+            Self::Strictest => &Self::EACH,
+            one => std::slice::from_ref(one),
+        }
+    }
+
     /// The spelling used in configuration and on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

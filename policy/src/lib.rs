@@ -60,7 +60,7 @@ pub use path::{InvalidPath, Path};
 pub use product_token::{InvalidProductToken, ProductToken};
 pub use robots_txt::{
     AccessResult, CleanParam, Decision, Directive, Explanation, Reason, RequestRate, RobotsTxt,
-    TimeOfDay, TimeSpan, Verdict, decide, decide_any_path_strictly, decide_every_path,
-    decide_strictly, numbered_lines,
+    TimeOfDay, TimeSpan, Verdict, Work, decide, decide_any_path_strictly, decide_every_path,
+    decide_every_path_within, decide_strictly, decide_within, numbered_lines,
 };
 pub use target::Target;

@@ -25,20 +25,29 @@ const REWRITINGS: [Rewriting; 7] = [
     without_empty_segments,
 ];
 
+/// The spellings of a path take at most so many bytes, as 64 of 8 KiB do, each as it was received and in normal encoding:
+/// beyond it they are not judged.
+const MOST_BYTES: usize = 2 * 64 * 8 * 1024;
+
+/// A path has more, or longer, spellings than are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooManySpellings;
+
 /// Every other spelling of a path that a server may take for the same: each choice of [`REWRITINGS`], made in order.
 /// Most paths have none.
 #[inline]
-pub(crate) fn others(path: &str) -> Vec<String> {
+pub(crate) fn others(path: &str) -> Result<Vec<String>, TooManySpellings> {
     if may_have_others(path.as_bytes()) {
         rewritten(path)
     } else {
-        Vec::new()
+        Ok(Vec::new())
     }
 }
 
 #[cold]
-fn rewritten(path: &str) -> Vec<String> {
+fn rewritten(path: &str) -> Result<Vec<String>, TooManySpellings> {
     let mut others: Vec<String> = Vec::new();
+    let mut bytes = 0;
     // Servers that look for a file take off a slash that only a rewriting put at the end; one that was sent tells them something.
     let has_slash = split_query(path).0.ends_with('/');
     let last = (!has_slash).then_some(without_last_slash as Rewriting);
@@ -47,11 +56,15 @@ fn rewritten(path: &str) -> Vec<String> {
         let new: Vec<_> = spellings.filter_map(rewrite).collect();
         for spelling in new {
             if spelling != path && !others.contains(&spelling) {
+                bytes += spelling.len();
+                if bytes > MOST_BYTES {
+                    return Err(TooManySpellings);
+                }
                 others.push(spelling);
             }
         }
     }
-    others
+    Ok(others)
 }
 
 /// Whether a path holds anything that is rewritten: every decision of the proxy asks.
@@ -235,20 +248,20 @@ mod tests {
             "/a?u=http://b/../c;d",
             "/@a/b:c=d+e$*",
         ] {
-            assert_eq!(others(path), [""; 0], "{path}");
+            assert_eq!(others(path).unwrap(), [""; 0], "{path}");
         }
     }
 
     #[test]
     fn a_slash_that_nobody_sent_may_go_but_not_the_root() {
-        assert_eq!(others("/."), ["/"]);
-        assert_eq!(others("/a/.?b/"), ["/a/?b/", "/a?b/"]);
-        assert_eq!(others("/a/./"), ["/a/"]);
+        assert_eq!(others("/.").unwrap(), ["/"]);
+        assert_eq!(others("/a/.?b/").unwrap(), ["/a/?b/", "/a?b/"]);
+        assert_eq!(others("/a/./").unwrap(), ["/a/"]);
     }
 
     #[test]
     fn every_choice_of_rewritings_is_a_spelling() {
-        let found = others("/x;y//..%2f%61");
+        let found = others("/x;y//..%2f%61").unwrap();
         for expected in [
             "/x;y//..%2Fa",
             "/x;y//../%61",
@@ -276,7 +289,7 @@ mod tests {
 
         #[test]
         fn what_is_passed_over_has_no_other_spelling(path in "/([a-c;%.?/ 25fF\u{e9}]|\\\\){0,12}") {
-            prop_assert!(may_have_others(path.as_bytes()) || rewritten(&path).is_empty());
+            prop_assert!(may_have_others(path.as_bytes()) || rewritten(&path).unwrap().is_empty());
         }
     }
 }

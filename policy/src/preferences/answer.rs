@@ -83,7 +83,7 @@ impl Preferences {
             self.name_licence(asker, &url, Carrier::Meta, Stage::Body);
         }
         for document in said.documents.iter().filter(|_| asker.reads(Source::Rsl)) {
-            self.licences.hear_in_page(&self.url, document);
+            self.hear_licence_in_page(document);
         }
     }
 

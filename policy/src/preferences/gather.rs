@@ -1,17 +1,17 @@
 //! Gathering: what is said about one request, in the order in which it becomes known.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::licences::{Asked, Licences};
-use super::path_rule::Paths;
+use super::licences::Licences;
 use super::robots_meta::{MetaReader, MetaRule};
-use super::robots_txt::{Lines, ai_txt, only_restricting, policy_tokens};
+use super::robots_txt::{Lines, ai_txt, policy_tokens};
 use super::{
     Asker, Carrier, Judgement, MetaDialect, Preference, Purpose, Purposes, Rsl, Source, Stage,
     Statement, Tdmrep, link, robots_meta, tdmrep,
 };
-use crate::robots_txt::RobotsTxt;
-use crate::{Decision, Target, Verdict};
+use crate::robots_txt::{PathMatcher, RobotsTxt, Work};
+use crate::{AccessResult, Decision, Dialect, Origin, Target, Verdict};
 
 /// What only those can keep who use a page: a name and, for some, a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) struct HeardRule {
 pub struct Preferences {
     /// What references in answers start from.
     pub(super) url: String,
-    paths: Paths,
+    path: PathMatcher,
     pub(super) statements: Vec<Statement>,
     pub(super) licences: Licences,
     pub(super) meta_rules: Vec<HeardRule>,
@@ -52,20 +52,32 @@ impl Preferences {
     /// start from.
     #[must_use]
     pub fn new(asker: Asker<'_>, url: &str, path: &str) -> Self {
-        Self::about(url, Paths::new(path, asker.strict))
+        Self::about(url, PathMatcher::new(path, asker.dialect, asker.strict))
+    }
+
+    /// The same with what matching for the request has come to before.
+    #[must_use]
+    pub fn after(mut self, work: Work) -> Self {
+        self.path.work = work;
+        self
+    }
+
+    /// What matching for the request has come to.
+    pub fn work(&mut self) -> &mut Work {
+        &mut self.path.work
     }
 
     /// Begins with nothing said about any path of an origin, for who will not see which are asked for: what refuses one path
     /// refuses all.
     #[must_use]
     pub fn for_every_path(url: &str) -> Self {
-        Self::about(url, Paths::every())
+        Self::about(url, PathMatcher::every_path())
     }
 
-    fn about(url: &str, paths: Paths) -> Self {
+    fn about(url: &str, path: PathMatcher) -> Self {
         Self {
             url: url.to_owned(),
-            paths,
+            path,
             statements: Vec::new(),
             licences: Licences::default(),
             meta_rules: Vec::new(),
@@ -113,42 +125,89 @@ impl Preferences {
         }
     }
 
-    /// Takes in what robots.txt says about use.
-    pub fn hear_robots_txt(&mut self, asker: Asker<'_>, robots: &RobotsTxt) {
-        if let Some(lines) = Lines::of(robots, asker) {
-            self.hear_lines(asker, &lines);
-        }
-        if asker.reads(Source::PolicyToken) {
-            self.statements
-                .extend(policy_tokens(robots, asker, &self.paths));
-        }
+    /// Takes in that it takes too long to find out whether a document may be fetched, which could refuse.
+    pub fn hear_too_costly(&mut self, source: Source, url: &str) {
+        let url = url.to_owned();
+        let statement = Statement::too_costly(source, Carrier::File { url });
+        self.statements.push(statement);
     }
 
-    fn hear_lines(&mut self, asker: Asker<'_>, lines: &Lines) {
-        self.statements.extend(lines.statements(asker, &self.paths));
-        for (url, carrier) in lines.licences() {
-            self.name_licence(asker, url, carrier, Stage::Before);
+    /// Takes in what robots.txt says about use, whatever came of fetching it.
+    pub fn hear_access_result(&mut self, asker: Asker<'_>, access: &AccessResult) {
+        self.hear_in_each_dialect(asker, |dialect| access.rules(dialect));
+    }
+
+    /// Takes in what robots.txt says about use.
+    pub fn hear_robots_txt(&mut self, asker: Asker<'_>, robots: &RobotsTxt) {
+        self.hear_in_each_dialect(asker, |_| Some(robots));
+    }
+
+    /// To the strictest dialect all that any of the four refuses is refused, and only what each allows is allowed.
+    fn hear_in_each_dialect<'a>(
+        &mut self,
+        asker: Asker<'_>,
+        robots: impl Fn(Dialect) -> Option<&'a RobotsTxt>,
+    ) {
+        let (mut said, mut last) = (Vec::new(), Vec::new());
+        let mut allowed = Purposes::ALL;
+        for dialect in asker.dialect.each() {
+            let asker = Asker {
+                dialect: *dialect,
+                ..asker
+            };
+            let statements = robots(*dialect).map(|robots| self.heard_from(asker, robots));
+            let statements = statements.unwrap_or_default();
+            let allows = statements.iter().map(|it| it.allows);
+            allowed = allowed.intersection(allows.fold(Purposes::NONE, Purposes::union));
+            // Mostly the dialects read the same.
+            if statements != last {
+                said.extend_from_slice(&statements);
+                last = statements;
+            }
         }
-        self.embargoes.extend(lines.embargoes().map(str::to_owned));
+        self.statements.extend(said.into_iter().map(|it| Statement {
+            allows: it.allows.intersection(allowed),
+            ..it
+        }));
+    }
+
+    /// What robots.txt says about use in one dialect.
+    fn heard_from(&mut self, asker: Asker<'_>, robots: &RobotsTxt) -> Vec<Statement> {
+        let mut statements = Vec::new();
+        if let Some(lines) = Lines::of(robots, asker, &mut self.path) {
+            statements = lines.statements(asker, &mut self.path);
+            for (url, carrier) in lines.licences() {
+                if !self.path.work.budget.spend_on_reading(url.len()) {
+                    statements.push(Statement::too_costly(Source::Rsl, carrier));
+                    break;
+                }
+                self.name_licence(asker, &url, carrier, Stage::Before);
+            }
+            // Only archives hear of them.
+            if asker.declaration.purposes.contains(Purpose::Archive) {
+                let known: HashSet<String> = self.embargoes.iter().cloned().collect();
+                let new = lines.embargoes().filter(|it| !known.contains(it));
+                self.embargoes.extend(new);
+            }
+        }
+        if asker.reads(Source::PolicyToken) {
+            statements.extend(policy_tokens(robots, asker, &mut self.path));
+        }
+        statements
     }
 
     /// Takes in `/.well-known/tdmrep.json`. One that cannot be had says nothing: its "origin server does not implement this
     /// protocol" (TDMRep, section on the file).
     pub fn hear_tdmrep(&mut self, asker: Asker<'_>, file: &Tdmrep) {
         if asker.reads(Source::Tdmrep) {
-            let said = self.paths.each(|path| file.about(path));
-            let said = said
-                .into_iter()
-                .map(|(it, only_restricts)| only_restricting(it, only_restricts));
-            self.statements
-                .extend(said.filter(|it| it.refuses != it.allows));
+            self.statements.extend(file.about(&mut self.path));
         }
     }
 
     /// Takes in `/ai.txt`.
     pub fn hear_ai_txt(&mut self, asker: Asker<'_>, file: &RobotsTxt) {
         if asker.reads(Source::AiTxt) {
-            self.statements.extend(ai_txt(file, asker, &self.paths));
+            self.statements.extend(ai_txt(file, asker, &mut self.path));
         }
     }
 
@@ -160,7 +219,17 @@ impl Preferences {
 
     /// Takes in a licence that was named. One never taken in counts as one that cannot be had.
     pub fn hear_licence(&mut self, url: &str, document: &Arc<Rsl>) {
-        self.licences.hear(url, document);
+        if self.licences.is_missing(url) {
+            let covered = document.covered(self.origin().as_ref(), &mut self.path);
+            self.licences.hear(url, document, covered);
+        }
+    }
+
+    /// Takes in a licence that stands in the page itself.
+    pub(super) fn hear_licence_in_page(&mut self, document: &str) {
+        let document = Rsl::parse(document.as_bytes());
+        let covered = document.covered(self.origin().as_ref(), &mut self.path);
+        self.licences.hear_in_page(&self.url, document, covered);
     }
 
     /// Takes in why a licence that was named cannot be had.
@@ -194,7 +263,7 @@ impl Preferences {
             statements.extend_from_slice(&self.statements);
             tdmrep::supersede(&mut statements);
             statements.extend(self.meta_statements(asker));
-            statements.extend(self.licences.statements(asker, &self.asked()));
+            statements.extend(self.licences.statements(asker));
         }
         Judgement::of(&statements, asker.declaration, self.heard)
     }
@@ -225,7 +294,7 @@ impl Preferences {
         let archives = purposes.contains(Purpose::Archive);
         let embargo = self.embargoes.join("|");
         let embargo = (archives && !embargo.is_empty()).then_some(("embargo", Some(embargo)));
-        let attribution = self.licences.ask_attribution(asker, &self.asked());
+        let attribution = self.licences.ask_attribution(asker);
         let attribution = attribution.then_some(("attribution", None));
         let mut duties: Vec<Duty> = Vec::new();
         for (name, value) in attribution.into_iter().chain(labels).chain(embargo) {
@@ -251,14 +320,10 @@ impl Preferences {
         }
     }
 
-    /// Only licences ask for the origin, and hardly any site names one.
-    fn asked(&self) -> Asked<'_> {
-        let parse = || Target::parse(&self.url).ok();
-        let target = (!self.licences.is_empty()).then(parse).flatten();
-        Asked {
-            origin: target.map(|target| target.origin().clone()),
-            paths: &self.paths,
-        }
+    /// Nothing if the URL has none.
+    fn origin(&self) -> Option<Origin> {
+        let target = Target::parse(&self.url).ok()?;
+        Some(target.origin().clone())
     }
 
     fn meta_reader(&self, asker: Asker<'_>) -> MetaReader {

@@ -1,11 +1,11 @@
 //! The licences that robots.txt, an answer's fields and its page name, and what they say.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::path_rule::Paths;
-use super::rsl::{self, Page, Says};
+use super::rsl::{self, Covered, Says};
+use super::statement::TOO_COSTLY;
 use super::{Asker, Carrier, Purpose, Purposes, Rsl, Source, Stage, Statement};
-use crate::Origin;
+use crate::robots_txt::TooCostly;
 
 /// No site needs more licences for one request. Those beyond cannot be had, which refuses: whoever names hundreds has them
 /// fetched from anybody.
@@ -22,26 +22,30 @@ struct Licence {
     carrier: Carrier,
     stage: Stage,
     document: Had,
+    /// What it says, found out when first asked, since it is asked at each stage.
+    said: OnceLock<Said>,
+}
+
+/// What a licence says to whom.
+#[derive(Clone, Debug)]
+struct Said {
+    purposes: Purposes,
+    user: String,
+    geo: String,
+    says: Vec<(Purpose, Says)>,
 }
 
 /// What a licence says, if it is known.
 #[derive(Clone, Debug)]
 enum Had {
-    Document(Arc<Rsl>),
+    /// With what of it covers the page.
+    Document(Arc<Rsl>, Arc<Covered>),
+    /// To find out what of it does takes too long.
+    TooCostly,
     /// Nobody tried.
     Missing,
     /// It cannot be had.
-    Not {
-        because: String,
-    },
-}
-
-/// Of what a licence is asked.
-#[derive(Debug)]
-pub(super) struct Asked<'a> {
-    /// Nothing if the URL has none.
-    pub(super) origin: Option<Origin>,
-    pub(super) paths: &'a Paths,
+    Not { because: String },
 }
 
 impl Licences {
@@ -65,9 +69,19 @@ impl Licences {
         self.0.retain(|it| !it.is_missing());
     }
 
+    /// Whether one that was named is still to be fetched.
+    pub(super) fn is_missing(&self, url: &str) -> bool {
+        self.0.iter().any(|it| it.url == url && it.is_missing())
+    }
+
     /// Takes in one that was named.
-    pub(super) fn hear(&mut self, url: &str, document: &Arc<Rsl>) {
-        self.settle(url, &Had::Document(Arc::clone(document)));
+    pub(super) fn hear(
+        &mut self,
+        url: &str,
+        document: &Arc<Rsl>,
+        covered: Result<Covered, TooCostly>,
+    ) {
+        self.settle(url, &Had::document(Arc::clone(document), covered));
     }
 
     /// Takes in why one that was named cannot be had.
@@ -80,6 +94,7 @@ impl Licences {
         let named = self.0.iter_mut().filter(|it| it.url == url);
         for licence in named.filter(|it| it.is_missing()) {
             licence.document = document.clone();
+            licence.said = OnceLock::new();
         }
     }
 
@@ -96,17 +111,23 @@ impl Licences {
             carrier,
             stage,
             document,
+            said: OnceLock::new(),
         });
     }
 
     /// Adds one that stands in the page of this URL itself.
-    pub(super) fn hear_in_page(&mut self, page: &str, document: &str) {
-        let document = Rsl::parse(document.as_bytes());
+    pub(super) fn hear_in_page(
+        &mut self,
+        page: &str,
+        document: Rsl,
+        covered: Result<Covered, TooCostly>,
+    ) {
         self.add(Licence {
             url: page.to_owned(),
             carrier: Carrier::Meta,
             stage: Stage::Body,
-            document: Had::Document(Arc::new(document)),
+            document: Had::document(Arc::new(document), covered),
+            said: OnceLock::new(),
         });
     }
 
@@ -125,10 +146,8 @@ impl Licences {
     }
 
     /// Whether any licence allows for attribution only.
-    pub(super) fn ask_attribution(&self, asker: Asker<'_>, asked: &Asked<'_>) -> bool {
-        let purposes = asker.declaration.purposes;
-        let asks = |licence: &Licence, purpose| {
-            let says = licence.says(asker, asked, purpose);
+    pub(super) fn ask_attribution(&self, asker: Asker<'_>) -> bool {
+        let asks = |(_, says): &(Purpose, Says)| {
             matches!(
                 says,
                 Says::Allows {
@@ -138,19 +157,27 @@ impl Licences {
             )
         };
         let mut licences = self.0.iter();
-        licences.any(|licence| purposes.iter().any(|purpose| asks(licence, purpose)))
+        licences.any(|licence| licence.says(asker).iter().any(asks))
     }
 
     /// What each says to each purpose; those that nobody tried to fetch come last, as they only refuse by that.
-    pub(super) fn statements(&self, asker: Asker<'_>, asked: &Asked<'_>) -> Vec<Statement> {
-        let purposes = asker.declaration.purposes;
+    pub(super) fn statements(&self, asker: Asker<'_>) -> Vec<Statement> {
         let missing = self.0.iter().filter(|it| it.is_missing());
         let tried = self.0.iter().filter(|it| !it.is_missing());
         let each = tried.chain(missing).flat_map(|licence| {
-            let to = move |purpose| licence.statement(asker, asked, purpose);
-            purposes.iter().filter_map(to)
+            let says = licence.says(asker).into_iter();
+            says.filter_map(|(purpose, says)| licence.statement(purpose, says))
         });
         each.collect()
+    }
+}
+
+impl Had {
+    fn document(document: Arc<Rsl>, covered: Result<Covered, TooCostly>) -> Self {
+        match covered {
+            Ok(covered) => Self::Document(document, Arc::new(covered)),
+            Err(TooCostly) => Self::TooCostly,
+        }
     }
 }
 
@@ -160,17 +187,10 @@ impl Licence {
         matches!(self.document, Had::Missing)
     }
 
-    fn document(&self) -> Option<&Rsl> {
-        match &self.document {
-            Had::Document(document) => Some(document),
-            Had::Missing | Had::Not { .. } => None,
-        }
-    }
-
     fn text(&self) -> String {
         match &self.document {
             Had::Not { because } => format!("License: {} ({because})", self.url),
-            Had::Document(_) | Had::Missing => format!("License: {}", self.url),
+            Had::Document(..) | Had::TooCostly | Had::Missing => format!("License: {}", self.url),
         }
     }
 
@@ -184,14 +204,9 @@ impl Licence {
         }
     }
 
-    fn statement(
-        &self,
-        asker: Asker<'_>,
-        asked: &Asked<'_>,
-        purpose: Purpose,
-    ) -> Option<Statement> {
+    fn statement(&self, purpose: Purpose, says: Says) -> Option<Statement> {
         let of_purpose = Purposes::of(&[purpose]);
-        let (refuses, allows, clause) = match self.says(asker, asked, purpose) {
+        let (refuses, allows, clause) = match says {
             Says::Refuses { clause } => (of_purpose, Purposes::NONE, clause),
             Says::Allows { clause, .. } => (Purposes::NONE, of_purpose, clause),
             Says::Nothing => return None,
@@ -208,19 +223,39 @@ impl Licence {
         })
     }
 
-    /// What it says to a purpose about any of the spellings of the path.
-    fn says(&self, asker: Asker<'_>, asked: &Asked<'_>, purpose: Purpose) -> Says {
-        let said = asked.paths.each(|path| {
-            let page = Page {
-                origin: asked.origin.as_ref(),
-                path,
-                names_it: self.stage != Stage::Before,
-            };
-            vec![rsl::read(self.document(), page, purpose, asker)]
-        });
-        let refuses = |says: &Says| matches!(says, Says::Refuses { .. });
-        let refusing = said.iter().find(|(says, _)| refuses(says));
-        let deciding = refusing.or(said.first());
-        deciding.map_or(Says::Nothing, |(says, _)| *says)
+    /// What it says to each purpose.
+    fn says(&self, asker: Asker<'_>) -> Vec<(Purpose, Says)> {
+        let said = self.said.get_or_init(|| self.said_to(asker));
+        match said.is_to(asker) {
+            true => said.says.clone(),
+            false => self.said_to(asker).says,
+        }
+    }
+
+    fn said_to(&self, asker: Asker<'_>) -> Said {
+        let to = |purpose| match &self.document {
+            Had::Document(document, covered) => {
+                let names_page = self.stage != Stage::Before;
+                rsl::read(document, covered, names_page, purpose, asker)
+            }
+            Had::TooCostly => Says::Refuses { clause: TOO_COSTLY },
+            Had::Missing | Had::Not { .. } => rsl::UNAVAILABLE,
+        };
+        let purposes = asker.declaration.purposes;
+        Said {
+            purposes,
+            user: asker.reading.rsl_user.clone(),
+            geo: asker.reading.rsl_geo.clone(),
+            says: purposes.iter().map(|it| (it, to(it))).collect(),
+        }
+    }
+}
+
+impl Said {
+    fn is_to(&self, asker: Asker<'_>) -> bool {
+        let reading = asker.reading;
+        self.purposes == asker.declaration.purposes
+            && self.user == reading.rsl_user
+            && self.geo == reading.rsl_geo
     }
 }

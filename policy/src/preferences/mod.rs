@@ -27,7 +27,6 @@ mod html;
 mod judgement;
 mod licences;
 mod link;
-mod path_rule;
 mod purpose;
 mod robots_meta;
 mod robots_txt;

@@ -1,133 +1,177 @@
 //! What robots.txt says about use, in the groups chosen for a crawler and before all groups.
 
-use super::path_rule::{Paths, most_specific};
-use super::statement::Meaning;
+use super::statement::{Meaning, shown};
 use super::{
     Asker, Carrier, Purpose, Purposes, Source, Stage, Statement, content_signal, content_usage,
 };
 use crate::robots_txt::topic::{
     ALLOW_AI_TRAINING, CONTENT_SIGNAL, CONTENT_USAGE, DISALLOW_AI_TRAINING, EMBARGO, LICENSE,
 };
-use crate::robots_txt::{Directive, RobotsTxt};
-use crate::{
-    AccessResult, Dialect, Explanation, Path, ProductToken, Verdict, decide, decide_every_path,
+use crate::robots_txt::{
+    Counts, PathMatcher, RobotsTxt, TooCostly, UseLine, decide_every_path_within,
+    decide_received_within,
 };
+use crate::{AccessResult, Decision, Path, ProductToken, Reason, Verdict, decide_within};
 
 /// The lines of a file that are about use and concern a crawler.
 #[derive(Debug)]
-pub(super) struct Lines {
-    group: Vec<Directive>,
+pub(super) struct Lines<'a> {
+    group: Vec<UseLine<'a>>,
     /// Before any group: of some families these stand for the whole site.
-    site: Vec<Directive>,
+    site: Vec<UseLine<'a>>,
 }
 
-impl Lines {
+impl<'a> Lines<'a> {
     /// `None` if nothing in the file is.
-    pub(super) fn of(robots: &RobotsTxt, asker: Asker<'_>) -> Option<Self> {
+    pub(super) fn of(
+        robots: &'a RobotsTxt,
+        asker: Asker<'_>,
+        path: &mut PathMatcher,
+    ) -> Option<Self> {
+        let budget = &mut path.work.budget;
         robots.speaks_of_use().then(|| Self {
-            group: robots.group_preferences(asker.dialect, asker.tokens),
-            site: robots.directives_before_groups(),
+            group: robots.use_lines_of_group(asker.dialect, asker.tokens, budget),
+            site: robots.use_lines_before_groups(budget),
         })
     }
 
-    fn in_group(&self, name: &'static str) -> impl Iterator<Item = &Directive> {
-        self.group.iter().filter(move |it| it.is(&[name]))
+    fn in_group(&self, name: &'static str) -> impl Iterator<Item = UseLine<'a>> {
+        let lines = self.group.iter().copied();
+        lines.filter(move |it| it.is(&[name]))
     }
 
     /// Of the group or, if it has none, of the site.
-    fn in_group_or_site(&self, name: &'static str) -> impl Iterator<Item = &Directive> {
+    fn in_group_or_site(&self, name: &'static str) -> impl Iterator<Item = UseLine<'a>> {
         let has_own = self.in_group(name).next().is_some();
         let lines = if has_own { &self.group } else { &self.site };
-        lines.iter().filter(move |it| it.is(&[name]))
+        let lines = lines.iter().copied();
+        lines.filter(move |it| it.is(&[name]))
     }
 
     /// What the lines say about a path.
-    pub(super) fn statements(&self, asker: Asker<'_>, paths: &Paths) -> Vec<Statement> {
+    pub(super) fn statements(&self, asker: Asker<'_>, path: &mut PathMatcher) -> Vec<Statement> {
         let sources = asker.reading.sources;
-        let read = |source, decides: fn(&Self, Asker<'_>, Option<&str>) -> Vec<Statement>| {
-            let is_read = sources.contains(source);
-            is_read.then(|| paths.each(|path| decides(self, asker, path)))
-        };
-        let found = [
-            read(Source::ContentUsage, Self::content_usage),
-            read(Source::ContentSignal, Self::content_signal),
-            read(Source::AiTrainingRule, Self::ai_training),
-        ];
-        let statements = found.into_iter().flatten().flatten();
+        let mut statements = Vec::new();
+        for (source, says) in [
+            (Source::ContentUsage, Self::content_usage as Says<'a>),
+            (Source::ContentSignal, Self::content_signal),
+            (Source::AiTrainingRule, Self::ai_training),
+        ] {
+            if sources.contains(source) {
+                let said = says(self, asker, path);
+                statements.extend(said.unwrap_or_else(|_| vec![too_costly(source)]));
+            }
+        }
         statements
-            .map(|(statement, only_restricts)| only_restricting(statement, only_restricts))
-            .collect()
     }
 
-    fn content_usage(&self, asker: Asker<'_>, path: Option<&str>) -> Vec<Statement> {
-        let lines = self.in_group(CONTENT_USAGE);
-        let selected = most_specific(lines, |line| split_path(&line.value).0.to_owned(), path);
-        let labels = selected.into_iter().flat_map(|line| {
-            let (_, dictionary) = split_path(&line.value);
-            let labels = content_usage::read(dictionary.as_bytes(), asker.reading.legacy_labels);
-            let usage = move |label| statement(Source::ContentUsage, line).meaning(label);
-            labels.into_iter().map(usage)
-        });
-        labels.collect()
+    fn content_usage(&self, asker: Asker<'_>, path: &mut PathMatcher) -> Said {
+        let lines: Vec<_> = self.in_group(CONTENT_USAGE).collect();
+        let pattern = |line: &UseLine<'a>| split_path_bytes(line.value).0;
+        said(&lines, pattern, path, |line| {
+            let dictionary = split_path_bytes(line.value).1;
+            let labels = content_usage::read(dictionary, asker.reading.legacy_labels);
+            (Source::ContentUsage, labels)
+        })
     }
 
-    fn content_signal(&self, asker: Asker<'_>, path: Option<&str>) -> Vec<Statement> {
-        let lines = self.in_group_or_site(CONTENT_SIGNAL);
-        let selected = most_specific(lines, |line| split_path(&line.value).0.to_owned(), path);
-        let signals = selected.into_iter().flat_map(|line| {
-            let (_, list) = split_path(&line.value);
-            let signals = content_signal::read(list, asker.declaration.content_use());
-            let signal = move |signal| statement(Source::ContentSignal, line).meaning(signal);
-            signals.into_iter().map(signal)
-        });
-        signals.collect()
+    fn content_signal(&self, asker: Asker<'_>, path: &mut PathMatcher) -> Said {
+        let lines: Vec<_> = self.in_group_or_site(CONTENT_SIGNAL).collect();
+        let pattern = |line: &UseLine<'a>| split_path_bytes(line.value).0;
+        said(&lines, pattern, path, |line| {
+            let list = String::from_utf8_lossy(split_path_bytes(line.value).1);
+            let signals = content_signal::read(&list, asker.declaration.content_use());
+            (Source::ContentSignal, signals)
+        })
     }
 
-    fn ai_training(&self, _: Asker<'_>, path: Option<&str>) -> Vec<Statement> {
+    fn ai_training(&self, _: Asker<'_>, path: &mut PathMatcher) -> Said {
         const TRAIN_AI: Purposes = Purposes::of(&[Purpose::TrainAi]);
-        let is_rule = |line: &&Directive| line.is(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]);
+        let is_rule = |line: &&UseLine<'a>| line.is(&[DISALLOW_AI_TRAINING, ALLOW_AI_TRAINING]);
+        let rules = self.group.iter().filter(is_rule);
         // As with Disallow, a rule without a path is none.
-        let rules = self
-            .group
-            .iter()
-            .filter(is_rule)
-            .filter(|line| !line.value.is_empty());
-        let selected = most_specific(rules, |line| line.value.clone(), path);
-        let statements = selected.into_iter().map(|line| {
-            let is_allowed = line.is(&[ALLOW_AI_TRAINING]);
-            let rule = Meaning::of(TRAIN_AI, is_allowed, "draft-canel-robots-ai-control");
-            statement(Source::AiTrainingRule, line).meaning(rule)
-        });
-        statements.collect()
+        let rules: Vec<_> = rules.filter(|it| !it.value.is_empty()).copied().collect();
+        said(
+            &rules,
+            |line| line.value,
+            path,
+            |line| {
+                let is_allowed = line.is(&[ALLOW_AI_TRAINING]);
+                let rule = Meaning::of(TRAIN_AI, is_allowed, "draft-canel-robots-ai-control");
+                (Source::AiTrainingRule, vec![rule])
+            },
+        )
     }
 
     /// The licences named, with where they are.
-    pub(super) fn licences(&self) -> impl Iterator<Item = (&str, Carrier)> {
+    pub(super) fn licences(&self) -> impl Iterator<Item = (String, Carrier)> {
         let lines = self.in_group_or_site(LICENSE);
-        lines.map(|line| (&*line.value, Carrier::RobotsTxt { line: line.line }))
+        lines.map(|line| (text(line.value), Carrier::RobotsTxt { line: line.line }))
     }
 
     /// How long an archive is to keep its copies to itself.
-    pub(super) fn embargoes(&self) -> impl Iterator<Item = &str> {
-        self.in_group(EMBARGO).map(|line| &*line.value)
+    pub(super) fn embargoes(&self) -> impl Iterator<Item = String> {
+        self.in_group(EMBARGO).map(|line| text(line.value))
     }
+}
+
+/// What lines say, unless that takes too long to match.
+type Said = Result<Vec<Statement>, TooCostly>;
+
+type Says<'a> = fn(&Lines<'a>, Asker<'_>, &mut PathMatcher) -> Said;
+
+/// What those of the lines say whose patterns match a path the most specifically.
+fn said<'a>(
+    lines: &[UseLine<'a>],
+    pattern: impl Fn(&UseLine<'a>) -> &'a [u8],
+    path: &mut PathMatcher,
+    means: impl Fn(&UseLine<'a>) -> (Source, Vec<Meaning>),
+) -> Said {
+    let selected = path.select(lines.iter().map(pattern), Counts::Narrowest)?;
+    let mut statements = Vec::new();
+    for (at, only_restricts) in selected {
+        let line = &lines[at];
+        if !path.work.budget.spend_on_reading(line.value.len()) {
+            return Err(TooCostly);
+        }
+        let (source, meanings) = means(line);
+        let statement = |meaning| {
+            let statement = statement(source, line).meaning(meaning);
+            statement.restricting(only_restricts)
+        };
+        statements.extend(meanings.into_iter().map(statement));
+    }
+    Ok(statements)
 }
 
 /// The path and the rest of a value that may begin with one: up to the first of the blanks and tabs between them
 /// (aipref-attach-05 §3.2).
 pub(crate) fn split_path(value: &str) -> (&str, &str) {
-    if !value.starts_with('/') {
-        return ("", value);
-    }
-    let (path, rest) = value.split_once([' ', '\t']).unwrap_or((value, ""));
+    let (path, _) = split_path_bytes(value.as_bytes());
+    let (path, rest) = value.split_at(path.len());
     (path, rest.trim_start_matches([' ', '\t']))
 }
 
-fn statement(source: Source, line: &Directive) -> Statement {
+fn split_path_bytes(value: &[u8]) -> (&[u8], &[u8]) {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    if !value.starts_with(b"/") {
+        return (b"", value);
+    }
+    let end = value.iter().position(is_blank).unwrap_or(value.len());
+    let (path, rest) = value.split_at(end);
+    let blanks = rest.iter().take_while(|it| is_blank(it)).count();
+    (path, &rest[blanks..])
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).into_owned()
+}
+
+fn statement(source: Source, line: &UseLine<'_>) -> Statement {
     Statement {
         source,
         carrier: Carrier::RobotsTxt { line: line.line },
-        text: format!("{}: {}", line.name, line.value),
+        text: shown(&format!("{}: {}", text(line.name), text(line.value))),
         clause: "",
         policy: None,
         stage: Stage::Before,
@@ -136,34 +180,35 @@ fn statement(source: Source, line: &Directive) -> Statement {
     }
 }
 
-/// A statement without what it allows, if it is not about the path as received.
-pub(super) fn only_restricting(statement: Statement, only_restricts: bool) -> Statement {
-    let allows = if only_restricts {
-        Purposes::NONE
-    } else {
-        statement.allows
-    };
-    Statement {
-        allows,
-        ..statement
-    }
+fn too_costly(source: Source) -> Statement {
+    Statement::too_costly(source, Carrier::RobotsTxt { line: 0 })
 }
 
 /// What the groups of tokens that only name a purpose disallow. One without a group of its own adds nothing: `*` is obeyed
 /// already.
-pub(super) fn policy_tokens(robots: &RobotsTxt, asker: Asker<'_>, paths: &Paths) -> Vec<Statement> {
+pub(super) fn policy_tokens(
+    robots: &RobotsTxt,
+    asker: Asker<'_>,
+    path: &mut PathMatcher,
+) -> Vec<Statement> {
     let tokens = asker.declaration.purpose_tokens.iter();
     let named = tokens.filter(|(_, token)| robots.has_group_of(asker.dialect, token));
     let statements = named.filter_map(|(purpose, token)| {
         let access = AccessResult::Successful(robots.clone());
         let tokens: &[ProductToken] = std::slice::from_ref(token);
-        let decision = first_disallowed(&access, asker.dialect, tokens, paths)?;
+        let decision = disallowed(&access, asker, tokens, path)?;
+        if decision.reason() == Reason::TooCostly {
+            return Some(too_costly(Source::PolicyToken));
+        }
         Some(Statement {
             source: Source::PolicyToken,
             carrier: Carrier::RobotsTxt {
-                line: decision.line.unwrap_or(0),
+                line: decision.line().unwrap_or(0),
             },
-            text: format!("User-agent: {token}, {}", decision.rule.unwrap_or_default()),
+            text: format!(
+                "User-agent: {token}, {}",
+                decision.rule().unwrap_or_default()
+            ),
             clause: "RFC 9309 §2.2.1, a product token for a purpose",
             policy: None,
             stage: Stage::Before,
@@ -174,35 +219,42 @@ pub(super) fn policy_tokens(robots: &RobotsTxt, asker: Asker<'_>, paths: &Paths)
     statements.collect()
 }
 
-/// Why the first of the paths that rules disallow is; without a path, why any could be.
-fn first_disallowed(
-    access: &AccessResult,
-    dialect: Dialect,
-    tokens: &[ProductToken],
-    paths: &Paths,
-) -> Option<Explanation> {
-    let disallowed = paths.each(|path| {
-        let decision = match path {
-            Some(path) => decide(access, dialect, tokens, &Path::from_checked(path)),
-            None => decide_every_path(access, dialect, tokens),
-        };
-        let disallows = decision.verdict() == Verdict::Disallow;
-        disallows.then(|| decision.explain()).into_iter().collect()
-    });
-    let (decision, _) = disallowed.into_iter().next()?;
-    Some(decision)
+/// Why rules disallow a path, in any spelling if all are judged; without a path, why they could disallow any.
+fn disallowed<'a>(
+    access: &'a AccessResult,
+    asker: Asker<'a>,
+    tokens: &'a [ProductToken],
+    path: &mut PathMatcher,
+) -> Option<Decision<'a>> {
+    let dialect = asker.dialect;
+    let asked = path.path().map(|it| Path::from_checked(it.to_owned()));
+    let work = &mut path.work;
+    let decision = match &asked {
+        Some(path) if asker.strict => decide_within(access, dialect, tokens, path, true, work),
+        Some(path) => decide_received_within(access, dialect, tokens, path, work),
+        None => decide_every_path_within(access, dialect, tokens, work),
+    };
+    (decision.verdict() == Verdict::Disallow).then_some(decision)
 }
 
 /// What Spawning's ai.txt disallows. It speaks of training data only, and nothing in it permits.
-pub(super) fn ai_txt(file: &RobotsTxt, asker: Asker<'_>, paths: &Paths) -> Option<Statement> {
+pub(super) fn ai_txt(
+    file: &RobotsTxt,
+    asker: Asker<'_>,
+    path: &mut PathMatcher,
+) -> Option<Statement> {
     let access = AccessResult::Successful(file.clone());
-    let decision = first_disallowed(&access, asker.dialect, asker.tokens, paths)?;
+    let decision = disallowed(&access, asker, asker.tokens, path)?;
+    let carrier = Carrier::File {
+        url: "/ai.txt".to_owned(),
+    };
+    if decision.reason() == Reason::TooCostly {
+        return Some(Statement::too_costly(Source::AiTxt, carrier));
+    }
     Some(Statement {
         source: Source::AiTxt,
-        carrier: Carrier::File {
-            url: "/ai.txt".to_owned(),
-        },
-        text: decision.rule.unwrap_or_default(),
+        carrier,
+        text: decision.rule().unwrap_or_default(),
         clause: "Spawning, ai.txt",
         policy: None,
         stage: Stage::Before,

@@ -4,7 +4,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use super::{Asker, Purpose, Reading, xml_bounds};
 use crate::Origin;
-use crate::robots_txt::specificity;
+use crate::robots_txt::{Counts, PathMatcher, Reading as Matching, TooCostly};
 
 const NAMESPACE: &str = "https://rslstandard.org/rsl";
 
@@ -49,16 +49,17 @@ pub(super) enum Says {
     Nothing,
 }
 
-/// The page a document is asked about.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Page<'a> {
-    /// Nothing if the URL has none.
-    pub(super) origin: Option<&'a Origin>,
-    /// `None`: every path.
-    pub(super) path: Option<&'a str>,
-    /// Whether the document was named by the page itself: then an empty `url` means the page.
-    pub(super) names_it: bool,
+/// Which content elements of a document cover a page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Covered {
+    /// In each reading of the page's path.
+    readings: Vec<Matching>,
+    /// Those that cover it whatever its path: which mean the page that names the document, or cannot be read.
+    always: Vec<(Coverage, usize)>,
 }
+
+/// What a document says that cannot be had.
+pub(super) const UNAVAILABLE: Says = refuses("RSL 1.0 §4.3, licence unavailable");
 
 const fn refuses(clause: &'static str) -> Says {
     Says::Refuses { clause }
@@ -71,8 +72,7 @@ pub struct Rsl(Result<Vec<Content>, &'static str>);
 /// A content element: licences for what its URL covers.
 #[derive(Clone, Debug)]
 struct Content {
-    /// Empty: the page that names the document.
-    url: String,
+    scope: Scope,
     has_server: bool,
     licences: Vec<Licence>,
 }
@@ -86,6 +86,43 @@ enum Coverage {
     Pattern(usize),
     /// It is for the page itself.
     Page,
+}
+
+/// What a content element covers.
+#[derive(Clone, Debug)]
+enum Scope {
+    /// A page, whatever its path.
+    Always(Coverage),
+    /// The paths that match a pattern, of one origin or wherever it is read.
+    Paths(Option<Origin>, String),
+}
+
+impl Scope {
+    fn read(url: &str) -> Self {
+        if url.is_empty() {
+            return Self::Always(Coverage::Page);
+        }
+        let (origin, path) = match url.split_once("://") {
+            // What begins with a slash is a path, whatever is in it.
+            Some((scheme, rest)) if !url.starts_with('/') => {
+                let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+                let Ok(origin) = Origin::parse(&format!("{scheme}://{authority}")) else {
+                    return Self::Always(Coverage::Unclear);
+                };
+                (Some(origin), path.trim_start())
+            }
+            _ => (None, url),
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        Self::Paths(origin, path.to_owned())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Always(_) => 0,
+            Self::Paths(origin, path) => path.len() + origin.as_ref().map_or(0, Origin::heap_bytes),
+        }
+    }
 }
 
 /// A licence element.
@@ -106,26 +143,47 @@ struct Lists {
     prohibited: Option<Vec<String>>,
 }
 
-/// What a document says of a page to a purpose. A document that is named but cannot be had or read leaves the page
+/// What a document says of a page, whether that names it or not, to a purpose. A document that cannot be read leaves the page
 /// unlicensed.
 pub(super) fn read(
-    document: Option<&Rsl>,
-    page: Page<'_>,
+    Rsl(contents): &Rsl,
+    covered: &Covered,
+    names_page: bool,
     purpose: Purpose,
     asker: Asker<'_>,
 ) -> Says {
-    match document {
-        None => refuses("RSL 1.0 §4.3, licence unavailable"),
-        Some(Rsl(Err(clause))) => refuses(clause),
-        Some(Rsl(Ok(contents))) => about(contents, page, purpose, asker),
+    let contents = match contents {
+        Ok(contents) => contents,
+        Err(clause) => return refuses(clause),
+    };
+    let always = covered.always.iter();
+    let always = always.filter(|(coverage, _)| names_page || *coverage != Coverage::Page);
+    let always = always.map(|(coverage, at)| (*coverage, &contents[*at]));
+    let about = |reading: Option<&Matching>| {
+        let matched = reading.into_iter().flat_map(|it| &it.matched);
+        let matched = matched.map(|it| (Coverage::Pattern(it.specificity), &contents[it.at]));
+        about(matched.chain(always.clone()), purpose, asker)
+    };
+    let mut readings = covered.readings.iter();
+    let received = about(readings.find(|it| !it.only_restricts));
+    let mut others = covered.readings.iter().filter(|it| it.only_restricts);
+    let refusing = others.find_map(|it| {
+        let says = about(Some(it));
+        matches!(says, Says::Refuses { .. }).then_some(says)
+    });
+    match received {
+        Says::Refuses { .. } => received,
+        _ => refusing.unwrap_or(received),
     }
 }
 
 /// Of the elements that cover a page and speak of the purpose the narrowest counts (§3.1.2), and of several equally narrow ones
 /// the most restrictive.
-fn about(contents: &[Content], page: Page<'_>, purpose: Purpose, asker: Asker<'_>) -> Says {
-    let covering = contents.iter();
-    let covering = covering.filter_map(|content| Some((content.coverage(page)?, content)));
+fn about<'a>(
+    covering: impl Iterator<Item = (Coverage, &'a Content)>,
+    purpose: Purpose,
+    asker: Asker<'_>,
+) -> Says {
     let said = covering.map(|(coverage, content)| (coverage, content.says(purpose, asker)));
     let said: Vec<_> = said
         .filter(|(coverage, says)| match says {
@@ -157,6 +215,47 @@ impl Rsl {
     #[must_use]
     pub fn unreadable() -> Self {
         Self(Err(UNREADABLE))
+    }
+
+    /// What of it covers a path of an origin.
+    pub(super) fn covered(
+        &self,
+        origin: Option<&Origin>,
+        path: &mut PathMatcher,
+    ) -> Result<Covered, TooCostly> {
+        let Self(Ok(contents)) = self else {
+            return Ok(Covered::default());
+        };
+        let (mut places, mut patterns, mut always) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, content) in contents.iter().enumerate() {
+            match &content.scope {
+                Scope::Always(coverage) => always.push((*coverage, at)),
+                Scope::Paths(own, pattern) if own.is_none() || own.as_ref() == origin => {
+                    places.push(at);
+                    patterns.push(pattern);
+                }
+                Scope::Paths(..) => {}
+            }
+        }
+        path.work.budget.spend(contents.len());
+        let patterns = patterns.into_iter().map(String::as_bytes);
+        let mut readings = path.read(patterns, Counts::All)?;
+        if path.path().is_none() {
+            // Of every path at once all elements speak, those that permit, too.
+            readings.iter_mut().for_each(|it| it.only_restricts = false);
+        }
+        for matched in readings.iter_mut().flat_map(|it| &mut it.matched) {
+            matched.at = places[matched.at];
+            // What they say is read once for each purpose.
+            if !path
+                .work
+                .budget
+                .spend_on_reading(contents[matched.at].heap_bytes() / 16)
+            {
+                return Err(TooCostly);
+            }
+        }
+        Ok(Covered { readings, always })
     }
 
     /// Roughly what it holds in memory beside itself.
@@ -193,35 +292,10 @@ impl Content {
     fn read(content: Node<'_, '_>) -> Self {
         let attribute = |name| content.attribute(name).unwrap_or_default().trim();
         Self {
-            url: attribute("url").to_owned(),
+            scope: Scope::read(attribute("url")),
             has_server: !attribute("server").is_empty(),
             licences: children(content, "license").map(Licence::read).collect(),
         }
-    }
-
-    fn coverage(&self, page: Page<'_>) -> Option<Coverage> {
-        let url = self.url.as_str();
-        if url.is_empty() {
-            return page.names_it.then_some(Coverage::Page);
-        }
-        let path = match url.split_once("://") {
-            None => url,
-            Some((scheme, rest)) => {
-                let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-                let Ok(origin) = Origin::parse(&format!("{scheme}://{authority}")) else {
-                    return Some(Coverage::Unclear);
-                };
-                if page.origin != Some(&origin) {
-                    return None;
-                }
-                path.trim_start()
-            }
-        };
-        let path = if path.is_empty() { "/" } else { path };
-        let specificity = page
-            .path
-            .map_or(Some(0), |asked| specificity(path, asked))?;
-        Some(Coverage::Pattern(specificity))
     }
 
     /// What it says: its licences are offers, of which any that fits will do, but what one of them prohibits is no offer.
@@ -254,7 +328,7 @@ impl Content {
             let words: usize = words.map(|word| size_of::<String>() + word.len()).sum();
             size_of::<Licence>() + words
         });
-        size_of::<Self>() + self.url.len() + licences.sum::<usize>()
+        size_of::<Self>() + self.scope.heap_bytes() + licences.sum::<usize>()
     }
 }
 

@@ -59,7 +59,39 @@ pub(super) fn shown(text: &str) -> String {
     }
 }
 
+/// The clause by which what cannot be matched in time refuses.
+pub(super) const TOO_COSTLY: &str = "too-costly: matching it with this URL takes too long";
+
 impl Statement {
+    /// That what a source says takes too long to match, which refuses all that the source could.
+    pub(super) fn too_costly(source: Source, carrier: Carrier) -> Self {
+        Self {
+            source,
+            carrier,
+            text: "too-costly".to_owned(),
+            clause: TOO_COSTLY,
+            policy: None,
+            stage: Stage::Before,
+            refuses: source.refusable(),
+            allows: Purposes::NONE,
+        }
+    }
+
+    /// Whether it refuses only because what is said takes too long to match.
+    #[must_use]
+    pub fn is_too_costly(&self) -> bool {
+        self.clause == TOO_COSTLY
+    }
+
+    /// Without what it allows, if it `only_restricts`.
+    pub(super) fn restricting(self, only_restricts: bool) -> Self {
+        let allows = match only_restricts {
+            true => Purposes::NONE,
+            false => self.allows,
+        };
+        Self { allows, ..self }
+    }
+
     /// The same statement, taken to mean this.
     pub(super) fn meaning(self, meaning: Meaning) -> Self {
         Self {

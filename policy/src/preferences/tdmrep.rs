@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Carrier, Purposes, Source, Stage, Statement};
-use crate::robots_txt::specificity;
+use crate::robots_txt::{Counts, PathMatcher};
 
 const PURPOSES: Purposes = Source::Tdmrep.refusable();
 
@@ -80,16 +80,26 @@ impl Tdmrep {
 
     /// What the file says about a path: its first entry that matches decides, whatever comes after. Without a path, what all
     /// entries say.
-    pub(super) fn about(&self, path: Option<&str>) -> Vec<Statement> {
+    pub(super) fn about(&self, path: &mut PathMatcher) -> Vec<Statement> {
         if let Some(why) = self.unread {
             return vec![unread(why)];
         }
-        let Some(path) = path else {
-            return self.entries.iter().filter_map(Entry::statement).collect();
+        let locations = self.entries.iter().map(|it| it.location.as_bytes());
+        let Ok(selected) = path.select(locations, Counts::First) else {
+            return vec![too_costly()];
         };
-        let matches = |entry: &&Entry| specificity(&entry.location, path).is_some();
-        let decides = self.entries.iter().find(matches);
-        decides.and_then(Entry::statement).into_iter().collect()
+        let mut statements = Vec::new();
+        for (at, only_restricts) in selected {
+            let entry = &self.entries[at];
+            if !path.work.budget.spend_on_reading(entry.location.len()) {
+                return vec![too_costly()];
+            }
+            let statement = entry.statement();
+            let statement = statement.map(|it| it.restricting(only_restricts));
+            // One that neither refuses nor allows says nothing.
+            statements.extend(statement.filter(|it| it.refuses != it.allows));
+        }
+        statements
     }
 }
 
@@ -166,6 +176,10 @@ fn text(file: &[u8]) -> Cow<'_, str> {
     }
 }
 
+fn too_costly() -> Statement {
+    Statement::too_costly(Source::Tdmrep, Carrier::Tdmrep { entry: 0 })
+}
+
 fn unread(why: &str) -> Statement {
     Statement {
         source: Source::Tdmrep,
@@ -239,11 +253,12 @@ pub(super) fn supersede(statements: &mut Vec<Statement>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dialect;
 
     const ENTRY: &str = r#"{"location": "/a", "tdm-reservation": 1}"#;
 
     fn reserves(file: &[u8], path: &str) -> bool {
-        let said = Tdmrep::parse(file).about(Some(path));
+        let said = Tdmrep::parse(file).about(&mut PathMatcher::new(path, Dialect::Rfc9309, false));
         said.iter().any(|it| !it.refuses.is_empty())
     }
 

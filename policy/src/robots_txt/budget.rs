@@ -7,9 +7,9 @@ use fearless_simd::{Level, dispatch, u8x64};
 /// five times as long.
 const BLOCK: usize = 64;
 
-/// What a decision may still spend. All the dialects and spellings it asks for share it, so whatever a file and a path are
-/// made of, a decision ends within milliseconds.
-#[derive(Debug)]
+/// What judging a request may still spend. All that is matched for it shares it, in all dialects and spellings, so whatever
+/// files and a path are made of, a decision ends within milliseconds.
+#[derive(Clone, Debug)]
 pub(crate) struct Budget {
     /// Each as long as it takes to look at a block of a path: one or two nanoseconds.
     steps: usize,
@@ -37,9 +37,18 @@ impl Budget {
     const KEPT: usize = 200;
     const KEPT_BYTE: usize = 2;
 
+    /// To write so many bytes of a path takes as long as a step.
+    const WRITTEN_BLOCK: usize = 8;
+
+    /// To read a statement about use and to keep what it says takes as long as so many steps, and as so many for each of its bytes.
+    #[cfg(feature = "preferences")]
+    const READ: usize = 300;
+    #[cfg(feature = "preferences")]
+    const READ_BYTE: usize = 8;
+
     /// Takes off some steps, such as one for each statement passed over. Says whether any are left.
     #[inline]
-    pub(super) fn spend(&mut self, steps: usize) -> bool {
+    pub(crate) fn spend(&mut self, steps: usize) -> bool {
         self.steps = self.steps.saturating_sub(steps);
         self.steps > 0
     }
@@ -53,6 +62,17 @@ impl Budget {
     /// Takes off what it takes to write a rule of so many bytes in a dialect's form.
     pub(super) fn spend_on_writing(&mut self, bytes: usize) -> bool {
         self.spend(Self::COMPARED + Self::WRITTEN * bytes)
+    }
+
+    /// Takes off what it takes to write a spelling of a path, or such a one in a form, of so many bytes.
+    pub(crate) fn spend_on_form(&mut self, bytes: usize) -> bool {
+        self.spend(Self::COMPARED + bytes / Self::WRITTEN_BLOCK)
+    }
+
+    /// Takes off what it takes to read a statement of so many bytes.
+    #[cfg(feature = "preferences")]
+    pub(crate) fn spend_on_reading(&mut self, bytes: usize) -> bool {
+        self.spend(Self::READ + Self::READ_BYTE * bytes)
     }
 
     /// Takes off what it takes to remember what a rule matches.
@@ -70,7 +90,7 @@ impl Budget {
     }
 
     /// Whether there is none left: what was found may not be what decides.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.steps == 0
     }
 }

@@ -1,6 +1,6 @@
 //! Deciding: what a dialect, or all of them, make of a path, of all its spellings, or of all paths.
 
-use std::{iter, slice};
+use std::{iter, mem, slice};
 
 use super::access_result::AccessResult;
 use super::decision::{Crawler, Decision, Reason, Verdict};
@@ -8,7 +8,9 @@ use super::file::RobotsTxt;
 use super::groups::semantics::Semantics;
 use super::path_form::PathForm;
 use super::rules::Search;
-use crate::{Dialect, Path, ProductToken, percent_encoding, spelling};
+use super::work::Work;
+use crate::spelling::{self, TooManySpellings};
+use crate::{Dialect, Path, ProductToken, percent_encoding};
 
 impl RobotsTxt {
     /// Whether a crawler may fetch a path, as RFC 9309 has it.
@@ -100,11 +102,19 @@ pub fn decide_every_path<'a>(
     dialect: Dialect,
     tokens: &'a [ProductToken],
 ) -> Decision<'a> {
-    let mut search = Search::default();
+    every_path(access, dialect, tokens, &mut Search::default())
+}
+
+fn every_path<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    search: &mut Search,
+) -> Decision<'a> {
     in_each(dialect, tokens, |crawler| {
         match access.rules(crawler.dialect) {
             Some(robots) => {
-                let answer = robots.find_disallow(crawler.dialect, tokens, &mut search);
+                let answer = robots.find_disallow(crawler.dialect, tokens, search);
                 crawler.by_answer(answer, robots)
             }
             None => access.without_rules(crawler),
@@ -159,6 +169,71 @@ pub fn decide_any_path_strictly<'a>(
 ) -> Decision<'a> {
     let crawler = Crawler { dialect, tokens };
     Asked::any(path).decide_strictly(access, crawler)
+}
+
+/// As [`decide_strictly`], or for requests that do not only read as [`decide_any_path_strictly`], within what is left of the work
+/// of a request for which more is matched than rules.
+#[must_use]
+pub fn decide_within<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &Path<'_>,
+    only_reads: bool,
+    work: &mut Work,
+) -> Decision<'a> {
+    let crawler = Crawler { dialect, tokens };
+    let asked = Asked {
+        path: path.as_str(),
+        reads: only_reads,
+    };
+    if path.as_str() == "/robots.txt" && only_reads {
+        return crawler.decision(Verdict::Allow, Reason::RobotsTxtItself);
+    }
+    if work.is_spent() {
+        return crawler.too_costly();
+    }
+    let mut search = Search::within(mem::take(&mut work.budget));
+    let others = |path: &str| work.others(path);
+    let decision = asked.decide_strictly_in(access, crawler, &mut search, others);
+    work.budget = search.budget;
+    decision
+}
+
+/// As [`decide`], within what is left of the work of a request.
+#[cfg(feature = "preferences")]
+pub(crate) fn decide_received_within<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &Path<'_>,
+    work: &mut Work,
+) -> Decision<'a> {
+    let (known, asked) = (Known::Access(access), Asked::reading(path));
+    within(work, |search| {
+        in_each(dialect, tokens, |crawler| {
+            asked.decide(known, crawler, search)
+        })
+    })
+}
+
+/// As [`decide_every_path`], within what is left of the work of a request.
+#[must_use]
+pub fn decide_every_path_within<'a>(
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    work: &mut Work,
+) -> Decision<'a> {
+    within(work, |search| every_path(access, dialect, tokens, search))
+}
+
+/// A search that spends of a budget.
+fn within<'a>(work: &mut Work, decide: impl FnOnce(&mut Search) -> Decision<'a>) -> Decision<'a> {
+    let mut search = Search::within(mem::take(&mut work.budget));
+    let decision = decide(&mut search);
+    work.budget = search.budget;
+    decision
 }
 
 /// What is known of an origin's rules: the file, or what came of fetching it.
@@ -218,23 +293,36 @@ impl<'p> Asked<'p> {
     /// In a dialect, or in all of them, in every spelling.
     #[inline]
     fn decide_strictly<'a>(self, access: &'a AccessResult, crawler: Crawler<'a>) -> Decision<'a> {
+        self.decide_strictly_in(access, crawler, &mut Search::default(), spelling::others)
+    }
+
+    #[inline(always)]
+    fn decide_strictly_in<'a, T: AsRef<[String]>>(
+        self,
+        access: &'a AccessResult,
+        crawler: Crawler<'a>,
+        search: &mut Search,
+        others: impl FnOnce(&'p str) -> Result<T, TooManySpellings>,
+    ) -> Decision<'a> {
         let Crawler { dialect, tokens } = crawler;
-        let (known, mut search) = (Known::Access(access), Search::default());
+        let known = Known::Access(access);
         let received = in_each(dialect, tokens, |crawler| {
-            self.decide(known, crawler, &mut search)
+            self.decide(known, crawler, search)
         });
         if !received.verdict().is_allow() {
             return received;
         }
-        let others = spelling::others(self.path);
+        let Ok(others) = others(self.path) else {
+            return crawler.too_costly();
+        };
+        let others = others.as_ref();
         let is_spelt_otherwise =
             !others.is_empty() || percent_encoding::is_served_otherwise(self.path.as_bytes());
-        for &dialect in each(&dialect) {
+        for &dialect in dialect.each() {
             let crawler = Crawler { dialect, tokens };
             let robots = access.rules(dialect);
             let robots = robots.filter(|it| is_spelt_otherwise || it.has_respelt_rules());
-            let disallow =
-                robots.and_then(|it| self.find_disallow(it, crawler, &others, &mut search));
+            let disallow = robots.and_then(|it| self.find_disallow(it, crawler, others, search));
             if let Some(disallow) = disallow {
                 return disallow;
             }
@@ -248,7 +336,7 @@ impl<'p> Asked<'p> {
         self,
         robots: &'a RobotsTxt,
         crawler: Crawler<'a>,
-        others: &'p [String],
+        others: &[String],
         search: &mut Search,
     ) -> Option<Decision<'a>> {
         let own = Semantics::new(crawler.dialect);
@@ -259,13 +347,14 @@ impl<'p> Asked<'p> {
             }
             let paths = iter::once(self.path).chain(others.iter().map(String::as_str));
             for path in paths {
+                search.budget.spend_on_form(path.len());
                 let form = PathForm::new(path, semantics);
                 // What reads as a spelling that was judged is allowed as that was.
                 if judged.iter().any(|judged| judged.is_like(&form)) {
                     continue;
                 }
                 let is_received = judged.is_empty() && semantics.is_own_form();
-                let asked = Self { path, ..self };
+                let asked = Asked { path, ..self };
                 if !is_received && !asked.is_always_allowed(crawler.dialect) {
                     let answer = robots.find(semantics, crawler.tokens, &form, search);
                     let decision = crawler.by_answer(answer, robots);
@@ -308,12 +397,4 @@ fn in_all<'a>(
     decisions
         .find(|decision| !decision.verdict().is_allow())
         .unwrap_or(first)
-}
-
-/// The dialects that a dialect asks: itself, or of `strictest` all four.
-fn each(dialect: &Dialect) -> &[Dialect] {
-    match dialect {
-        Dialect::Strictest => &Dialect::EACH,
-        one => slice::from_ref(one),
-    }
 }

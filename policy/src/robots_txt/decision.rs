@@ -203,6 +203,17 @@ impl<'a> Crawler<'a> {
         }
     }
 
+    /// Disallow, because what decides takes too long to find. Of `strictest` it is the first of the four that says so.
+    #[cold]
+    pub(super) fn too_costly(self) -> Decision<'a> {
+        let dialect = match self.dialect {
+            Dialect::Strictest => Dialect::Rfc9309,
+            dialect => dialect,
+        };
+        let crawler = Self { dialect, ..self };
+        crawler.decision(Verdict::Disallow, Reason::TooCostly)
+    }
+
     /// The decision that follows from what a file says.
     #[inline(always)]
     pub(super) fn by_answer(self, answer: Answer, robots: &'a RobotsTxt) -> Decision<'a> {

@@ -20,15 +20,23 @@ mod index;
 mod matched_rule;
 mod parse;
 mod path_form;
+#[cfg(feature = "preferences")]
+mod path_matcher;
 mod pattern;
 #[cfg(feature = "preferences")]
 mod preference;
 mod rules;
 mod statements;
 pub(crate) mod topic;
+mod work;
 
 pub use access_result::AccessResult;
-pub use decide::{decide, decide_any_path_strictly, decide_every_path, decide_strictly};
+#[cfg(feature = "preferences")]
+pub(crate) use decide::decide_received_within;
+pub use decide::{
+    decide, decide_any_path_strictly, decide_every_path, decide_every_path_within, decide_strictly,
+    decide_within,
+};
 pub use decision::{Decision, Explanation, Reason, Verdict};
 pub(crate) use directive_values::seconds;
 pub use directive_values::{CleanParam, RequestRate, TimeOfDay, TimeSpan};
@@ -40,4 +48,7 @@ pub(crate) use parse::line::{
     Field, GOOGLE_LINE_BYTES, Read, google_statement, statement as exact_statement,
 };
 #[cfg(feature = "preferences")]
-pub(crate) use preference::specificity;
+pub(crate) use path_matcher::{Counts, PathMatcher, Reading, TooCostly};
+#[cfg(feature = "preferences")]
+pub(crate) use preference::UseLine;
+pub use work::Work;

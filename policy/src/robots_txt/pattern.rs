@@ -97,10 +97,15 @@ impl Patterns {
         &self.literals[start as usize..end as usize]
     }
 
-    /// Takes one value apart, and forgets what was before.
-    pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: &Semantics) -> Pattern<'_> {
+    /// Forgets all that were taken apart.
+    pub(super) fn clear(&mut self) {
         self.literals.clear();
         self.stars.clear();
+    }
+
+    /// Takes one value apart, and forgets what was before.
+    pub(super) fn take_apart(&mut self, value: Value<'_>, semantics: &Semantics) -> Pattern<'_> {
+        self.clear();
         let place = self.push(value, semantics);
         self.at(place)
     }
@@ -111,8 +116,7 @@ impl Patterns {
         value: Value<'_>,
         semantics: &Semantics,
     ) -> Pattern<'_> {
-        self.literals.clear();
-        self.stars.clear();
+        self.clear();
         let mut parts = value.text.split(|&byte| byte == b'*').peekable();
         while let Some(part) = parts.next() {
             let (is_last, in_query) = (parts.peek().is_none(), !self.stars.is_empty());

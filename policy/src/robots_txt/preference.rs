@@ -1,15 +1,30 @@
-//! Preference: the lines about use that concern a crawler, and how specific a path on them is.
+//! Preference: the lines about use that concern a crawler.
 
 use super::budget::Budget;
-use super::directives::Directive;
 use super::file::RobotsTxt;
 use super::groups::choice::Choice;
 use super::groups::semantics::Semantics;
-use super::path_form::PathForm;
-use super::pattern::{Patterns, Value};
 use super::statements::Kind;
 use super::topic::{CONTENT_USAGE, Topic};
 use crate::{Dialect, ProductToken};
+
+/// A line about use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UseLine<'a> {
+    /// Its number, from 1.
+    pub(crate) line: u32,
+    /// The field as written.
+    pub(crate) name: &'a [u8],
+    /// The value without white space around it and without a comment.
+    pub(crate) value: &'a [u8],
+}
+
+impl UseLine<'_> {
+    pub(crate) fn is(&self, names: &[&str]) -> bool {
+        let is_name = |name: &&str| self.name.eq_ignore_ascii_case(name.as_bytes());
+        names.iter().any(is_name)
+    }
+}
 
 impl RobotsTxt {
     /// Whether any directive is about use.
@@ -17,47 +32,67 @@ impl RobotsTxt {
         self.speaks_of(Topic::Use)
     }
 
-    /// The directives before any user-agent line.
-    pub(crate) fn directives_before_groups(&self) -> Vec<Directive> {
+    /// The lines about use before any user-agent line.
+    pub(crate) fn use_lines_before_groups(&self, budget: &mut Budget) -> Vec<UseLine<'_>> {
         let all = self.stored().statements.iter().enumerate();
         let before = all.take_while(|(_, it)| it.kind != Kind::Agent);
+        let before = before.inspect(|_| {
+            budget.spend(1);
+        });
         let directives = before.filter(|(_, it)| it.is_directive());
-        directives.map(|(at, _)| self.directive(at)).collect()
+        directives.filter_map(|(at, _)| self.use_line(at)).collect()
     }
 
-    /// The preferences in the groups chosen for a crawler. To them `Content-Usage` ends a run of user-agent lines as a rule
+    /// The lines about use in the groups chosen for a crawler. To them `Content-Usage` ends a run of user-agent lines as a rule
     /// does (draft-ietf-aipref-attach-05 §3); to rules it does not, since no reader in use takes it so, and what one of
     /// them disallows must not be opened. The other preferences have no such text: like `Crawl-delay` they are for the
     /// agents named so far.
-    pub(crate) fn group_preferences(
+    pub(crate) fn use_lines_of_group(
         &self,
         dialect: Dialect,
         tokens: &[ProductToken],
-    ) -> Vec<Directive> {
+        budget: &mut Budget,
+    ) -> Vec<UseLine<'_>> {
         let (semantics, stored) = (Semantics::new(dialect), self.stored());
+        budget.spend(stored.agents.len());
         let Some(choice) = stored.choice(semantics, tokens) else {
             return Vec::new();
         };
         let agents = stored.chosen_agents(semantics, choice);
-        let chosen: Vec<usize> = agents.map(|agent| agent.at as usize).collect();
-        let mut preferences = Vec::new();
+        let mut chosen = agents.map(|agent| agent.at as usize).peekable();
+        let mut lines = Vec::new();
         let (mut is_for_crawler, mut has_rules) = (false, false);
         for (at, statement) in stored.chosen_statements(semantics, choice) {
+            if !budget.spend(1) {
+                break;
+            }
             if statement.kind == Kind::Agent {
                 is_for_crawler &= !has_rules;
-                is_for_crawler |= chosen.contains(&at);
+                // Both go through the file in its order.
+                while chosen.next_if(|it| *it < at).is_some() {}
+                is_for_crawler |= chosen.next_if_eq(&at).is_some();
                 has_rules = false;
             } else if statement.is_rule() {
                 has_rules |= semantics.sees(statement);
-            } else if statement.is_directive() && semantics.has_in_group(statement) {
-                let directive = self.directive(at);
-                if Topic::named(directive.name.as_bytes()) == Some(Topic::Use) {
-                    has_rules |= directive.is(&[CONTENT_USAGE]);
-                    preferences.extend(is_for_crawler.then_some(directive));
-                }
+            } else if statement.is_directive()
+                && semantics.has_in_group(statement)
+                && let Some(line) = self.use_line(at)
+            {
+                has_rules |= line.is(&[CONTENT_USAGE]);
+                lines.extend(is_for_crawler.then_some(line));
             }
         }
-        preferences
+        lines
+    }
+
+    /// The statement at a place if it is about use.
+    fn use_line(&self, at: usize) -> Option<UseLine<'_>> {
+        let (name, value) = self.stored().name_and_value(at);
+        (Topic::named(name) == Some(Topic::Use)).then(|| UseLine {
+            line: self.stored().statements[at].line,
+            name,
+            value,
+        })
     }
 
     /// Whether a group names a crawler, not only everyone.
@@ -66,16 +101,4 @@ impl RobotsTxt {
         let mut agents = self.stored().chosen_agents(semantics, choice);
         agents.next().is_some()
     }
-}
-
-/// How specific a pattern is if it matches a path: the bytes of its encoded form (RFC 9309 §2.2.2). The empty one matches
-/// every path. One that it takes too long to compare is taken not to match.
-pub(crate) fn specificity(pattern: &str, path: &str) -> Option<usize> {
-    let semantics = Semantics::new(Dialect::Rfc9309);
-    let value = Value::read(pattern.as_bytes(), semantics);
-    let mut patterns = Patterns::default();
-    let pattern = patterns.take_apart(value, semantics);
-    let path = PathForm::new(path, semantics);
-    let is_match = pattern.matches(path.bytes(), &mut Budget::default());
-    is_match.then(|| value.specificity(semantics.dialect))
 }

@@ -24,6 +24,16 @@ pub(crate) struct Search {
     patterns: Patterns,
 }
 
+impl Search {
+    /// One that may spend so much.
+    pub(super) fn within(budget: Budget) -> Self {
+        Self {
+            budget,
+            ..Self::default()
+        }
+    }
+}
+
 impl Stored {
     /// The rule that decides about a path.
     #[inline]

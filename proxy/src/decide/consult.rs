@@ -5,8 +5,9 @@ use std::time::Duration;
 use ring::digest::{Context, SHA256};
 use wayleave_robots_txt::lifecycle::{FetchErrorKind, Snapshot, State};
 use wayleave_robots_txt::{
-    AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict, decide,
-    decide_any_path_strictly, decide_every_path, decide_strictly,
+    AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict, Work, decide,
+    decide_any_path_strictly, decide_every_path, decide_every_path_within, decide_strictly,
+    decide_within,
 };
 
 use super::documents::Documents;
@@ -73,13 +74,22 @@ pub(crate) async fn consult(
     match robots.find_for(origin, behalf).await {
         Ok(known) => {
             let reading = &settings.preferences.reading;
-            let said = || {
+            // To a crawler with purposes more is matched than rules.
+            let mut work = identified.declaring().map(|_| Work::default());
+            let said = |work| {
                 let crawler = identified.declaring()?;
-                Said::by_robots_txt(&known, reading, crawler, method, resolved)
+                Said::by_robots_txt(&known, reading, crawler, method, resolved, work)
             };
             let (consulted, said) = robots.counting(origin, &known, || {
-                let consulted = go_by(&known, &settings.politeness, identity, resolved);
-                let said = consulted.reason.as_ref().ok().and_then(|_| said());
+                let consulted = go_by(
+                    &known,
+                    &settings.politeness,
+                    identity,
+                    resolved,
+                    work.as_mut(),
+                );
+                let may_go_on = consulted.reason.is_ok();
+                let said = work.filter(|_| may_go_on).and_then(said);
                 (consulted, said)
             });
             let documents = Documents {
@@ -123,18 +133,38 @@ pub(crate) fn judge_of(scope: Scope) -> Judge {
     }
 }
 
-/// What is known says of a request.
+/// The same within what is left of the work of a request.
+pub(crate) fn judge_within<'a>(
+    scope: Scope,
+    access: &'a AccessResult,
+    dialect: Dialect,
+    tokens: &'a [ProductToken],
+    path: &Path<'_>,
+    work: &mut Work,
+) -> Decision<'a> {
+    match scope {
+        Scope::RobotsTxt => decide_within(access, dialect, tokens, path, true, work),
+        Scope::Path | Scope::Server => decide_within(access, dialect, tokens, path, false, work),
+        Scope::EveryPath | Scope::Bypass => decide_every_path_within(access, dialect, tokens, work),
+    }
+}
+
+/// What is known says of a request; `work`: that which more than rules is matched for.
 fn go_by(
     known: &Known,
     politeness: &politeness::Options,
     identity: &Identity,
     resolved: &Resolved,
+    work: Option<&mut Work>,
 ) -> Consulted {
     let target = &resolved.target;
     let access = known.access();
     let (dialect, tokens) = (identity.dialect(), identity.tokens());
-    let judge = judge_of(resolved.scope);
-    let decision = judge(access, dialect, tokens, target.path());
+    let (scope, path) = (resolved.scope, target.path());
+    let decision = match work {
+        Some(work) => judge_within(scope, access, dialect, tokens, path, work),
+        None => judge_of(scope)(access, dialect, tokens, path),
+    };
     // What is too old to go by did not decide, but where the last copy goes on to.
     let is_copy = known.snapshot.state(known.at) != State::Unreachable
         || access.rules(decision.dialect()).is_some();

@@ -1,15 +1,17 @@
 //! What stands beside robots.txt and speaks of use: `tdmrep.json`, `ai.txt`, licences that robots.txt or an answer names. Asked for
 //! only if it could refuse a purpose of the crawler, and only where robots.txt lets the crawler.
 
+use std::mem;
 use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use wayleave_robots_txt::lifecycle::{FetchErrorKind, Resource, Snapshot};
 use wayleave_robots_txt::preferences::{Asker, Preferences, Source};
 use wayleave_robots_txt::{
-    AI_TXT_PATH, AccessResult, Document, Origin, Scheme, TDMREP_PATH, Target, Verdict,
-    decide_any_path_strictly,
+    AI_TXT_PATH, AccessResult, Document, Origin, Scheme, TDMREP_PATH, Target, Verdict, Work,
+    decide_within,
 };
 
 use super::settings::Settings;
@@ -75,11 +77,16 @@ impl Documents<'_> {
     ) -> Result<(Preferences, Vec<Consulted>), Pending> {
         let wanted = wanted(asker, self.origin, &heard);
         let mut consulted = Vec::new();
-        for (wanted, obtained) in self.obtain_all(asker, crawler, robots_txt, wanted).await {
+        let work = heard.work();
+        let obtained = self.obtain_all(asker, crawler, robots_txt, wanted, work);
+        for (wanted, obtained) in obtained.await {
             match obtained? {
                 Ok(known) => {
                     heard = wanted.heard_known(heard, asker, &known)?;
                     consulted.push(wanted.consulted(Ok(&known)));
+                }
+                Err(_) if heard.work().is_spent() => {
+                    heard.hear_too_costly(wanted.source, &wanted.url);
                 }
                 Err(why_not) => heard.miss_licence(&wanted.url, &why_not),
             }
@@ -97,7 +104,9 @@ impl Documents<'_> {
     ) -> (Preferences, Vec<Consulted>) {
         let wanted = licences(&heard).collect();
         let mut consulted = Vec::new();
-        for (wanted, obtained) in self.obtain_all(asker, crawler, robots_txt, wanted).await {
+        let work = heard.work();
+        let obtained = self.obtain_all(asker, crawler, robots_txt, wanted, work);
+        for (wanted, obtained) in obtained.await {
             match obtained {
                 Ok(Ok(known)) => {
                     heard = wanted.heard_licence(heard, &known);
@@ -120,6 +129,7 @@ impl Documents<'_> {
         crawler: &Crawler,
         robots_txt: &Known,
         wanted: Vec<Wanted>,
+        work: &mut Work,
     ) -> Vec<(Wanted, Result<Obtained, Pending>)> {
         let signed_by = self.settings.signed_by(Some(crawler));
         let fetching = Fetching {
@@ -131,8 +141,10 @@ impl Documents<'_> {
                 signed_by.as_ref(),
             ),
             robots_txt,
+            work: Mutex::new(mem::take(work)),
         };
         let obtained = join_all(wanted.iter().map(|it| fetching.obtain(asker, it))).await;
+        *work = fetching.work().clone();
         wanted.into_iter().zip(obtained).collect()
     }
 }
@@ -142,9 +154,15 @@ struct Fetching<'a> {
     documents: Documents<'a>,
     behalf: Behalf<'a>,
     robots_txt: &'a Known,
+    /// What may still be spent on matching for the request.
+    work: Mutex<Work>,
 }
 
 impl Fetching<'_> {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn obtain(&self, asker: Asker<'_>, wanted: &Wanted) -> Result<Obtained, Pending> {
         let resource = match wanted.resource() {
             Ok(resource) => resource,
@@ -153,7 +171,8 @@ impl Fetching<'_> {
         if resource.origin() != self.documents.origin {
             return self.obtain_elsewhere(asker, resource).await;
         }
-        if !allows(self.robots_txt.access(), asker, resource) {
+        let access = self.robots_txt.access();
+        if !allows(access, asker, resource, &mut self.work()) {
             return Ok(Err(NOT_ALLOWED.to_owned()));
         }
         let robots = self.documents.robots;
@@ -187,7 +206,7 @@ impl Fetching<'_> {
                 robots.find_for(host, behalf).await?
             }
         };
-        if !allows(robots_txt.access(), asker, resource) {
+        if !allows(robots_txt.access(), asker, resource, &mut self.work()) {
             return Ok(Err(NOT_ALLOWED.to_owned()));
         }
         match robots.at_hand(resource) {
@@ -260,9 +279,14 @@ fn licence(url: &str) -> Result<Resource, String> {
 }
 
 /// Whether a document may be fetched where this robots.txt holds.
-pub(crate) fn allows(access: &AccessResult, asker: Asker<'_>, resource: &Resource) -> bool {
-    let path = resource.path();
-    let decision = decide_any_path_strictly(access, asker.dialect, asker.tokens, &path);
+pub(crate) fn allows(
+    access: &AccessResult,
+    asker: Asker<'_>,
+    resource: &Resource,
+    work: &mut Work,
+) -> bool {
+    let (path, dialect) = (resource.path(), asker.dialect);
+    let decision = decide_within(access, dialect, asker.tokens, &path, false, work);
     decision.verdict() == Verdict::Allow
 }
 

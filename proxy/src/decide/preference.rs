@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use wayleave_robots_txt::preferences::{
     Asker, Carrier, Duty, Judgement, Preference, Preferences, Reading, Say, Source, Statement,
 };
-use wayleave_robots_txt::{AccessResult, Dialect, Target};
+use wayleave_robots_txt::{AccessResult, Reason, Target, Work};
 
 use super::documents::{Consulted, Documents};
 use super::refusal::{Deciding, Refusal};
@@ -39,13 +39,15 @@ impl Said {
         crawler: &Arc<Crawler>,
         method: &str,
         resolved: &Resolved,
+        work: Work,
     ) -> Option<Self> {
         let only_reads = resolved.scope == Scope::EveryPath || matches!(method, "GET" | "HEAD");
         if !only_reads {
             return None;
         }
         let asker = asker(crawler, reading, known.at);
-        let heard = hear_robots_txt(asker, known.access(), &resolved.target, resolved.scope)?;
+        let (access, target) = (known.access(), &resolved.target);
+        let heard = hear_robots_txt(asker, access, target, resolved.scope, work)?;
         Some(Self {
             crawler: Arc::clone(crawler),
             robots_txt: known.clone(),
@@ -149,6 +151,12 @@ impl Said {
         statement.is_some_and(|it| it.source == Source::Payment)
     }
 
+    /// Whether it is refused because what is said takes too long to match.
+    fn is_too_costly(&self) -> bool {
+        let statement = self.judgement.statement();
+        statement.is_some_and(Statement::is_too_costly)
+    }
+
     /// Whether a refusal is only counted and logged.
     pub(crate) fn is_only_observed(&self) -> bool {
         self.crawler.mode == Mode::Observe
@@ -205,7 +213,13 @@ impl Said {
             return None;
         }
         let purpose = &deciding.purpose;
+        let is_too_costly = self.is_too_costly();
         let details = match (&deciding.statement, &deciding.carrier) {
+            (_, Some(carrier)) if is_too_costly => {
+                format!(
+                    "finding what {carrier} says about use of this URL for {purpose} takes too long"
+                )
+            }
             (Some(statement), Some(carrier)) => {
                 format!("{statement} ({carrier}) refuses use for {purpose}")
             }
@@ -222,7 +236,10 @@ impl Said {
                 403,
                 "Refused by usage preference",
                 ErrorType::HttpRequestDenied,
-                "preference",
+                match is_too_costly {
+                    true => Reason::TooCostly.as_str(),
+                    false => "preference",
+                },
                 details,
             )
         })
@@ -235,8 +252,9 @@ pub(crate) fn hear_robots_txt(
     access: &AccessResult,
     target: &Target,
     scope: Scope,
+    work: Work,
 ) -> Option<Preferences> {
-    let mut heard = match scope {
+    let heard = match scope {
         Scope::Path | Scope::Server => {
             Preferences::new(asker, &target.to_string(), target.path().as_str())
         }
@@ -244,14 +262,8 @@ pub(crate) fn hear_robots_txt(
         // It is always fetched, and where nothing is judged no preference is either.
         Scope::RobotsTxt | Scope::Bypass => return None,
     };
-    // The strictest of the dialects chooses groups as the standard does.
-    let dialect = match asker.dialect {
-        Dialect::Strictest => Dialect::Rfc9309,
-        dialect => dialect,
-    };
-    if let Some(robots) = access.rules(dialect) {
-        heard.hear_robots_txt(asker, robots);
-    }
+    let mut heard = heard.after(work);
+    heard.hear_access_result(asker, access);
     Some(heard)
 }
 

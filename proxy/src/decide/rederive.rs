@@ -2,10 +2,10 @@
 
 use wayleave_robots_txt::preferences::{Asker, Judgement};
 use wayleave_robots_txt::{
-    AccessResult, Decision as Judged, Dialect, Document, Origin, ProductToken, Target,
+    AccessResult, Decision as Judged, Dialect, Document, Origin, ProductToken, Target, Work,
 };
 
-use super::consult::judge_of;
+use super::consult::{judge_of, judge_within};
 use super::documents::wanted;
 use super::preference::hear_robots_txt;
 use super::resolve::Scope;
@@ -102,7 +102,11 @@ pub(crate) fn by_preferences(
     read: impl Fn(&DocumentSeen) -> Result<Option<Document>, String>,
 ) -> Result<Option<Judgement>, String> {
     let (target, scope) = asked_for(decision)?;
-    let Some(mut heard) = hear_robots_txt(asker, access, &target, scope) else {
+    // As when it was decided, what the rules took is gone.
+    let mut work = Work::default();
+    let (dialect, tokens) = (asker.dialect, asker.tokens);
+    let _ = judge_within(scope, access, dialect, tokens, target.path(), &mut work);
+    let Some(mut heard) = hear_robots_txt(asker, access, &target, scope, work) else {
         return Ok(None);
     };
     if heard.is_refused_already(asker) {

@@ -14,7 +14,7 @@ const MEANINGS = [
   ["redirect-lost", "observed, refused", "the redirects of robots.txt led nowhere (too many, or no usable Location), after which koster1996 disallows everything"],
   ["unreachable", "observed, refused", "robots.txt cannot be fetched, and there is no usable copy"],
   ["unreachable", "forwarded, tunnelled", "robots.txt could not be fetched for longer than robots.max_stale, and there never was a copy"],
-  ["too-costly", "observed, refused", "robots.txt is made so that finding the rule for this URL takes too long; it counts as disallowed"],
+  ["too-costly", "observed, refused", "robots.txt, or what else the origin says about use, is made so that matching it with this URL takes too long; it counts as disallowed"],
   ["policy-exception", "forwarded, tunnelled", "a [[rule]] allows it"],
   ["bypass", "tunnelled", "https.bypass lists the host"],
   ["policy-rule", "observed, refused", "a [[rule]] refuses it"],

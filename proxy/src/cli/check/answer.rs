@@ -3,8 +3,8 @@
 use serde::Serialize;
 use wayleave_robots_txt::preferences::{Declaration, Preference, Reading};
 use wayleave_robots_txt::{
-    AccessResult, Dialect, Explanation, Origin, Path, ProductToken, Reason, RobotsTxt, Verdict,
-    decide, decide_strictly,
+    AccessResult, Dialect, Explanation, Origin, Path, ProductToken, Reason, Verdict, decide,
+    decide_strictly,
 };
 
 use super::live::Live;
@@ -67,20 +67,20 @@ impl<'a> Answer<'a> {
         } = asking;
         let judge = if strict { decide_strictly } else { decide };
         let decision = judge(access, dialect, tokens, path);
-        let nothing = RobotsTxt::parse(b"");
-        let (robots, crawl_delay, sitemaps) = match access {
+        let (crawl_delay, sitemaps) = match access {
             AccessResult::Successful(robots) => {
                 let delay = robots.crawl_delay(dialect, tokens);
                 let delay = delay.map(|delay| delay.as_secs_f64());
-                (robots, delay, robots.sitemaps().collect())
+                (delay, robots.sitemaps().collect())
             }
-            _ => (&nothing, None, Vec::new()),
+            _ => (None, Vec::new()),
         };
         let subject = Subject {
             url,
             path: path.as_str(),
             tokens,
-            robots,
+            dialect,
+            access,
             decision: &decision,
             strict,
         };

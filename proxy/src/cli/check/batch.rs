@@ -188,7 +188,8 @@ impl Batch {
             url: &url,
             path: path.as_str(),
             tokens: &tokens,
-            robots: &file.robots,
+            dialect,
+            access: &file.access,
             decision: &decision,
             strict: self.strict,
         };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use wayleave_robots_txt::lifecycle::FetchResult;
 use wayleave_robots_txt::preferences::{Asker, Preferences};
-use wayleave_robots_txt::{AccessResult, Document, Kind, Origin};
+use wayleave_robots_txt::{AccessResult, Document, Kind, Origin, Work};
 
 use crate::cli::fetch::{Fetcher, why_not};
 use crate::cli::progress::Progress;
@@ -78,7 +78,8 @@ impl Live {
 
     fn look(&mut self, asker: Asker<'_>, wanted: &Wanted) -> Result<Option<Document>, String> {
         let resource = wanted.resource()?;
-        if !allows(&self.access(resource.origin()), asker, resource) {
+        let access = self.access(resource.origin());
+        if !allows(&access, asker, resource, &mut Work::default()) {
             return Err(NOT_ALLOWED.to_owned());
         }
         let facts = self.fetcher.fetch(resource.clone());

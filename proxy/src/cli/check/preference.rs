@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::preferences::{
     Asker, Declaration, Judgement, Preferences, Purpose, Reading, Rsl, Tdmrep,
 };
-use wayleave_robots_txt::{Decision, Origin, ProductToken, RobotsTxt, Verdict};
+use wayleave_robots_txt::{
+    AccessResult, Decision, Dialect, Origin, ProductToken, RobotsTxt, Verdict,
+};
 
 use super::live::Live;
 use crate::clock;
@@ -113,7 +115,8 @@ pub(super) struct Subject<'a> {
     pub(super) url: &'a str,
     pub(super) path: &'a str,
     pub(super) tokens: &'a [ProductToken],
-    pub(super) robots: &'a RobotsTxt,
+    pub(super) dialect: Dialect,
+    pub(super) access: &'a AccessResult,
     pub(super) decision: &'a Decision<'a>,
     pub(super) strict: bool,
 }
@@ -143,7 +146,7 @@ impl Subject<'_> {
             declaration,
             reading,
             tokens: self.tokens,
-            dialect: self.decision.dialect(),
+            dialect: self.dialect,
             strict: self.strict,
             now: clock::calendar(),
         }
@@ -152,7 +155,7 @@ impl Subject<'_> {
     fn hear(&self, asker: Asker<'_>) -> Preferences {
         let mut heard = Preferences::new(asker, self.url, self.path);
         heard.hear_access(self.decision);
-        heard.hear_robots_txt(asker, self.robots);
+        heard.hear_access_result(asker, self.access);
         heard
     }
 }

@@ -109,6 +109,11 @@ fn follows(decision: &Decision) -> Result<(), String> {
             _ => verdict == Some("allow") && basis == Some(reason),
         },
         "observed" => decision.mode == "observe",
+        // What is said about use was what takes too long.
+        "refused" if reason == "too-costly" && verdict == Some("allow") => {
+            let mut said = decision.preferences.iter();
+            said.any(|it| it.preference == "refuse")
+        }
         "refused" if is_by_robots_txt => match verdict {
             Some(verdict) => verdict == "disallow" && basis == Some(reason),
             // It did not come in time.
