@@ -1,7 +1,8 @@
 //! HTTPS: CONNECT, interception, and what a tunnel may carry.
 
+use crate::harness::dns::{Answer, NameServer};
 use crate::harness::tls::Authority;
-use crate::harness::{Ask, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Ask, Origin, Reply, Wayleave, Wire, eventually};
 
 #[test]
 fn an_intercepted_request_is_judged_by_its_path() {
@@ -263,4 +264,36 @@ fn a_websocket_upgrade_inside_tls_becomes_a_pipe() {
         ["HTTP/1.1"],
         "an upgrade needs HTTP/1.1 up to the origin"
     );
+}
+
+#[test]
+fn a_client_that_asks_for_many_names_waits_for_itself() {
+    let origin = Origin::start();
+    let names = NameServer::start();
+    let all = 200;
+    for number in 0..all {
+        names.say(&format!("slow{number}.example"), Answer::Silence);
+    }
+    let here = vec![[127, 0, 0, 1].into()];
+    names.say("quick.example", Answer::Addresses(here));
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings.set("dns.servers", &format!("[\"{}\"]", names.address))
+    });
+    let greedy: Vec<_> = (0..all)
+        .map(|number| {
+            let mut wire = proxy.connect();
+            let name = format!("slow{number}.example:443");
+            wire.send(format!("CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n"));
+            wire
+        })
+        .collect();
+    eventually("all are there", || {
+        proxy.metric("wayleave_client_connections", &[]) >= f64::from(all)
+    });
+    let mut other = Wire::connect_from([127, 0, 0, 2], proxy.proxy);
+    assert_eq!(other.connect_tunnel("quick.example:443").status, 200);
+    let asked = names.asked();
+    let slow = asked.iter().filter(|name| name.starts_with("slow"));
+    assert!((1..100).contains(&slow.count()), "{}", asked.len());
+    drop(greedy);
 }

@@ -1,6 +1,6 @@
 //! A name server on loopback that answers as told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -19,6 +19,7 @@ pub enum Answer {
 pub struct NameServer {
     pub address: SocketAddr,
     answers: Arc<Mutex<HashMap<String, Answer>>>,
+    asked: Arc<Mutex<HashSet<String>>>,
     stop: Arc<std::sync::atomic::AtomicBool>,
 }
 
@@ -31,9 +32,11 @@ impl NameServer {
         let server = Self {
             address: socket.local_addr().expect("a bound socket has an address"),
             answers: Arc::default(),
+            asked: Arc::default(),
             stop: Arc::default(),
         };
         let (answers, stop) = (Arc::clone(&server.answers), Arc::clone(&server.stop));
+        let asked = Arc::clone(&server.asked);
         std::thread::spawn(move || {
             let mut query = [0; 1500];
             while !stop.load(std::sync::atomic::Ordering::SeqCst) {
@@ -44,6 +47,10 @@ impl NameServer {
                     .lock()
                     .expect("no test panics while it scripts names")
                     .clone();
+                asked
+                    .lock()
+                    .expect("no test panics while it reads names")
+                    .insert(name(&query[..length]).0);
                 if let Some(message) = answer(&query[..length], &answers) {
                     socket
                         .send_to(&message, client)
@@ -58,6 +65,12 @@ impl NameServer {
     pub fn without_names() -> &'static Self {
         static SERVER: OnceLock<NameServer> = OnceLock::new();
         SERVER.get_or_init(Self::start)
+    }
+
+    /// The names that it was asked for.
+    pub fn asked(&self) -> HashSet<String> {
+        let asked = self.asked.lock();
+        asked.expect("the server's thread does not panic").clone()
     }
 
     /// Changes what is said about `name` from now on.
@@ -75,18 +88,26 @@ impl Drop for NameServer {
     }
 }
 
-/// The response message for `query` (RFC 1035 §4.1); none for a silent name.
-fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
-    const TYPE_A: u16 = 1;
-    const TYPE_AAAA: u16 = 28;
-    let question_at = 12;
+/// Where the question stands in a message.
+const QUESTION_AT: usize = 12;
+
+/// The name that a query asks for, and where it ends.
+fn name(query: &[u8]) -> (String, usize) {
     let mut labels = Vec::new();
-    let mut at = question_at;
+    let mut at = QUESTION_AT;
     while query[at] != 0 {
         let length = usize::from(query[at]);
         labels.push(String::from_utf8_lossy(&query[at + 1..=at + length]).to_ascii_lowercase());
         at += length + 1;
     }
+    (labels.join("."), at)
+}
+
+/// The response message for `query` (RFC 1035 §4.1); none for a silent name.
+fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
+    const TYPE_A: u16 = 1;
+    const TYPE_AAAA: u16 = 28;
+    let (name, at) = name(query);
     let question_ends = at + 5;
     let kind = u16::from_be_bytes([query[at + 1], query[at + 2]]);
     let is_asked_for = |address: &IpAddr| match address {
@@ -94,7 +115,7 @@ fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
         IpAddr::V6(_) => kind == TYPE_AAAA,
     };
     let (code, addresses): (u8, Vec<IpAddr>) =
-        match answers.get(&labels.join(".")).unwrap_or(&Answer::NameError) {
+        match answers.get(&name).unwrap_or(&Answer::NameError) {
             Answer::Addresses(addresses) => {
                 let asked_for = addresses.iter().copied().filter(is_asked_for);
                 (0, asked_for.collect())
@@ -106,7 +127,7 @@ fn answer(query: &[u8], answers: &HashMap<String, Answer>) -> Option<Vec<u8>> {
     let mut message = query[..2].to_vec();
     let count = u8::try_from(addresses.len()).expect("tests name few addresses");
     message.extend([0x81, 0x80 | code, 0, 1, 0, count, 0, 0, 0, 0]);
-    message.extend(&query[question_at..question_ends]);
+    message.extend(&query[QUESTION_AT..question_ends]);
     for address in addresses {
         let octets = match address {
             IpAddr::V4(address) => address.octets().to_vec(),
