@@ -281,6 +281,9 @@ fn delays_are_observed_without_waiting() {
     let proxy = Wayleave::start_with(&origin, |settings| {
         settings
             .set("politeness.crawl_delay", "\"wait\"")
+            // Who had to wait would, for longer than the client does.
+            .set("politeness.max_delay", "\"1h\"")
+            .set("politeness.max_wait", "\"1h\"")
             .set("proxy.mode", "\"observe\"")
     });
     for _ in 0..3 {
@@ -290,6 +293,23 @@ fn delays_are_observed_without_waiting() {
         let observed = [("outcome", "observed"), ("reason", "crawl-delay")];
         proxy.metric("wayleave_requests_total", &observed) == 2.0
     });
+}
+
+#[test]
+fn an_exception_is_none_from_the_pace() {
+    let origin = Origin::start();
+    let robots = "User-agent: *\nCrawl-delay: 100\nDisallow: /\n";
+    origin.site("shop.test").robots(robots);
+    let rule = "[[rule]]\naction = \"allow\"\nhosts = [\"shop.test\"]\nowner = \"us\"\nreason = \"test\"\nexpires = 2099-01-01\n";
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .set("politeness.crawl_delay", "\"reject\"")
+            .table(rule)
+    });
+    // From here on its robots.txt is known.
+    assert_eq!(proxy.get("http://shop.test/robots.txt").status, 200);
+    assert_eq!(proxy.get("http://shop.test/a").status, 200);
+    expect_429(&proxy.get("http://shop.test/b"), "crawl-delay");
 }
 
 /// A page that cannot be served for now.
