@@ -256,6 +256,10 @@ mod tests {
 
     /// What a client hears that is refused before it sent its body, and after how long.
     async fn refused(fields: &str) -> (String, Duration) {
+        refused_by(&Refusal::looped(), fields).await
+    }
+
+    async fn refused_by(refusal: &Refusal, fields: &str) -> (String, Duration) {
         let head = format!("POST http://shop.test/ HTTP/1.1\r\nHost: shop.test\r\n{fields}\r\n");
         let head = RequestHead::read(&mut head.as_bytes(), &mut BytesMut::new()).await;
         let received = Received::Http1(head.unwrap());
@@ -264,12 +268,24 @@ mod tests {
         let stream: Stream = Box::new(Transport::new(near, 1));
         let mut client = Client::http1(stream.into(), received.framing(), true, patience);
         let started = tokio::time::Instant::now();
-        answer(by(), &received, &mut client, &Refusal::looped()).await;
+        answer(by(), &received, &mut client, refusal).await;
         let took = started.elapsed();
         drop(client);
         let mut text = String::new();
         far.read_to_string(&mut text).await.unwrap();
         (text, took)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_says_whether_the_connection_ends() {
+        for (refusal, closes) in [
+            (Refusal::malformed("no request"), true),
+            (Refusal::looped(), false),
+        ] {
+            let (text, _) = refused_by(&refusal, "").await;
+            let says = text.contains("\r\nConnection: close\r\n");
+            assert_eq!(says, closes, "{text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
