@@ -1,6 +1,8 @@
 //! HTTP/2 inside intercepted tunnels, to origins of either version.
 
-use crate::harness::h2_frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open};
+use crate::harness::h2_frames::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, block, frame, get, open, swollen,
+};
 use crate::harness::origin::SiteHandle;
 use crate::harness::origin::reply::{Framing, Step, pattern_byte};
 use crate::harness::{Ask, DEADLINE, Origin, Reply, Response, Wayleave, Wire, eventually};
@@ -483,4 +485,32 @@ fn unread_streams_do_not_stall_others_of_a_connection_to_an_origin() {
     let mut connections: Vec<_> = pages.map(|request| request.connection).collect();
     connections.dedup();
     assert_eq!(connections.len(), 1, "it is shared");
+}
+
+#[test]
+fn interim_responses_that_nobody_reads_do_not_pile_up() {
+    const STREAMS: u32 = 50;
+    let origin = Origin::start();
+    let mut frames = vec![
+        (
+            HEADERS,
+            END_HEADERS,
+            swollen(&block(&[(":status", "103")]), 12)
+        );
+        99
+    ];
+    frames.push((HEADERS, END_HEADERS | END_STREAM, vec![0x88]));
+    let proxy = Wayleave::start(&origin);
+    known_before_it_speaks_http2_only(&proxy, &origin, "hints.test").frames(&frames);
+    let before = proxy.memory_kib("VmHWM");
+    let _unread = ask_unread(&proxy, "hints.test", "/a", STREAMS);
+    let forwarded = [("outcome", "forwarded")];
+    eventually("all exchanges are over", || {
+        proxy.metric("wayleave_requests_total", &forwarded) == f64::from(STREAMS + 1)
+    });
+    let grown = proxy.memory_kib("VmHWM") - before;
+    // 99 of 52 KB on each of 50 streams are 257 MB.
+    assert!(grown < 64 * 1024, "{grown} KiB");
+    let dropped = proxy.metric("wayleave_interim_responses_dropped_total", &[]);
+    assert!(dropped >= f64::from(98 * STREAMS), "{dropped}");
 }

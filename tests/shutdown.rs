@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::harness::origin::reply::Step;
-use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, Wire, decisions, eventually};
 
 fn slow_origin(gate: &Gate) -> Origin {
     let origin = Origin::start();
@@ -176,4 +176,70 @@ fn only_connections_of_clients_are_under_way() {
     eventually("it stops", || busy.log().contains("stopping under_way=1 "));
     gate.open();
     assert_eq!(busy.wait().code(), Some(0));
+}
+
+/// What the decision log has of exchanges that were cut, and whether `stop` is its last line.
+#[track_caller]
+fn expect_cut(proxy: &Wayleave, paths: &[&str]) {
+    let log = proxy.dir.path().join("state/decisions.jsonl");
+    let log = std::fs::read_to_string(log).expect("it is there");
+    for path in paths {
+        let mut lines = decisions(&log).filter(|line| line.contains(path));
+        let line = lines.next().unwrap_or_else(|| panic!("{path}: {log}"));
+        assert!(line.contains("\"outcome\":\"failed\""), "{line}");
+        assert!(line.contains("\"reason\":\"shutdown\""), "{line}");
+        assert_eq!(lines.next(), None);
+    }
+    let last = log.lines().last().expect("there are lines");
+    assert!(last.starts_with("{\"event\":\"stop\""), "{last}");
+}
+
+/// Exchanges in every state: partly delivered, not answered yet, held back for robots.txt, and tunnels of which nobody knows yet
+/// what they are for.
+fn begin_all(proxy: &Wayleave, origin: &Origin) -> Vec<Wire> {
+    let get = |url: &str| {
+        let mut wire = proxy.connect();
+        wire.send(Ask::get(url).bytes(url));
+        wire
+    };
+    let mut partly = get("http://shop.test/slow?partly");
+    partly.response_head();
+    let unanswered = get("http://shop.test/silent");
+    origin.wait_for_target("/silent");
+    let held_back = get("http://asked.test/held-back");
+    origin.wait_for("robots.txt is asked for", |arrived| {
+        let mut requests = arrived.requests.iter();
+        requests.any(|request| request.host() == "asked.test")
+    });
+    let mut secret = proxy.tunnel("shop.test:443");
+    secret.send(Ask::get("https://shop.test/slow").bytes("/slow?secret"));
+    secret.response_head();
+    vec![partly, unanswered, held_back, secret]
+}
+
+#[test]
+fn exchanges_that_are_cut_have_their_lines() {
+    let gate = Gate::closed();
+    for signals in [&["TERM"][..], &["TERM", "TERM"]] {
+        let origin = Origin::start();
+        let site = origin.site("shop.test");
+        site.page("/slow?partly", Reply::in_halves(&gate))
+            .page("/slow?secret", Reply::in_halves(&gate))
+            .page("/silent", Reply::nothing(Step::Hang));
+        let silent = origin.site("asked.test");
+        silent.robots_reply(Reply::nothing(Step::Hang));
+        let mut proxy = Wayleave::start_with(&origin, |settings| {
+            let grace = ["\"100ms\"", "\"1h\""][signals.len() - 1];
+            settings.set("proxy.shutdown_grace", grace)
+        });
+        let wires = begin_all(&proxy, &origin);
+        for signal in signals {
+            proxy.signal(signal);
+            eventually("it stops", || proxy.log().contains("stopping under_way="));
+        }
+        assert_eq!(proxy.wait().code(), Some(0));
+        drop(wires);
+        let paths = ["/slow?partly", "/silent", "/held-back", "/slow?secret"];
+        expect_cut(&proxy, &paths);
+    }
 }

@@ -74,7 +74,7 @@ impl Listener {
             false => server.limits.take(peer),
         };
         match slot {
-            Ok(slot) if is_named || is_tls => self.server.tasks.spawn(async move {
+            Ok(slot) if is_named || is_tls => self.server.spawn(async move {
                 let opening = Opening { is_named, is_tls };
                 // Once in a connection: in a box it takes no room in those that wait for requests.
                 if let Some((opened, slot)) = Box::pin(listener.open(arrival, slot, opening)).await
@@ -84,11 +84,11 @@ impl Listener {
                 }
                 drop(open);
             }),
-            Ok(slot) => self.server.tasks.spawn(async move {
+            Ok(slot) => self.server.spawn(async move {
                 serve(&server, arrival.plain()).await;
                 drop((slot, open));
             }),
-            Err(reached) => self.server.tasks.spawn(async move {
+            Err(reached) => self.server.spawn(async move {
                 listener.turn_away(arrival, reached).await;
                 drop(open);
             }),

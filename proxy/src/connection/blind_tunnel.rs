@@ -35,7 +35,10 @@ pub(super) async fn pass_tls(
     blind: Box<BlindTunnel<'_>>,
 ) {
     let patience = server.settings().options.header_timeout;
-    let hello = timeout(patience, server_name(&mut incoming)).await;
+    let hello = tokio::select! {
+        hello = timeout(patience, server_name(&mut incoming)) => hello,
+        () = server.exchanges.ending.cut() => return blind.cut_off(),
+    };
     let Ok(Ok(server_name)) = hello else { return };
     let is_foreign = |name: &String| !resolve::is_host_of(name, origin);
     let refusal = match server_name.filter(is_foreign) {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::server::Server;
 use crate::decide::request::Connection;
 use crate::http::client::Client;
+use crate::http::flushes::{Counted, Flushes};
 use crate::http::received::Received;
 use crate::http::transport::Stream;
 
@@ -30,6 +31,8 @@ pub(super) struct Asked {
     pub(super) request: http::Request<RecvStream>,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) connection: Arc<Connection>,
+    /// Of the client's connection.
+    pub(super) flushes: Arc<Flushes>,
     /// Its place among those of its connection.
     pub(super) open: OwnedSemaphorePermit,
 }
@@ -72,8 +75,9 @@ pub(super) async fn serve(
 
 /// The streams of one connection.
 struct Streams {
-    http2: h2::server::Connection<Stream, Bytes>,
+    http2: h2::server::Connection<Counted<Stream>, Bytes>,
     connection: Arc<Connection>,
+    flushes: Arc<Flushes>,
     /// Of exchanges under way.
     places: Arc<Semaphore>,
     /// No new ones are taken.
@@ -85,13 +89,15 @@ impl Streams {
     async fn begin(server: &Server, stream: Stream, connection: Connection) -> Option<Self> {
         let patience = server.settings().options.header_timeout;
         let options = http2_options(connection.tunnel.is_some());
-        let begun = timeout(patience, http2::handshake(stream, Some(options))).await;
+        let (stream, flushes) = Counted::new(stream);
+        let begun = timeout(patience, options.handshake(stream)).await;
         let http2 = begun
             .ok()?
             .inspect_err(|error| tracing::debug!(%error, "no HTTP/2"));
         Some(Self {
             http2: http2.ok()?,
             connection: Arc::new(connection),
+            flushes,
             places: Arc::new(Semaphore::new(MAX_EXCHANGES)),
             are_ending: false,
         })
@@ -108,6 +114,7 @@ impl Streams {
                 request,
                 respond,
                 connection: Arc::clone(&self.connection),
+                flushes: Arc::clone(&self.flushes),
                 open,
             }),
             Err(_) => {
@@ -128,13 +135,14 @@ impl Streams {
 
 /// Serves a request.
 pub(super) fn exchange(server: &Arc<Server>, asked: Asked) {
-    let (tasks, server) = (&server.tasks, Arc::clone(server));
+    let (spawner, server) = (server, Arc::clone(server));
     // An exchange is kilobytes: in a box it is not copied each time that the runtime hands its task on.
-    tasks.spawn(Box::pin(async move {
+    spawner.spawn(Box::pin(async move {
         let Asked {
             request,
             respond,
             connection,
+            flushes,
             open,
         } = asked;
         let (head, body) = request.into_parts();
@@ -143,7 +151,12 @@ pub(super) fn exchange(server: &Arc<Server>, asked: Asked) {
             Some(_) => Received::http2(head, has_body),
             None => Received::proxied_http2(head, has_body),
         };
-        let mut client = Client::http2(body, respond, server.settings().options.idle_timeout);
+        let mut client = Client::http2(
+            body,
+            respond,
+            flushes,
+            server.settings().options.idle_timeout,
+        );
         // Dropping a client whose response is not complete resets its stream.
         server
             .exchanges

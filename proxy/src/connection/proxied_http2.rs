@@ -24,8 +24,8 @@ fn take(server: &Arc<Server>, asked: Asked) {
     if asked.request.method() != Method::CONNECT {
         return http2::exchange(server, asked);
     }
-    let (tasks, server) = (&server.tasks, Arc::clone(server));
-    tasks.spawn(Box::pin(async move { tunnel(&server, asked).await }));
+    let serving = Arc::clone(server);
+    server.spawn(Box::pin(async move { tunnel(&serving, asked).await }));
 }
 
 /// Judges a `CONNECT`, and serves what speaks inside the tunnel.
@@ -34,13 +34,14 @@ async fn tunnel(server: &Arc<Server>, asked: Asked) {
         request,
         respond,
         connection,
+        flushes,
         open,
     } = asked;
     let (head, body) = request.into_parts();
     // What follows the head is not content.
     let received = Received::proxied_http2(head, false);
     let settings = server.settings();
-    let mut client = Client::http2(body, respond, settings.options.idle_timeout);
+    let mut client = Client::http2(body, respond, flushes, settings.options.idle_timeout);
     let exchanges = &server.exchanges;
     // Elsewhere a tunnel is a connection, and counts as one.
     let slot = match server.limits.take(connection.client) {

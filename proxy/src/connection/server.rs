@@ -18,9 +18,17 @@ pub(crate) struct Server {
     pub(crate) limits: Limits,
     pub(crate) tasks: TaskTracker,
     pub(crate) stopping: CancellationToken,
+    /// Nothing goes on.
+    pub(crate) ended: CancellationToken,
 }
 
 impl Server {
+    /// Runs `task` until it is done, or the server has ended.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.ended.clone();
+        self.tasks.spawn(ended.run_until_cancelled_owned(task));
+    }
+
     pub(super) fn settings(&self) -> Arc<Settings> {
         self.exchanges.decider.settings()
     }

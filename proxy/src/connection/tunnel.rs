@@ -44,7 +44,15 @@ pub(super) async fn enter(
     while incoming.ahead.is_empty() {
         let patience = server.settings().options.header_timeout;
         let reading = incoming.stream.read_buf(&mut incoming.ahead);
-        let read = timeout(patience, reading).await;
+        let read = tokio::select! {
+            read = timeout(patience, reading) => read,
+            () = server.exchanges.ending.cut() => {
+                if let Some(blind) = blind {
+                    blind.cut_off();
+                }
+                return None;
+            }
+        };
         if read.ok()?.ok()? == 0 {
             return None;
         }

@@ -2,12 +2,13 @@
 
 use std::pin::pin;
 
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use wayleave_robots_txt::{Origin, Scheme};
 
 use super::Exchanges;
 use super::decide_in_turn::{Cleared, InTurn, Next};
 use super::fields;
-use super::outcome::{Outcome, client_closed, passed};
+use super::outcome::{Outcome, client_closed, cut_off, passed};
 use super::record::{Begun, Exchange, Known};
 use super::revoke::Lasting;
 use crate::decide::https_mode::{Mode, Way};
@@ -43,6 +44,8 @@ pub(crate) struct BlindTunnel<'a> {
     /// The way to the origin. `None`: the tunnel was requested for plain HTTP, which is inspected.
     to_origin: Option<(Link, OpenConnection)>,
     allowed: Allowed<'a>,
+    /// Until it is recorded.
+    _under_way: TaskTrackerToken,
 }
 
 /// A tunnel into which nobody looks, once it is open.
@@ -90,8 +93,17 @@ impl<'a> BlindTunnel<'a> {
 
     /// Records that what came is refused.
     pub(crate) fn refuse(self, refusal: Refusal) {
+        self.end(Outcome::Refuse(refusal));
+    }
+
+    /// Records that the proxy ended before anything came.
+    pub(crate) fn cut_off(self) {
+        self.end(Outcome::Fail(cut_off()));
+    }
+
+    fn end(self, outcome: Outcome) {
         self.allowed.exchanges.record_ended(Exchange {
-            outcome: Outcome::Refuse(refusal),
+            outcome,
             ..self.exchange
         });
     }
@@ -129,7 +141,25 @@ impl Exchanges {
         received: &Received,
         client: &mut Client,
     ) -> Result<TunnelPermit<'_>, Box<Exchange>> {
+        let _under_way = self.ending.begin();
         let begun = self.begin(connection, Some(received));
+        let judging = pin!(self.judge_connect(begun, connection, received, client));
+        if let Some(judged) = self.ending.unless_cut(judging).await {
+            return judged;
+        }
+        let settings = self.decider.settings();
+        let request = Request::of(received, &settings.options.name);
+        let known = asked(&settings, connection, Some(&request));
+        Err(Box::new(self.end(begun, known, Outcome::Fail(cut_off()))))
+    }
+
+    async fn judge_connect(
+        &self,
+        begun: Begun<'_>,
+        connection: &Connection,
+        received: &Received,
+        client: &mut Client,
+    ) -> Result<TunnelPermit<'_>, Box<Exchange>> {
         let settings = self.decider.settings();
         let request = Request::of(received, &settings.options.name);
         let ended = |outcome| {
@@ -204,6 +234,7 @@ impl Exchanges {
         let blind = BlindTunnel {
             exchange: self.end(begun, known, outcome),
             to_origin,
+            _under_way: self.ending.begin(),
             allowed: Allowed {
                 exchanges: self,
                 resolved,

@@ -170,6 +170,7 @@ impl Attempt<'_> {
         let sending = self.onward.sending;
         let upstream = &sending.settings.upstream;
         let (mut writer, mut reader) = self.start(connection, &form).await?;
+        let dropped_interim = AtomicU64::new(0);
         let relaying = Relaying {
             received: sending.received,
             name: &sending.settings.options.name,
@@ -178,10 +179,12 @@ impl Attempt<'_> {
             label: self.onward.label,
             turn: sending.cleared.turn.as_ref(),
             handed_on: self.onward.handed_on,
+            dropped_interim: &dropped_interim,
         };
         let relayed = relay::relay(relaying, client, &mut writer, &mut reader).await;
         let oddities = reader.oddities();
         upstream.count(oddities);
+        upstream.count_dropped_interim(dropped_interim.into_inner());
         let Relayed {
             status,
             connection_serves_again,

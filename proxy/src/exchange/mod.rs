@@ -37,14 +37,16 @@ mod splice;
 mod turn_away;
 mod websocket;
 
-pub(crate) use self::exchanges::Exchanges;
+use std::pin::pin;
+
+pub(crate) use self::exchanges::{Ending, Exchanges};
 pub(crate) use self::outcome::AfterExchange;
 
 use self::decide_in_turn::{InTurn, Next};
 use self::forward::Sending;
-use self::outcome::{Ended, Outcome, Reply};
+use self::outcome::{Ended, Outcome, Reply, cut_off};
 use self::refuse::By;
-use crate::decide::request::Connection;
+use crate::decide::request::{Connection, Request};
 use crate::http::client::Client;
 use crate::http::received::Received;
 
@@ -56,8 +58,23 @@ impl Exchanges {
         received: &Received,
         client: &mut Client,
     ) -> AfterExchange {
+        let _under_way = self.ending.begin();
         let begun = self.begin(connection, Some(received));
-        let mut in_turn = self.decide_in_turn(connection, received, client).await;
+        let cut = || {
+            let settings = self.decider.settings();
+            let request = Request::of(received, &settings.options.name);
+            let known = connect::asked(&settings, connection, Some(&request));
+            self.record(begun, known, Outcome::Fail(cut_off()));
+            AfterExchange::CutOff
+        };
+        let decided = {
+            // Where it stays: it would be copied.
+            let deciding = pin!(self.decide_in_turn(connection, received, client));
+            self.ending.unless_cut(deciding).await
+        };
+        let Some(mut in_turn) = decided else {
+            return cut();
+        };
         let ended = loop {
             let cleared = match in_turn.next {
                 Next::Send(_) if received.max_forwards() == Some(0) => {
@@ -84,9 +101,11 @@ impl Exchanges {
             }
             let next = Next::Send(cleared);
             let before = InTurn { next, ..in_turn };
-            in_turn = self
-                .decide_outdated(before, connection, received, client)
-                .await;
+            let again = self.decide_outdated(before, connection, received, client);
+            let Some(again) = self.ending.unless_cut(Box::pin(again).as_mut()).await else {
+                return cut();
+            };
+            in_turn = again;
         };
         // Recorded first: who has the answer in hand may ask about it.
         let known = in_turn.known.and(ended.sent, ended.said);

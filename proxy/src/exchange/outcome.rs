@@ -154,6 +154,13 @@ pub(super) fn passed(permit: &Permit, status: u16) -> Outcome {
     }
 }
 
+/// The failure of a request that was cut because the proxy ends.
+pub(super) fn cut_off() -> Refusal {
+    let error = ErrorType::ConnectionTerminated;
+    let details = "the proxy ended before the response was complete";
+    Refusal::new(503, "Proxy shutting down", error, "shutdown", details)
+}
+
 /// The failure of a request whose client left.
 pub(super) fn client_closed() -> Refusal {
     let error = ErrorType::ConnectionTerminated;

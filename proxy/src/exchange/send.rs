@@ -8,7 +8,7 @@ use wayleave_robots_txt::Scheme;
 
 use super::forward::{self, Forwarded, Onward, SWITCHING_PROTOCOLS, Sending};
 use super::label::{self, Label};
-use super::outcome::{Ended, Outcome, Reply, Sent, client_closed, passed};
+use super::outcome::{Ended, Outcome, Reply, Sent, client_closed, cut_off, passed};
 use super::refuse::By;
 use super::relay::RelayError;
 use super::revoke::Lasting;
@@ -50,6 +50,7 @@ impl Exchanges {
                 biased;
                 forwarded = forwarding => Some(forwarded),
                 () = revoked => None,
+                () = self.ending.cut() => Some(Err(RelayError::Cut)),
             }
         };
         let permit = &sending.cleared.permit;
@@ -159,6 +160,7 @@ fn broken(broke: RelayError, sending: Sending<'_>) -> (Outcome, Reply, Sent) {
             (Outcome::Refuse(refusal), false)
         }
         RelayError::Refused(refusal) => (Outcome::Withhold(*refusal), false),
+        RelayError::Cut => (Outcome::Fail(cut_off()), true),
         RelayError::ClientGone | RelayError::Withheld | RelayError::Outdated => {
             (Outcome::Fail(client_closed()), true)
         }

@@ -4,6 +4,7 @@ pub(crate) mod client;
 pub(crate) mod connect_stream;
 pub(crate) mod content_coding;
 pub(crate) mod field_pairs;
+pub(crate) mod flushes;
 pub(crate) mod ftp_path;
 pub(crate) mod http1;
 pub(crate) mod overrides;

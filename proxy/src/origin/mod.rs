@@ -270,6 +270,11 @@ impl Upstream {
         self.metrics.origin_oddities(oddities);
     }
 
+    /// Counts interim responses that their client did not get.
+    pub(crate) fn count_dropped_interim(&self, count: u64) {
+        self.metrics.dropped_interim(count);
+    }
+
     /// Our pseudonym.
     pub(crate) fn name(&self) -> &str {
         &self.options.name

@@ -23,7 +23,7 @@ use crate::connection::listeners::{Bound, Inherited, Listen, listen_when_free};
 use crate::connection::{Limits, Listener, Server, limits};
 use crate::decide::Decider;
 use crate::environment::{GENERAL, fill};
-use crate::exchange::Exchanges;
+use crate::exchange::{Ending, Exchanges};
 use crate::fleet::Fleet;
 use crate::observe::decisions::Decisions;
 use crate::observe::logging;
@@ -132,6 +132,7 @@ async fn wind_down(server: &Server, taking: &TaskTracker, stop: &mut Stop) {
     notify(&[sd_notify::NotifyState::Stopping]);
     taking.wait().await;
     drain(&server.tasks, &server.exchanges.decider, stop).await;
+    cut(server).await;
     close(&server.exchanges).await;
 }
 
@@ -179,6 +180,7 @@ fn server(
         limits: Limits::new(limits),
         tasks: TaskTracker::new(),
         stopping: CancellationToken::new(),
+        ended: CancellationToken::new(),
     })
 }
 
@@ -225,6 +227,13 @@ async fn drain(tasks: &TaskTracker, decider: &Decider, stop: &mut Stop) {
     }
 }
 
+/// Ends what still goes on. Each exchange is recorded as cut, and no task is left that could begin another.
+async fn cut(server: &Server) {
+    server.exchanges.ending.cut_all().await;
+    server.ended.cancel();
+    server.tasks.wait().await;
+}
+
 /// Keeps what was learned and decided, now that nothing more will be.
 async fn close(exchanges: &Exchanges) {
     // Before the store: who has that begins to write decisions.
@@ -263,6 +272,7 @@ fn build(
         decisions: Arc::clone(decisions),
         metrics: Arc::clone(metrics),
         traces,
+        ending: Ending::default(),
     };
     Ok((exchanges, fetch, refresh))
 }

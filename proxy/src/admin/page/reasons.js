@@ -56,6 +56,7 @@ const MEANINGS = [
   ["http_response_incomplete, http_response_timeout", "failed", "the response was cut short, or did not arrive"],
   ["http_response_header_section_size, http_protocol_error", "failed", "the response's head is too large, or it is not HTTP"],
   ["client-closed", "failed", "the client left before the response was complete"],
+  ["shutdown", "failed", "the proxy ended before the response was complete: proxy.shutdown_grace was over, or it was told to stop a second time"],
 ].map(([reasons, outcomes, words]) => ({ reasons: reasons.split(", "), outcomes: outcomes.split(", "), words }));
 
 /** Every reason, in the order of the document. */

@@ -1,11 +1,14 @@
 //! The origin's response on its way to the client.
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use pingora_timeout::timeout;
 
+use super::interim::{Interim, LAST_WAITS, is_interim};
 use super::progress::{Progress, RelayError};
 use crate::decide::refusal::Refusal;
 use crate::exchange::fields;
@@ -17,7 +20,7 @@ use crate::http::http1::{Framing, Trailers};
 use crate::http::proxy_status::ErrorType;
 use crate::http::received::{Received, Version};
 use crate::origin::error::Fault;
-use crate::origin::{self, OriginHead, OriginReader};
+use crate::origin::{OriginHead, OriginReader};
 use crate::politeness::Turn;
 
 /// What is told of a response's head as soon as it is there: it says which fields are added, or keeps the response from its client.
@@ -39,6 +42,8 @@ pub(crate) struct Relaying<'a> {
     pub(crate) turn: Option<&'a Turn<'a>>,
     /// Counts the bytes of the body that the client was handed.
     pub(crate) handed_on: &'a AtomicU64,
+    /// Counts interim responses that it was not.
+    pub(crate) dropped_interim: &'a AtomicU64,
 }
 
 /// The part of a body that was held back, and whether that is all of it.
@@ -129,27 +134,93 @@ impl Download<'_> {
 
     /// The final response's head. Passes interim ones on (RFC 9110 section 15.2).
     async fn final_head(&mut self, client: &mut Responder) -> Result<OriginHead, RelayError> {
-        for _ in 0..origin::MAX_INTERIM {
-            let head = tokio::select! {
-                biased;
-                head = self.head() => head?,
-                () = client.given_up() => return Err(RelayError::ClientGone),
+        let (mut interim, mut next) = (Interim::default(), None);
+        loop {
+            let head = match next.take() {
+                Some(head) => head,
+                None => tokio::select! {
+                    biased;
+                    head = self.head() => head?,
+                    () = client.given_up() => return Err(RelayError::ClientGone),
+                },
             };
-            match head.status() {
-                101 => {
-                    let checked = websocket::check(self.relaying.received, &head);
-                    checked.map_err(|details| {
-                        Fault::new(ErrorType::HttpProtocolError, details.to_owned())
-                    })?;
-                    return Ok(head);
-                }
-                // HTTP/1.0 knows no interim responses.
-                100..=199 if self.relaying.received.version() == Version::Http10 => {}
-                100..=199 => client.interim(&fields::interim(&head)).await?,
-                _ => return Ok(head),
+            if head.status() == 101 {
+                let checked = websocket::check(self.relaying.received, &head);
+                checked.map_err(|details| {
+                    Fault::new(ErrorType::HttpProtocolError, details.to_owned())
+                })?;
+                return Ok(head);
+            }
+            if !is_interim(head.status()) {
+                return Ok(head);
+            }
+            interim.hear()?;
+            // HTTP/1.0 knows no interim responses.
+            if self.relaying.received.version() != Version::Http10 {
+                next = self.pass_interim(head, client, &mut interim).await?;
             }
         }
-        Err(origin::only_interim().into())
+    }
+
+    /// Passes an interim response on, and those that come before it has left as far as there is room: each when the one before
+    /// has left. Returns the final head, if that came meanwhile.
+    async fn pass_interim(
+        &mut self,
+        first: OriginHead,
+        client: &mut Responder,
+        interim: &mut Interim,
+    ) -> Result<Option<OriginHead>, RelayError> {
+        // What HTTP/2 has once, it sends whether somebody waits for that or not.
+        let may_be_left = matches!(client, Responder::Http2 { .. });
+        let (mut held, mut last) = (VecDeque::new(), None);
+        self.hold(first, interim, &mut held);
+        while let Some(head) = held.pop_front() {
+            let response = fields::interim(&head);
+            let mut passing = pin!(client.interim(&response));
+            loop {
+                let head = tokio::select! {
+                    biased;
+                    passed = &mut passing => {
+                        passed?;
+                        break;
+                    }
+                    head = self.head(), if last.is_none() => head,
+                    () = tokio::time::sleep(LAST_WAITS), if last.is_some() && may_be_left => {
+                        held.iter().for_each(|_| self.drop_interim());
+                        return Ok(last);
+                    }
+                };
+                match head {
+                    Ok(head) if is_interim(head.status()) => {
+                        interim.hear()?;
+                        self.hold(head, interim, &mut held);
+                    }
+                    Ok(head) => last = Some(head),
+                    // Half a head of HTTP/1 would become a part of what the client is told.
+                    Err(broken) if !may_be_left => {
+                        passing.await?;
+                        return Err(broken);
+                    }
+                    Err(broken) => return Err(broken),
+                }
+            }
+        }
+        Ok(last)
+    }
+
+    /// Holds an interim response until it can be passed on, if there is room for it.
+    fn hold(&self, head: OriginHead, interim: &mut Interim, held: &mut VecDeque<OriginHead>) {
+        match interim.fits(&head) {
+            true => held.push_back(head),
+            false => self.drop_interim(),
+        }
+    }
+
+    /// Counts an interim response that the client does not get.
+    fn drop_interim(&self) {
+        self.relaying
+            .dropped_interim
+            .fetch_add(1, Ordering::Relaxed);
     }
 
     async fn head(&mut self) -> Result<OriginHead, RelayError> {
@@ -321,6 +392,7 @@ mod tests {
                 label: None,
                 turn: None,
                 handed_on: &AtomicU64::new(0),
+                dropped_interim: &AtomicU64::new(0),
             },
             reader: &mut reader,
             progress: &Progress::default(),

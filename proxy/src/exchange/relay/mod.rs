@@ -1,6 +1,7 @@
 //! Both bodies, both ways at once: the client's to the origin, the origin's to the client.
 
 mod download;
+mod interim;
 mod progress;
 mod upload;
 

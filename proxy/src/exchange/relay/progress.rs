@@ -59,6 +59,8 @@ pub(crate) enum RelayError {
     TooSoon(TooSoon),
     /// Other settings hold than those it was decided by, and it was not sent.
     Outdated,
+    /// The proxy ends.
+    Cut,
     /// The client left.
     ClientGone,
     /// The origin's answer is not for the client.

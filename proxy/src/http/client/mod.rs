@@ -5,6 +5,7 @@ mod body;
 mod responder;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use h2::server::SendResponse;
 pub(crate) use self::body::ClientBody;
 use self::responder::Http1Responder;
 pub(crate) use self::responder::{ClientGone, Field, OnwardResponse, Responder, field};
+use super::flushes::Flushes;
 use super::http1::{BodyReader, BodyWriter, Framing};
 use super::received::HalfClosed;
 use super::transport::{Incoming, Stream};
@@ -58,12 +60,14 @@ impl Client {
     pub(crate) fn http2(
         stream: RecvStream,
         respond: SendResponse<Bytes>,
+        flushes: Arc<Flushes>,
         patience: Duration,
     ) -> Self {
         let answer = Responder::Http2 {
             respond,
             stream: None,
             patience,
+            flushes,
         };
         Self {
             body: ClientBody::Http2 { stream, patience },

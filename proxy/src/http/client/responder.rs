@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,6 +16,7 @@ use pingora_timeout::timeout;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
 use crate::http::field_pairs::header_map;
+use crate::http::flushes::Flushes;
 use crate::http::http1::{BodyWriter, Framing, Trailers, write_fields};
 use crate::http::transport::Stream;
 
@@ -50,6 +52,8 @@ pub(crate) enum Responder {
         respond: SendResponse<Bytes>,
         stream: Option<SendStream<Bytes>>,
         patience: Duration,
+        /// Of the connection.
+        flushes: Arc<Flushes>,
     },
 }
 
@@ -87,7 +91,7 @@ impl Responder {
         }
     }
 
-    /// Sends an interim response.
+    /// Sends an interim response, and waits until it has left. Over HTTP/2 it does also if nobody waits.
     pub(crate) async fn interim(
         &mut self,
         response: &OnwardResponse<'_>,
@@ -98,9 +102,15 @@ impl Responder {
                 answer.send(&finished(head, &response.fields, &[])).await?;
                 answer.flush().await
             }
-            Self::Http2 { respond, .. } => {
+            Self::Http2 {
+                respond, flushes, ..
+            } => {
                 let sent = respond.send_informational(http2_head(response));
-                sent.map_err(|_| ClientGone)
+                sent.map_err(|_| ClientGone)?;
+                tokio::select! {
+                    () = flushes.next() => Ok(()),
+                    _ = poll_fn(|cx| respond.poll_reset(cx)) => Err(ClientGone),
+                }
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Metrics of connections: clients' ones, those to origins, and what came over them that had to be repaired.
 
-use prometheus::{IntCounterVec, IntGauge, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::constructors::{by_result, counters, gauge, gauges};
+use super::constructors::{by_result, counter, counters, gauge, gauges};
 use crate::http::http1::oddities::Oddity;
 
 const CLIENT_CONNECTIONS: &str = "Open client connections.";
@@ -12,6 +12,7 @@ const CLIENT_HANDSHAKES: &str = "TLS handshakes of clients with the proxy itself
 const LEAF_CERTIFICATES: &str =
     "Leaf certificates that intercepted connections asked for, by result.";
 const ORIGIN_ODDITIES: &str = "Responses of origins that had to be repaired, by what was wrong.";
+const DROPPED_INTERIM: &str = "Interim responses of origins that their clients did not get.";
 const UPSTREAM_CONNECTIONS: &str =
     "Connections to origins that are serving a request, by whether they were reused.";
 const UPSTREAM_PROXY: &str = "1 if origins are reached through a parent proxy, which looks names up: their addresses are not checked then.";
@@ -27,6 +28,7 @@ pub(super) struct Connections {
     pub(super) upstream_reused: IntGauge,
     pub(super) upstream_proxy: IntGauge,
     pub(super) origin_oddities: IntCounterVec,
+    pub(super) dropped_interim: IntCounter,
 }
 
 impl Connections {
@@ -47,6 +49,7 @@ impl Connections {
             upstream_reused: upstream.with_label_values(&["true"]),
             upstream_proxy: gauge(registry, "upstream_proxy", UPSTREAM_PROXY)?,
             origin_oddities: counters(registry, oddities, ORIGIN_ODDITIES, &["kind"])?,
+            dropped_interim: counter(registry, "interim_responses_dropped_total", DROPPED_INTERIM)?,
         };
         connections.start_at_zero();
         Ok(connections)

@@ -262,6 +262,11 @@ impl Metrics {
         }
     }
 
+    /// Counts interim responses that were not passed on.
+    pub(crate) fn dropped_interim(&self, count: u64) {
+        self.connections.dropped_interim.inc_by(count);
+    }
+
     /// Counts what was said to each purpose about the use of what was asked for.
     pub(crate) fn preferences(&self, judgement: &Judgement) {
         for say in &judgement.each {

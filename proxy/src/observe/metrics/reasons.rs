@@ -64,6 +64,7 @@ pub(super) const OF_CRAWLERS: &Reasons = &[
     ("http_protocol_error", &[FAILED]),
     ("body-timeout", &[FAILED]),
     ("client-closed", &[FAILED]),
+    ("shutdown", &[FAILED]),
 ];
 
 /// Where nobody could be asked who they are: there was no request.

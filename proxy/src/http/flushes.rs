@@ -1,0 +1,129 @@
+//! When what was written to a connection has left: to its socket, that is.
+
+use std::fmt;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+
+/// Counts the times that a connection had nothing left to write.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    count: AtomicU64,
+    /// Somebody waits for the next.
+    is_awaited: AtomicBool,
+    changed: Notify,
+}
+
+impl Flushes {
+    /// Waits until what was given to the connection before has left.
+    pub(crate) async fn next(&self) {
+        let before = self.count.load(Ordering::SeqCst);
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            self.is_awaited.store(true, Ordering::SeqCst);
+            if self.count.load(Ordering::SeqCst) != before {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn note(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        if self.is_awaited.swap(false, Ordering::SeqCst) {
+            self.changed.notify_waiters();
+        }
+    }
+}
+
+impl fmt::Debug for Flushes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flushes").finish_non_exhaustive()
+    }
+}
+
+/// A connection whose flushes are counted.
+pub(crate) struct Counted<S> {
+    inner: S,
+    flushes: Arc<Flushes>,
+}
+
+impl<S> Counted<S> {
+    pub(crate) fn new(inner: S) -> (Self, Arc<Flushes>) {
+        let flushes = Arc::<Flushes>::default();
+        let counted = Self {
+            inner,
+            flushes: Arc::clone(&flushes),
+        };
+        (counted, flushes)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.inner).poll_flush(cx))?;
+        self.flushes.note();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_is_told_of_the_next_flush_only() {
+        let (near, _far) = tokio::io::duplex(64);
+        let (mut counted, flushes) = Counted::new(near);
+        counted.flush().await.unwrap();
+        let mut next = Box::pin(flushes.next());
+        assert!((&mut next).now_or_never().is_none());
+        counted.write_all(b"a").await.unwrap();
+        assert!((&mut next).now_or_never().is_none());
+        counted.flush().await.unwrap();
+        next.await;
+    }
+}
