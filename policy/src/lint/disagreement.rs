@@ -7,8 +7,8 @@ use super::statement::{Line, is_name};
 use crate::robots_txt::Field;
 use crate::{AccessResult, Dialect, Path, ProductToken, RobotsTxt, Verdict, decide};
 
-/// Files with more rules are tried on the first so many.
-const TRIED_RULES: usize = 2_000;
+/// Of files with more rules one of each shape in each group is tried, at most so many: each trial goes through all rules.
+const TRIED_RULES: usize = 200;
 
 /// A crawler, the verdict of RFC 9309, and the dialects that say the other.
 type Kind = (String, Verdict, Vec<Dialect>);
@@ -33,7 +33,9 @@ pub(super) fn check(
     let mut found: HashMap<Kind, Disagreement> = HashMap::new();
     // Of other names it is said that Google reads them differently: that explains their rules, too.
     let named = |(_, name, _): &(_, String, _)| is_name(name.as_bytes());
-    for (line, name, path) in examples(lines).into_iter().filter(named).take(TRIED_RULES) {
+    let examples = examples(lines).into_iter().filter(named).collect();
+    for (example, alike) in to_try(examples) {
+        let (line, name, path) = example;
         let Ok(token) = ProductToken::verbatim(&name) else {
             continue;
         };
@@ -47,11 +49,11 @@ pub(super) fn check(
         }
         found
             .entry((name, standard, others))
-            .and_modify(|disagreement| disagreement.others += 1)
+            .and_modify(|disagreement| disagreement.others += 1 + alike)
             .or_insert(Disagreement {
                 line,
                 path,
-                others: 0,
+                others: alike,
             });
     }
     for (kind, disagreement) in found {
@@ -76,8 +78,44 @@ fn sentence((name, verdict, dialects): &Kind, disagreement: &Disagreement) -> St
     )
 }
 
+/// A rule's line, a crawler it is for, and a path it is about.
+type Example = (u32, String, String);
+
+/// Those to try, each with how many more are like it.
+fn to_try(examples: Vec<Example>) -> Vec<(Example, usize)> {
+    if examples.len() <= TRIED_RULES {
+        return examples.into_iter().map(|it| (it, 0)).collect();
+    }
+    let mut places: HashMap<(String, String), usize> = HashMap::new();
+    let mut tried: Vec<(Example, usize)> = Vec::new();
+    for example in examples {
+        let (_, name, path) = &example;
+        let next = tried.len();
+        let place = *places.entry((name.clone(), shape(path))).or_insert(next);
+        match tried.get_mut(place) {
+            Some((_, alike)) => *alike += 1,
+            None if place < TRIED_RULES => tried.push((example, 0)),
+            None => {}
+        }
+    }
+    tried
+}
+
+/// A path with one letter for each word or number in it.
+fn shape(path: &str) -> String {
+    let mut shape = String::new();
+    for c in path.chars() {
+        match c.is_ascii_alphanumeric() {
+            true if shape.ends_with('a') => {}
+            true => shape.push('a'),
+            false => shape.push(c),
+        }
+    }
+    shape
+}
+
 /// For each rule its line, a crawler it is for, and a path it is about.
-fn examples(lines: &[Line<'_>]) -> Vec<(u32, String, String)> {
+fn examples(lines: &[Line<'_>]) -> Vec<Example> {
     let mut examples = Vec::new();
     let (mut name, mut has_rules) = (None, true);
     for line in lines {
@@ -104,4 +142,44 @@ fn examples(lines: &[Line<'_>]) -> Vec<(u32, String, String)> {
         }
     }
     examples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(line: u32, name: &str, path: String) -> Example {
+        (line, name.to_owned(), path)
+    }
+
+    #[test]
+    fn of_many_rules_one_of_each_shape_is_tried_in_each_group() {
+        let of_name = |name: &'static str| {
+            (0..15_000)
+                .map(move |number| example(number, name, format!("/dir{number}/p-{number}.html")))
+        };
+        let odd = example(7, "b", "/%zz?x".to_owned());
+        let many = of_name("a").chain(of_name("b")).chain([odd.clone()]);
+        let tried = to_try(many.collect());
+        let expected = [
+            (example(0, "a", "/dir0/p-0.html".to_owned()), 14_999),
+            (example(0, "b", "/dir0/p-0.html".to_owned()), 14_999),
+            (odd, 0),
+        ];
+        assert_eq!(tried, expected);
+    }
+
+    #[test]
+    fn a_file_of_made_up_shapes_is_tried_on_so_many() {
+        let path = |number: usize| "/-".repeat(number);
+        let all = (0..1_000).map(|number| example(0, "a", path(number)));
+        assert_eq!(to_try(all.collect()).len(), TRIED_RULES);
+    }
+
+    #[test]
+    fn every_rule_of_a_small_file_is_tried() {
+        let few = (0..100).map(|number| example(number, "a", format!("/{number}")));
+        let tried = to_try(few.collect());
+        assert_eq!((tried.len(), tried[99].1), (100, 0));
+    }
 }
