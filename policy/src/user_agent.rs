@@ -161,6 +161,11 @@ mod tests {
             "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)",
             "Mozilla",
         ),
+        // The name of a device may look like a crawler's: the last one counts.
+        (
+            "Mozilla/5.0 (Linux; Android 9; CUBOT P30) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/80 Mobile Safari/537.36 ExampleBot/1.0",
+            "ExampleBot",
+        ),
         ("\"Quoted/1.0\"", "Quoted"),
     ];
 

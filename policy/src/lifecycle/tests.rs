@@ -749,3 +749,32 @@ fn pages_for_people_are_seen() {
     assert!(!typed("text/plain", b"<!"));
     assert!(!status(404).looks_like_a_page());
 }
+
+#[test]
+fn a_document_beside_robots_txt_serves_until_max_stale_while_its_origin_is_unreachable() {
+    for path in ["/.well-known/tdmrep.json", "/licence.xml"] {
+        let resource = Resource::parse(&format!("https://shop.example{path}")).expect("one");
+        let mut cache = Cache::default();
+        cache.change_lifetimes(
+            Lifetimes {
+                max_stale: Duration::from_secs(3 * DAY),
+                ..Lifetimes::default()
+            },
+            std::iter::empty(),
+        );
+        let mut fetched = |before: &Entry, known: Option<&Snapshot>, outcome, now| {
+            cache.start(&resource);
+            let kind = resource.kind();
+            let learned = Learned::after(kind, (before, known), outcome, now, cache.lifetimes());
+            let snapshot = cache.fetched(&resource, &learned, known);
+            (learned.entry().clone(), snapshot)
+        };
+        let body = response(200, b"[]", Fields::default());
+        let (entry, snapshot) = fetched(&Entry::default(), None, body, at(0));
+        let (_, failing) = fetched(&entry, Some(&snapshot), timeout(), at(DAY));
+        for (seconds, serves) in [(DAY, true), (3 * DAY - 1, true), (3 * DAY, false)] {
+            let is_served = failing.document(at(seconds)).is_some();
+            assert_eq!(is_served, serves, "{path} after {seconds} s");
+        }
+    }
+}
