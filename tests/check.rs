@@ -309,6 +309,48 @@ fn the_members_of_a_batch_are_documented() {
 }
 
 #[test]
+fn a_batch_says_what_the_proxy_would_do_with_an_answer() {
+    let question = |members: Value| {
+        let mut question = json!({"robots": "", "token": "a", "url": "/x", "purpose": "search"});
+        let all = question.as_object_mut().unwrap();
+        all.extend(members.as_object().unwrap().clone());
+        question.to_string()
+    };
+    let noindex = json!([["X-Robots-Tag", "noindex"]]);
+    let reserved = r#"[{"location": "/", "tdm-reservation": 1}]"#;
+    let page = |content: &str| format!("<meta name=tdm-reservation content={content}>");
+    let questions = [
+        (json!({"status": 200, "headers": noindex}), "refuse"),
+        (json!({"status": 404, "headers": noindex}), "unstated"),
+        (
+            json!({"status": 404, "html": "<meta name=robots content=noindex>"}),
+            "unstated",
+        ),
+        (
+            json!({"purpose": "train-ai", "tdmrep": reserved, "html": page("0")}),
+            "refuse",
+        ),
+        (json!({"purpose": "train-ai", "html": page("0")}), "allow"),
+    ];
+    let lines_of: Vec<String> = questions
+        .iter()
+        .map(|(it, _)| question(it.clone()))
+        .collect();
+    let output = run(&["check", "--batch"], lines_of.join("\n").as_bytes());
+    for (answer, (asked, expected)) in lines(&output).iter().zip(&questions) {
+        assert_eq!(answer["preference"], *expected, "{asked}: {answer}");
+    }
+    let unknown = question(json!({"headres": noindex, "id": 1}));
+    let output = run(&["check", "--batch"], unknown.as_bytes());
+    let answer = &lines(&output)[0];
+    assert_eq!(answer["id"], 1);
+    assert!(
+        answer["error"].as_str().unwrap().contains("headres"),
+        "{answer}"
+    );
+}
+
+#[test]
 fn a_batch_answers_before_the_next_question_is_whole() {
     let mut child = command()
         .args(["check", "--batch"])

@@ -226,7 +226,12 @@ fn rotated_files_count_and_what_cannot_be_read_is_named() {
     std::fs::rename(state.join("decisions.jsonl"), &rotated).expect("it can be renamed");
     let cut = [b"\xFF garbage\n", &whole[..whole.len() - 10]].concat();
     std::fs::write(state.join("decisions.jsonl"), cut).expect("it can be written");
-    let told = as_json(&dir, &[]);
+    let output = report(&dir, &["--json"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let whole = "the report is not complete: 1 line cannot be read";
+    assert!(complaint.contains(whole), "{complaint}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let outcomes = told["outcomes"].as_object().expect("an object");
     let counted: u64 = outcomes.values().filter_map(Value::as_u64).sum();
     assert_eq!(counted, 21, "the last line was cut off, whichever it is");

@@ -29,12 +29,14 @@
 //!   [`decide_any_path_strictly`] makes no exception of `/robots.txt`; [`decide_every_path`] judges
 //!   all of an origin's paths at once.
 //! - [`preferences`]: what a site says about the use of its content, for a crawler that declares its purposes.
+//! - [`excerpt`] cuts what others wrote to what is shown of it.
 //! - [`lint`] says what is wrong with a file, or read differently by different dialects.
 
 #![warn(missing_docs)]
 
 mod dialect;
 mod document;
+mod excerpt;
 mod host;
 mod host_pattern;
 pub mod lifecycle;
@@ -53,6 +55,7 @@ mod user_agent;
 
 pub use dialect::{Dialect, UnknownDialect};
 pub use document::{AI_TXT_PATH, Document, Kind, TDMREP_PATH};
+pub use excerpt::excerpt;
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use lint::{Finding, Level, lint};
 pub use origin::{InvalidUri, Origin, Scheme};

@@ -194,6 +194,65 @@ fn for_training(robots: &str, token: &str, with_access: bool) -> Preference {
     heard.judge(asker).preference
 }
 
+#[test]
+fn what_others_wrote_is_told_up_to_a_bound() {
+    let long = "x".repeat(100_000);
+    let robots = format!(
+        "User-agent: *\nUser-agent: {long}\nDisallow: /{long}\nContent-Usage: train-ai=n;{long}\n"
+    );
+    let robots = RobotsTxt::parse(robots.as_bytes());
+    let long_path = format!("/{long}");
+    let path = Path::parse(&long_path).unwrap();
+    let told = robots.decide(Dialect::Rfc9309, &[], &path).explain();
+    let rule = told.rule.unwrap();
+    assert!(rule.starts_with("Disallow: /xx") && rule.ends_with("x\u{2026}"));
+    assert_eq!(rule.len(), 200);
+    assert!(told.group.iter().all(|name| name.len() <= 200));
+    let declaration = Declaration {
+        purposes: Purposes::of(&[Purpose::TrainAi]),
+        ..Declaration::default()
+    };
+    let asker = Asker {
+        declaration: &declaration,
+        reading: &Reading::default(),
+        tokens: &[],
+        dialect: Dialect::Rfc9309,
+        strict: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let mut heard = Preferences::new(asker, "https://site.test/", "/");
+    heard.hear_robots_txt(asker, &robots);
+    let judgement = heard.judge(asker);
+    assert_eq!(judgement.preference, Preference::Refuse);
+    let text = &judgement.statement().unwrap().text;
+    assert!(text.starts_with("Content-Usage: train-ai=n"), "{text}");
+    assert_eq!(text.len(), 200);
+}
+
+#[test]
+fn an_embargo_is_named_once_by_a_letter_that_is_known() {
+    let declaration = Declaration {
+        purposes: Purposes::of(&[Purpose::Archive]),
+        ..Declaration::default()
+    };
+    let asker = Asker {
+        declaration: &declaration,
+        reading: &Reading::default(),
+        tokens: &[],
+        dialect: Dialect::Rfc9309,
+        strict: true,
+        now: SystemTime::UNIX_EPOCH,
+    };
+    let lines =
+        "Archive-Embargo: q\nArchive-Embargo: forever\nArchive-Embargo: Q\nArchive-Embargo: m\n";
+    let robots = format!("User-agent: *\n{}", lines.repeat(1000));
+    let mut heard = Preferences::new(asker, "https://site.test/", "/");
+    heard.hear_robots_txt(asker, &RobotsTxt::parse(robots.as_bytes()));
+    let duties = heard.duties(asker);
+    assert_eq!(duties.len(), 1);
+    assert_eq!(duties[0].value.as_deref(), Some("q|m"));
+}
+
 /// The texts differ on whether a preference ends a run of user-agent lines: to preferences it does, to access it does not.
 #[test]
 fn a_preference_parts_groups_for_preferences_only() {

@@ -1,6 +1,5 @@
 //! Gathering: what is said about one request, in the order in which it becomes known.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::licences::Licences;
@@ -12,6 +11,9 @@ use super::{
 };
 use crate::robots_txt::{PathMatcher, RobotsTxt, Work};
 use crate::{AccessResult, Decision, Dialect, Origin, Target, Verdict};
+
+/// The periods that `Archive-Embargo` names: a week, a month, a quarter.
+const EMBARGOES: [&str; 3] = ["w", "m", "q"];
 
 /// What only those can keep who use a page: a name and, for some, a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub struct Preferences {
     pub(super) statements: Vec<Statement>,
     pub(super) licences: Licences,
     pub(super) meta_rules: Vec<HeardRule>,
-    embargoes: Vec<String>,
+    embargoes: Vec<&'static str>,
     /// The essence of the answer's `Content-Type`, in lower case; empty if that is not known.
     pub(super) content_type: String,
     pub(super) heard: Stage,
@@ -185,9 +187,12 @@ impl Preferences {
             }
             // Only archives hear of them.
             if asker.declaration.purposes.contains(Purpose::Archive) {
-                let known: HashSet<String> = self.embargoes.iter().cloned().collect();
-                let new = lines.embargoes().filter(|it| !known.contains(it));
-                self.embargoes.extend(new);
+                for period in lines.embargoes() {
+                    // Any other value is unsupported, and its line ignored (draft-nottingham-archive-embargo).
+                    let known = EMBARGOES.iter().find(|it| it.eq_ignore_ascii_case(&period));
+                    let new = known.filter(|it| !self.embargoes.contains(it));
+                    self.embargoes.extend(new);
+                }
             }
         }
         if asker.reads(Source::PolicyToken) {

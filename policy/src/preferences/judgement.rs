@@ -103,6 +103,6 @@ fn say(statements: &[Statement], purpose: Purpose) -> Say {
     Say {
         purpose,
         preference,
-        statement: statement.cloned(),
+        statement: statement.map(Statement::excerpt),
     }
 }

@@ -5,11 +5,15 @@ use std::sync::{Arc, OnceLock};
 use super::rsl::{self, Covered, Says};
 use super::statement::TOO_COSTLY;
 use super::{Asker, Carrier, Purpose, Purposes, Rsl, Source, Stage, Statement};
+use crate::excerpt;
 use crate::robots_txt::TooCostly;
 
 /// No site needs more licences for one request. Those beyond cannot be had, which refuses: whoever names hundreds has them
 /// fetched from anybody.
 const MOST_LICENCES: usize = 8;
+
+/// A licence with a longer URL cannot be had.
+const MAX_URL_BYTES: usize = 2048;
 
 /// The licences that are named for one request.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +110,14 @@ impl Licences {
         }
         let known = self.0.iter().find(|it| it.url == url);
         let document = known.map_or(Had::Missing, |it| it.document.clone());
+        // It is told of in answers and logs.
+        let (url, document) = match url.len() {
+            ..=MAX_URL_BYTES => (url, document),
+            _ => {
+                let because = format!("its URL has more than {MAX_URL_BYTES} bytes");
+                (excerpt(&url).into_owned(), Had::Not { because })
+            }
+        };
         self.add(Licence {
             url,
             carrier,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Purposes, Source, Stage};
+use crate::excerpt;
 
 /// What a site says about some purposes, and all that is needed to point at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct Statement {
     pub source: Source,
     /// Where it stands.
     pub carrier: Carrier,
-    /// The statement as written, or the beginning of a long one.
+    /// The statement as written; in a judgement the beginning of a long one.
     pub text: String,
     /// The clause by which it means what it is taken to mean.
     pub clause: &'static str,
@@ -48,15 +49,9 @@ impl Meaning {
     }
 }
 
-/// The most of a statement that is kept to show it; some fill a head or a page.
-const SHOWN_BYTES: usize = 1024;
-
-/// A statement as written, cut off where it is long.
+/// A statement as written, cut off where it is long; some fill a head or a page.
 pub(super) fn shown(text: &str) -> String {
-    match text.len() <= SHOWN_BYTES {
-        true => text.to_owned(),
-        false => format!("{}...", &text[..text.floor_char_boundary(SHOWN_BYTES)]),
-    }
+    excerpt(text).into_owned()
 }
 
 /// The clause by which what cannot be matched in time refuses.
@@ -90,6 +85,19 @@ impl Statement {
             false => self.allows,
         };
         Self { allows, ..self }
+    }
+
+    /// The same statement, as it is shown: what others wrote of any length is cut, but for the policy, by whose URL it is found.
+    pub(super) fn excerpt(&self) -> Self {
+        let carrier = match &self.carrier {
+            Carrier::File { url } => Carrier::File { url: shown(url) },
+            carrier => carrier.clone(),
+        };
+        Self {
+            text: shown(&self.text),
+            carrier,
+            ..self.clone()
+        }
     }
 
     /// The same statement, taken to mean this.

@@ -124,7 +124,7 @@ impl Decision<'_> {
         Some(self.robots?.line(self.rule?))
     }
 
-    /// The deciding rule, such as `Disallow: /private`.
+    /// The deciding rule, such as `Disallow: /private`; the beginning of one longer than [`excerpt`](crate::excerpt) shows.
     #[must_use]
     pub fn rule(&self) -> Option<String> {
         Some(self.robots?.rule_text(self.rule?))

@@ -13,7 +13,7 @@ use super::rules::Search;
 use super::statements::stored::Stored;
 use super::statements::{Kind, Statement};
 use super::topic::Topic;
-use crate::{Dialect, ProductToken};
+use crate::{Dialect, ProductToken, excerpt};
 
 /// What is read of a file at most: 500 KiB, the least that RFC 9309 §2.5 asks for and the most
 /// that Google reads.
@@ -147,7 +147,7 @@ impl RobotsTxt {
         self.0.find_disallow(semantics, tokens, &mut search.budget)
     }
 
-    /// The values of all user-agent lines of the groups chosen for a crawler.
+    /// The values of all user-agent lines of the groups chosen for a crawler, long ones cut.
     pub(crate) fn group_names(&self, dialect: Dialect, tokens: &[ProductToken]) -> Vec<String> {
         let semantics = Semantics::new(dialect);
         let choice = self.0.choice(semantics, tokens).into_iter();
@@ -163,7 +163,8 @@ impl RobotsTxt {
             }
             if statement.kind == Kind::Agent && semantics.sees(statement) {
                 is_chosen |= chosen.next_if_eq(&at).is_some();
-                names.push(String::from_utf8_lossy(self.0.text(at)).into_owned());
+                let name = String::from_utf8_lossy(self.0.text(at));
+                names.push(excerpt(&name).into_owned());
             }
         }
         names.truncate(if is_chosen { names.len() } else { start });
@@ -175,15 +176,17 @@ impl RobotsTxt {
         self.0.statements[rule.statement()].line
     }
 
-    /// A rule, as `Disallow: /private`.
+    /// A rule, as `Disallow: /private`, or the beginning of a long one.
     pub(crate) fn rule_text(&self, rule: MatchedRule) -> String {
         let at = rule.statement();
         let name = if rule.is_allow() { "Allow" } else { "Disallow" };
         let text = String::from_utf8_lossy(self.0.text(at));
-        match &*text {
+        // What is said of a rule goes into answers, logs and spans.
+        let text = match &*text {
             "" => [name, ":"].concat(),
             value => [name, ": ", value].concat(),
-        }
+        };
+        excerpt(&text).into_owned()
     }
 }
 

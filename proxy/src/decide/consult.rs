@@ -7,7 +7,7 @@ use wayleave_robots_txt::lifecycle::{FetchErrorKind, Snapshot, State};
 use wayleave_robots_txt::{
     AccessResult, Decision, Dialect, Path, ProductToken, Reason, Target, Verdict, Work, decide,
     decide_any_path_strictly, decide_every_path, decide_every_path_within, decide_strictly,
-    decide_within,
+    decide_within, excerpt,
 };
 
 use super::documents::Documents;
@@ -308,6 +308,8 @@ fn unreached(target: &Target, Known { snapshot, at }: &Known, mode: Mode) -> Ref
         }
         _ => snapshot.cause().unwrap_or("not fetched yet"),
     };
+    // Where the origin's own words are in it, they are of any length.
+    let details = &excerpt(details);
     let retry_after = snapshot.retry_after(*at).unwrap_or(Duration::from_secs(1));
     let refusal = unreachable(target, details, retry_after);
     let error = match kind {

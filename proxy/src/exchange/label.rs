@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
+use wayleave_robots_txt::excerpt;
 use wayleave_robots_txt::preferences::{Duty, Preference, Purpose, Source};
 
 use super::page::Page;
@@ -232,16 +233,13 @@ fn member(purpose: Purpose, preference: Preference, source: Option<Source>) -> S
 fn duty(duty: &Duty) -> String {
     match &duty.value {
         None => duty.name.to_owned(),
-        Some(value)
-            if value
-                .parse::<u32>()
-                .is_ok_and(|number| number < 1_000_000_000) =>
-        {
-            format!("{}={}", duty.name, value.trim_start_matches('+'))
-        }
         Some(value) => {
+            let number = value.parse::<u32>().ok();
+            if let Some(number) = number.filter(|number| *number < 1_000_000_000) {
+                return format!("{}={number}", duty.name);
+            }
             let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
-            let value: String = value.chars().filter(plain).collect();
+            let value: String = excerpt(value).chars().filter(plain).collect();
             format!("{}=\"{value}\"", duty.name)
         }
     }

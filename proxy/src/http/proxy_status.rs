@@ -126,6 +126,7 @@ fn push_parameter(value: &mut String, key: &str, text: &str) {
                 value.push(character);
             }
             ' '..='~' => value.push(character),
+            '\u{2026}' => value.push_str("..."),
             _ => value.push('?'),
         }
     }

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use wayleave_robots_txt::{Dialect, Path, ProductToken, decide, decide_strictly};
@@ -20,7 +21,9 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// What is read and written at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// The members of a line. One that is none of them is a mistake, for what it was meant to say would go unheard.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Question<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
@@ -44,6 +47,30 @@ struct Question<'a> {
     purpose: Option<&'a RawValue>,
     #[serde(borrow)]
     config: Option<&'a RawValue>,
+    // What is said about use.
+    #[serde(default, rename = "status")]
+    _status: IgnoredAny,
+    #[serde(default, rename = "headers")]
+    _headers: IgnoredAny,
+    #[serde(default, rename = "html")]
+    _html: IgnoredAny,
+    #[serde(default, rename = "tdmrep")]
+    _tdmrep: IgnoredAny,
+    #[serde(default, rename = "rsl")]
+    _rsl: IgnoredAny,
+    #[serde(default, rename = "ai_txt")]
+    _ai_txt: IgnoredAny,
+    // What people remark on a case: nothing goes by it.
+    #[serde(default, rename = "expect")]
+    _expect: IgnoredAny,
+    #[serde(default, rename = "stage")]
+    _stage: IgnoredAny,
+    #[serde(default, rename = "because")]
+    _because: IgnoredAny,
+    #[serde(default, rename = "source")]
+    _source: IgnoredAny,
+    #[serde(default, rename = "note")]
+    _note: IgnoredAny,
 }
 
 impl<'a> Question<'a> {

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::preferences::{
-    Asker, Declaration, Judgement, Preferences, Purpose, Reading, Rsl, Tdmrep,
+    Asker, Declaration, Judgement, Preferences, Purpose, Reading, Rsl, Stage, Tdmrep,
 };
 use wayleave_robots_txt::{
-    AccessResult, Decision, Dialect, Origin, ProductToken, RobotsTxt, Verdict,
+    AccessResult, Decision, Dialect, Origin, ProductToken, RobotsTxt, Verdict, excerpt,
 };
 
 use super::live::Live;
@@ -19,7 +19,7 @@ use crate::clock;
 /// How much of a page is read, unless the question says otherwise.
 const META_SCAN_BYTES: u64 = 64 * 1024;
 
-/// The members of a question that are about use.
+/// The members of a question that are about use. Those of any question are read elsewhere.
 #[derive(Deserialize)]
 pub(super) struct Question {
     purpose: Option<OneOrMany>,
@@ -78,6 +78,7 @@ pub(super) struct Answer {
 impl From<Judgement> for Answer {
     fn from(judgement: Judgement) -> Self {
         let statement = judgement.statement();
+        let policy = statement.and_then(|it| it.policy.as_deref());
         Self {
             preference: judgement.preference.as_str(),
             purpose: judgement.purpose.map(Purpose::as_str),
@@ -85,7 +86,7 @@ impl From<Judgement> for Answer {
             carrier: statement.map(|it| it.carrier.to_string()),
             statement: statement.map(|it| it.text.clone()),
             clause: statement.map(|it| it.clause),
-            policy: statement.and_then(|it| it.policy.clone()),
+            policy: policy.map(|it| excerpt(it).into_owned()),
             stage: judgement.stage.as_str(),
         }
     }
@@ -192,10 +193,16 @@ impl Question {
         if self.headers.is_some() || self.status.is_some() {
             let fields = self.headers.iter().flatten();
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
-            heard.hear_head(asker, self.status.unwrap_or(200), &fields);
+            let status = self.status.unwrap_or(200);
+            let fields = fields.filter(|_| is_heard(status));
+            heard.hear_head(asker, status, &fields);
         }
         let meta_scan = self.config.meta_scan_bytes()?;
-        if let Some(page) = self.html.as_deref().filter(|_| meta_scan > 0) {
+        // As in the proxy, a page that is not asked for, or that is none, says nothing.
+        let is_refused_before =
+            heard.is_refused_already(asker) && heard.judge(asker).stage == Stage::Before;
+        let has_page = !is_refused_before && self.status.is_none_or(is_content) && meta_scan > 0;
+        if let Some(page) = self.html.as_deref().filter(|_| has_page) {
             heard.hear_page(asker, &page[..page.floor_char_boundary(meta_scan)]);
         }
         for (url, document) in &self.rsl {
@@ -251,6 +258,15 @@ impl Config {
         let size = size.map_or(Ok(ByteSize(META_SCAN_BYTES)), |it| read("meta_scan", it))?;
         Ok(usize::try_from(size.as_u64()).unwrap_or(usize::MAX))
     }
+}
+
+/// Whether the fields of an answer with this status count: those of content, and of what asks for a licence or for payment.
+fn is_heard(status: u16) -> bool {
+    is_content(status) || matches!(status, 401 | 402)
+}
+
+fn is_content(status: u16) -> bool {
+    matches!(status, 200..=299)
 }
 
 fn read<T: FromStr<Err: fmt::Display>>(member: &str, text: &str) -> Result<T, String> {

@@ -21,7 +21,7 @@ use crate::observe::decisions::Report;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Reads log.decisions of the configuration and its rotated files; needs no running proxy.\n\
-                  Exit status: 0 reported, 2 usage error, no decision log, or a file of it cannot be read."
+                  Exit status: 0 reported, 2 usage error, no decision log, or a file or line of it cannot be read."
 )]
 pub(super) struct Arguments {
     /// Start of the report: a span back from now, or a time such as 2026-11-22T08:00:00Z or 2026-11-22
@@ -100,11 +100,17 @@ fn read(path: &Path, since: SystemTime, until: SystemTime) -> Report {
 
 /// The exit status: a report that leaves out what could not be read is not one to rely on.
 fn finish(printed: ExitCode, report: &Report) -> ExitCode {
-    match &report.failures[..] {
+    let mut missing = report.failures.clone();
+    match report.left_out {
+        0 => {}
+        1 => missing.push("1 line cannot be read".to_owned()),
+        count => missing.push(format!("{count} lines cannot be read")),
+    }
+    match &missing[..] {
         [] => printed,
-        failures => unusable(&format!(
+        missing => unusable(&format!(
             "the report is not complete: {}",
-            failures.join("; ")
+            missing.join("; ")
         )),
     }
 }

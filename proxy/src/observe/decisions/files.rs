@@ -13,7 +13,7 @@ use flate2::bufread::MultiGzDecoder;
 use super::decision::{Decision, DecisionId};
 use crate::clock::calendar;
 
-/// No line of ours is nearly as long: the head of a request is bounded.
+/// No line of ours is nearly as long: the head of a request is bounded, and so is what is told of others' texts.
 const MAX_LINE_BYTES: u64 = 4 << 20;
 /// How a gzip file begins (RFC 1952, section 2.3.1), and no line does.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -145,6 +145,9 @@ pub(super) fn files(path: &Path) -> Vec<(PathBuf, io::Result<File>)> {
     files
 }
 
+/// Why the last line of a file cannot be read.
+pub(super) const NO_END: &str = "has no end: it was cut off, or is being written";
+
 /// A line of the log, or why it cannot be read.
 pub(super) type Line<'a> = Result<&'a [u8], &'static str>;
 
@@ -172,7 +175,7 @@ pub(super) fn find_line<T>(
                 reader.skip_until(b'\n')?;
                 take(Err("is too long"))
             }
-            None => take(Err("has no end: it was cut off, or is being written")),
+            None => take(Err(NO_END)),
         };
         if found.is_some() {
             return Ok(found);

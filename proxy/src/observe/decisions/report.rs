@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::decision::host;
-use super::files::{Line, dir_of, files, find_line, rotated_files};
+use super::files::{Line, NO_END, dir_of, files, find_line, rotated_files};
 use crate::clock::rfc3339;
 use crate::observe::chain::event;
 
@@ -35,6 +35,9 @@ pub(crate) struct Report {
     pub(crate) unreadable: u64,
     /// The first of them.
     pub(crate) unreadable_lines: Vec<Unreadable>,
+    /// How many whole lines could not be read.
+    #[serde(skip)]
+    pub(crate) left_out: u64,
     /// Why files of the log, or its directory, could not be read.
     #[serde(skip)]
     pub(crate) failures: Vec<String>,
@@ -203,6 +206,7 @@ impl Report {
             lines_before: 0,
             unreadable: 0,
             unreadable_lines: Vec::new(),
+            left_out: 0,
             failures: Vec::new(),
             first_at: None,
             last_at: None,
@@ -252,6 +256,8 @@ impl Report {
                 lines += 1;
                 tell();
                 if let Err(error) = self.read_line(line, rows) {
+                    // The last line of all may be being written.
+                    self.left_out += u64::from(line != Err(NO_END));
                     self.note_unreadable(&name, number, error);
                 }
                 None

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use wayleave_robots_txt::excerpt;
 use wayleave_robots_txt::preferences::{Judgement, Say};
 
 use crate::clock::rfc3339;
@@ -26,7 +27,7 @@ pub(crate) struct UsePreference {
     /// Where the statement stands, such as `robots.txt:17`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) carrier: Option<String>,
-    /// The statement as written.
+    /// The statement as written, or its beginning with an ellipsis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) statement: Option<String>,
     /// The clause by which it is taken so.
@@ -92,6 +93,7 @@ impl UsePreference {
 impl From<&Say> for UsePreference {
     fn from(say: &Say) -> Self {
         let statement = say.statement.as_ref();
+        let policy = statement.and_then(|it| it.policy.as_deref());
         Self {
             purpose: say.purpose.as_str().into(),
             preference: say.preference.as_str().into(),
@@ -99,7 +101,7 @@ impl From<&Say> for UsePreference {
             carrier: statement.map(|it| it.carrier.to_string()),
             statement: statement.map(|it| it.text.clone()),
             clause: statement.map(|it| it.clause.to_owned()),
-            policy: statement.and_then(|it| it.policy.clone()),
+            policy: policy.map(|it| excerpt(it).into_owned()),
             stage: statement.map(|it| it.stage.as_str().into()),
             document: None,
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use opentelemetry::KeyValue;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -13,6 +14,8 @@ use crate::observe::metrics::Metrics;
 
 /// Spans that may wait to be sent. Further ones are dropped, and counted.
 pub(super) const QUEUE: usize = 16 * 1024;
+/// What their attributes may take together, in bytes: a URL may be long.
+const QUEUE_BYTES: usize = 32 << 20;
 /// Spans sent at one time.
 pub(super) const BATCH: usize = 1024;
 
@@ -20,6 +23,7 @@ pub(super) const BATCH: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Queue {
     waiting: AtomicUsize,
+    bytes: AtomicUsize,
     is_failing: AtomicBool,
     metrics: Arc<Metrics>,
 }
@@ -28,23 +32,29 @@ impl Queue {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             waiting: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
             is_failing: AtomicBool::new(false),
             metrics,
         }
     }
 
-    /// Whether there is room for one more span, which then waits. The library would drop it without a word.
-    pub(super) fn admit(&self) -> bool {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUE {
+    /// Whether there is room for one more span with so many bytes of attributes, which then waits. The library would drop it without
+    /// a word.
+    pub(super) fn admit(&self, bytes: usize) -> bool {
+        let has_place = self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUE;
+        let has_room = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= QUEUE_BYTES;
+        if has_place && has_room {
             return true;
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.metrics.spans("dropped", 1);
         false
     }
 
-    fn ended(&self, spans: usize, sent: &OTelSdkResult) {
+    fn ended(&self, spans: usize, bytes: usize, sent: &OTelSdkResult) {
         self.waiting.fetch_sub(spans, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         let was_failing = self.is_failing.swap(sent.is_err(), Ordering::Relaxed);
         match sent {
             Ok(()) => {
@@ -63,6 +73,13 @@ impl Queue {
     }
 }
 
+/// What attributes take, in bytes.
+pub(super) fn bytes_of(attributes: &[KeyValue]) -> usize {
+    let each = attributes.iter();
+    each.map(|it| it.key.as_str().len() + it.value.as_str().len())
+        .sum()
+}
+
 /// Sends spans, and counts them.
 #[derive(Debug)]
 pub(super) struct Export {
@@ -79,8 +96,9 @@ impl Export {
 impl opentelemetry_sdk::trace::SpanExporter for Export {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
+        let bytes = batch.iter().map(|span| bytes_of(&span.attributes)).sum();
         let sent = self.exporter.export(batch).await;
-        self.queue.ended(spans, &sent);
+        self.queue.ended(spans, bytes, &sent);
         sent
     }
 
@@ -102,14 +120,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_more_bytes_wait_than_there_is_room_for() {
+        let queue = Queue::new(Arc::new(Metrics::new().unwrap()));
+        let url = [KeyValue::new("url.full", "x".repeat(QUEUE_BYTES / 2 - 8))];
+        assert_eq!(bytes_of(&url), QUEUE_BYTES / 2);
+        assert!((0..2).all(|_| queue.admit(bytes_of(&url))));
+        assert!(!queue.admit(1));
+        queue.ended(1, bytes_of(&url), &Ok(()));
+        assert!(queue.admit(bytes_of(&url)));
+    }
+
+    #[test]
     fn no_more_spans_wait_than_there_is_room_for() {
         let metrics = Arc::new(Metrics::new().unwrap());
         let queue = Queue::new(Arc::clone(&metrics));
-        assert!((0..QUEUE).all(|_| queue.admit()));
-        assert!(!queue.admit());
-        queue.ended(BATCH, &Ok(()));
-        assert!((0..BATCH).all(|_| queue.admit()));
-        assert!(!queue.admit());
+        assert!((0..QUEUE).all(|_| queue.admit(1)));
+        assert!(!queue.admit(1));
+        queue.ended(BATCH, BATCH, &Ok(()));
+        assert!((0..BATCH).all(|_| queue.admit(1)));
+        assert!(!queue.admit(1));
         let (_, text) = metrics.text().unwrap();
         for (result, count) in [("dropped", 2), ("sent", BATCH), ("failed", 0)] {
             let line = format!("wayleave_spans_total{{result=\"{result}\"}} {count}\n");

@@ -33,7 +33,7 @@ use url::Url;
 use wayleave_robots_txt::lifecycle::FetchOutcome;
 
 use self::collector::Collector;
-use self::export::{BATCH, Export, QUEUE, Queue};
+use self::export::{BATCH, Export, QUEUE, Queue, bytes_of};
 use crate::observe::decisions::Decision;
 use crate::observe::metrics::Metrics;
 
@@ -209,13 +209,18 @@ impl Traces {
             .with_kind(piece.kind)
             .with_start_time(piece.from);
         let mut span = self.tracer.build_with_context(builder, parent);
-        if !span.is_recording() || !self.queue.admit() {
+        if !span.is_recording() {
             return None;
         }
-        span.set_attributes(piece.attributes);
-        span.set_attributes(attributes());
-        if let Some(error) = piece.error {
-            span.set_attribute(KeyValue::new("error.type", error));
+        let mut all = piece.attributes;
+        all.extend(attributes());
+        let is_error = piece.error.is_some();
+        all.extend(piece.error.map(|it| KeyValue::new("error.type", it)));
+        if !self.queue.admit(bytes_of(&all)) {
+            return None;
+        }
+        span.set_attributes(all);
+        if is_error {
             span.set_status(Status::error(""));
         }
         span.end_with_timestamp(piece.to);

@@ -1,0 +1,36 @@
+//! Texts of others, cut to what is shown of them.
+
+use std::borrow::Cow;
+
+/// The most bytes of a text that are shown, the ellipsis included. Some rules, names and statements fill a file.
+const MAX_BYTES: usize = 200;
+const ELLIPSIS: char = '\u{2026}';
+
+/// A text, or of a long one the beginning with an ellipsis: 200 bytes at most. What was cut is not cut again.
+#[must_use]
+pub fn excerpt(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(MAX_BYTES - ELLIPSIS.len_utf8());
+    let mut begins = text[..end].to_owned();
+    begins.push(ELLIPSIS);
+    Cow::Owned(begins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let whole = "a".repeat(200);
+        assert_eq!(excerpt(&whole), whole);
+        let long = "a".repeat(201);
+        assert_eq!(excerpt(&long), format!("{}\u{2026}", "a".repeat(197)));
+        let wide = format!("a{}", "\u{e9}".repeat(100));
+        let cut = excerpt(&wide);
+        assert_eq!(cut, format!("a{}\u{2026}", "\u{e9}".repeat(98)));
+        assert_eq!(excerpt(&cut), cut);
+    }
+}
