@@ -75,7 +75,11 @@ impl Case {
         let rule = self.said["config"]["rule"].as_str();
         let rule = rule.map(|action| {
             let host = self.host();
-            format!("[[rule]]\naction = \"{action}\"\nhosts = [\"{host}\"]\n")
+            let agreed = match action {
+                "allow" => "owner = \"legal\"\nreason = \"agreed\"\nexpires = \"2999-12-31\"\n",
+                _ => "",
+            };
+            format!("[[rule]]\naction = \"{action}\"\nhosts = [\"{host}\"]\n{agreed}")
         });
         crawler + &rule.unwrap_or_default()
     }
