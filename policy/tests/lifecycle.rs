@@ -201,6 +201,14 @@ impl World {
                         "stale, not known to be unreachable: {snapshot:?}"
                     );
                 }
+                AccessResult::Unavailable { .. } | AccessResult::RedirectLost
+                    if snapshot.usable(now) != Use::AfterRefetch =>
+                {
+                    assert!(
+                        age.is_none() || within(DAY),
+                        "no copy, and older than max_age: {snapshot:?}"
+                    );
+                }
                 AccessResult::LongUnreachable | AccessResult::LongLapsed(_) => {
                     let since = snapshot.unreachable_since().expect("it has failed");
                     let waited = now.duration_since(since).unwrap_or_default();
@@ -288,7 +296,17 @@ const TABLE: &[Row] = &[
             (28, Answer::Status(404)),
             (30, Answer::Fails),
         ],
-        ["++"; 4],
+        DISALLOWED,
+    ),
+    (
+        "no file, then one failure",
+        &[(0, Answer::Status(404)), (1, Answer::Fails)],
+        DISALLOWED,
+    ),
+    (
+        "redirects without end, then one failure",
+        &[(0, Answer::RedirectLost), (1, Answer::Fails)],
+        DISALLOWED,
     ),
     (
         "a copy, then one failure",

@@ -16,7 +16,7 @@ pub struct Lifetimes {
     /// An answer is fresh at most this long, and this long if the origin does not say. Default: 24 h,
     /// the most RFC 9309 §2.4 lets a cached version be used.
     pub max_age: Duration,
-    /// An answer goes on to decide in every dialect until it is this old while the origin is unreachable. After as long
+    /// Rules go on to decide in every dialect until they are this old while the origin is unreachable. After as long
     /// without any answer, an unreachable origin counts as unavailable if it never had rules; if it had, they decide
     /// again. Default: 30 days, the example of RFC 9309 §2.3.1.4.
     pub max_stale: Duration,

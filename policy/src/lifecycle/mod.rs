@@ -15,7 +15,8 @@
 //! | fresh, in use | most of its lifetime has passed | fresh | fetched again, conditionally, while it decides |
 //! | fresh | its lifetime passes | stale | whoever wants it waits for a fetch |
 //! | stale | an answer, or 304 | fresh | |
-//! | stale | no answer | stale | decides, up to `max_stale`; tried again beside after a back-off |
+//! | stale | no answer | stale | rules decide, up to `max_stale`; tried again beside after a back-off |
+//! | stale | no answer, and there were no rules | unreachable | after `max_age` complete disallow: that there is no robots.txt is no copy of one |
 //! | stale | `max_stale` passes | unreachable | complete disallow, but `google` goes on by the last copy |
 //! | unreachable | the back-off passes | unreachable | whoever wants it waits for a fetch |
 //! | unreachable | without any answer for `max_stale` | unreachable | the last copy decides again; if there never was one, it counts as unavailable (RFC 9309 §2.3.1.4) |

@@ -111,6 +111,9 @@ pub struct Fields {
     pub last_modified: Option<Box<str>>,
     /// `Retry-After` (RFC 9110 §10.2.3), as an instant.
     pub retry_at: Option<SystemTime>,
+    /// A request without a signature was turned away and asked for one (`Accept-Signature`, RFC 9421 §5): a signed request may be
+    /// answered otherwise.
+    pub asks_for_signature: bool,
 }
 
 /// Why a fetch ended without a usable response.
@@ -286,6 +289,13 @@ impl FetchOutcome {
             Ending::NotModified(fields) => Some(fields),
             Ending::RedirectLost(_) | Ending::Failed(_) => None,
         }
+    }
+
+    /// Whether a request without a signature was asked for one.
+    #[must_use]
+    pub fn asks_for_signature(&self) -> bool {
+        self.fields()
+            .is_some_and(|fields| fields.asks_for_signature)
     }
 
     /// The rules it brought, if it was successful.

@@ -8,7 +8,7 @@ use super::entry::{Entry, Failing};
 use super::lifetime::Lifetimes;
 use super::outcome::{Facts, FetchErrorKind};
 use super::resource::Resource;
-use crate::{AccessResult, Document};
+use crate::{AccessResult, Document, Kind};
 
 /// What is known of one origin's robots.txt: its last answer with the compiled rules, and whether the origin could be
 /// reached since. Times go in as arguments; nothing here changes.
@@ -32,6 +32,11 @@ struct Answer {
     usable_for: u32,
     /// There was more of the body than was read.
     is_cut: bool,
+    /// It is a copy to go by while the origin is unreachable: a robots.txt, or what there is of a document beside it. That there is
+    /// no robots.txt is none.
+    is_copy: bool,
+    /// It was given to a request without a signature, and asks for one.
+    asks_for_signature: bool,
 }
 
 /// That it could not be reached, in every attempt since the answer.
@@ -54,12 +59,14 @@ struct Failure {
 }
 
 impl Answer {
-    fn new(facts: &Facts, contents: Contents, lifetimes: &Lifetimes) -> Self {
+    fn new(kind: Kind, facts: &Facts, contents: Contents, lifetimes: &Lifetimes) -> Self {
         let fresh_for = lifetimes.fresh_for(facts.outcome.fields(), facts.fetched_at);
-        let usable_for = fresh_for.max(lifetimes.max_stale);
         let body = facts.outcome.body();
+        let usable_for = fresh_for.max(lifetimes.max_stale);
         Self {
             contents,
+            is_copy: kind != Kind::RobotsTxt || body.is_some(),
+            asks_for_signature: facts.outcome.asks_for_signature(),
             digest: body.and_then(|body| body.digest.clone()),
             is_cut: body.is_some_and(|body| body.is_cut),
             fetched_at: facts.fetched_at.into(),
@@ -77,6 +84,19 @@ impl Answer {
             fresh_for,
             usable_for: u32::try_from(usable_for.as_secs()).unwrap_or(u32::MAX),
             ..self.clone()
+        }
+    }
+
+    /// The same for an origin that is unreachable since: what is no copy decides no longer than `max_age`. RFC 9309 §2.4 lets a
+    /// cached robots.txt be used then, and there is none.
+    fn while_unreachable(self, lifetimes: &Lifetimes) -> Self {
+        if self.is_copy {
+            return self;
+        }
+        let max_age = lifetimes.max_age.as_millis().div_ceil(1000);
+        Self {
+            usable_for: u32::try_from(max_age).unwrap_or(u32::MAX),
+            ..self
         }
     }
 
@@ -218,7 +238,8 @@ impl Snapshot {
         lifetimes: &Lifetimes,
     ) -> Self {
         let answer = entry.answer.as_ref().zip(contents.cloned());
-        let answer = answer.map(|(facts, contents)| Answer::new(facts, contents, lifetimes));
+        let kind = resource.kind();
+        let answer = answer.map(|(facts, contents)| Answer::new(kind, facts, contents, lifetimes));
         let newer = newer.and_then(|newer| newer.answer.clone());
         let fetched_at = |answer: &Option<Answer>| answer.as_ref().map(|answer| answer.fetched_at);
         let answer = match fetched_at(&newer) > fetched_at(&answer) {
@@ -226,9 +247,25 @@ impl Snapshot {
             false => answer,
         };
         let failing = entry.failing.as_ref();
+        let answer = match failing {
+            Some(_) => answer.map(|answer| answer.while_unreachable(lifetimes)),
+            None => answer,
+        };
         let failure = failing
             .map(|failing| Box::new(Failure::new(resource, failing, answer.as_ref(), lifetimes)));
         Self { answer, failure }
+    }
+
+    /// What counts for those who sign their requests: an answer that asked somebody else for a signature is none to them.
+    #[must_use]
+    pub fn to_signers(self: &Arc<Self>) -> Arc<Self> {
+        match &self.answer {
+            Some(answer) if answer.asks_for_signature => Arc::new(Self {
+                answer: None,
+                failure: self.failure.clone(),
+            }),
+            _ => Arc::clone(self),
+        }
     }
 
     /// What the last answer says, however old.
@@ -238,7 +275,13 @@ impl Snapshot {
 
     /// The same where `lifetimes` hold, which may shorten how long it serves.
     pub(super) fn within(&self, lifetimes: &Lifetimes) -> Self {
-        let answer = self.answer.as_ref().map(|answer| answer.within(lifetimes));
+        let answer = self.answer.as_ref().map(|answer| {
+            let answer = answer.within(lifetimes);
+            match self.failure {
+                Some(_) => answer.while_unreachable(lifetimes),
+                None => answer,
+            }
+        });
         let failure = self.failure.as_deref().map(|failure| {
             let given_up_at = Failure::given_up_at(failure.first_at, answer.as_ref(), lifetimes);
             Box::new(Failure {

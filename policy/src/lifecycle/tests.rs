@@ -71,6 +71,10 @@ fn verdicts(access: &AccessResult, dialect: Dialect) -> String {
 }
 
 /// What happens in a step of a scenario.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "scenarios are short, and read better without boxes"
+)]
 enum Event {
     /// Someone wants the origin; whether a fetch starts.
     Wanted(bool),
@@ -446,8 +450,9 @@ fn access_results_follow_the_status() {
 }
 
 #[test]
-fn an_unavailable_answer_lives_and_serves_like_rules() {
+fn an_unavailable_answer_is_no_copy_to_go_by_once_its_lifetime_is_over() {
     let none = |usable| Some((State::Unavailable, usable, ALLOWED));
+    let given_up = Some((State::Unreachable, Use::AfterRefetch, ALLOWED_BUT_KOSTER));
     run(
         "unavailable",
         vec![
@@ -455,9 +460,50 @@ fn an_unavailable_answer_lives_and_serves_like_rules() {
             (0, Fetched(status(404)), none(Use::AtOnce)),
             (DAY - 1, Wanted(false), none(Use::AtOnce)),
             (DAY, Wanted(true), none(Use::AfterRefetch)),
-            (DAY, Fetched(timeout()), none(Use::AtOnce)),
-            (30 * DAY, Nothing, unreachable(Use::AfterRefetch)),
+            (DAY, Fetched(timeout()), unreachable(Use::AtOnce)),
+            (DAY + 120, Wanted(true), unreachable(Use::AfterRefetch)),
+            (DAY + 120, Fetched(status(404)), none(Use::AtOnce)),
+            (2 * DAY - 60, Fetched(status(500)), none(Use::AtOnce)),
+            (2 * DAY + 119, Nothing, none(Use::AtOnce)),
+            (2 * DAY + 120, Nothing, unreachable(Use::AfterRefetch)),
+            (32 * DAY + 119, Nothing, unreachable(Use::AfterRefetch)),
+            (32 * DAY + 120, Nothing, given_up),
         ],
+    );
+}
+
+#[test]
+fn an_answer_that_asks_for_a_signature_says_nothing_to_those_who_sign() {
+    let mut cache = World::default();
+    let host = origin();
+    let asking = |asks_for_signature| {
+        let mut outcome = status(401);
+        if let Ending::Response(response) = &mut outcome.ending {
+            response.fields.asks_for_signature = asks_for_signature;
+        }
+        outcome
+    };
+    cache.wanted(&host, at(0));
+    let told = cache.fetched(&host, asking(true), at(0));
+    assert_eq!(told.state(at(1)), State::Unavailable);
+    let to_signers = told.to_signers();
+    assert_eq!(to_signers.usable(at(1)), Use::AfterRefetch);
+    assert_eq!(to_signers.state(at(1)), State::Unreachable);
+
+    // While a fetch with a signature fails, it is not sent again and again.
+    assert!(cache.cache.start(&host));
+    let failed = cache.fetched(&host, timeout(), at(2));
+    assert_eq!(failed.state(at(3)), State::Unavailable);
+    let to_signers = failed.to_signers();
+    assert_eq!(to_signers.state(at(3)), State::Unreachable);
+    assert_eq!(to_signers.usable(at(3)), Use::AtOnce);
+
+    assert!(cache.cache.start(&host));
+    let refused = cache.fetched(&host, asking(false), at(200));
+    let to_signers = refused.to_signers();
+    assert!(
+        Arc::ptr_eq(&refused, &to_signers),
+        "it was said to one of them"
     );
 }
 

@@ -20,6 +20,8 @@ pub(super) fn read(headers: &HeaderMap, now: SystemTime) -> Fields {
         expires_at: joined(headers, header::EXPIRES).map(|value| expiry(&value, date, now)),
         last_modified: text(header::LAST_MODIFIED),
         retry_at: joined(headers, header::RETRY_AFTER).and_then(|value| retry(&value, date, now)),
+        // That is known to whoever knows the request.
+        asks_for_signature: false,
     }
 }
 

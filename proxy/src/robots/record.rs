@@ -49,6 +49,12 @@ enum EndingRecord {
         kind: String,
         detail: String,
     },
+    /// A response that asks for a signature which its request did not have. The last: what was written before there were such is
+    /// read as it was.
+    AsksForSignature {
+        status: u16,
+        fields: FieldsRecord,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +122,9 @@ impl EntryRecord {
     pub(super) fn version(&self) -> Option<(u64, VersionRecord)> {
         let answer = self.answer.as_ref()?;
         let status = match &answer.ending {
-            EndingRecord::Response { status, .. } | EndingRecord::RedirectLost(status) => *status,
+            EndingRecord::Response { status, .. }
+            | EndingRecord::AsksForSignature { status, .. }
+            | EndingRecord::RedirectLost(status) => *status,
             EndingRecord::Failed { .. } => return None,
         };
         let version = VersionRecord {
@@ -189,7 +197,8 @@ impl FactsRecord {
 
     fn times(&mut self) -> impl Iterator<Item = &mut u64> {
         let fields = match &mut self.ending {
-            EndingRecord::Response { fields, .. } => Some(fields),
+            EndingRecord::Response { fields, .. }
+            | EndingRecord::AsksForSignature { fields, .. } => Some(fields),
             _ => None,
         };
         let stated = fields.into_iter().flat_map(|fields| {
@@ -221,6 +230,12 @@ impl FactsRecord {
 impl EndingRecord {
     fn new(ending: &Ending) -> Self {
         match ending {
+            Ending::Response(response) if response.fields.asks_for_signature => {
+                Self::AsksForSignature {
+                    status: response.status,
+                    fields: FieldsRecord::new(&response.fields),
+                }
+            }
             Ending::Response(response) => {
                 let body = &response.body;
                 let has_body = response.status < 300 || !body.bytes.is_empty();
@@ -265,6 +280,14 @@ impl EndingRecord {
                     digest: body.map(|body| Arc::new(body.digest)),
                 },
             }),
+            Self::AsksForSignature { status, fields } => Ending::Response(Response {
+                status,
+                fields: Fields {
+                    asks_for_signature: true,
+                    ..fields.fields()
+                },
+                body: Body::default(),
+            }),
             Self::RedirectLost(status) => Ending::RedirectLost(status),
             Self::Failed { kind, detail } => {
                 let kind = FetchErrorKind::ALL
@@ -299,6 +322,7 @@ impl FieldsRecord {
             expires_at: self.expires_at.map(time),
             last_modified: self.last_modified,
             retry_at: self.retry_at.map(time),
+            asks_for_signature: false,
         }
     }
 }

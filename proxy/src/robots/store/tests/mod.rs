@@ -89,7 +89,13 @@ fn every_kind_of_entry() -> Vec<Entry> {
             expires_at: Some(at(1)),
             last_modified: Some("Sat, 21 Nov 2026 08:00:00 GMT".into()),
             retry_at: Some(at(2)),
+            asks_for_signature: false,
         };
+    }
+    let mut asking = response(401, b"");
+    if let Ending::Response(response) = &mut asking.ending {
+        response.fields.asks_for_signature = true;
+        response.fields.retry_at = Some(at(2));
     }
     let lost = FetchOutcome {
         ending: Ending::RedirectLost(308),
@@ -102,6 +108,7 @@ fn every_kind_of_entry() -> Vec<Entry> {
         known.after(response(503, b""), at(1)),
         Entry::default().after(response(200, b""), at(0)),
         Entry::default().after(response(404, b""), at(0)),
+        Entry::default().after(asking, at(0)),
         Entry::default().after(lost, at(0)),
     ];
     all.extend(
