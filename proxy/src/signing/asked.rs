@@ -1,6 +1,6 @@
 //! What an origin asks for: `Accept-Signature` (RFC 9421 section 5).
 
-use sfv::{Dictionary, InnerList, Item, ListEntry, Parser};
+use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
 
 use super::carried::joined;
 use super::options::{ALGORITHM, TAG};
@@ -8,6 +8,10 @@ use crate::http::field_pairs::Pair;
 
 /// The field that asks, in lower case.
 const ACCEPT_SIGNATURE: &str = "accept-signature";
+
+/// More components than this are not covered, nor names that take more bytes together: what is asked for is kept for each origin.
+const MOST_COMPONENTS: usize = 16;
+const MOST_BYTES: usize = 2048;
 
 /// A signature that an origin asks for and this profile can give.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,12 +47,22 @@ impl Asked {
                 .is_some_and(|value| value.as_str() == expected),
         };
         let is_given = is_or_absent("tag", TAG) && is_or_absent("alg", ALGORITHM);
-        is_given.then(|| Self {
-            label: label.to_owned(),
-            components: list.items.clone(),
-            nonce: parameter("nonce"),
-            keyid: parameter("keyid"),
-        })
+        let asked = is_given.then(|| {
+            Some(Self {
+                label: label.to_owned(),
+                components: each_once(&list.items)?,
+                nonce: parameter("nonce"),
+                keyid: parameter("keyid"),
+            })
+        });
+        asked.flatten().filter(|asked| asked.bytes() <= MOST_BYTES)
+    }
+
+    /// What it takes to write it down.
+    fn bytes(&self) -> usize {
+        let components = self.components.iter().map(|item| item.serialize().len());
+        let parameters = [&self.nonce, &self.keyid].into_iter().flatten();
+        self.label.len() + components.sum::<usize>() + parameters.map(String::len).sum::<usize>()
     }
 
     /// Whether it asks for a new signature of a request that had one.
@@ -63,6 +77,21 @@ impl Asked {
             ..self
         }
     }
+}
+
+/// The components without repetitions, unless there are too many.
+fn each_once(items: &[Item]) -> Option<Vec<Item>> {
+    let mut components: Vec<Item> = Vec::new();
+    for item in items {
+        if components.contains(item) {
+            continue;
+        }
+        if components.len() == MOST_COMPONENTS {
+            return None;
+        }
+        components.push(item.clone());
+    }
+    Some(components)
 }
 
 #[cfg(test)]
@@ -83,6 +112,29 @@ mod tests {
         assert_eq!(asked.nonce.as_deref(), Some("n"));
         assert_eq!(asked.keyid.as_deref(), Some("k"));
         assert!(asked.wants_another() && !asked.without_nonce().wants_another());
+    }
+
+    #[test]
+    fn what_is_asked_for_is_kept_once_and_within_bounds() {
+        let list = |components: &[String]| format!("sig1=({})", components.join(" "));
+        let named =
+            |count: usize| -> Vec<String> { (0..count).map(|n| format!("\"x-{n}\"")).collect() };
+        let repeated = asked(&list(&vec!["\"@authority\"".to_owned(); 60_000])).unwrap();
+        assert_eq!(repeated.components.len(), 1);
+        let most = asked(&list(&named(MOST_COMPONENTS))).unwrap();
+        assert_eq!(most.components.len(), MOST_COMPONENTS);
+        assert_eq!(asked(&list(&named(MOST_COMPONENTS + 1))), None);
+        let long = "n".repeat(MOST_BYTES + 1);
+        for value in [
+            format!("sig1=();nonce=\"{long}\""),
+            format!("sig1=();keyid=\"{long}\""),
+            format!("sig1=(\"{long}\")"),
+            format!("{long}=()"),
+        ] {
+            assert_eq!(asked(&value), None, "{}", &value[..10]);
+        }
+        let next = format!("a=();nonce=\"{long}\", b=()");
+        assert_eq!(asked(&next).unwrap().label, "b", "the next may be given");
     }
 
     #[test]
