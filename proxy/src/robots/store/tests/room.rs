@@ -243,3 +243,31 @@ async fn a_file_of_the_first_format_is_taken_over() {
         }
     }
 }
+
+/// What docs/operating.md says of the disk: `cargo test -p wayleave --lib -- --ignored --nocapture bytes_of_an_origin`.
+#[tokio::test]
+#[ignore = "a measurement"]
+async fn bytes_of_an_origin() {
+    const COUNT: u64 = 10_000;
+    for (what, body) in [
+        ("without a robots.txt", None),
+        ("with 5 KB of one", Some(5000)),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open_at(dir.path(), at(0), StoreOptions::default()).unwrap();
+        let before = length(dir.path());
+        for n in 0..COUNT as usize {
+            let said = match body {
+                None => response(404, b""),
+                Some(length) => response(200, &unique(n, length)),
+            };
+            store.save(registered(n), entry(said, first()));
+            if n % 1000 == 999 {
+                store.flush().await;
+            }
+        }
+        drop(store);
+        let bytes = (length(dir.path()) - before) / COUNT;
+        println!("{what}: {bytes} bytes an origin");
+    }
+}
