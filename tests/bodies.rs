@@ -296,3 +296,35 @@ fn a_client_that_does_not_read_holds_the_origin_back() {
     let grown = proxy.memory_kib("VmHWM").saturating_sub(before);
     assert!(grown < 32 * 1024, "unread answers took {grown} KiB");
 }
+
+#[test]
+fn content_is_sent_once_whatever_becomes_of_its_connection() {
+    let origin = Origin::start();
+    for host in ["one.test", "two.test"] {
+        let site = origin.site(host);
+        site.page("/close", Reply::nothing(Step::Close))
+            .page("/reset", Reply::nothing(Step::Reset));
+    }
+    let proxy = Wayleave::start(&origin);
+    for site in ["http://one.test", "https://two.test"] {
+        for page in ["close", "reset"] {
+            // A kept connection is one that may have died unnoticed.
+            assert_eq!(proxy.get(&format!("{site}/")).status, 200);
+            let url = format!("{site}/{page}");
+            let posted = proxy.exchange(&Ask::new("POST", &url).body("content"));
+            assert_eq!(posted.status, 502, "{url}");
+        }
+    }
+    let requests = origin.requests();
+    let posts = requests.iter().filter(|it| it.method == "POST");
+    let posts: Vec<_> = posts
+        .map(|it| format!("{}{}", it.host(), it.target))
+        .collect();
+    let once = [
+        "one.test/close",
+        "one.test/reset",
+        "two.test/close",
+        "two.test/reset",
+    ];
+    assert_eq!(posts, once);
+}
