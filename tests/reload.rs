@@ -489,3 +489,48 @@ fn crawl(proxy: &Wayleave, client: usize, is_over: &AtomicBool) -> usize {
     }
     asked
 }
+
+/// What else the file says is as before: no other key brings new fetchers with it.
+#[test]
+fn another_user_agent_of_robots_txt_is_used_from_the_reload_on() {
+    let origin = sites();
+    let (proxy, base) = start(&origin);
+    let agents = || -> Vec<String> {
+        let requests = origin.requests();
+        let robots = requests.iter().filter(|it| it.target == "/robots.txt");
+        robots
+            .map(|it| it.header("user-agent").unwrap_or_default().to_owned())
+            .collect()
+    };
+    assert_eq!(proxy.get("http://one.test/").status, 200);
+    assert_eq!(agents(), ["wayleave/0.1"]);
+    let settings = base.set("robots.user_agent", "\"ExampleBot/2.0\"");
+    write(&proxy, &settings.table(&tables("a")).to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    assert_eq!(proxy.get("http://two.test/").status, 200);
+    let refresh = post(&proxy, "/v1/robots/http%3A%2F%2Fone.test/refresh");
+    assert_eq!(refresh.status, 200);
+    assert_eq!(agents()[1..], ["ExampleBot/2.0", "ExampleBot/2.0"]);
+}
+
+#[test]
+fn another_name_shows_at_the_next_parent_at_once() {
+    let origin = sites();
+    let parent = Wayleave::start(&origin);
+    let mut base = None;
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        let settings = settings.set("proxy.name", "\"first\"");
+        let settings = settings.set("upstream.proxy", &format!("\"http://{}\"", parent.proxy));
+        base = Some(settings.clone());
+        settings
+    });
+    assert_eq!(proxy.get("http://one.test/").status, 200);
+    // A parent of this name is a loop: only the name that it has now tells.
+    let settings = base.expect("it was started with settings");
+    let settings = settings.set("proxy.name", "\"wayleave\"");
+    write(&proxy, &settings.to_toml());
+    assert_eq!(post_reload(&proxy).status, 200);
+    assert_eq!(proxy.get("http://two.test/").status, 503);
+    let looped = [("reason", "proxy_loop_detected")];
+    assert!(parent.metric("wayleave_requests_total", &looped) >= 1.0);
+}

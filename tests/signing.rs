@@ -475,6 +475,91 @@ fn an_unsigned_fetch_that_nobody_waits_for_allows_nothing_new() {
     assert_eq!(signing.pages().len(), 0);
 }
 
+/// A site whose robots.txt is for those who sign, and disallows `/private`.
+fn asks_to_sign(origin: &Origin) {
+    let wish = "wanted=(\"@authority\");created;tag=\"web-bot-auth\"";
+    let site = origin.site("shop.test");
+    site.robots("User-agent: *\nDisallow: /private\n")
+        .unsigned_robots(Reply::new(401).header("Accept-Signature", wish));
+}
+
+#[test]
+fn what_an_origin_answers_others_is_not_gone_by_by_those_who_sign() {
+    let signing = start("on-request", |settings| settings);
+    asks_to_sign(&signing.origin);
+    let by = |agent: &str| {
+        let ask = Ask::get("http://shop.test/private").agent(agent);
+        signing.proxy.exchange(&ask)
+    };
+    // Whoever has no key finds no robots.txt (RFC 9309 section 2.3.1.3).
+    assert_eq!(by("OtherBot/1.0").status, 200);
+    assert_eq!(by("OtherBot/1.0").status, 200);
+    assert_eq!(by("NewsBot/1.0").json()["reason"], "rule");
+    assert_eq!(signing.pages().len(), 2);
+    assert_eq!(
+        by("OtherBot/1.0").json()["reason"],
+        "rule",
+        "it is known now"
+    );
+    let fetches = signing.origin.requests().len() - 2;
+    assert_eq!(
+        fetches, 3,
+        "without a signature, the same again, and with one"
+    );
+
+    // While the signed fetch fails, they are refused, and it is not sent at each request.
+    let forget = "/v1/robots/http%3A%2F%2Fshop.test";
+    assert!(signing.proxy.admin_ask("DELETE", forget).status < 300);
+    assert_eq!(by("OtherBot/1.0").status, 200);
+    signing
+        .origin
+        .site("shop.test")
+        .robots_reply(Reply::new(503));
+    let before = signing.origin.requests().len();
+    for _ in 0..3 {
+        assert_eq!(by("NewsBot/1.0").json()["reason"], "unreachable");
+    }
+    assert_eq!(by("OtherBot/1.0").status, 200);
+    let fetches = signing.origin.requests().len() - before - 1;
+    assert_eq!(fetches, 1, "with a signature, as is known by now: once");
+}
+
+#[test]
+fn signing_that_a_reload_turns_on_reaches_the_fetches_of_robots_txt() {
+    let mut base = None;
+    let signing = start("off", |settings| {
+        base = Some(settings.clone());
+        settings
+    });
+    let crawler = fs::read_to_string(signing.proxy.dir.path().join("config.toml"));
+    let crawler = crawler.expect("it was written");
+    let (_, crawler) = crawler.split_once("[[crawler]]").expect("there is one");
+    let crawler = format!("[[crawler]]{crawler}");
+    let base = base.expect("it was started with settings");
+    let reload = |mode: &str, lifetime: &str| {
+        let settings = base.clone().set("signing.mode", &format!("{mode:?}"));
+        let settings = settings.set("signing.lifetime", &format!("{lifetime:?}"));
+        let file = signing.proxy.dir.path().join("config.toml");
+        fs::write(file, settings.table(&crawler).to_toml()).expect("it can be written");
+        let answer = signing.proxy.admin_ask("POST", "/v1/reload");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    asks_to_sign(&signing.origin);
+    let private = || signing.proxy.exchange(&get("http://shop.test/private"));
+    reload("on-request", "60s");
+    assert_eq!(private().json()["reason"], "rule");
+    // From here on nobody knows for whom it was fetched.
+    reload("on-request", "61s");
+    let refresh = "/v1/robots/http%3A%2F%2Fshop.test/refresh";
+    assert_eq!(signing.proxy.admin_ask("POST", refresh).status, 200);
+    let by_nobody = signing.origin.requests();
+    assert_eq!(by_nobody.last().and_then(|it| it.header("signature")), None);
+    assert_eq!(private().json()["reason"], "rule", "what is known goes on");
+    let other = Ask::get("http://shop.test/private").agent("OtherBot/1.0");
+    assert_eq!(signing.proxy.exchange(&other).json()["reason"], "rule");
+    assert_eq!(signing.pages().len(), 0);
+}
+
 #[test]
 fn a_second_library_verifies_the_string_form_in_every_way_of_asking() {
     let signing = start("on-request", |settings| {

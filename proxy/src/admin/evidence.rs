@@ -36,7 +36,7 @@ pub(super) async fn signing(State(admin): State<Admin>) -> Response {
     let Some(log) = admin.decisions.log_file() else {
         return error(StatusCode::NOT_FOUND, "there is no decision log");
     };
-    let head = kept_head(&log.path)
+    let head = kept_head(&log.options.path)
         .ok()
         .and_then(|line| String::from_utf8(line).ok());
     let key = &log.key;

@@ -82,6 +82,8 @@ pub struct Config {
     pub(crate) politeness: crate::politeness::Options,
     /// `[log]`.
     pub(crate) log: Log,
+    /// `[evidence]`: the file of the key that the decision log is signed with.
+    pub(crate) evidence_key: PathBuf,
     /// `[traces]`.
     pub(crate) traces: crate::observe::traces::Options,
     keys: Keys,
@@ -92,13 +94,16 @@ pub struct Config {
 struct Dirs<'a> {
     /// The directory of the file.
     file: &'a Path,
-    /// For what the process keeps, if it keeps it there already whatever `state.dir` says now.
-    state: Option<&'a Path>,
+    /// What the process started with, if it did: what it keeps stays where it is, whatever the file says now.
+    started_with: Option<&'a Config>,
 }
 
 impl<'a> Dirs<'a> {
     fn of(file: &'a Path) -> Self {
-        Self { file, state: None }
+        Self {
+            file,
+            started_with: None,
+        }
     }
 }
 
@@ -117,7 +122,9 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     });
     let state = root.section("state", |section| state::state(section, dir));
     let fleet = root.section(fixed("store"), |section| store::store(section, dir));
-    let state_dir = dirs.state.unwrap_or(&state.dir).to_owned();
+    let started_with = dirs.started_with;
+    let state_dir = &started_with.map_or(&state, |config| &config.state).dir;
+    let state_dir = state_dir.clone();
     let state_dir = &*state_dir;
     let https = root.section("https", |section| https::https(section, state_dir));
     let upstream = upstream::upstream(root, dir, &proxy.listen);
@@ -126,14 +133,16 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
     let signing = root.section("signing", |section| {
         signing::signing(section, dir, &crawlers.crawlers)
     });
+    let evidence_key = root.section("evidence", |section| evidence::key(section, state_dir));
+    let evidence_key = started_with.map_or(evidence_key, |config| config.evidence_key.clone());
     Config {
         rules: rules::rules(root, &crawlers.crawlers),
         preferences: root.section("preferences", preferences::preferences),
         politeness: root.section("politeness", politeness::politeness),
-        log: {
-            let key = root.section("evidence", |section| evidence::key(section, state_dir));
-            root.section("log", |section| log::log(section, state_dir, key))
-        },
+        log: root.section("log", |section| {
+            log::log(section, state_dir, evidence_key.clone())
+        }),
+        evidence_key,
         traces: root.section(fixed("traces"), traces::traces),
         store: StoreOptions {
             max_size: state.max_size,
@@ -183,13 +192,13 @@ impl Config {
         read: io::Result<Vec<u8>>,
         started_with: &Self,
     ) -> Result<Self, Vec<Mistake>> {
-        Self::in_file(path, read, Some(&started_with.state.dir))
+        Self::in_file(path, read, Some(started_with))
     }
 
     fn in_file(
         path: &Path,
         read: io::Result<Vec<u8>>,
-        state_dir: Option<&Path>,
+        started_with: Option<&Self>,
     ) -> Result<Self, Vec<Mistake>> {
         let name = path.display().to_string();
         let bytes = read
@@ -198,7 +207,7 @@ impl Config {
             Ok(text) => {
                 let dirs = Dirs {
                     file: &dir_of(path),
-                    state: state_dir,
+                    started_with,
                 };
                 Self::from_toml_in(dirs, &name, &text)
             }

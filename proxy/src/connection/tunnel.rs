@@ -36,7 +36,9 @@ pub(super) async fn enter(
     outside: &Connection,
     permit: TunnelPermit<'_>,
 ) -> Option<Inside> {
-    let TunnelPermit { origin, blind, .. } = permit;
+    let TunnelPermit {
+        origin, via, blind, ..
+    } = permit;
     if blind.as_ref().is_some_and(|blind| blind.is_bypass()) {
         blind_tunnel::pass(server, incoming, blind?).await;
         return None;
@@ -62,7 +64,7 @@ pub(super) async fn enter(
             blind_tunnel::pass_tls(server, incoming, &origin, blind).await;
             return None;
         }
-        return end_tls(server, incoming, outside, origin).await;
+        return end_tls(server, incoming, outside, (origin, via)).await;
     }
     let origin = Origin::from_authority(
         Scheme::Http,
@@ -71,6 +73,7 @@ pub(super) async fn enter(
     let tunnel = Tunnel {
         origin: origin.ok()?,
         foreign_server_name: None,
+        via,
     };
     let connection = Connection {
         tunnel: Some(tunnel),
@@ -87,7 +90,7 @@ async fn end_tls(
     server: &Server,
     incoming: Incoming,
     outside: &Connection,
-    origin: Origin,
+    (origin, via): (Origin, Option<Arc<[u8]>>),
 ) -> Option<Inside> {
     let config = certificate(server, &origin)?;
     let patience = server.settings().options.header_timeout;
@@ -104,6 +107,7 @@ async fn end_tls(
     let tunnel = Tunnel {
         origin,
         foreign_server_name,
+        via,
     };
     Some(Inside {
         incoming: inside.stream.into(),

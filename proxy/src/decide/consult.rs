@@ -70,7 +70,10 @@ pub(crate) async fn consult(
     let origin = target.origin();
     let (crawler, client) = (identity.crawler(), identified.client);
     let signed_by = settings.signed_by(crawler);
-    let behalf = Behalf::of(identity.label(), crawler, client, signed_by.as_ref());
+    let behalf = Behalf {
+        via: identified.via.as_ref(),
+        ..Behalf::of(identity.label(), crawler, client, signed_by.as_ref())
+    };
     match robots.find_for(origin, behalf).await {
         Ok(known) => {
             let reading = &settings.preferences.reading;

@@ -175,11 +175,11 @@ impl Fetching<'_> {
         if !allows(access, asker, resource, &mut self.work()) {
             return Ok(Err(NOT_ALLOWED.to_owned()));
         }
-        let robots = self.documents.robots;
-        match robots.at_hand(resource) {
-            Some(known) => Ok(Ok(known)),
-            None => robots.find_for(resource, self.behalf).await.map(Ok),
-        }
+        self.documents
+            .robots
+            .find_for(resource, self.behalf)
+            .await
+            .map(Ok)
     }
 
     /// What the origin asked for names on another host.
@@ -190,7 +190,7 @@ impl Fetching<'_> {
     ) -> Result<Obtained, Pending> {
         let robots = self.documents.robots;
         let host = resource.origin();
-        let robots_txt = match robots.at_hand(host) {
+        let robots_txt = match robots.at_hand_for(host, self.behalf) {
             Some(known) => known,
             None => {
                 let behalf = self.behalf_elsewhere().await;
@@ -209,7 +209,7 @@ impl Fetching<'_> {
         if !allows(robots_txt.access(), asker, resource, &mut self.work()) {
             return Ok(Err(NOT_ALLOWED.to_owned()));
         }
-        match robots.at_hand(resource) {
+        match robots.at_hand_for(resource, self.behalf) {
             Some(known) => Ok(Ok(known)),
             None => {
                 let behalf = self.behalf_elsewhere().await;

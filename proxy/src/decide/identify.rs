@@ -75,6 +75,8 @@ pub(crate) struct Identified {
     pub(crate) objection: Option<Refusal>,
     /// With other purposes than its own, for a preview: what is said about these is looked for.
     pub(crate) purposes_of: Option<Arc<Crawler>>,
+    /// The proxies that the request has come by. What is fetched for it says so, too: where parents lead back to us, we know it.
+    pub(crate) via: Option<Arc<[u8]>>,
 }
 
 impl Identified {
@@ -127,6 +129,16 @@ pub(crate) fn recognised(
         proof,
         objection,
         purposes_of: None,
+        via: come_by(connection, request),
+    }
+}
+
+/// The proxies that a request has come by, in its tunnel or to it.
+fn come_by(connection: &Connection, request: &Request<'_>) -> Option<Arc<[u8]>> {
+    let tunnel = connection.tunnel.as_ref();
+    match (tunnel.and_then(|tunnel| tunnel.via.clone()), &request.via) {
+        (Some(outside), Some(inside)) => Some([&outside, &b", "[..], inside].concat().into()),
+        (outside, inside) => outside.or_else(|| inside.clone()),
     }
 }
 

@@ -98,6 +98,7 @@ impl Question {
             credentials: None,
             only_reads: matches!(method, "GET" | "HEAD"),
             other_paths: Vec::new(),
+            via: None,
             objection: None,
         }
     }
@@ -242,6 +243,7 @@ fn identify_as_asked(
                 proof: None,
                 objection: None,
                 purposes_of: None,
+                via: None,
             }
         }
     };

@@ -42,6 +42,8 @@ pub(crate) struct Tunnel {
     pub(crate) origin: Origin,
     /// The server name of the TLS handshake, if it is another host than the origin's.
     pub(crate) foreign_server_name: Option<String>,
+    /// The proxies that the `CONNECT` has come by, if by any.
+    pub(crate) via: Option<Arc<[u8]>>,
 }
 
 /// A request as far as deciding needs it, whichever HTTP version brought it.
@@ -61,6 +63,8 @@ pub(crate) struct Request<'a> {
     pub(crate) only_reads: bool,
     /// What fields say by which servers serve another path than the target's.
     pub(crate) other_paths: Vec<&'a [u8]>,
+    /// The proxies that it has come by (`Via`), if by any.
+    pub(crate) via: Option<Arc<[u8]>>,
     /// What is wrong with it whatever it asks for: it is malformed, or goes round in a loop.
     pub(crate) objection: Option<Box<Refusal>>,
 }
@@ -77,6 +81,10 @@ impl<'a> Request<'a> {
             credentials: received.field("proxy-authorization"),
             only_reads: received.only_reads(),
             other_paths: other_paths(received),
+            via: received
+                .field("via")
+                .and_then(|_| field_pairs::proxies(&received.fields()))
+                .map(Arc::from),
             objection: objection(received, name).map(Box::new),
         }
     }
@@ -92,6 +100,7 @@ impl<'a> Request<'a> {
             credentials: None,
             only_reads: false,
             other_paths: Vec::new(),
+            via: None,
             objection: None,
         }
     }

@@ -232,6 +232,7 @@ mod tests {
             authority,
             user_agent: b"",
             credentials: None,
+            via: None,
             only_reads: true,
             other_paths: Vec::new(),
             objection: None,
@@ -255,6 +256,7 @@ mod tests {
             tunnel: Some(Tunnel {
                 origin,
                 foreign_server_name,
+                via: None,
             }),
             ..plain()
         }

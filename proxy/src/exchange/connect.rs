@@ -1,6 +1,7 @@
 //! A `CONNECT`: whether a tunnel opens, and whether it is inspected.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use wayleave_robots_txt::{Origin, Scheme};
@@ -31,6 +32,8 @@ use crate::politeness::Turn;
 /// A tunnel may open.
 pub(crate) struct TunnelPermit<'a> {
     pub(crate) origin: Origin,
+    /// The proxies that the `CONNECT` has come by.
+    pub(crate) via: Option<Arc<[u8]>>,
     /// What the `CONNECT` proved.
     pub(crate) proof: Option<Proof>,
     /// If TLS inside is not to be inspected.
@@ -176,6 +179,7 @@ impl Exchanges {
             let proof = admitted.map_err(refused)?;
             return Ok(TunnelPermit {
                 origin,
+                via: request.via.clone(),
                 proof,
                 blind: None,
             });
@@ -190,6 +194,7 @@ impl Exchanges {
         let opened = self.open_blind(begun, asking, &via, in_turn.await).await;
         opened.map(|(proof, blind)| TunnelPermit {
             origin,
+            via: request.via.clone(),
             proof,
             blind: Some(blind),
         })

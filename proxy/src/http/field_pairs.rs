@@ -31,6 +31,12 @@ pub(crate) fn is(field: &[u8], name: &str) -> bool {
     field.eq_ignore_ascii_case(name.as_bytes())
 }
 
+/// The proxies that a message says it went through, in order; `None`: none.
+pub(crate) fn proxies(fields: &[Pair<'_>]) -> Option<Vec<u8>> {
+    let all: Vec<_> = values(fields, "via").collect();
+    (!all.is_empty()).then(|| all.join(&b", "[..]))
+}
+
 /// Whether a message went through a proxy of this name before.
 pub(crate) fn passed_by(fields: &[Pair<'_>], name: &str) -> bool {
     values(fields, "via")

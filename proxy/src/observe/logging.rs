@@ -39,17 +39,32 @@ pub(crate) struct Log {
 
 /// Starts logging. Events are written until the guard is dropped.
 pub(crate) fn start(format: Format) -> (Log, Writing) {
-    let (lines, writing) = Lines::to(io::stderr());
+    let (log, writing, layer) = log_to(io::stderr(), format);
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     // It would log passwords at the level trace.
     let filter = filter.add_directive("suppaftp=off".parse().expect("a directive"));
-    let (layer, events) = reload::Layer::new(layer(format, &lines));
     // A test that runs two servers in one process has one log.
     let _ = tracing_subscriber::registry()
         .with(layer)
         .with(filter)
         .try_init();
+    (log, writing)
+}
+
+/// A log that nobody reads, and that has no events.
+#[cfg(test)]
+pub(crate) fn start_unread(format: Format) -> (Log, Writing) {
+    let (log, writing, _) = log_to(io::sink(), format);
+    (log, writing)
+}
+
+fn log_to(
+    output: impl Write + Send + 'static,
+    format: Format,
+) -> (Log, Writing, reload::Layer<AnyLayer, Registry>) {
+    let (lines, writing) = Lines::to(output);
+    let (layer, events) = reload::Layer::new(layer(format, &lines));
     let is_json = Arc::new(AtomicBool::new(format == Format::Json));
     let log = Log {
         lines,
@@ -57,7 +72,7 @@ pub(crate) fn start(format: Format) -> (Log, Writing) {
         has_decisions: Arc::new(AtomicBool::new(true)),
         events,
     };
-    (log, writing)
+    (log, writing, layer)
 }
 
 fn layer(format: Format, lines: &Lines) -> AnyLayer {

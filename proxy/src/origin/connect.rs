@@ -55,9 +55,11 @@ pub(super) enum Opened {
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+pub(super) struct Terms<'a> {
     pub(super) preference: Preference,
     pub(super) window: Window,
+    /// The proxies that it has come by, this one last, if it is not shared: for parent proxies.
+    pub(super) via: Option<&'a [u8]>,
 }
 
 /// The protocols offered to an origin (ALPN, RFC 7301).
@@ -154,7 +156,7 @@ impl Door {
     pub(super) async fn open(
         &self,
         origin: &Origin,
-        terms: Terms,
+        terms: Terms<'_>,
         route: &Route,
         deadline: Instant,
     ) -> Result<Opened, Fault> {
@@ -196,7 +198,7 @@ impl Door {
     async fn open_plain(
         &self,
         origin: &Origin,
-        terms: Terms,
+        terms: Terms<'_>,
         route: &Route,
         deadline: Instant,
     ) -> Result<Opened, Fault> {
@@ -205,7 +207,10 @@ impl Door {
             Form::Origin if origin.scheme() == Scheme::Ftp => {
                 return self.open_ftp(route, origin, deadline).await;
             }
-            Form::Origin => self.dial(origin, route, &self.via, deadline).await?,
+            Form::Origin => {
+                let via = terms.via.unwrap_or(&self.via);
+                self.dial(origin, route, via, deadline).await?
+            }
         };
         Ok(Opened::Http1(Box::new(link)))
     }

@@ -171,6 +171,7 @@ impl Upstream {
         let terms = Terms {
             preference,
             window: Window::SHARED,
+            via: None,
         };
         let session = self.open(destination, terms, &route, deadline).await?;
         if let Connection::Http2(stream) = &session.connection {
@@ -181,7 +182,7 @@ impl Upstream {
     }
 
     /// A new connection to `destination` by `route` for one short response, which nobody shares meanwhile: HTTP/1.1 if the origin
-    /// speaks it, for then it serves others when it is released.
+    /// speaks it, for then it serves others when it is released. What it is for has come by the proxies in `via`.
     ///
     /// # Errors
     ///
@@ -190,11 +191,13 @@ impl Upstream {
         &self,
         destination: Destination<'_>,
         route: &Route,
+        via: &[u8],
         deadline: Instant,
     ) -> Result<Session, Fault> {
         let terms = Terms {
             preference: Preference::Http1,
             window: Window::SMALL,
+            via: Some(via),
         };
         self.open(destination, terms, route, deadline).await
     }
@@ -238,7 +241,7 @@ impl Upstream {
     async fn open(
         &self,
         destination: Destination<'_>,
-        terms: Terms,
+        terms: Terms<'_>,
         route: &Route,
         deadline: Instant,
     ) -> Result<Session, Fault> {

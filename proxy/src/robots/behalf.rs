@@ -7,6 +7,8 @@ use super::fetch::FetchAs;
 use super::queue::Asker;
 use super::redirect::ChosenBy;
 use super::refresh::Wish;
+use wayleave_robots_txt::lifecycle::Snapshot;
+
 use crate::identity::Crawler;
 use crate::signing::SignedBy;
 
@@ -23,6 +25,8 @@ pub struct Behalf<'a> {
     pub(crate) signed_by: Option<&'a SignedBy>,
     /// And sent from this address.
     pub source: Option<IpAddr>,
+    /// The proxies that the request has come by.
+    pub(crate) via: Option<&'a Arc<[u8]>>,
     /// Who named the host.
     pub(crate) chosen: ChosenBy,
 }
@@ -41,8 +45,22 @@ impl<'a> Behalf<'a> {
             crawler: label,
             client: Some(client),
             user_agent: crawler.and_then(|crawler| crawler.robots_user_agent.as_ref()),
+            via: None,
             chosen: ChosenBy::Crawler,
         }
+    }
+
+    /// What counts of what is known.
+    pub(super) fn told(self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        match self.signed_by {
+            Some(_) => snapshot.to_signers(),
+            None => snapshot,
+        }
+    }
+
+    /// Whether there is something in what a fetch brought: for those who sign, nothing is in what others were told.
+    pub(super) fn may_go_by(self, snapshot: &Snapshot) -> bool {
+        self.signed_by.is_none() || snapshot.fetched_at().is_some() || snapshot.failures() > 0
     }
 
     pub(super) fn wish(self) -> Wish {
@@ -57,6 +75,7 @@ impl<'a> Behalf<'a> {
             user_agent: self.user_agent.cloned(),
             signed_by: self.signed_by.cloned(),
             source: self.source,
+            via: self.via.cloned(),
             chosen: self.chosen,
             is_refetch: false,
         }

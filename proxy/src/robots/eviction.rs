@@ -40,6 +40,11 @@ impl Memory {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn limit(&self) -> usize {
+        self.limit_bytes
+    }
+
     /// Entries may hold so much from now on; [`shrink`](Self::shrink) makes it true.
     pub(super) fn set_limit(&mut self, limit_bytes: usize) {
         self.limit_bytes = limit_bytes;
@@ -226,7 +231,7 @@ mod tests {
         /// Uses an origin, fetching it first if it is not there; whether it was.
         fn visit(&mut self, n: usize) -> bool {
             let resource = resource(n);
-            let is_there = self.published.at_hand(&resource, START).is_some();
+            let is_there = self.published.at_hand(&resource, false, START).is_some();
             if !is_there {
                 assert!(self.published.publish(&resource, &snapshot(&resource)));
                 self.memory.enter(&self.published, &resource);

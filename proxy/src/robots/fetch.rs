@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use url::Url;
 use wayleave_robots_txt::Target;
 use wayleave_robots_txt::lifecycle::{
-    Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, Hop, Response,
+    Ending, FetchError, FetchErrorKind, FetchOutcome, FetchRequest, FetchResult, Fields, Hop,
+    Response, Snapshot,
 };
 
 use super::body::{self, Coding};
@@ -35,10 +36,22 @@ pub struct FetchAs {
     pub(crate) signed_by: Option<SignedBy>,
     /// From this address, if not from everybody's.
     pub source: Option<IpAddr>,
+    /// The proxies that the request has come by for which it is fetched.
+    pub(crate) via: Option<Arc<[u8]>>,
     /// Who named its host.
     pub(crate) chosen: ChosenBy,
     /// No request waits for it.
     pub(crate) is_refetch: bool,
+}
+
+impl FetchAs {
+    /// What counts of what is known for whom it is fetched.
+    pub(super) fn told(&self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
+        match self.signed_by {
+            Some(_) => snapshot.to_signers(),
+            None => Arc::clone(snapshot),
+        }
+    }
 }
 
 /// Fetches robots.txt files: over HTTP, or in tests from a script.
@@ -113,6 +126,8 @@ impl std::fmt::Debug for HttpFetch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpFetch")
             .field("options", &self.options)
+            .field("signs", &self.signs)
+            .field("upstream", &self.upstream)
             .finish_non_exhaustive()
     }
 }
@@ -153,6 +168,12 @@ impl HttpFetch {
         self
     }
 
+    /// Whether it fetches by this way to origins.
+    #[cfg(test)]
+    pub(crate) fn is_by(&self, upstream: &Arc<Upstream>) -> bool {
+        Arc::ptr_eq(&self.upstream, upstream)
+    }
+
     /// From now on redirects pass `gate`.
     pub(crate) fn follow_by(&self, gate: Gate) {
         // There is one for the life of the process, whose parts are made after this.
@@ -189,9 +210,13 @@ impl HttpFetch {
             let status = exchange.status;
             if !is_redirect(status) {
                 let is_conditional = validators.is_some();
-                let (fields, reader) = (&exchange.fields, &mut exchange.reader);
-                let ended = self.finish(status, fields, reader, is_conditional).await;
-                let (ending, place) = ended?;
+                let kept = Fields {
+                    asks_for_signature: exchange.asks_for_signature,
+                    ..fields::read(&exchange.fields, self.clock.now())
+                };
+                let received = (&exchange.fields, &mut exchange.reader);
+                let ended = self.finish(status, kept, received, is_conditional);
+                let (ending, place) = ended.await?;
                 way.place = place;
                 exchange.end(&self.upstream);
                 return Ok(ending);
@@ -210,11 +235,10 @@ impl HttpFetch {
     async fn finish(
         &self,
         status: u16,
-        fields: &HeaderMap,
-        reader: &mut OriginReader,
+        kept: Fields,
+        (fields, reader): (&HeaderMap, &mut OriginReader),
         is_conditional: bool,
     ) -> Result<(Ending, Option<Place>), FetchError> {
-        let kept = fields::read(fields, self.clock.now());
         if status == 304 && is_conditional {
             return Ok((Ending::NotModified(kept), None));
         }

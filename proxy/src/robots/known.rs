@@ -54,6 +54,11 @@ impl OnDisk {
         self.lifetimes.store(Arc::new(lifetimes));
     }
 
+    #[cfg(test)]
+    pub(super) fn lifetimes(&self) -> Lifetimes {
+        Lifetimes::clone(&self.lifetimes.load())
+    }
+
     /// What follows from an entry, unless that is of no more use: then it is kept for the origin's history only.
     fn snapshot(
         &self,

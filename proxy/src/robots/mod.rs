@@ -237,8 +237,20 @@ impl Robots {
         if let Some(known) = self.look_up(&resource, Some(behalf)) {
             return Ok(known);
         }
-        let wanted = |reply| Event::Wanted(resource, behalf.wish(), reply);
-        let snapshot = self.ask_in_time(wanted).await?;
+        let mut brought = self.ask_for(&resource, behalf).await?;
+        if !behalf.may_go_by(&brought.snapshot) {
+            // It came of a fetch without a signature that was under way already.
+            brought = self.ask_for(&resource, behalf).await?;
+        }
+        match behalf.may_go_by(&brought.snapshot) {
+            true => Ok(brought),
+            false => Err(self.pending()),
+        }
+    }
+
+    async fn ask_for(&self, resource: &Resource, behalf: Behalf<'_>) -> Result<Known, Pending> {
+        let wanted = |reply| Event::Wanted(resource.clone(), behalf.wish(), reply);
+        let snapshot = behalf.told(self.ask_in_time(wanted).await?);
         let at = self.clock.now();
         Ok(Known { snapshot, at })
     }
@@ -248,9 +260,15 @@ impl Robots {
         self.look_up(&resource.into(), None)
     }
 
+    /// As [`at_hand`](Self::at_hand), on somebody's behalf.
+    pub fn at_hand_for(&self, resource: impl Into<Resource>, behalf: Behalf<'_>) -> Option<Known> {
+        self.look_up(&resource.into(), Some(behalf))
+    }
+
     fn look_up(&self, resource: &Resource, behalf: Option<Behalf<'_>>) -> Option<Known> {
         let at = self.clock.now();
-        let found = self.published.at_hand(resource, at)?;
+        let signs = behalf.is_some_and(|behalf| behalf.signed_by.is_some());
+        let found = self.published.at_hand(resource, signs, at)?;
         if found.is_overdue {
             let fetch_as = behalf.map(Behalf::fetch_as);
             let overdue = Event::Overdue(resource.clone(), fetch_as);
@@ -357,13 +375,25 @@ impl Robots {
     }
 
     /// Goes by other options from now on, but for their bounds of fetches under way. What is known holds at most as long as
-    /// they say; see [`Cache::change_lifetimes`].
-    pub async fn reconfigure(&self, options: &Options) {
+    /// they say; see [`Cache::change_lifetimes`]. If crawlers are others, no more fetches are made as those that were.
+    pub async fn reconfigure(&self, options: &Options, are_crawlers_others: bool) {
         self.set_patience(options);
         self.on_disk.change_lifetimes(options.lifetimes.clone());
-        let reconfigure = |reply| Event::Reconfigure(options.terms(), reply);
+        let reconfigure = |reply| Event::Reconfigure(options.terms(), are_crawlers_others, reply);
         // If the task has ended, there is nothing left to keep by them.
         let _ = self.ask(reconfigure).await;
+    }
+
+    /// What the handle and the task behind it go by.
+    #[cfg(test)]
+    pub(crate) async fn in_use(&self) -> impl fmt::Debug + PartialEq + use<> {
+        let terms = self.ask(Event::Terms).await;
+        (
+            terms,
+            self.pending(),
+            self.on_disk.lifetimes(),
+            self.store.memory(),
+        )
     }
 
     fn set_patience(&self, options: &Options) {
@@ -397,11 +427,15 @@ impl Robots {
         &self,
         event: impl FnOnce(oneshot::Sender<Arc<Snapshot>>) -> Event,
     ) -> Result<Arc<Snapshot>, Pending> {
-        let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
-        let answer = tokio::time::timeout(patience, self.ask(event)).await;
-        answer.ok().flatten().ok_or(Pending {
-            retry_after: patience,
-        })
+        let pending = self.pending();
+        let answer = tokio::time::timeout(pending.retry_after, self.ask(event)).await;
+        answer.ok().flatten().ok_or(pending)
+    }
+
+    fn pending(&self) -> Pending {
+        Pending {
+            retry_after: Duration::from_millis(self.patience.load(Ordering::Relaxed)),
+        }
     }
 
     /// The refresh task's answer; `None` if it has ended.

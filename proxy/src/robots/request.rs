@@ -29,6 +29,8 @@ pub(super) struct Exchange {
     pub(super) reader: OriginReader,
     /// It may have come from a public address.
     pub(super) is_public: bool,
+    /// It turns away a request that nobody signed, and asks for a signature.
+    pub(super) asks_for_signature: bool,
     writer: OriginWriter,
     lease: Lease,
 }
@@ -65,28 +67,27 @@ impl HttpFetch {
                 .and_then(|by| by.user_agent.as_deref())
                 .unwrap_or(&self.options.user_agent),
             signed_by: fetch_as.and_then(|by| by.signed_by.as_ref()),
+            via: via(fetch_as, self.upstream.name()),
             wish: None,
         };
-        let exchange = self.send(&asked, destination, chosen).await?;
+        let mut exchange = self.send(&asked, destination, chosen).await?;
         asked.wish = asked.wish_of(&exchange);
-        match &asked.wish {
+        if asked.wish.is_some() {
             // Its answer is left unread, and the connection with it.
-            Some(_) => self.send(&asked, destination, chosen).await,
-            // To a crawler that signs it might say something else. Until a request of one comes, what is known goes on.
-            None if self.signs
-                && fetch_as.is_some_and(|by| by.is_refetch)
-                && asked.is_asked_to_sign(&exchange) =>
-            {
-                Err(failure(
-                    FetchErrorKind::Http,
-                    format!(
-                        "status {} asks for a signature, and this fetch is no crawler's",
-                        exchange.status
-                    ),
-                ))
-            }
-            None => Ok(exchange),
+            return self.send(&asked, destination, chosen).await;
         }
+        exchange.asks_for_signature = asked.is_asked_to_sign(&exchange);
+        // To a crawler that signs it might say something else. Until a request of one comes, what is known goes on.
+        if self.signs && fetch_as.is_some_and(|by| by.is_refetch) && exchange.asks_for_signature {
+            return Err(failure(
+                FetchErrorKind::Http,
+                format!(
+                    "status {} asks for a signature, and this fetch is no crawler's",
+                    exchange.status
+                ),
+            ));
+        }
+        Ok(exchange)
     }
 
     async fn send(
@@ -95,11 +96,11 @@ impl HttpFetch {
         destination: Destination<'_>,
         chosen: ChosenBy,
     ) -> Result<Exchange, FetchError> {
-        let (session, is_public) = self.connect(destination, chosen).await?;
+        let (session, is_public) = self.connect(destination, &asked.via, chosen).await?;
         let patience = self.upstream.patience();
         let started = match session.connection {
             Connection::Http1(stream) => {
-                let head = asked.http1(&session.form, self.upstream.name())?;
+                let head = asked.http1(&session.form)?;
                 origin::start_http1(stream, &head, Framing::Length(0), patience).await
             }
             Connection::Ftp(control) => {
@@ -131,6 +132,7 @@ impl HttpFetch {
             fields: header_map(&head),
             reader,
             is_public,
+            asks_for_signature: false,
             writer,
             lease: session.lease,
         })
@@ -164,6 +166,7 @@ impl HttpFetch {
     async fn connect(
         &self,
         mut destination: Destination<'_>,
+        via: &[u8],
         chosen: ChosenBy,
     ) -> Result<(Session, bool), FetchError> {
         let deadline = self.upstream.connect_deadline();
@@ -181,7 +184,7 @@ impl HttpFetch {
         }
         let session = self
             .upstream
-            .open_for_one(destination, &route, deadline)
+            .open_for_one(destination, &route, via, deadline)
             .await;
         Ok((session.map_err(connect_failure)?, route.is_public()))
     }
@@ -193,6 +196,8 @@ struct Asked<'a> {
     validators: Option<&'a Validators>,
     user_agent: &'a str,
     signed_by: Option<&'a SignedBy>,
+    /// For parent proxies: one that leads back to us shows by it.
+    via: Vec<u8>,
     /// What the origin asked for in answer to the same request.
     wish: Option<Wish>,
 }
@@ -221,7 +226,7 @@ impl Asked<'_> {
         Some(wish)
     }
 
-    fn http1(&self, form: &Form, name: &str) -> Result<BytesMut, FetchError> {
+    fn http1(&self, form: &Form) -> Result<BytesMut, FetchError> {
         let request = self.request(self.target.path().as_str())?;
         let line = match form {
             Form::Origin => format!("GET {} HTTP/1.1\r\n", self.target.path()),
@@ -232,9 +237,7 @@ impl Asked<'_> {
         write_fields(&mut head, [(&b"host"[..], authority.as_bytes())]);
         write_fields(&mut head, pairs(request.headers()));
         if let Some(parent) = form.parent() {
-            // A parent that leads back to us shows by it.
-            let via = Version::Http11.via(name);
-            write_fields(&mut head, [(&b"Via"[..], via.as_bytes())]);
+            write_fields(&mut head, [(&b"Via"[..], &*self.via)]);
             parent.write_authorization(&mut head);
         }
         head.extend_from_slice(b"\r\n");
@@ -282,6 +285,14 @@ impl Asked<'_> {
         };
         self.signed_by?.sign(origin, self.wish.as_ref(), &message)
     }
+}
+
+/// The proxies by which what is fetched was asked for, this one, `name`, last.
+fn via(fetch_as: Option<&FetchAs>, name: &str) -> Vec<u8> {
+    let before = fetch_as.and_then(|by| by.via.as_deref());
+    let ours = Version::Http11.via(name);
+    let all: Vec<_> = before.into_iter().chain([ours.as_bytes()]).collect();
+    all.join(&b", "[..])
 }
 
 fn header_map(head: &OriginHead) -> HeaderMap {

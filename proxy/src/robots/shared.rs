@@ -1,10 +1,12 @@
 //! Entries that nodes of a fleet share: how they are written, who fetches, and what came of it.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::lifecycle::{Cache, Entry, Learned, Lifetimes, Resource, Snapshot, Use};
 
+use super::fetch::FetchAs;
 use super::record::EntryRecord;
 use crate::clock::Clock;
 use crate::fleet::engine::{Kind, Record, Settlement};
@@ -74,7 +76,7 @@ impl Shared {
         &self,
         resource: &Resource,
         own: Entry,
-        purpose: Purpose,
+        (purpose, fetch_as): (Purpose, &FetchAs),
         (lifetimes, timeout): (&Lifetimes, Duration),
     ) -> Claim {
         let text = resource.to_string();
@@ -82,6 +84,7 @@ impl Shared {
         let usable = |entry: &Entry| {
             let learned = Learned::of(resource.kind(), entry.clone(), None);
             let snapshot = Cache::new(lifetimes.clone()).restored(resource, &learned);
+            let snapshot = fetch_as.told(&Arc::new(snapshot));
             let is_usable = snapshot.usable(self.clock.now()) == Use::AtOnce;
             is_usable.then_some(learned)
         };

@@ -85,11 +85,19 @@ impl Published {
         }
     }
 
-    /// What is known of `origin`, if that may be gone by at `now`. Waits for nobody.
-    pub(super) fn at_hand(&self, resource: &Resource, now: SystemTime) -> Option<AtHand> {
+    /// What is known of `origin`, if that may be gone by at `now` by somebody who signs requests, or does not. Waits for nobody.
+    pub(super) fn at_hand(
+        &self,
+        resource: &Resource,
+        signs: bool,
+        now: SystemTime,
+    ) -> Option<AtHand> {
         let slots = self.slots.pin();
         let slot = slots.get(resource)?;
-        let snapshot = slot.snapshot.load_full()?;
+        let mut snapshot = slot.snapshot.load_full()?;
+        if signs {
+            snapshot = snapshot.to_signers();
+        }
         let usable = snapshot.usable(now);
         if usable == Use::AfterRefetch {
             return None;

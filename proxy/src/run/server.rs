@@ -33,7 +33,7 @@ use crate::observe::traffic::Traffic;
 use crate::politeness::Politeness;
 use crate::robots::{self, HttpFetch, Robots, Store};
 use crate::run::reload::{self, Parts, Signals};
-use crate::run::wiring;
+use crate::run::wiring::{self, WaysOptions};
 use crate::tls::intercept::{CertificateAuthority, Interceptor};
 
 /// What a process that is replaced may take to end beyond its `shutdown_grace`.
@@ -144,7 +144,7 @@ fn authority(config: &Config, metrics: &Metrics) -> anyhow::Result<Arc<Certifica
 }
 
 /// Starts to write decisions, and keeps the configuration that they are made by.
-fn record(
+pub(super) fn record(
     config: &Config,
     log: &logging::Log,
     metrics: &Arc<Metrics>,
@@ -245,17 +245,17 @@ async fn close(exchanges: &Exchanges) {
     }
 }
 
-fn build(
+/// Builds what takes part in exchanges, as `config` says.
+pub(super) fn build(
     config: &Config,
     metrics: &Arc<Metrics>,
     decisions: &Arc<Decisions>,
     own_listeners: &[SocketAddr],
     (store, clock, fleet): (Store, Clock, Fleet),
 ) -> anyhow::Result<(Exchanges, Arc<ArcSwap<HttpFetch>>, JoinHandle<()>)> {
-    let tls = wiring::tls_config(&config.upstream)?;
+    let tls = wiring::tls_config(&config.upstream.extra_roots)?;
     let traces = Traces::start(&config.traces, &tls, metrics)?.map(Arc::new);
-    let own = own_listeners.to_vec();
-    let ways = wiring::ways(config, &tls, own, clock, metrics)?;
+    let ways = wiring::ways(WaysOptions::of(config, own_listeners), clock, metrics)?;
     metrics.client_connections_limit(config.proxy.limits.connections);
     for crawler in &config.crawlers.crawlers {
         metrics.know_crawler(&crawler.name);

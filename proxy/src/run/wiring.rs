@@ -21,11 +21,12 @@ use crate::observe::digest::Digest;
 use crate::observe::metrics::Metrics;
 use crate::origin::egress::{self, Egress};
 use crate::origin::{self, Upstream};
-use crate::robots::{self, HttpFetch};
+use crate::robots::{self, FetchOptions, HttpFetch};
 use crate::rules::Rules;
 use crate::run::kept;
 use crate::signing::{self, Signer};
 use crate::tls;
+use crate::tls::pem_file::PemFile;
 
 /// Of this process alone: nodes that started together do not come to an origin together.
 static SPREAD: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
@@ -37,35 +38,63 @@ const TLS_SESSIONS: usize = 10_000;
 pub(crate) const UNCHECKED: &str = "upstream.proxy looks names up: that they lead to no internal address is not checked here, only \
     names that are internal by spelling and internal addresses in URLs are refused";
 
+/// Everything of the configuration that the ways to origins are built from, and nothing else is: a reload that changes any of it
+/// builds them anew.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WaysOptions {
+    egress: egress::Options,
+    origin: origin::Options,
+    extra_roots: Vec<PemFile>,
+    fetch: FetchOptions,
+    /// Whether requests of some crawlers are signed.
+    signs: bool,
+}
+
+impl WaysOptions {
+    /// Returns what `config` says of the ways. None leads to `own_listeners`.
+    pub(crate) fn of(config: &Config, own_listeners: &[SocketAddr]) -> Self {
+        Self {
+            egress: egress::Options {
+                own_listeners: own_listeners.to_vec(),
+                ..config.upstream.egress.clone()
+            },
+            origin: origin::Options {
+                name: config.proxy.options.name.clone(),
+                ..config.upstream.origin.clone()
+            },
+            extra_roots: config.upstream.extra_roots.clone(),
+            fetch: config.robots.fetch.clone(),
+            signs: config.signing.options.mode != signing::Mode::Off,
+        }
+    }
+}
+
 /// The ways to origins: for requests, and for their robots.txt files.
 pub(crate) struct Ways {
+    pub(crate) options: WaysOptions,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) fetch: HttpFetch,
 }
 
-/// Opens the ways to origins, whose certificates are checked as `tls` says, but none to `own_listeners`. Within a tokio
-/// runtime.
+/// Opens the ways to origins. Within a tokio runtime.
 ///
 /// # Errors
 ///
-/// Returns an error if the system's DNS configuration is asked for and cannot be read.
+/// Returns an error if the system's DNS configuration is asked for and cannot be read, or if a root cannot be trusted.
 pub(crate) fn ways(
-    config: &Config,
-    tls: &ClientConfig,
-    own_listeners: Vec<SocketAddr>,
+    options: WaysOptions,
     clock: Clock,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<Ways> {
-    if let Some(parent) = &config.upstream.egress.parent {
+    if let Some(parent) = &options.egress.parent {
         tracing::warn!(proxy = %parent.authority(), "{UNCHECKED}");
     }
-    let upstream = Arc::new(upstream(config, tls, own_listeners, metrics)?);
-    let options = config.robots.fetch.clone();
-    let fetch = HttpFetch::new(Arc::clone(&upstream), options, clock);
-    let signs = config.signing.options.mode != signing::Mode::Off;
+    let upstream = Arc::new(upstream(&options, metrics)?);
+    let fetch = HttpFetch::new(Arc::clone(&upstream), options.fetch.clone(), clock);
     Ok(Ways {
-        fetch: fetch.beside_signatures(signs),
+        fetch: fetch.beside_signatures(options.signs),
         upstream,
+        options,
     })
 }
 
@@ -73,38 +102,27 @@ pub(crate) fn ways(
 ///
 /// # Errors
 ///
-/// As [`ways`] and [`tls_config`].
+/// As [`ways`].
 pub(crate) fn robots_fetch(config: &Config, clock: Clock) -> anyhow::Result<HttpFetch> {
-    let tls = tls_config(&config.upstream)?;
-    let upstream = upstream(config, &tls, Vec::new(), &Arc::new(Metrics::new()?))?;
-    let options = config.robots.fetch.clone();
-    Ok(HttpFetch::new(Arc::new(upstream), options, clock))
+    let options = WaysOptions::of(config, &[]);
+    let upstream = upstream(&options, &Arc::new(Metrics::new()?))?;
+    Ok(HttpFetch::new(Arc::new(upstream), options.fetch, clock))
 }
 
-fn upstream(
-    config: &Config,
-    tls: &ClientConfig,
-    own_listeners: Vec<SocketAddr>,
-    metrics: &Arc<Metrics>,
-) -> anyhow::Result<Upstream> {
-    let egress = Egress::new(egress::Options {
-        own_listeners,
-        ..config.upstream.egress.clone()
-    });
+fn upstream(options: &WaysOptions, metrics: &Arc<Metrics>) -> anyhow::Result<Upstream> {
+    let tls = tls_config(&options.extra_roots)?;
+    let egress = Egress::new(options.egress.clone());
     let egress = egress.context("reading the system's DNS configuration")?;
-    let options = origin::Options {
-        name: config.proxy.options.name.clone(),
-        ..config.upstream.origin.clone()
-    };
-    Ok(Upstream::new(options, egress, tls, Arc::clone(metrics)))
+    let (options, metrics) = (options.origin.clone(), Arc::clone(metrics));
+    Ok(Upstream::new(options, egress, &tls, metrics))
 }
 
-/// How certificates are checked: by the system's roots and the configured ones.
+/// How certificates are checked: by the system's roots and these.
 ///
 /// # Errors
 ///
 /// Returns an error if a root cannot be trusted.
-pub(crate) fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientConfig> {
+pub(crate) fn tls_config(extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
@@ -114,8 +132,7 @@ pub(crate) fn tls_config(upstream: &config::Upstream) -> anyhow::Result<ClientCo
     if added == 0 {
         tracing::warn!("the system has no root certificates (Debian: install ca-certificates)");
     }
-    let extra = upstream.extra_roots.iter();
-    for certificate in extra.flat_map(|file| &file.certificates) {
+    for certificate in extra_roots.iter().flat_map(|file| &file.certificates) {
         roots
             .add(certificate.clone())
             .context("adding a certificate of upstream.extra_roots")?;

@@ -133,7 +133,7 @@ impl Decisions {
             return Some(recent);
         }
         let log = self.log.load_full()?;
-        let searching = tokio::task::spawn_blocking(move || files::search(&log.path, id));
+        let searching = tokio::task::spawn_blocking(move || files::search(&log.options.path, id));
         searching.await.ok().flatten().map(Arc::new)
     }
 
@@ -157,8 +157,9 @@ impl Decisions {
         let Some(log) = self.log.load_full() else {
             return Ok(None);
         };
-        let reading =
-            tokio::task::spawn_blocking(move || past::newest(&log.path, span, &query, limit));
+        let reading = tokio::task::spawn_blocking(move || {
+            past::newest(&log.options.path, span, &query, limit)
+        });
         let newest = reading.await.map_err(io::Error::other)??;
         Ok(Some(newest))
     }
@@ -176,7 +177,7 @@ impl Decisions {
         };
         tokio::task::spawn_blocking(move || {
             let each = |decision: Decision, line: &[u8]| take(Some((&decision, line)));
-            if let Err(error) = past::each(&log.path, span, &query, each) {
+            if let Err(error) = past::each(&log.options.path, span, &query, each) {
                 tracing::warn!(%error, "the decision log cannot be read");
             }
             // Whoever wanted more has gone.

@@ -23,8 +23,11 @@ pub(crate) enum Event {
     Forget(Resource, oneshot::Sender<bool>),
     /// Whether a fetch is in progress.
     IsFetching(Resource, oneshot::Sender<bool>),
-    /// The configuration was read again.
-    Reconfigure(Terms, oneshot::Sender<()>),
+    /// The configuration was read again, and whether it says anything else of crawlers.
+    Reconfigure(Terms, bool, oneshot::Sender<()>),
+    /// How the task works.
+    #[cfg(test)]
+    Terms(oneshot::Sender<Terms>),
     /// The last event: what is known is to be on disk when this is answered.
     Close(oneshot::Sender<()>),
 }

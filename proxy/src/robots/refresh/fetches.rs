@@ -72,12 +72,18 @@ impl<F: Fetch> Fetches<F> {
         (lifetimes, timeout): (Lifetimes, Duration),
     ) {
         let (resource, own) = (job.resource.clone(), job.entry.clone());
-        let fetch_as = job.fetch_as.clone();
+        let mut fetch_as = job.fetch_as.clone();
+        let answer = own.answer.as_ref();
+        // What was said to those who do not sign may be said to them again.
+        fetch_as.is_refetch &= !answer.is_some_and(|facts| facts.outcome.asks_for_signature());
         let (fetch, clock) = (self.fetch.clone(), self.clock);
         let (metrics, shared) = (self.metrics.clone(), self.shared.clone());
         let task = self.tasks.spawn(async move {
             let terms = (&lifetimes, timeout);
-            let lease = match shared.claim(&resource, own, purpose, terms).await {
+            let lease = match shared
+                .claim(&resource, own, (purpose, &fetch_as), terms)
+                .await
+            {
                 Claim::Fetch(lease) => lease,
                 Claim::Known(learned, version, lease) => {
                     return Brought {

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, oneshot};
 use wayleave_robots_txt::lifecycle::{
-    Cache, FetchOutcome, Learned, Resource, Snapshot, State, Use,
+    Cache, FetchOutcome, Learned, Lifetimes, Resource, Snapshot, State, Use,
 };
 
 pub(super) use self::event::{Event, Wish};
@@ -154,9 +154,21 @@ impl<F: Fetch> Refresh<F> {
                 // Whoever asked may have gone, here and below.
                 let _ = reply.send(self.forget(&resource));
             }
-            Event::Reconfigure(terms, reply) => {
+            Event::Reconfigure(terms, are_crawlers_others, reply) => {
+                if are_crawlers_others {
+                    self.refetch_as.clear();
+                }
                 self.reconfigure(terms);
                 let _ = reply.send(());
+            }
+            #[cfg(test)]
+            Event::Terms(reply) => {
+                let terms = Terms {
+                    lifetimes: self.cache.lifetimes().clone(),
+                    fetch_timeout: self.fetch_timeout,
+                    memory_bytes: self.memory.limit(),
+                };
+                let _ = reply.send(terms);
             }
             Event::IsFetching(resource, reply) => {
                 let _ = reply.send(self.cache.is_under_way(&resource));
@@ -179,15 +191,20 @@ impl<F: Fetch> Refresh<F> {
 
     fn reconfigure(&mut self, terms: Terms) {
         self.fetch_timeout = terms.fetch_timeout;
-        self.refetch_as.clear();
+        if terms.lifetimes != *self.cache.lifetimes() {
+            self.change_lifetimes(terms.lifetimes);
+        }
+        self.memory.set_limit(terms.memory_bytes);
+        self.shrink();
+    }
+
+    fn change_lifetimes(&mut self, lifetimes: Lifetimes) {
         let known = self.around.published.select(|_, _| true).into_iter();
-        for (resource, snapshot) in self.cache.change_lifetimes(terms.lifetimes, known) {
+        for (resource, snapshot) in self.cache.change_lifetimes(lifetimes, known) {
             self.around
                 .published
                 .replace(&resource, &Arc::new(snapshot));
         }
-        self.memory.set_limit(terms.memory_bytes);
-        self.shrink();
     }
 
     fn shrink(&mut self) {
@@ -201,6 +218,7 @@ impl<F: Fetch> Refresh<F> {
 
     fn wanted(&mut self, resource: Resource, wish: Wish, reply: oneshot::Sender<Arc<Snapshot>>) {
         let known = self.around.published.snapshot(&resource);
+        let known = known.map(|known| wish.fetch_as.told(&known));
         let is_first = self.cache.wanted(&resource, known.as_deref(), self.now());
         let lookup = match (known, is_first, self.cache.is_under_way(&resource)) {
             (Some(known), false, false) => {
@@ -253,7 +271,7 @@ impl<F: Fetch> Refresh<F> {
         if let (Some(learned), false, true) = (&learned, is_published, is_current) {
             let snapshot = Arc::new(self.cache.restored(&resource, learned));
             self.publish(&resource, &snapshot);
-            let usable = snapshot.usable(self.now());
+            let usable = wishes.fetch_as.told(&snapshot).usable(self.now());
             if usable != Use::AfterRefetch && !is_forced {
                 self.answer(&resource, &snapshot);
             }

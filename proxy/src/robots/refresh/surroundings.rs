@@ -21,6 +21,7 @@ pub(crate) struct Surroundings {
 }
 
 /// How the task works.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) lifetimes: Lifetimes,
     pub(crate) fetch_timeout: Duration,

@@ -239,6 +239,18 @@ impl Store {
         body
     }
 
+    /// Goes by another [`StoreOptions::memory`] from now on; what the database keeps of its file stays as it is until the file is
+    /// opened again.
+    pub fn set_memory(&self, bytes: usize) {
+        self.writer.set_memory(bytes);
+    }
+
+    /// What waits to be written may take so many bytes of memory.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.writer.memory()
+    }
+
     /// What is wrong with the store, if something is.
     pub fn fault(&self) -> Option<String> {
         self.writer.fault()

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -62,9 +63,9 @@ impl StoreOptions {
     }
 
     /// What is written in one transaction, before it is packed.
-    fn batch_bytes(&self) -> usize {
+    fn batch_bytes(&self, memory: usize) -> usize {
         let bytes = usize::try_from(self.kept_bytes() / 16).unwrap_or(usize::MAX);
-        bytes.min(self.memory)
+        bytes.min(memory)
     }
 }
 
@@ -73,6 +74,8 @@ pub(super) struct Writer {
     /// `None`: in memory only.
     pub(super) path: Option<PathBuf>,
     options: StoreOptions,
+    /// What `memory` of the options is by now.
+    memory: AtomicUsize,
     clock: Clock,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
@@ -137,6 +140,7 @@ impl Writer {
         let writer = Arc::new(Self {
             path,
             options,
+            memory: AtomicUsize::new(options.memory),
             clock,
             metrics,
             state: Mutex::default(),
@@ -146,6 +150,16 @@ impl Writer {
         let changed = writer.changed.subscribe();
         tokio::spawn(write_while_alive(Arc::downgrade(&writer), changed));
         writer
+    }
+
+    /// Bounds what waits to be written by so many bytes from now on, and what the database keeps of its file once that is opened
+    /// again.
+    pub(super) fn set_memory(&self, bytes: usize) {
+        self.memory.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
     }
 
     /// What is wrong, if something is.
@@ -171,7 +185,7 @@ impl Writer {
     pub(super) fn change(&self, resource: &Resource, change: Change) {
         let mut state = self.state();
         state.waiting.push(resource, change);
-        let lost = state.waiting.bound(self.options.memory);
+        let lost = state.waiting.bound(self.memory());
         drop(state);
         self.count_lost(lost);
         self.changed.send_replace(());
@@ -209,7 +223,8 @@ impl Writer {
                 if state.waiting.is_empty() && state.damaged.is_empty() {
                     return true;
                 }
-                state.writing = Arc::new(state.waiting.take(self.options.batch_bytes()));
+                state.writing =
+                    Arc::new(state.waiting.take(self.options.batch_bytes(self.memory())));
                 (state.writing.clone(), std::mem::take(&mut state.damaged))
             };
             let Some(database) = self.opened() else {
@@ -240,7 +255,7 @@ impl Writer {
         state.waiting.put_back(batch);
         state.writing = Arc::default();
         state.damaged.extend(damaged);
-        let lost = state.waiting.bound(self.options.memory);
+        let lost = state.waiting.bound(self.memory());
         drop(state);
         self.count_lost(lost);
     }
@@ -315,10 +330,8 @@ impl Writer {
     }
 
     fn open(&self) -> Result<Open, Unopened> {
-        let StoreOptions {
-            max_size, memory, ..
-        } = self.options;
-        let mut database = file::open(self.path.as_deref(), max_size, memory)?;
+        let max_size = self.options.max_size;
+        let mut database = file::open(self.path.as_deref(), max_size, self.memory())?;
         upkeep::prepare(&database, self.keep())?.map_err(Unopened::Format)?;
         let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
         let is_longer = self.path.as_ref().map(length) > Some(max_size);

@@ -11,6 +11,8 @@
 //! has not lost all of its rules or crawlers. An operator who asks, by signal or by request, is believed.
 
 mod doubt;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::io;
@@ -33,7 +35,7 @@ use crate::observe::decisions::{Clients, Configuration, Journal};
 use crate::observe::digest::Digest;
 use crate::observe::logging::Log;
 use crate::robots::HttpFetch;
-use crate::run::wiring::{self, Ways};
+use crate::run::wiring::{self, Ways, WaysOptions};
 
 /// Wishes that may wait; each is granted by reading the file once.
 const WAITING: usize = 64;
@@ -96,6 +98,8 @@ struct Reader {
     started_with: Config,
     /// What holds now.
     running: Config,
+    /// What the ways to origins were built from.
+    ways: WaysOptions,
     parts: Parts,
     wishes: mpsc::Receiver<Wish>,
     status: Arc<ArcSwap<Status>>,
@@ -120,14 +124,7 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
     let (sender, wishes) = mpsc::channel(WAITING);
     let (asking, asked) = mpsc::channel(WAITING);
     parts.exchanges.metrics.config_reloaded(Some(calendar()));
-    let status = Arc::new(ArcSwap::from_pointee(Status {
-        configuration: 1,
-        file: file.map(|file| file.display().to_string()),
-        read_at: parts.exchanges.decider.robots.clock().now(),
-        last_attempt: None,
-        needs_restart: Vec::new(),
-        toml: config.in_use(config),
-    }));
+    let status = status(config, file, &parts);
     let reload = Reload::new(asking, Arc::clone(&status));
     let signals = Signals(sender);
     tokio::spawn(pass_on(asked, signals.0.clone()));
@@ -136,20 +133,22 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
         return (reload, signals);
     };
     let watch = watch(file, &signals);
-    let others = Others::of(config, signals.clone());
-    let reader = Reader {
-        file: file.to_owned(),
-        text: std::fs::read(file).ok(),
-        started_with: config.clone(),
-        running: config.clone(),
-        parts,
-        wishes,
-        status,
-        watch,
-        others,
-    };
+    let heard = (signals.clone(), wishes);
+    let reader = Reader::new((file.to_owned(), watch), config, parts, heard, status);
     tokio::spawn(reader.run());
     (reload, signals)
+}
+
+/// What holds at the start.
+fn status(config: &Config, file: Option<&Path>, parts: &Parts) -> Arc<ArcSwap<Status>> {
+    Arc::new(ArcSwap::from_pointee(Status {
+        configuration: 1,
+        file: file.map(|file| file.display().to_string()),
+        read_at: parts.exchanges.decider.robots.clock().now(),
+        last_attempt: None,
+        needs_restart: Vec::new(),
+        toml: config.in_use(config),
+    }))
 }
 
 fn watch(file: &Path, signals: &Signals) -> Option<Watch> {
@@ -240,6 +239,28 @@ async fn refuse_all(mut wishes: mpsc::Receiver<Wish>) {
 }
 
 impl Reader {
+    /// A reader for `parts` that were built as `config` says.
+    fn new(
+        (file, watch): (PathBuf, Option<Watch>),
+        config: &Config,
+        parts: Parts,
+        (signals, wishes): (Signals, mpsc::Receiver<Wish>),
+        status: Arc<ArcSwap<Status>>,
+    ) -> Self {
+        Self {
+            text: std::fs::read(&file).ok(),
+            file,
+            started_with: config.clone(),
+            running: config.clone(),
+            ways: WaysOptions::of(config, &parts.own_listeners),
+            parts,
+            wishes,
+            status,
+            watch,
+            others: Others::of(config, signals),
+        }
+    }
+
     async fn run(mut self) {
         // When a change has settled, however many events it is made of.
         let mut settled_at: Option<Instant> = None;
@@ -327,7 +348,7 @@ impl Reader {
     /// Does everything that can fail, and changes nothing yet.
     async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<Prepared, Vec<String>> {
         let file = self.file.clone();
-        let (started_with, running) = (self.started_with.clone(), self.running.clone());
+        let (started_with, running_ways) = (self.started_with.clone(), self.ways.clone());
         let clock = self.parts.exchanges.decider.robots.clock();
         let metrics = Arc::clone(&self.parts.exchanges.metrics);
         let own = self.parts.own_listeners.clone();
@@ -335,13 +356,9 @@ impl Reader {
         let preparing = tokio::task::spawn_blocking(move || {
             let config = Config::again(&file, read, &started_with);
             let config = config.map_err(|mistakes| in_words(&mistakes))?;
-            let has_other_ways =
-                config.upstream != running.upstream || config.robots.fetch != running.robots.fetch;
             let fault = |error: anyhow::Error| vec![format!("{}: {error:#}", file.display())];
-            let ways = has_other_ways.then(|| {
-                let tls = wiring::tls_config(&config.upstream)?;
-                wiring::ways(&config, &tls, own, clock, &metrics)
-            });
+            let options = WaysOptions::of(&config, &own);
+            let ways = (options != running_ways).then(|| wiring::ways(options, clock, &metrics));
             Ok(Prepared {
                 ways: ways.transpose().map_err(fault)?,
                 journal: wiring::journal(&config).map_err(fault)?,
@@ -364,14 +381,19 @@ impl Reader {
         let mut upstream = Arc::clone(&before.upstream);
         if let Some(ways) = prepared.ways {
             upstream = ways.upstream;
+            self.ways = ways.options;
             ways.fetch.follow_by(exchanges.gate());
             let fetch = ways.fetch.traced(exchanges.traces.clone());
             self.parts.fetch.store(Arc::new(fetch));
         }
-        if config.robots != self.running.robots {
-            let options = wiring::robots_options(&config);
-            decider.robots.reconfigure(&options).await;
-        }
+        let options = wiring::robots_options(&config);
+        let are_crawlers_others =
+            config.crawlers != self.running.crawlers || config.signing != self.running.signing;
+        decider
+            .robots
+            .reconfigure(&options, are_crawlers_others)
+            .await;
+        decider.robots.store().set_memory(config.store.memory);
         // A file that was moved away is written anew, as by others who are told to read their configuration again.
         let decisions = &exchanges.decisions;
         decisions.replace_journal(prepared.journal, prepared.configuration);

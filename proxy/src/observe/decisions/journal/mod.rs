@@ -21,7 +21,6 @@ mod tests;
 use std::fs;
 use std::io::{self, Write};
 use std::mem;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -77,7 +76,7 @@ pub(crate) struct Journal {
 /// Where the log's files are, and who signs them.
 #[derive(Debug)]
 pub(crate) struct LogFile {
-    pub(crate) path: PathBuf,
+    pub(crate) options: JournalOptions,
     /// The public half of the key.
     pub(crate) key: Jwk,
 }
@@ -118,7 +117,7 @@ impl Journal {
     /// The file that is written to, and who signs it.
     pub(super) fn log_file(&self) -> LogFile {
         LogFile {
-            path: self.options.path.clone(),
+            options: self.options.clone(),
             key: self.key.jwk(),
         }
     }

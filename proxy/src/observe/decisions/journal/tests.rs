@@ -1,7 +1,7 @@
 //! What is written stays whole and linked, whatever happens to files and processes.
 
 use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::super::decision::{Decision, DecisionId, Recorded};
 use super::super::files::{
