@@ -78,7 +78,7 @@ fn may_have_others(path: &[u8]) -> bool {
 }
 
 /// In the one percent-encoding of RFC 9309.
-fn normalised(path: &str) -> Option<String> {
+pub(crate) fn normalised(path: &str) -> Option<String> {
     if all_plain(path.as_bytes()) {
         return None;
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::origin::split_scheme;
+use crate::spelling::{normalised, others};
 use crate::{InvalidUri, Origin, Path};
 
 /// The origin and path-and-query of one request (RFC 9110 §7.1).
@@ -60,6 +61,20 @@ impl Target {
     #[must_use]
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Whether a server may take it for the same as `other`, as [`decide_strictly`](crate::decide_strictly) judges it.
+    #[must_use]
+    pub fn is_spelling_of(&self, other: &Self) -> bool {
+        let normal = |target: &Self| {
+            let path = target.path.as_str();
+            normalised(path).unwrap_or_else(|| path.to_owned())
+        };
+        let (one, another) = (normal(self), normal(other));
+        // One with too many others is found by its normal form alone.
+        let has = |path: &str, other: &String| others(path).is_ok_and(|all| all.contains(other));
+        let is_same = || one == another || has(&one, &another) || has(&another, &one);
+        self.origin == other.origin && is_same()
     }
 
     /// Path and query as they will be sent.
@@ -126,6 +141,27 @@ mod tests {
             assert_eq!(target.origin().to_string(), origin, "{uri}");
             assert_eq!(target.path().as_str(), path, "{uri}");
         }
+    }
+
+    #[test]
+    fn targets_that_decisions_do_not_tell_apart_are_spellings_of_each_other() {
+        let target = |path: &str| Target::parse(&format!("http://example.com{path}")).unwrap();
+        for (one, another, expected) in [
+            ("/~a", "/%7Ea", true),
+            ("/%7ea", "/%7Ea", true),
+            ("/a/../b", "/b", true),
+            ("/a//b", "/a/b", true),
+            ("/a%2Fb", "/a%2fb", true),
+            ("/a", "/b", false),
+            ("/a", "/A", false),
+            ("/a;x", "/a;y", false),
+        ] {
+            let (one, another) = (target(one), target(another));
+            assert_eq!(one.is_spelling_of(&another), expected, "{one} {another}");
+            assert_eq!(another.is_spelling_of(&one), expected, "{another} {one}");
+        }
+        let elsewhere = Target::parse("http://example.org/~a").unwrap();
+        assert!(!elsewhere.is_spelling_of(&target("/~a")));
     }
 
     #[test]
