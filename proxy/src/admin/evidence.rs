@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::answer::{Json, Mistake, error, wrong};
 use super::parameters::Named;
 use super::state::Admin;
-use crate::observe::decisions::kept_head;
+use crate::observe::decisions::Heads;
 use crate::observe::digest::Digest;
 use crate::signing::Jwk;
 
@@ -36,7 +36,8 @@ pub(super) async fn signing(State(admin): State<Admin>) -> Response {
     let Some(log) = admin.decisions.log_file() else {
         return error(StatusCode::NOT_FOUND, "there is no decision log");
     };
-    let head = kept_head(&log.options.path)
+    let head = Heads::of(&log.options)
+        .newest()
         .ok()
         .and_then(|line| String::from_utf8(line).ok());
     let key = &log.key;

@@ -72,6 +72,7 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
             max_total_bytes: max_total,
             compresses,
             key,
+            state_dir: state_dir.to_owned(),
         }),
     }
 }

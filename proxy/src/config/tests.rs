@@ -291,6 +291,7 @@ fn robots_and_log_are_read() {
         max_total_bytes: Some(64 << 20),
         compresses: true,
         key: "/var/lib/wayleave/audit/e.key".into(),
+        state_dir: "/var/lib/wayleave".into(),
     };
     assert_eq!(config.log.client_address, ClientForm::Keyed);
     assert_eq!(config.log.on_failure, OnFailure::Refuse);

@@ -15,13 +15,10 @@ use crate::decide::resolve::Scope;
 use crate::http::http1::oddities::{Oddities, Oddity};
 use crate::http::received::Received;
 use crate::identity::{ClientCertificate, Crawler};
-use crate::observe::decisions::{Decision, DecisionId, Policy, Word};
+use crate::observe::decisions::{Decision, DecisionId, MAX_USER_AGENT_BYTES, Policy, Word};
 use crate::observe::metrics::ASSERTED;
 use crate::observe::traces::Parent;
 use crate::rules::Match;
-
-/// The longest `User-Agent` that is recorded. Real ones are shorter; the rest of a longer one is nothing that anybody asks for.
-const MAX_USER_AGENT_BYTES: usize = 512;
 
 /// One request, from its head to the end of its response.
 #[derive(Debug)]
@@ -34,6 +31,7 @@ pub(crate) struct Exchange {
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     pub(crate) method: String,
     pub(crate) user_agent: Option<String>,
+    pub(crate) user_agent_cut: bool,
     /// The trace that the request says it is part of.
     pub(crate) parent: Parent,
     pub(crate) known: Known,
@@ -103,6 +101,7 @@ impl Begun<'_> {
             certificate: self.certificate.cloned(),
             method: self.method.to_owned(),
             user_agent: self.received.and_then(user_agent),
+            user_agent_cut: self.received.is_some_and(is_user_agent_cut),
             parent,
             known,
             outcome,
@@ -115,6 +114,12 @@ fn user_agent(received: &Received) -> Option<String> {
     let value = received.field("user-agent")?;
     let cut = &value[..value.len().min(MAX_USER_AGENT_BYTES)];
     Some(String::from_utf8_lossy(cut).into_owned())
+}
+
+/// Whether that is not all of it.
+fn is_user_agent_cut(received: &Received) -> bool {
+    let value = received.field("user-agent");
+    value.is_some_and(|value| value.len() > MAX_USER_AGENT_BYTES)
 }
 
 impl Exchanges {
@@ -237,6 +242,7 @@ pub(crate) fn decision(exchange: Exchange, took: Duration) -> (Decision, Outcome
         certificate: certificate.map(|certificate| certificate.name().to_string()),
         tokens: tokens.iter().map(ToString::to_string).collect(),
         user_agent: exchange.user_agent,
+        user_agent_cut: exchange.user_agent_cut,
         client: exchange.client.into(),
         peer: exchange.peer,
         method: exchange.method,

@@ -9,10 +9,10 @@ use clap::Args;
 use wayleave_robots_txt::Target;
 
 use super::log;
-use super::select::{Wanted, select};
+use super::select::{Doubt, Wanted, select};
 use crate::cli::moment::Moment;
 use crate::cli::source::load_config;
-use crate::cli::terminal::{json_line, print, unusable};
+use crate::cli::terminal::{UNUSABLE, complain, json_line, print, unusable};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::observe::decisions::{Decision, Finding};
@@ -25,7 +25,8 @@ const REFUSED: u8 = 1;
 #[command(
     after_help = "Answers by the last decision about the URL at that time, and shows the first after it, too. Reads the decision \
                   log; needs no running proxy.\n\
-                  Exit status: 0 allowed, 1 not allowed, 2 no decision about it up to then, or the log cannot be read."
+                  Exit status: 0 allowed, 1 not allowed, or not signed by who wrote it, 2 no decision about it up to then, or \
+                  the log cannot be read, or somebody else wrote the decision into it."
 )]
 pub(crate) struct Arguments {
     /// An absolute URL
@@ -39,6 +40,9 @@ pub(crate) struct Arguments {
     /// Print the decisions as JSON lines
     #[arg(long)]
     json: bool,
+    /// Take decisions that a killed process had not signed yet
+    #[arg(long)]
+    accept_unsigned: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
@@ -47,38 +51,54 @@ pub(super) fn run(arguments: &Arguments, file: Option<&Path>) -> ExitCode {
         Err(status) => return status,
     };
     match ask(arguments, &config) {
-        Ok(found) => tell(&found, arguments.json),
+        Ok(found) => tell(&found, arguments),
         Err(error) => unusable(&format!("{error:#}")),
     }
 }
 
+/// A decision about the URL, and whether nobody vouches for it.
+struct Answer {
+    decision: Decision,
+    doubt: Option<Doubt>,
+}
+
 /// The decisions about the URL: the last at that time, and the first after it, if there is one.
-fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Decision>> {
+fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Answer>> {
     let options = config.log.decisions.as_ref();
     let options = options.context("log.decisions is empty: there is no decision log")?;
     let url = Target::parse(&arguments.url).with_context(|| format!("{:?}", arguments.url))?;
     let at = arguments.at.end_seen_from(Clock::start().now());
     let wanted = Wanted::Url {
-        url: url.to_string(),
+        url: url.clone(),
         at,
         crawler: arguments.crawler.clone(),
     };
-    let files = log::files(&options.path)?;
-    let chosen = select(&files, &wanted)?;
+    let log = log::open_log(options)?;
+    if log.unsigned_lines > 0 {
+        complain(&format!(
+            "wayleave: lines at the end of the log were not signed by who wrote them, and are left out: {}\n",
+            log.unsigned_lines
+        ));
+    }
+    let chosen = select(&log.files, &wanted)?;
     let mut found = Vec::new();
-    for (file, chosen) in files
+    for (file, chosen) in log
+        .files
         .iter()
         .zip(&chosen)
-        .filter(|(_, chosen)| !chosen.is_empty())
+        .filter(|(_, chosen)| !chosen.lines.is_empty())
     {
         file.read(|number, line| {
-            if chosen.contains(&number) {
-                found.push(serde_json::from_slice::<Decision>(line)?);
+            if chosen.lines.contains(&number) {
+                found.push(Answer {
+                    decision: serde_json::from_slice::<Decision>(line)?,
+                    doubt: chosen.doubt(number).cloned(),
+                });
             }
             Ok(())
         })?;
     }
-    let first = found.first();
+    let first = found.first().map(|answer| &answer.decision);
     let first = first.with_context(|| format!("the log has no request for {url}"))?;
     anyhow::ensure!(
         first.at <= at,
@@ -89,16 +109,37 @@ fn ask(arguments: &Arguments, config: &Config) -> anyhow::Result<Vec<Decision>> 
     Ok(found)
 }
 
-fn tell(found: &[Decision], json: bool) -> ExitCode {
-    let told: String = match json {
-        true => found.iter().map(|it| json_line(it) + "\n").collect(),
+fn tell(found: &[Answer], arguments: &Arguments) -> ExitCode {
+    let told: String = match arguments.json {
+        true => found
+            .iter()
+            .map(|it| json_line(&it.decision) + "\n")
+            .collect(),
         false => harmless_lines(&found.iter().map(describe).collect::<Vec<_>>().join("\n")),
     };
     let printed = print(&told);
-    match found.first().is_some_and(is_allowed) {
+    let doubts = || found.iter().filter_map(|it| it.doubt.as_ref());
+    if arguments.json {
+        doubts().for_each(|doubt| complain(&format!("wayleave: signed: {}\n", words(doubt))));
+    }
+    let is_unsigned = doubts().next().is_some() && !arguments.accept_unsigned;
+    if doubts().any(|doubt| doubt.is_foreign) {
+        return ExitCode::from(UNUSABLE);
+    }
+    let is_good = found.first().is_some_and(|it| is_allowed(&it.decision)) && !is_unsigned;
+    match is_good {
         false if printed == ExitCode::SUCCESS => ExitCode::from(REFUSED),
         _ => printed,
     }
+}
+
+fn words(doubt: &Doubt) -> String {
+    let (first, last) = (doubt.lines.start, doubt.lines.end - 1);
+    let what = match doubt.is_foreign {
+        true => "were written by somebody else",
+        false => "were not signed by who wrote them",
+    };
+    format!("no: lines {first} to {last} of its file {what}")
 }
 
 fn is_allowed(decision: &Decision) -> bool {
@@ -106,7 +147,8 @@ fn is_allowed(decision: &Decision) -> bool {
     was_let_go && !decision.failed_unsent()
 }
 
-fn describe(decision: &Decision) -> String {
+fn describe(answer: &Answer) -> String {
+    let decision = &answer.decision;
     let fetched = match &*decision.outcome {
         "forwarded" | "tunnelled" | "observed" => {
             let bytes = decision.body_bytes;
@@ -148,6 +190,7 @@ fn describe(decision: &Decision) -> String {
         ("rule", rule),
         ("fetched", Some(fetched)),
         ("decision", Some(decision.id.to_string())),
+        ("signed", answer.doubt.as_ref().map(words)),
     ];
     let mut text = String::new();
     for (name, value) in lines {

@@ -1,6 +1,7 @@
 //! `wayleave evidence export`: decisions with all that they rest on, and what shows that nothing was changed or taken out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,9 +11,9 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::bundle::{Bundle, writable};
 use super::exchange::{About, Exchange};
-use super::log::{self, LogFile};
-use super::manifest::Manifest;
-use super::select::{Wanted, select};
+use super::log::{self, Log, LogFile};
+use super::manifest::{Manifest, Window};
+use super::select::{Chosen, Wanted, select};
 use super::sources::Sources;
 use super::standins::StandIns;
 use crate::cli::moment::Moment;
@@ -74,8 +75,7 @@ impl Arguments {
             (Some(id), ..) => Wanted::Id(id.replace('-', "")),
             (_, Some(url), _) => Wanted::Url {
                 url: wayleave_robots_txt::Target::parse(url)
-                    .with_context(|| format!("--url {url:?}"))?
-                    .to_string(),
+                    .with_context(|| format!("--url {url:?}"))?,
                 at: self.at.context("--at is missing")?.end_seen_from(now),
                 crawler,
             },
@@ -87,26 +87,27 @@ impl Arguments {
     }
 }
 
-fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
+pub(super) fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
     let options = config.log.decisions.as_ref();
     let options = options.context("log.decisions is empty: there is no decision log")?;
     let key = Key::read(&options.key).context("an export is signed with the log's key")?;
     let wanted = arguments.wanted()?;
-    let files = log::files(&options.path)?;
-    let chosen = select(&files, &wanted)?;
-    let is_chosen = |lines: &Vec<u64>| !lines.is_empty();
-    let first = chosen.iter().position(is_chosen);
-    let last = chosen.iter().rposition(is_chosen);
-    let (Some(first), Some(last)) = (first, last) else {
-        anyhow::bail!("no such decision is in the log {}", options.path.display());
-    };
+    let log = log::open_log(options)?;
+    let chosen = select(&log.files, &wanted)?;
+    anyhow::ensure!(
+        chosen.iter().any(|chosen| !chosen.lines.is_empty()),
+        "no such decision is in the log {}{}",
+        options.path.display(),
+        lacking(&log, &chosen)
+    );
     let made_at = humantime::format_rfc3339_seconds(calendar()).to_string();
     let out = arguments.out.display();
     let bundle = Bundle::create(&arguments.out, &made_at);
     let mut exporting = Exporting::to(bundle.with_context(|| format!("--out {out}"))?);
-    for (file, chosen) in files.iter().zip(&chosen).take(last + 1).skip(first) {
-        let shown = file.path.display().to_string();
-        exporting.log(file, chosen).context(shown)?;
+    for index in shown(&log, &chosen, &wanted) {
+        let file = &log.files[index];
+        let name = file.path.display().to_string();
+        exporting.log(file, &chosen[index].lines).context(name)?;
     }
     let sources = Sources::open(config)?;
     let manifest = Manifest {
@@ -116,6 +117,7 @@ fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
         wanted: serde_json::to_value(&wanted)?,
         decisions: exporting.decisions,
         missing: exporting.grounds(&sources)?,
+        window: Some(Window::of(&log)),
         records_sha256: exporting.bundle.records_sha256(),
         logs: exporting.bundle.logs.clone(),
         files: exporting.bundle.files.clone(),
@@ -132,6 +134,31 @@ fn export(arguments: &Arguments, config: &Config) -> anyhow::Result<String> {
         manifest.logs.len(),
         manifest.files.len()
     ))
+}
+
+/// Which file is missing though the log does not say that it was deleted, if one is.
+fn lacking(log: &Log, chosen: &[Chosen]) -> String {
+    let is_deleted = |file: &u64| chosen.iter().any(|it| it.deleted.contains(file));
+    let mut lacking = log.missing.iter().filter(|file| !is_deleted(file));
+    lacking.next().map_or(String::new(), |file| {
+        format!(": file {file} of it is missing, and no line says that it was deleted")
+    })
+}
+
+/// The indexes of the files that are shown: all from the first that is wanted to the last, those that say of a missing one that it
+/// was deleted, and one of which lines are missing. What is wanted since a time is wanted to the end.
+fn shown(log: &Log, chosen: &[Chosen], wanted: &Wanted) -> RangeInclusive<usize> {
+    let is_shown = |index: usize| {
+        let (file, chosen) = (&log.files[index], &chosen[index]);
+        let mut deleted = chosen.deleted.iter();
+        let explains = deleted.any(|gone| log.missing.contains(gone));
+        !chosen.lines.is_empty() || explains || file.is_short
+    };
+    let all = 0..log.files.len();
+    let first = all.clone().find(|index| is_shown(*index));
+    let is_last = |index: usize| matches!(wanted, Wanted::Since { .. }) || is_shown(index);
+    let last = all.rev().find(|index| is_last(*index));
+    first.unwrap_or(0)..=last.unwrap_or(0)
 }
 
 /// What decisions rest on.

@@ -1,7 +1,9 @@
 //! The files of a decision log, up to the last line that was signed.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -10,12 +12,18 @@ use anyhow::{Context, bail, ensure};
 
 use crate::observe::chain::Head;
 use crate::observe::chain::event::Event;
-use crate::observe::decisions::{contents, file_number, is_compressed, kept_head, rotated_files};
+use crate::observe::chain::link::previous;
+use crate::observe::decisions::{
+    Heads, JournalOptions, contents, file_number, is_compressed, rotated_files,
+};
 
+/// No line of ours is nearly as long: the head of a request is bounded.
+const MAX_LINE_BYTES: u64 = 4 << 20;
 /// How often the files are listed anew if the log was rotated meanwhile.
 const ATTEMPTS: usize = 20;
-/// What is written is signed within 100 ms, by a process that is alive: so often it is looked whether it was, and so long apart.
-const LOOKS: usize = 20;
+/// What is written is signed within 100 ms, by a process that is alive and not held up: so often it is looked whether it was, and so
+/// long apart.
+const LOOKS: usize = 150;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// A file of the log.
@@ -26,6 +34,8 @@ pub(super) struct LogFile {
     file: File,
     /// How many bytes of what is in it are read.
     bytes: u64,
+    /// It is shorter than what was signed of it.
+    pub(super) is_short: bool,
     /// The line that is to end it, if it does not end in its head itself.
     pub(super) head: Option<Vec<u8>>,
 }
@@ -40,6 +50,18 @@ impl LogFile {
         file.seek(SeekFrom::Start(0))?;
         each_line(contents(file).take(self.bytes), take)
     }
+
+    /// How many lines are behind those that are read.
+    fn lines_behind(&self) -> anyhow::Result<u64> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(self.bytes.min(file.metadata()?.len())))?;
+        let mut lines = 0;
+        each_line(BufReader::new(file), |number, _| {
+            lines = number;
+            Ok(())
+        })?;
+        Ok(lines)
+    }
 }
 
 /// Hands on every line with its number, from 1, and without its end.
@@ -52,67 +74,154 @@ pub(super) fn each_line(
     mut take: impl FnMut(u64, &[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let (mut line, mut number) = (Vec::new(), 0);
-    while lines.read_until(b'\n', &mut line)? > 0 {
+    let mut next = |line: &mut Vec<u8>| lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', line);
+    while next(&mut line)? > 0 {
         number += 1;
+        let is_long = line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n");
+        ensure!(!is_long, "line {number} is longer than any that is written");
         take(number, line.strip_suffix(b"\n").unwrap_or(&line))?;
         line.clear();
     }
     Ok(())
 }
 
-/// The files of the log at `path`, the oldest first, open: what is deleted meanwhile can be read on.
+/// The files of a log, and what of it cannot be shown.
+#[derive(Debug)]
+pub(super) struct Log {
+    /// The oldest first, open: what is deleted meanwhile can be read on.
+    pub(super) files: Vec<LogFile>,
+    /// The newest head that was kept, as a line.
+    pub(super) head: String,
+    /// The numbers of files that are not there: the one before the first, and all between that and the one that the head is for.
+    pub(super) missing: Vec<u64>,
+    /// How many lines are behind those that were signed.
+    pub(super) unsigned_lines: u64,
+}
+
+/// The log that is written as `options` say.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no signed log, or a file cannot be read.
-pub(super) fn files(path: &Path) -> anyhow::Result<Vec<LogFile>> {
-    await_signature(path);
-    for _ in 0..ATTEMPTS {
+pub(super) fn open_log(options: &JournalOptions) -> anyhow::Result<Log> {
+    let (path, heads) = (&options.path, Heads::of(options));
+    let is_signed = await_signature(path, &heads);
+    for attempt in 1..=ATTEMPTS {
         let shown = path.display();
-        let line = kept_head(path).with_context(|| {
+        let line = heads.newest().with_context(|| {
             format!("{shown} has no head beside it: has this version of wayleave written it?")
         })?;
         let Some(head) = Event::head(&line) else {
             bail!("the head beside {shown} cannot be read");
         };
-        let mut paths = rotated_files(path)?;
-        paths.push(path.to_owned());
-        let files = paths.into_iter().filter_map(|path| {
-            let number = file_number(&path)?;
-            Some(open(number, path, &head, &line))
-        });
-        let mut files = match files.collect::<anyhow::Result<Vec<_>>>() {
+        let files = numbered(path)?.into_iter();
+        let files = files.map(|(number, path)| open(number, path, &head, &line));
+        let files = match files.collect::<anyhow::Result<Vec<_>>>() {
             Err(error) if is_gone(&error) => continue,
             files => files?,
         };
-        files.sort_by_key(|file| file.number);
-        if files.last().is_some_and(|last| last.number == head.file) {
-            return Ok(files);
+        let newest = files.last().map(|last| last.number);
+        if newest == Some(head.file) || attempt == ATTEMPTS {
+            return Log::of(files, &head, &line, is_signed);
         }
+        thread::sleep(BETWEEN_LOOKS);
     }
-    bail!(
-        "the file that the head beside {} is for is not there",
-        path.display()
-    )
+    bail!("{} is rotated again and again", path.display())
 }
 
-/// Waits until all that the log holds now is signed, so that what was just decided is found; but not for a process that is gone.
-fn await_signature(path: &Path) {
-    let signed = || {
-        let head = Event::head(&kept_head(path).ok()?)?;
-        Some((head.file, head.bytes))
-    };
-    let (Some((file, _)), Ok(written)) = (signed(), path.metadata()) else {
-        return;
-    };
-    for _ in 0..LOOKS {
-        match signed() {
-            Some((now, Some(bytes))) if now == file && bytes < written.len() => {
-                thread::sleep(BETWEEN_LOOKS);
+impl Log {
+    fn of(
+        mut files: Vec<LogFile>,
+        head: &Head,
+        line: &[u8],
+        is_signed: bool,
+    ) -> anyhow::Result<Self> {
+        let mut unsigned_lines = 0;
+        for file in &files {
+            match file.number.cmp(&head.file) {
+                Ordering::Equal if !is_signed => unsigned_lines += file.lines_behind()?,
+                Ordering::Greater => unsigned_lines += file.lines_behind()?,
+                _ => {}
             }
-            _ => return,
+        }
+        files.retain(|file| file.number <= head.file);
+        let there: BTreeSet<u64> = files.iter().map(|file| file.number).collect();
+        let Some(first) = there.first() else {
+            bail!(
+                "file {} of the log was signed, and no file is there",
+                head.file
+            );
+        };
+        let missing = first.saturating_sub(1).max(1)..=head.file;
+        Ok(Self {
+            missing: missing.filter(|number| !there.contains(number)).collect(),
+            files,
+            head: String::from_utf8_lossy(line).into_owned(),
+            unsigned_lines,
+        })
+    }
+}
+
+/// The files of the log at `path` with their numbers, by these. One whose first line is no longer the one that began it is between
+/// its neighbours, if it is of the chain at all.
+fn numbered(path: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
+    let mut paths = rotated_files(path)?;
+    paths.push(path.to_owned());
+    let numbers: Vec<_> = paths.iter().map(|path| file_number(path)).collect();
+    let known = |at: usize| numbers.get(at).copied().flatten();
+    let mut files = Vec::new();
+    for (at, path) in paths.iter().enumerate() {
+        let number = known(at).or_else(|| {
+            let before = at.checked_sub(1).map_or(Some(0), known);
+            let number = match (before, known(at + 1)) {
+                (Some(before), Some(behind)) if before + 2 == behind => before + 1,
+                (None, Some(behind)) => behind.checked_sub(1)?,
+                (Some(before), None) if at + 1 == paths.len() => before + 1,
+                _ => return None,
+            };
+            is_linked(path).then_some(number)
+        });
+        files.extend(number.map(|number| (number, path.clone())));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Whether one of the first lines of a file names the line before it.
+fn is_linked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    let mut begin = contents(&file).take(64 * 1024);
+    let mut line = Vec::new();
+    for _ in 0..3 {
+        line.clear();
+        let read = begin.read_until(b'\n', &mut line).unwrap_or(0);
+        if read > 0 && previous(line.strip_suffix(b"\n").unwrap_or(&line)).is_some() {
+            return true;
         }
     }
+    false
+}
+
+/// Waits until all that the log holds now is signed, so that what was just decided is found; whether it is. It is not if the process
+/// that wrote it is gone.
+fn await_signature(path: &Path, heads: &Heads) -> bool {
+    let signed = || {
+        let head = Event::head(&heads.newest().ok()?)?;
+        Some((head.file, head.bytes.unwrap_or(0)))
+    };
+    let (Some((file, _)), Ok(written)) = (signed(), path.metadata()) else {
+        return false;
+    };
+    let written = (file_number(path).unwrap_or(file), written.len());
+    for _ in 0..LOOKS {
+        if signed().is_some_and(|signed| signed >= written) {
+            return true;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    false
 }
 
 /// Whether a file was deleted, or compressed, since it was listed.
@@ -136,15 +245,18 @@ fn open(number: u64, path: PathBuf, head: &Head, line: &[u8]) -> anyhow::Result<
         path,
         file,
         bytes,
+        is_short: false,
         head: None,
     };
+    if number > head.file {
+        // None of it is signed.
+        log.bytes = 0;
+    }
     if number == head.file && bytes < u64::MAX && !is_ended(&log)? {
         // What is behind it is being written, and not signed yet.
-        log.bytes = head.bytes.unwrap_or(bytes);
-        ensure!(
-            log.bytes <= bytes,
-            "{shown} is shorter than what was signed of it"
-        );
+        let signed = head.bytes.unwrap_or(bytes);
+        log.is_short = signed > bytes;
+        log.bytes = signed;
         log.head = Some(line.to_vec());
     }
     Ok(log)

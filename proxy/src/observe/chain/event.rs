@@ -11,6 +11,9 @@ use crate::observe::digest::Digest;
 /// How such a line begins, and no decision does.
 pub(crate) const START: &[u8] = b"{\"event\":";
 
+/// How the line begins that a process ends with.
+pub(crate) const STOP: &[u8] = b"{\"event\":\"stop\",";
+
 /// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Event {
@@ -42,13 +45,16 @@ pub(crate) enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         torn_sha256: Option<Digest>,
     },
-    /// What was signed is not there.
+    /// What was signed is not there, or somebody else wrote behind it.
     Altered {
         /// How many lines of which file were signed.
         file: u64,
         lines: u64,
         /// The last of them.
         expected_sha256: Digest,
+        /// The lines are there, and so many behind them, before this one, were written by somebody else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        foreign_lines: Option<u64>,
     },
     /// A file that was rotated away was deleted because of its age, or for want of room.
     Deleted { file: u64 },
@@ -132,6 +138,7 @@ mod tests {
                 file: 1,
                 lines: 3,
                 expected_sha256: sha256,
+                foreign_lines: Some(2),
             },
             What::Deleted { file: 1 },
             What::ClockSetBack { from: at },
@@ -141,6 +148,8 @@ mod tests {
             let line = super::super::link::linked(&event.object(), sha256);
             let text = String::from_utf8_lossy(&line);
             assert!(line.starts_with(START), "{text}");
+            let is_stop = event.what == What::Stop {};
+            assert_eq!(line.starts_with(STOP), is_stop, "{text}");
             assert_eq!(Event::read(&line), Some(event), "{text}");
         }
     }

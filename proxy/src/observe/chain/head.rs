@@ -27,8 +27,16 @@ pub(crate) struct Head {
     pub(crate) bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) peaks: Vec<Digest>,
+    /// Beside a file that goes on: its process stopped as it was told to, and wrote nothing behind these lines.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) stopped: bool,
     /// The public half of the key (RFC 8037, `x`).
     pub(crate) key: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Head {

@@ -71,11 +71,12 @@ impl Chain {
     }
 
     /// What is kept beside a file that goes on: a line as if it ended with these `bytes`.
-    pub(crate) fn so_far(&self, key: &Key, at: SystemTime, bytes: u64) -> Vec<u8> {
+    pub(crate) fn so_far(&self, key: &Key, at: SystemTime, bytes: u64, stopped: bool) -> Vec<u8> {
         let (bytes, peaks) = (Some(bytes), self.tree.peaks().to_vec());
         let head = Head {
             bytes,
             peaks,
+            stopped,
             ..self.empty_head(key)
         };
         self.head(key, at, head)
@@ -89,6 +90,7 @@ impl Chain {
             next: None,
             bytes: None,
             peaks: Vec::new(),
+            stopped: false,
             key: key.public(),
         }
     }
@@ -114,7 +116,7 @@ mod tests {
         let second = chain.add(br#"{"a":2}"#);
         assert_eq!(previous(&first), Some(NONE));
         assert_eq!(previous(&second), Some(Digest::of(&first)));
-        let so_far = chain.so_far(&key, SystemTime::UNIX_EPOCH, 7);
+        let so_far = chain.so_far(&key, SystemTime::UNIX_EPOCH, 7, true);
         let end = chain.end(&key, SystemTime::UNIX_EPOCH);
         for line in [&so_far, &end] {
             assert_eq!(previous(line), Some(Digest::of(&second)));
@@ -129,6 +131,7 @@ mod tests {
         let What::Head(head) = head.what else {
             panic!("{head:?}");
         };
+        assert!(head.stopped);
         assert_eq!(head.tree(), Some(chain.tree));
     }
 }

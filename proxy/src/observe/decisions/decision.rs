@@ -16,6 +16,9 @@ use crate::clock::rfc3339;
 use crate::observe::digest::Digest;
 use crate::observe::harmless::harmless_json;
 
+/// The longest `User-Agent` that is recorded. Real ones are shorter; the rest of a longer one is nothing that anybody asks for.
+pub(crate) const MAX_USER_AGENT_BYTES: usize = 512;
+
 /// A word of ours, or one that was read back from the log.
 pub(crate) type Word = Cow<'static, str>;
 
@@ -100,6 +103,10 @@ pub(crate) struct Decision {
     /// The `User-Agent` that came with the request, cut off at 512 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) user_agent: Option<String>,
+    /// Present if it was cut off there: who asks was found by all of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub(crate) user_agent_cut: bool,
     /// Its address, its network, or a digest: `log.client_address`.
     #[schema(value_type = String)]
     pub(crate) client: Client,

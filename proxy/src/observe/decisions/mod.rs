@@ -41,9 +41,12 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 
 pub(crate) use self::client::{Client, Clients, Form as ClientForm};
 use self::decision::Recorded;
-pub(crate) use self::decision::{Decision, DecisionId, Finding, Policy, Word};
+pub(crate) use self::decision::{
+    Decision, DecisionId, Finding, MAX_USER_AGENT_BYTES, Policy, Word,
+};
 pub(crate) use self::files::{contents, is_compressed, rotated_files};
-pub(crate) use self::journal::resume::{kept_head, number as file_number};
+pub(crate) use self::journal::heads::Heads;
+pub(crate) use self::journal::resume::number as file_number;
 pub(crate) use self::journal::{Journal, JournalOptions, LogFile};
 use self::live::Live;
 pub(crate) use self::live::{Seen, Watch};
@@ -237,6 +240,7 @@ mod tests {
             identity: "known".into(),
             proven_by: None,
             user_agent: None,
+            user_agent_cut: false,
             certificate: None,
             tokens: vec!["ExampleBot".to_owned()],
             client: IpAddr::from([127, 0, 0, 1]).into(),

@@ -272,7 +272,9 @@ impl Desk {
         };
         journal.note_lost(self.left_out.swap(0, Ordering::Relaxed));
         let was_failing = self.is_failing.load(Ordering::Relaxed);
-        match journal.flush() {
+        let flushed = journal.flush();
+        self.metrics.decision_log_altered(journal.take_altered());
+        match flushed {
             Ok(true) if was_failing => {
                 tracing::info!("the decision log is writable again");
                 self.is_failing.store(false, Ordering::Relaxed);

@@ -351,6 +351,11 @@ impl Metrics {
         self.organisation.decisions_dropped.inc_by(count);
     }
 
+    /// Counts how often the decision log was found altered.
+    pub(crate) fn decision_log_altered(&self, times: u64) {
+        self.organisation.decision_log_altered.inc_by(times);
+    }
+
     /// Counts signatures: a request `signed`, or sent again because its origin `asked`; what was asked for but `unanswerable`;
     /// those of clients that were `foreign` and removed; and tunnels, which cannot be signed.
     pub(crate) fn signatures(&self, result: &str, count: u64) {

@@ -11,6 +11,8 @@ const WAIT_SECONDS: &[f64] = &[
 const CA_EXPIRY: &str = "Time at which the certificate of the interception CA expires.";
 const CRAWL_DELAY_WAITS: &str = "Time that requests waited for their turn at an origin.";
 const DECISIONS_DROPPED: &str = "Decisions missing in the decision log: the writer was behind, or the file could not be written.";
+const DECISION_LOG_ALTERED: &str =
+    "Times that the decision log was found altered by somebody else, each an `altered` line in it.";
 const EXCEPTION_EXPIRY: &str =
     "Time at which the next exception to robots.txt expires; 0 if there is none.";
 const RELOAD_SUCCESSFUL: &str = "1 if the last reload of the configuration succeeded, else 0.";
@@ -27,6 +29,7 @@ pub(super) struct Organisation {
     pub(super) exception_expiry: IntGauge,
     pub(super) ca_expiry: IntGauge,
     pub(super) decisions_dropped: IntCounter,
+    pub(super) decision_log_altered: IntCounter,
     pub(super) crawl_delay_waits: Histogram,
     pub(super) reload_successful: IntGauge,
     pub(super) reload_success_at: IntGauge,
@@ -61,6 +64,11 @@ impl Organisation {
                 RELOAD_SUCCESS_AT,
             )?,
             decisions_dropped: counter(registry, "decisions_dropped_total", DECISIONS_DROPPED)?,
+            decision_log_altered: counter(
+                registry,
+                "decision_log_altered_total",
+                DECISION_LOG_ALTERED,
+            )?,
         })
     }
 }

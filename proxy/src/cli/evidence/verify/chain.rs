@@ -1,13 +1,11 @@
 //! Whether the lines of a file of the log are whole, in their order, and what was signed.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::mem;
 use std::ops::Range;
 
-use ring::digest::{Context, SHA256};
-
 use super::findings::Findings;
+use crate::cli::evidence::manifest::{self, Window};
 use crate::cli::evidence::standins::{self, StandIn};
 use crate::observe::chain::event::{Event, What};
 use crate::observe::chain::head::is_signed_by;
@@ -15,38 +13,20 @@ use crate::observe::chain::link::{NONE, previous};
 use crate::observe::chain::{Head, Tree};
 use crate::observe::digest::Digest;
 
-/// Reads, and knows the digest of what was read.
-pub(super) struct Hashing<R> {
-    from: R,
-    hasher: Context,
-}
-
-impl<R: Read> Hashing<R> {
-    pub(super) fn new(from: R) -> Self {
-        Self {
-            from,
-            hasher: Context::new(&SHA256),
-        }
-    }
-
-    pub(super) fn digest(self) -> Digest {
-        self.hasher.finish().into()
-    }
-}
-
-impl<R: Read> Read for Hashing<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.from.read(buffer)?;
-        self.hasher.update(&buffer[..read]);
-        Ok(read)
-    }
+/// A line that says of a file that it was deleted.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Deleted {
+    gone: u64,
+    /// Where that is said.
+    file: u64,
+    line: u64,
 }
 
 /// Files that are not there.
 #[derive(Default)]
 struct Gaps {
     /// The log says that they were deleted.
-    deleted: BTreeSet<u64>,
+    deleted: BTreeSet<Deleted>,
     /// Which, and the path of the file behind them.
     missing: Vec<(Range<u64>, String)>,
 }
@@ -59,13 +39,62 @@ pub(super) struct End {
     last: Option<Digest>,
 }
 
+impl Gaps {
+    /// Whether a signed line says that a file was deleted.
+    fn explain(&self, gone: u64) -> bool {
+        self.deleted.iter().any(|deleted| deleted.gone == gone)
+    }
+
+    /// What lines of a file say that nobody vouches for does not count.
+    fn doubt(&mut self, file: u64, lines: &Range<u64>) {
+        let is_in = |deleted: &Deleted| deleted.file == file && lines.contains(&deleted.line);
+        self.deleted.retain(|deleted| !is_in(deleted));
+    }
+}
+
 impl End {
-    /// Whether the log tells of all files that are missing in it, once all of it was read.
-    pub(super) fn look_for_gaps(self, findings: &mut Findings) {
-        for (mut missing, behind) in self.gaps.missing {
-            if let Some(gone) = missing.find(|gone| !self.gaps.deleted.contains(gone)) {
+    /// Whether the log tells of all files that are missing in it, shown or not, and whether all of it was signed, once all of it was
+    /// read.
+    pub(super) fn look_for_gaps(self, window: Option<&Window>, key: &str, findings: &mut Findings) {
+        let gaps = self.gaps;
+        let mut named = BTreeSet::new();
+        for (missing, behind) in &gaps.missing {
+            if let Some(gone) = missing.clone().find(|gone| !gaps.explain(*gone)) {
                 let what = format!("file {gone} is missing before this one");
                 findings.altered(&format!("{behind}:1"), &what);
+                named.insert(gone);
+            }
+        }
+        let Some(window) = window else {
+            return;
+        };
+        let place = format!("{}:1", manifest::PATH);
+        let missing = window.missing_files.iter();
+        for gone in missing.filter(|gone| !named.contains(gone) && !gaps.explain(**gone)) {
+            let what =
+                format!("file {gone} of the log is missing, and no line says that it was deleted");
+            findings.altered(&place, &what);
+        }
+        let head = Event::head(window.head.as_bytes());
+        let is_ours = |head: &Head| head.key == key && is_signed_by(window.head.as_bytes(), key);
+        let Some(head) = head.filter(is_ours) else {
+            return findings.altered(&place, "the head of the log is not signed by its key");
+        };
+        match (window.unsigned_lines, head.stopped) {
+            (0, _) => {}
+            (lines, true) => {
+                let what = format!(
+                    "behind the line that it stopped with, file {} of the log has lines that somebody else wrote, which are left out: {lines}",
+                    head.file
+                );
+                findings.altered(&place, &what);
+            }
+            (lines, false) => {
+                let what = format!(
+                    "behind line {} of file {} of the log, lines were not signed by who wrote them, and are left out: {lines}",
+                    head.lines, head.file
+                );
+                findings.unsigned(&place, &what);
             }
         }
     }
@@ -78,6 +107,8 @@ pub(super) struct LogCheck<'a> {
     gaps: Gaps,
     before: Option<End>,
     file: u64,
+    /// The lines of the file that are events.
+    events: Vec<u64>,
     tree: Tree,
     /// The line before, if it is shown.
     last: Option<Digest>,
@@ -101,6 +132,7 @@ impl<'a> LogCheck<'a> {
             gaps: gaps.unwrap_or_default(),
             before,
             file: 0,
+            events: Vec::new(),
             tree: Tree::default(),
             last: None,
             suspect: None,
@@ -128,22 +160,78 @@ impl<'a> LogCheck<'a> {
         }
         match &event {
             Some(What::Head(head)) => self.head(number, line, head, findings),
-            Some(What::Deleted { file }) => {
-                self.gaps.deleted.insert(*file);
+            Some(What::Deleted { file: gone }) => {
+                self.gaps.deleted.insert(Deleted {
+                    gone: *gone,
+                    file: self.file,
+                    line: self.tree.lines() + 1,
+                });
             }
-            Some(What::Altered { file, lines, .. }) => {
-                let what = format!(
-                    "the log was altered before this line was written: line {lines} of file {file} was signed"
-                );
-                self.say(number, &what, findings);
+            Some(What::Altered {
+                file,
+                lines,
+                foreign_lines,
+                ..
+            }) => self.altered(number, (*file, *lines), *foreign_lines, findings),
+            Some(What::Recovered { unsigned_lines, .. }) => {
+                self.unsigned(number, *unsigned_lines, findings);
             }
             _ => {}
         }
+        self.events
+            .extend(event.is_some().then(|| self.tree.lines() + 1));
         let digest = Digest::of(line);
         if self.end.is_none() {
             self.tree.push(digest);
         }
         self.last = Some(digest);
+    }
+
+    /// The log says that it was altered: behind so many signed lines of a file.
+    fn altered(
+        &mut self,
+        number: u64,
+        (file, lines): (u64, u64),
+        foreign_lines: Option<u64>,
+        findings: &mut Findings,
+    ) {
+        let here = self.tree.lines() + 1;
+        let begin = foreign_lines.map_or(1, |foreign| here.saturating_sub(foreign));
+        self.gaps.doubt(self.file, &(begin..here));
+        let what = match (foreign_lines, lines) {
+            (Some(1), _) => format!("line {begin} of file {file} was written by somebody else"),
+            (Some(_), _) => format!(
+                "lines {begin} to {} of file {file} were written by somebody else",
+                here - 1
+            ),
+            (None, 0) => format!(
+                "the log was altered before this line was written: what was signed of file {file} is not known"
+            ),
+            (None, _) => format!(
+                "the log was altered before this line was written: line {lines} of file {file} was signed, and is not there"
+            ),
+        };
+        self.say(number, &what, findings);
+    }
+
+    /// The log says that so many lines before this one were not signed by the process that wrote them.
+    fn unsigned(&mut self, number: u64, lines: u64, findings: &mut Findings) {
+        let here = self.tree.lines() + 1;
+        let range = here.saturating_sub(lines)..here;
+        self.gaps.doubt(self.file, &range);
+        let events = self.events.iter().filter(|event| range.contains(event));
+        let events = events.count() as u64;
+        let decisions = match lines.saturating_sub(events) {
+            1 => "1 decision was not signed by who wrote it".to_owned(),
+            decisions => format!("{decisions} decisions were not signed by who wrote them"),
+        };
+        let what = format!(
+            "{decisions}: lines {} to {} of file {}, {events} of them events",
+            range.start,
+            here - 1,
+            self.file
+        );
+        findings.unsigned(&format!("{}:{number}", self.path), &what);
     }
 
     /// The line that begins a file says which it is, and follows the head of the one before. Files between may be gone by age or for
@@ -327,6 +415,74 @@ mod tests {
         findings.to_string()
     }
 
+    /// What is found in files 1 and 4 of a log, if this is what file 4 tells.
+    fn check_gap(told: &[What], window: Option<&Window>) -> String {
+        let key = key();
+        let (public, mut findings) = (key.public(), Findings::default());
+        let mut chain = Chain::new();
+        let mut before = None;
+        for (file, told) in [(1, &[][..]), (2, &[]), (3, &[]), (4, told)] {
+            let mut lines = vec![chain.add(&chain.first_line(AT).object())];
+            let events = told
+                .iter()
+                .map(|what| Event::new(what.clone(), AT).object());
+            lines.extend(events.map(|event| chain.add(&event)));
+            let head = chain.end(&key, AT);
+            chain.take(&head);
+            lines.push(head);
+            chain = chain.next_file();
+            if file == 2 || file == 3 {
+                continue;
+            }
+            let path = format!("log/{file:06}.jsonl");
+            let mut check = LogCheck::begin(&path, &public, before);
+            for (number, line) in (1..).zip(&lines) {
+                check.take(number, line, &mut findings);
+            }
+            before = Some(check.end(&mut findings));
+        }
+        before
+            .unwrap()
+            .look_for_gaps(window, &public, &mut findings);
+        findings.to_string()
+    }
+
+    #[test]
+    fn of_two_neighbouring_files_that_are_missing_both_are_accounted_for() {
+        let deleted = |file| What::Deleted { file };
+        let found = check_gap(&[deleted(2)], None);
+        assert!(found.contains("file 3 is missing"), "{found}");
+        let found = check_gap(&[deleted(3)], None);
+        assert!(found.contains("file 2 is missing"), "{found}");
+        assert_eq!(check_gap(&[deleted(3), deleted(2)], None), "");
+    }
+
+    #[test]
+    fn what_nobody_signed_explains_no_gap() {
+        let unsigned = |unsigned_lines| What::Recovered {
+            unsigned_lines,
+            torn_sha256: None,
+        };
+        let told = |last| {
+            let deleted = [What::Deleted { file: 2 }, What::Deleted { file: 3 }];
+            [&deleted[..], &[last]].concat()
+        };
+        let found = check_gap(&told(unsigned(1)), None);
+        assert!(found.contains("file 3 is missing"), "{found}");
+        let foreign = What::Altered {
+            file: 4,
+            lines: 1,
+            expected_sha256: NONE,
+            foreign_lines: Some(2),
+        };
+        let found = check_gap(&told(foreign), None);
+        assert!(found.contains("file 2 is missing"), "{found}");
+        assert!(
+            found.contains("lines 2 to 3 of file 4 were written by somebody else"),
+            "{found}"
+        );
+    }
+
     #[test]
     fn who_signs_a_log_anew_is_told_from_who_wrote_it() {
         let (key, other) = (key(), key());
@@ -363,6 +519,7 @@ mod tests {
             next: Some(3),
             bytes: None,
             peaks: Vec::new(),
+            stopped: false,
             key: key.public(),
         };
         let head = Event::new(What::Head(head), AT).object();

@@ -12,7 +12,11 @@ const NAMED: usize = 20;
 pub(super) struct Findings {
     altered: u64,
     different: u64,
-    /// The first of both.
+    unsigned: u64,
+    /// Lines that were not signed by who wrote them are named, and accepted.
+    #[serde(skip)]
+    accepts_unsigned: bool,
+    /// The first of all.
     #[serde(rename = "findings")]
     named: Vec<Finding>,
 }
@@ -32,10 +36,25 @@ pub(super) enum Worst {
     /// Every decision was derived again.
     Derived,
     Different,
+    /// Lines were not signed by who wrote them.
+    Unsigned,
     Altered,
 }
 
 impl Findings {
+    pub(super) fn new(accepts_unsigned: bool) -> Self {
+        Self {
+            accepts_unsigned,
+            ..Self::default()
+        }
+    }
+
+    /// Lines were not signed by who wrote them.
+    pub(super) fn unsigned(&mut self, place: &str, what: &str) {
+        self.unsigned += 1;
+        self.name(place, "unsigned", what);
+    }
+
     /// Something is not as it was written.
     pub(super) fn altered(&mut self, place: &str, what: &str) {
         self.altered += 1;
@@ -59,7 +78,9 @@ impl Findings {
     }
 
     pub(super) fn worst(&self) -> Worst {
+        let is_unsigned = self.unsigned > 0 && !self.accepts_unsigned;
         match (self.altered, self.different) {
+            (0, 0) if is_unsigned => Worst::Unsigned,
             (0, 0) => Worst::Derived,
             (0, _) => Worst::Different,
             _ => Worst::Altered,
@@ -73,7 +94,7 @@ impl fmt::Display for Findings {
         for Finding { place, kind, what } in &self.named {
             writeln!(f, "{place}: {kind}: {what}")?;
         }
-        let more = self.altered + self.different - self.named.len() as u64;
+        let more = self.altered + self.different + self.unsigned - self.named.len() as u64;
         match more {
             0 => Ok(()),
             more => writeln!(f, "and {more} more"),

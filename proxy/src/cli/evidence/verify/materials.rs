@@ -1,11 +1,15 @@
 //! What decisions rest on, as the export holds it: robots.txt files and configurations, each with its digest.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use anyhow::ensure;
+
 use super::findings::Findings;
-use crate::cli::evidence::manifest::{self, Manifest};
+use super::handed;
+use super::hashing::Hashing;
+use crate::cli::evidence::manifest::{self, LONGEST, Listed, Manifest};
 use crate::observe::digest::Digest;
 
 /// Files of an export, read when they are wanted.
@@ -20,19 +24,18 @@ impl Materials {
     pub(super) fn check(dir: &Path, manifest: &Manifest, findings: &mut Findings) -> Self {
         let mut sound = HashMap::new();
         for listed in &manifest.files {
-            let found = fs::read(dir.join(&listed.path));
-            match found.map(|bytes| Digest::of(&bytes)) {
+            match digest(dir, listed) {
                 Ok(digest) if digest == listed.sha256 => {
                     sound.insert(listed.path.clone(), digest);
                 }
                 Ok(_) => findings.altered(&listed.path, "does not have its digest"),
-                Err(error) => findings.altered(&listed.path, &format!("cannot be read: {error}")),
+                Err(error) => findings.altered(&listed.path, &format!("cannot be read: {error:#}")),
             }
         }
         let listed = manifest.files.iter().chain(&manifest.logs);
         let mut listed: BTreeSet<&str> = listed.map(|listed| listed.path.as_str()).collect();
         listed.insert(manifest::PATH);
-        for path in files_below(dir, "") {
+        for path in handed::paths(dir) {
             if !listed.contains(path.as_str()) {
                 findings.altered(&path, "is not in the manifest");
             }
@@ -55,20 +58,22 @@ impl Materials {
 
     fn read(&self, path: &str, digest: Digest) -> Option<Vec<u8>> {
         let is_it = self.sound.get(path) == Some(&digest);
-        is_it.then(|| fs::read(self.dir.join(path)).ok()).flatten()
+        let read = || {
+            let mut bytes = Vec::new();
+            let file = handed::open(&self.dir, path).ok()?;
+            file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+            // It may have been changed since.
+            (Digest::of(&bytes) == digest).then_some(bytes)
+        };
+        is_it.then(read).flatten()
     }
 }
 
-/// The paths of all files, with slashes.
-fn files_below(dir: &Path, prefix: &str) -> Vec<String> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        match entry.path().is_dir() {
-            true => files.extend(files_below(&entry.path(), &format!("{name}/"))),
-            false => files.push(name),
-        }
-    }
-    files.sort();
-    files
+/// The digest of a file, if it is as long as the manifest says.
+fn digest(dir: &Path, listed: &Listed) -> anyhow::Result<Digest> {
+    ensure!(listed.bytes <= LONGEST, "no file of an export is as long");
+    let file = handed::open(dir, &listed.path)?;
+    let mut file = Hashing::new(file.take(listed.bytes + 1));
+    io::copy(&mut file, &mut io::sink())?;
+    Ok(file.digest())
 }

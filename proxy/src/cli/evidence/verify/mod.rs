@@ -7,6 +7,8 @@
 //!       │   ├─ documents and by what stands beside it
 //!       │   └─ settings  by a configuration
 //!       ├─ materials   what decisions rest on, as the export holds it
+//!       ├─ handed      the files of a folder, of which anybody may have made it
+//!       ├─ hashing     the digest of what is read
 //!       ├─ findings    what is wrong, and where
 //!       └─ report      what it came to
 //! ```
@@ -15,26 +17,30 @@ mod chain;
 mod derive;
 mod documents;
 mod findings;
+mod handed;
+mod hashing;
 mod materials;
+#[cfg(test)]
+mod positions;
 mod report;
 mod robots;
 mod settings;
 
-use std::fs;
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use self::chain::{Hashing, LogCheck};
+use self::chain::LogCheck;
 use self::derive::{Derived, Deriver};
 use self::findings::Findings;
+use self::hashing::Hashing;
 use self::materials::Materials;
 use self::report::Report;
 use super::log::each_line;
-use super::manifest::{self, Manifest};
+use super::manifest::{self, LONGEST_MANIFEST, Manifest};
 use super::warc;
 use crate::cli::progress::{LINES, Progress};
 use crate::cli::terminal::{pretty, print, unusable};
@@ -48,14 +54,17 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Needs no proxy, no network and no configuration.\n\
-                  Exit status: 0 every decision was derived again, 1 one comes out differently or what it rests on is \
-                  missing, 2 the evidence was altered or cannot be read.")]
+                  Exit status: 0 every decision was derived again, 1 one comes out differently, what it rests on is missing, or a \
+                  process was killed before it had signed it, 2 the evidence was altered or cannot be read.")]
 pub(crate) struct Arguments {
     /// What `evidence export` wrote: a folder or a .warc.gz file
     path: PathBuf,
     /// The public key to trust, as `evidence key` prints it; without, only that one key signed everything is checked
     #[arg(long, value_name = "PUBLIC", allow_hyphen_values = true)]
     key: Option<String>,
+    /// Take lines that a killed process had not signed yet; they are named all the same
+    #[arg(long)]
+    accept_unsigned: bool,
     /// Print what it came to as JSON
     #[arg(long)]
     json: bool,
@@ -78,11 +87,19 @@ fn tell(report: &Report<'_>, json: bool) -> ExitCode {
 
 fn verify(arguments: &Arguments) -> anyhow::Result<Verified> {
     if arguments.path.is_dir() {
-        return Verified::of(&arguments.path, None, arguments.key.as_deref());
+        let dir = &arguments.path;
+        let file = handed::open(dir, manifest::PATH);
+        let file = file.with_context(|| format!("{}:1", manifest::PATH))?;
+        let mut line = Vec::new();
+        file.take(LONGEST_MANIFEST).read_to_end(&mut line)?;
+        let manifest = read_manifest(&line, None, arguments.key.as_deref())?;
+        return Verified::of(dir, manifest, arguments);
     }
     let unpacked = tempfile::tempdir().context("making a temporary folder")?;
-    let records = warc::read::unpack(&arguments.path, unpacked.path())?;
-    Verified::of(unpacked.path(), records, arguments.key.as_deref())
+    let (line, records) = warc::read::manifest(&arguments.path)?;
+    let manifest = read_manifest(&line, Some(records), arguments.key.as_deref())?;
+    warc::read::unpack(&arguments.path, unpacked.path(), &manifest)?;
+    Verified::of(unpacked.path(), manifest, arguments)
 }
 
 /// What came of it.
@@ -94,10 +111,8 @@ struct Verified {
 }
 
 impl Verified {
-    /// `records`: the digest of the records that the files came from, if they came from a WARC file.
-    fn of(dir: &Path, records: Option<Digest>, trusted: Option<&str>) -> anyhow::Result<Self> {
-        let manifest = read_manifest(dir, records, trusted)?;
-        let mut findings = Findings::default();
+    fn of(dir: &Path, manifest: Manifest, arguments: &Arguments) -> anyhow::Result<Self> {
+        let mut findings = Findings::new(arguments.accept_unsigned);
         let materials = Materials::check(dir, &manifest, &mut findings);
         let deriver = Deriver::new(materials);
         let mut verified = Self {
@@ -116,8 +131,9 @@ impl Verified {
         let progress = Progress::open_ended("decisions");
         for listed in self.manifest.logs.clone() {
             let mut check = LogCheck::begin(&listed.path, &self.manifest.key, before);
-            let place = dir.join(&listed.path);
-            let file = fs::File::open(&place).with_context(|| listed.path.clone())?;
+            let file = handed::open(dir, &listed.path).with_context(|| listed.path.clone())?;
+            // What is longer than it should be is named by the first lines that are too many.
+            let file = file.take(listed.bytes.saturating_add(BUFFER_BYTES as u64));
             let mut file = BufReader::with_capacity(BUFFER_BYTES, Hashing::new(file));
             each_line(&mut file, |number, line| {
                 check.take(number, line, &mut self.findings);
@@ -149,7 +165,8 @@ impl Verified {
             }
         }
         if let Some(end) = before {
-            end.look_for_gaps(&mut self.findings);
+            let window = self.manifest.window.as_ref();
+            end.look_for_gaps(window, &self.manifest.key, &mut self.findings);
         }
         if decisions != self.manifest.decisions {
             let said = self.manifest.decisions;
@@ -175,15 +192,14 @@ impl Verified {
     }
 }
 
-/// The manifest, once it is sure whose it is.
+/// The manifest, once it is sure whose it is. `records`: the digest of the records before it, if it came from a WARC file.
 fn read_manifest(
-    dir: &Path,
+    line: &[u8],
     records: Option<Digest>,
     trusted: Option<&str>,
 ) -> anyhow::Result<Manifest> {
     let name = manifest::PATH;
-    let bytes = fs::read(dir.join(name)).with_context(|| format!("{name}:1"))?;
-    let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
     let unreadable = |error| anyhow!("{name}:1: cannot be read: {error}");
     let manifest: Manifest = serde_json::from_slice(line).map_err(unreadable)?;
     anyhow::ensure!(

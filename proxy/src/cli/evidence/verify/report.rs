@@ -9,7 +9,7 @@ use super::derive::Derived;
 use super::findings::{Findings, Worst};
 use crate::cli::terminal::UNUSABLE;
 
-/// The exit status for decisions that come out differently.
+/// The exit status for decisions that come out differently, or that were not signed by who wrote them.
 const DIFFERENT: u8 = 1;
 
 /// All that is told of an export that could be read.
@@ -36,7 +36,7 @@ impl Report<'_> {
     pub(super) fn objection(&self) -> Option<ExitCode> {
         match self.result {
             Worst::Derived => None,
-            Worst::Different => Some(ExitCode::from(DIFFERENT)),
+            Worst::Different | Worst::Unsigned => Some(ExitCode::from(DIFFERENT)),
             Worst::Altered => Some(ExitCode::from(UNUSABLE)),
         }
     }
@@ -58,6 +58,7 @@ impl fmt::Display for Report<'_> {
         let result = match self.result {
             Worst::Derived => "every decision was derived again",
             Worst::Different => "not every decision can be derived again",
+            Worst::Unsigned => "not every line was signed by who wrote it (--accept-unsigned)",
             Worst::Altered => "altered",
         };
         write!(

@@ -16,7 +16,7 @@ use crate::decide::rederive;
 use crate::decide::resolve::Scope;
 use crate::decide::rules;
 use crate::identity::{Crawler, Crawlers, Mode, Seen};
-use crate::observe::decisions::{Decision, DocumentSeen, UsePreference};
+use crate::observe::decisions::{Decision, DocumentSeen, MAX_USER_AGENT_BYTES, UsePreference};
 use crate::observe::digest::Digest;
 use crate::rules::{Asked, Match, Rules};
 
@@ -129,6 +129,10 @@ impl Settings {
         let Some(user_agent) = decision.user_agent.as_ref().filter(|_| may_be) else {
             return Ok(false);
         };
+        // All of it counted. Earlier versions do not say that they cut it.
+        if decision.user_agent_cut || user_agent.len() >= MAX_USER_AGENT_BYTES {
+            return Ok(false);
+        }
         let by_address = |crawler: &Crawler| !crawler.addresses.is_empty();
         let client = match decision.client.address() {
             Some(client) => client,
@@ -315,6 +319,13 @@ mod tests {
         let unknown = json!({"user_agent": "Other/1", "crawler": "asserted", "mode": "enforce",
             "identity": "asserted", "reason": "unidentified"});
         assert_eq!(identity(unknown), Ok(true));
+        // What was cut off may have named another.
+        for agent in [
+            json!({"user_agent": "Other/1", "user_agent_cut": true}),
+            json!({"user_agent": "o".repeat(512)}),
+        ] {
+            assert_eq!(identity(agent), Ok(false));
+        }
         for (others, objection) in [
             (json!({"crawler": "images"}), "the crawler is \"news\""),
             (json!({"mode": "enforce"}), "the mode is \"observe\""),

@@ -1,61 +1,95 @@
-//! Reads an export out of a WARC file, into files again.
+//! Reads an export out of a WARC file, into files again. Whose it is, is known before anything is written; no record is ever held in
+//! memory but the manifest.
 
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use data_encoding::BASE32;
 use flate2::bufread::MultiGzDecoder;
 use ring::digest::{Context as Hasher, SHA256};
 
-use super::record::{self, PATH, digest};
-use crate::cli::evidence::manifest::{self, Manifest};
+use super::record::{self, PATH};
+use crate::cli::evidence::manifest::{self, LONGEST, LONGEST_MANIFEST, Manifest};
 use crate::observe::digest::Digest;
 
-/// No record of ours is as long: a robots.txt is the longest, besides a manifest.
-const LONGEST: u64 = 1 << 30;
+/// No head of a response of ours is as long.
+const LONGEST_HEAD: usize = 64 * 1024;
+/// No record of ours has as many fields.
+const MOST_FIELDS: usize = 64;
 
-/// Writes the files of the export in the WARC file at `path` below `dir`, and returns the digest of all records before the
-/// manifest's. What is wrong with a record is named with its number.
+/// The line of the manifest, which is the last record of the WARC file at `path`, and the digest of all records before it. What is
+/// wrong with a record is named with its number.
 ///
 /// # Errors
 ///
 /// Returns an error if a record is not whole, or does not have its digest.
-pub(crate) fn unpack(path: &Path, dir: &Path) -> anyhow::Result<Option<Digest>> {
-    let file = BufReader::with_capacity(256 * 1024, File::open(path)?);
-    let is_packed = path.extension().is_some_and(|kind| kind == "gz");
-    let mut records: Box<dyn BufRead> = match is_packed {
-        true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
-        false => Box::new(file),
-    };
-    let mut hasher = Hasher::new(&SHA256);
-    let (mut open, mut number, mut records_sha256) = (None, 0, None);
+pub(crate) fn manifest(path: &Path) -> anyhow::Result<(Vec<u8>, Digest)> {
+    let mut records = Records::open(path)?;
     loop {
-        number += 1;
-        let before = hasher.clone();
-        let read = record(&mut *records, &mut hasher);
-        let Some(record) = read.with_context(|| format!("record {number}"))? else {
-            return Ok(records_sha256);
+        let before = records.hasher.clone();
+        let Some(head) = records.next()? else {
+            bail!("{}:1: is not there", manifest::PATH);
         };
-        let Some(path) = record.path()? else {
+        if head.path()?.as_deref() != Some(manifest::PATH) {
+            records.block(&head, |_| Ok(()))?;
             continue;
-        };
-        if path == manifest::PATH {
-            records_sha256 = Some(before.clone().finish().into());
-            // Nothing signed tells of its head: it is what is made of its block.
-            let mut made = before;
-            made.update(&manifest_bytes(&record.block, number - 1)?);
-            ensure!(
-                made.finish().as_ref() == hasher.clone().finish().as_ref(),
-                "record {number}: the head of the manifest was altered"
-            );
-            let rest = records.fill_buf().context("behind the manifest")?;
-            ensure!(
-                rest.is_empty(),
-                "record {}: is behind the manifest",
-                number + 1
-            );
         }
+        let number = records.number;
+        let mut line = Vec::new();
+        let length = head.length().with_context(|| format!("record {number}"))?;
+        ensure!(
+            length <= LONGEST_MANIFEST,
+            "record {number}: no manifest is as long"
+        );
+        records.block(&head, |part| {
+            line.extend_from_slice(part);
+            Ok(())
+        })?;
+        // Nothing signed tells of its head: it is what is made of its block.
+        let mut made = before.clone();
+        made.update(&manifest_bytes(&line, number - 1)?);
+        ensure!(
+            made.finish().as_ref() == records.hasher.clone().finish().as_ref(),
+            "record {number}: the head of the manifest was altered"
+        );
+        let rest = records.from.fill_buf().context("behind the manifest")?;
+        ensure!(
+            rest.is_empty(),
+            "record {}: is behind the manifest",
+            number + 1
+        );
+        return Ok((line, before.finish().into()));
+    }
+}
+
+/// Writes the files that the manifest lists below `dir`, none longer than it says.
+///
+/// # Errors
+///
+/// Returns an error if a record is not whole, is in no such file, or makes it too long.
+pub(crate) fn unpack(path: &Path, dir: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+    let listed = manifest.logs.iter().chain(&manifest.files);
+    let mut left: HashMap<&str, u64> = listed
+        .map(|listed| (listed.path.as_str(), listed.bytes))
+        .collect();
+    let mut records = Records::open(path)?;
+    let mut open: Option<(String, File)> = None;
+    while let Some(head) = records.next()? {
+        let number = records.number;
+        let path = match head.path()? {
+            None => {
+                records.block(&head, |_| Ok(()))?;
+                continue;
+            }
+            Some(path) if path == manifest::PATH => return Ok(()),
+            Some(path) => path,
+        };
+        let left = left.get_mut(path.as_str());
+        let left =
+            left.with_context(|| format!("record {number}: {path} is not in the manifest"))?;
         let file = match &mut open {
             Some((last, file)) if *last == path => file,
             open => {
@@ -65,10 +99,56 @@ pub(crate) fn unpack(path: &Path, dir: &Path) -> anyhow::Result<Option<Digest>> 
                 &mut open.insert((path.clone(), file)).1
             }
         };
-        file.write_all(record.payload())?;
-        if record.is("metadata") {
-            file.write_all(b"\n")?;
+        let mut payload = Payload {
+            file,
+            left,
+            head: head.is("response").then(Vec::new),
+        };
+        let written = records.block(&head, |part| payload.take(part));
+        written
+            .and_then(|()| payload.end(head.is("metadata")))
+            .with_context(|| format!("record {number}: {path}"))?;
+    }
+    Ok(())
+}
+
+/// What of a block is written.
+struct Payload<'a> {
+    file: &'a mut File,
+    /// How many bytes the file may still take.
+    left: &'a mut u64,
+    /// The head of a response so far, which is left out.
+    head: Option<Vec<u8>>,
+}
+
+impl Payload<'_> {
+    fn take(&mut self, part: &[u8]) -> anyhow::Result<()> {
+        let Some(mut head) = self.head.take() else {
+            return self.write(part);
+        };
+        head.extend_from_slice(part);
+        if let Some(end) = memchr::memmem::find(&head, b"\r\n\r\n") {
+            return self.write(&head[end + 4..]);
         }
+        ensure!(head.len() <= LONGEST_HEAD, "has too long a head");
+        self.head = Some(head);
+        Ok(())
+    }
+
+    fn end(mut self, is_line: bool) -> anyhow::Result<()> {
+        if let Some(whole) = self.head.take() {
+            self.write(&whole)?;
+        }
+        match is_line {
+            true => self.write(b"\n"),
+            false => Ok(()),
+        }
+    }
+
+    fn write(&mut self, part: &[u8]) -> anyhow::Result<()> {
+        let left = self.left.checked_sub(part.len() as u64);
+        *self.left = left.context("is longer than the manifest says")?;
+        Ok(self.file.write_all(part)?)
     }
 }
 
@@ -79,20 +159,101 @@ fn manifest_bytes(line: &[u8], before: u64) -> anyhow::Result<Vec<u8>> {
     Ok(record.bytes(&record.id(before)))
 }
 
-struct Record {
-    fields: Vec<(String, String)>,
-    block: Vec<u8>,
+/// The records of a file, one after the other.
+struct Records {
+    from: Box<dyn BufRead>,
+    /// Of all that was read.
+    hasher: Hasher,
+    /// Of the last record, from 1.
+    number: u64,
 }
 
-impl Record {
+impl Records {
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        // Before it is opened: a pipe would wait for somebody to write.
+        ensure!(fs::metadata(path)?.is_file(), "is not a regular file");
+        let file = BufReader::with_capacity(256 * 1024, File::open(path)?);
+        let is_packed = path.extension().is_some_and(|kind| kind == "gz");
+        let from: Box<dyn BufRead> = match is_packed {
+            true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+            false => Box::new(file),
+        };
+        Ok(Self {
+            from,
+            hasher: Hasher::new(&SHA256),
+            number: 0,
+        })
+    }
+
+    /// The head of the next record, if there is one.
+    fn next(&mut self) -> anyhow::Result<Option<Head>> {
+        self.number += 1;
+        let fields = fields(&mut *self.from, &mut self.hasher);
+        let fields = fields.with_context(|| format!("record {}", self.number))?;
+        Ok(fields.map(Head))
+    }
+
+    /// Hands on the block that belongs to a head, in parts.
+    fn block(
+        &mut self,
+        head: &Head,
+        take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let read = self.read_block(head, take);
+        read.with_context(|| format!("record {}", self.number))
+    }
+
+    fn read_block(
+        &mut self,
+        head: &Head,
+        mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut left = head.length()?;
+        ensure!(left <= LONGEST, "is longer than {LONGEST} bytes");
+        let mut digest = Hasher::new(&SHA256);
+        while left > 0 {
+            let part = self.from.fill_buf()?;
+            ensure!(!part.is_empty(), "ends before its block");
+            let part = &part[..part.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
+            self.hasher.update(part);
+            digest.update(part);
+            take(part)?;
+            let read = part.len();
+            self.from.consume(read);
+            left -= read as u64;
+        }
+        let mut end = [0; 4];
+        self.from.read_exact(&mut end).context("does not end")?;
+        ensure!(end == *b"\r\n\r\n", "does not end in two line ends");
+        self.hasher.update(&end);
+        let said = head
+            .field("WARC-Block-Digest")
+            .context("has no WARC-Block-Digest")?;
+        let place = head.field(PATH).unwrap_or_default();
+        let found = format!("sha256:{}", BASE32.encode(digest.finish().as_ref()));
+        ensure!(said == found, "{place}: does not have its digest");
+        Ok(())
+    }
+}
+
+/// The fields of a record.
+struct Head(Vec<(String, String)>);
+
+impl Head {
     fn field(&self, name: &str) -> Option<&str> {
-        let mut fields = self.fields.iter();
+        let mut fields = self.0.iter();
         let found = fields.find(|(field, _)| field.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
     fn is(&self, kind: &str) -> bool {
         self.field("WARC-Type") == Some(kind)
+    }
+
+    fn length(&self) -> anyhow::Result<u64> {
+        let length = self.field("Content-Length");
+        let length = length.context("has no Content-Length")?;
+        length.parse().context("Content-Length")
     }
 
     /// Which file it belongs to; never one outside of an export.
@@ -111,51 +272,10 @@ impl Record {
         );
         Ok(Some(path.to_owned()))
     }
-
-    /// The block, without the head of a response.
-    fn payload(&self) -> &[u8] {
-        let head = self
-            .is("response")
-            .then(|| memchr::memmem::find(&self.block, b"\r\n\r\n"));
-        head.flatten()
-            .map_or(&self.block, |end| &self.block[end + 4..])
-    }
-}
-
-/// The next record, if there is one.
-fn record(from: &mut dyn BufRead, hasher: &mut Hasher) -> anyhow::Result<Option<Record>> {
-    let Some(fields) = head(from, hasher)? else {
-        return Ok(None);
-    };
-    let mut record = Record {
-        fields,
-        block: Vec::new(),
-    };
-    let length = record
-        .field("Content-Length")
-        .context("has no Content-Length")?;
-    let length: u64 = length.parse().context("Content-Length")?;
-    ensure!(length <= LONGEST, "is longer than {LONGEST} bytes");
-    from.take(length).read_to_end(&mut record.block)?;
-    ensure!(record.block.len() as u64 == length, "ends before its block");
-    hasher.update(&record.block);
-    let mut end = [0; 4];
-    from.read_exact(&mut end).context("does not end")?;
-    ensure!(end == *b"\r\n\r\n", "does not end in two line ends");
-    hasher.update(&end);
-    let said = record
-        .field("WARC-Block-Digest")
-        .context("has no WARC-Block-Digest")?;
-    let place = record.field(PATH).unwrap_or_default();
-    ensure!(
-        said == digest(&record.block),
-        "{place}: does not have its digest"
-    );
-    Ok(Some(record))
 }
 
 /// The fields of the next record, if there is one.
-fn head(
+fn fields(
     from: &mut dyn BufRead,
     hasher: &mut Hasher,
 ) -> anyhow::Result<Option<Vec<(String, String)>>> {
@@ -183,8 +303,103 @@ fn head(
         if line.is_empty() {
             break;
         }
+        ensure!(fields.len() < MOST_FIELDS, "has too many fields");
         let (name, value) = line.split_once(": ").context("a field has no value")?;
         fields.push((name.to_owned(), value.to_owned()));
     }
     Ok(Some(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::super::record::Record;
+    use super::super::write::Warc;
+    use super::*;
+    use crate::cli::evidence::manifest::Listed;
+
+    fn listing(path: &str, bytes: u64) -> Manifest {
+        let listed = Listed {
+            path: path.to_owned(),
+            sha256: Digest::of(b""),
+            bytes,
+        };
+        Manifest {
+            evidence: 1,
+            program: String::new(),
+            made_at: "2026-01-01T00:00:00Z".to_owned(),
+            wanted: serde_json::Value::Null,
+            decisions: 0,
+            logs: vec![listed],
+            window: None,
+            files: Vec::new(),
+            missing: Vec::new(),
+            records_sha256: None,
+            key: String::new(),
+        }
+    }
+
+    fn written(dir: &Path, manifest: &Manifest, lines: &[&[u8]]) -> std::path::PathBuf {
+        let path = dir.join("file.warc.gz");
+        let mut warc = Warc::create(&path, &manifest.made_at).unwrap();
+        for line in lines {
+            warc.line("log/000001.jsonl", line, None).unwrap();
+        }
+        let line = serde_json::to_vec(manifest).unwrap();
+        warc.finish(manifest::PATH, &line).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_the_manifest_lists_is_unpacked_by_its_sizes() {
+        let dir = tempfile::tempdir().unwrap();
+        let listed = listing("log/000001.jsonl", 6);
+        let path = written(dir.path(), &listed, &[b"ab", b"cd"]);
+        let out = dir.path().join("out");
+        unpack(&path, &out, &listed).unwrap();
+        assert_eq!(fs::read(out.join("log/000001.jsonl")).unwrap(), b"ab\ncd\n");
+        let (line, _) = manifest(&path).unwrap();
+        assert_eq!(line, serde_json::to_vec(&listed).unwrap());
+    }
+
+    #[test]
+    fn nothing_else_is_written() {
+        for (listed, wrong) in [
+            (
+                listing("log/000001.jsonl", 5),
+                "is longer than the manifest says",
+            ),
+            (listing("log/000002.jsonl", 6), "is not in the manifest"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = written(dir.path(), &listed, &[b"ab", b"cd"]);
+            let out = dir.path().join("out");
+            let error = unpack(&path, &out, &listed).unwrap_err();
+            assert!(format!("{error:#}").contains(wrong), "{error:#}");
+            let file = fs::metadata(out.join("log/000001.jsonl"));
+            assert!(file.map_or(0, |file| file.len()) <= 5);
+        }
+    }
+
+    #[test]
+    fn what_is_packed_small_is_not_held_whole_and_ends_at_its_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("bomb.warc.gz");
+        let mut packed = GzEncoder::new(File::create(&path).unwrap(), Compression::best());
+        let head = Record::line("bodies/0", "2026-01-01T00:00:00Z", b"").bytes("<urn:uuid:0>");
+        let head = String::from_utf8(head).unwrap();
+        let head = head.replace(
+            "Content-Length: 0",
+            &format!("Content-Length: {}", LONGEST + 1),
+        );
+        packed.write_all(head.as_bytes()).unwrap();
+        packed.write_all(&[0; 1 << 20]).unwrap();
+        packed.finish().unwrap();
+        let error = format!("{:#}", manifest(&path).unwrap_err());
+        assert!(error.contains("is longer than"), "{error}");
+        let error = manifest(dir.path()).unwrap_err().to_string();
+        assert_eq!(error, "is not a regular file");
+    }
 }

@@ -43,12 +43,13 @@ impl Batch {
             let first = chain.first_line(batch.at);
             batch.add(&first.object());
         }
+        // First: what is said of lines is right behind them.
+        for event in news.events {
+            batch.tell(event.clone());
+        }
         let from = news.latest;
         if batch.at + SET_BACK < from {
             batch.tell(What::ClockSetBack { from });
-        }
-        for event in news.events {
-            batch.tell(event.clone());
         }
         if news.lost > 0 {
             let decisions = news.lost;
@@ -59,6 +60,13 @@ impl Batch {
             batch.add(object);
         }
         batch
+    }
+
+    /// Whether the last of so many bytes, if these are all, is a line that begins like that.
+    pub(super) fn ends_in(&self, start: &[u8], whole: usize) -> bool {
+        let lines = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+        let last = memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1);
+        whole == self.bytes.len() && lines[last..].starts_with(start)
     }
 
     fn tell(&mut self, what: What) {

@@ -3,6 +3,7 @@
 //! ```text
 //!  batch      what is written at once
 //!  resume     how the chain goes on that a process or a failure left
+//!  heads      what was signed last, beside the log and below state.dir
 //!  open_file  the file that is written to
 //!  options    what is written where, and what of it is kept
 //!  keeping    which files that were rotated away stay
@@ -11,6 +12,7 @@
 
 mod batch;
 mod compress;
+pub(crate) mod heads;
 mod keeping;
 mod open_file;
 mod options;
@@ -27,13 +29,14 @@ use anyhow::Context;
 
 use self::batch::{Batch, News};
 use self::compress::Compressing;
+use self::heads::Heads;
 use self::keeping::Outworn;
 use self::open_file::Open;
 pub(crate) use self::options::JournalOptions;
-use self::resume::{Known, Resumed};
+use self::resume::{Known, Log, Resumed};
 use super::files::vacant;
 use crate::clock::calendar;
-use crate::observe::chain::event::{Event, What};
+use crate::observe::chain::event::{Event, STOP, What};
 use crate::observe::digest::Digest;
 use crate::signing::{Jwk, Key};
 
@@ -50,6 +53,11 @@ const ROTATE_AGAIN: Duration = Duration::from_mins(1);
 pub(crate) struct Journal {
     options: JournalOptions,
     key: Key,
+    heads: Heads,
+    /// The key was there, and nothing tells of what it signed.
+    begins_again: bool,
+    /// How often the log was found altered, not counted yet.
+    altered: u64,
     /// Rotating failed: it is not tried again before.
     rotate_after: Option<Instant>,
     /// Objects, each with the end of its line, but not linked yet.
@@ -83,7 +91,7 @@ pub(crate) struct LogFile {
 
 /// Lines that could not be written, and why.
 #[derive(Debug)]
-pub(super) struct Lost {
+pub(crate) struct Lost {
     pub(super) lines: u64,
     pub(super) error: anyhow::Error,
 }
@@ -97,8 +105,21 @@ impl Journal {
     pub(crate) fn open(options: JournalOptions) -> anyhow::Result<Self> {
         let open = Open::new(&options.path)
             .with_context(|| format!("opening the decision log {}", options.path.display()))?;
+        let heads = Heads::of(&options);
+        let is_known = options.key.exists();
+        let key = Key::read_or_create(&options.key).context("evidence.key")?;
+        // A key from elsewhere may have signed elsewhere.
+        let is_of_here = options.key.parent() == Some(options.state_dir.as_path());
+        if !is_known && !heads.is_there() {
+            heads
+                .begin(&Known::new().head(&key))
+                .context("keeping the log's head")?;
+        }
         Ok(Self {
-            key: Key::read_or_create(&options.key).context("evidence.key")?,
+            begins_again: is_known && is_of_here && !heads.is_any_kept(),
+            altered: 0,
+            key,
+            heads,
             options,
             rotate_after: None,
             waiting: Vec::with_capacity(FULL_BYTES),
@@ -126,6 +147,7 @@ impl Journal {
     pub(super) fn follow(&mut self, before: &mut Self) {
         if before.options.path == self.options.path {
             self.known = before.known.take();
+            self.altered += before.altered;
             self.lost = before.lost;
             self.events.splice(0..0, mem::take(&mut before.events));
             self.outworn = mem::take(&mut before.outworn);
@@ -134,7 +156,7 @@ impl Journal {
     }
 
     /// Adds a decision's line to those that wait, with the configuration that it was made by.
-    pub(super) fn push(&mut self, line: &[u8], config_sha256: Option<Digest>) {
+    pub(crate) fn push(&mut self, line: &[u8], config_sha256: Option<Digest>) {
         let open = line.strip_suffix(b"}\n").unwrap_or(line);
         self.waiting.extend_from_slice(open);
         if let Some(digest) = config_sha256 {
@@ -146,7 +168,7 @@ impl Journal {
     }
 
     /// Adds an event to what waits.
-    pub(super) fn note(&mut self, what: What) {
+    pub(crate) fn note(&mut self, what: What) {
         let event = Event::new(what, calendar());
         self.waiting.extend_from_slice(&event.object());
         self.waiting.push(b'\n');
@@ -155,6 +177,11 @@ impl Journal {
     /// So many decisions were lost before they came here.
     pub(super) fn note_lost(&mut self, decisions: u64) {
         self.lost += decisions;
+    }
+
+    /// How often the log was found altered since this was asked.
+    pub(super) fn take_altered(&mut self) -> u64 {
+        mem::take(&mut self.altered)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -166,7 +193,7 @@ impl Journal {
     /// # Errors
     ///
     /// Returns those that could not be written, which are lost.
-    pub(super) fn flush(&mut self) -> Result<bool, Lost> {
+    pub(crate) fn flush(&mut self) -> Result<bool, Lost> {
         if self.waiting.is_empty() {
             return Ok(false);
         }
@@ -185,9 +212,9 @@ impl Journal {
     }
 
     /// Signs what the head beside the log does not know yet.
-    pub(super) fn sign(&mut self) {
+    pub(crate) fn sign(&mut self) {
         if let Some(known) = self.known.as_ref().filter(|_| self.is_unsigned) {
-            resume::keep_head(&self.options.path, known, &self.key);
+            self.heads.keep(&known.head(&self.key));
             self.signed_at = Some(Instant::now());
             self.is_unsigned = false;
         }
@@ -232,14 +259,16 @@ impl Journal {
         let batch = Batch::new(&known.chain, news, &self.waiting);
         let written = open.file.write_all(&batch.bytes);
         // A full disk takes a part.
-        let whole = match &written {
-            Ok(()) => batch.bytes.len(),
+        let (whole, is_all) = match &written {
+            Ok(()) => (batch.bytes.len(), true),
             Err(_) => open.keep_whole_lines(&batch.bytes),
         };
         *known = Known {
             chain: batch.chain_until(whole, &known.chain),
             bytes: open.grow(whole),
             latest: batch.at,
+            is_stopped: batch.ends_in(STOP, whole),
+            is_all,
         };
         let is_told = whole >= batch.news_bytes;
         if is_told {
@@ -269,7 +298,24 @@ impl Journal {
             None => Open::new(path)?,
         };
         if open.is_regular {
-            let Resumed { known, events } = resume::resume(path, self.known.clone(), &self.key)?;
+            let log = Log {
+                path,
+                heads: &self.heads,
+                key: &self.key,
+                begins_again: self.begins_again,
+            };
+            let Resumed {
+                known,
+                events,
+                altered,
+            } = log.resume(self.known.clone())?;
+            if altered > 0 {
+                tracing::error!(
+                    file = %path.display(),
+                    "the decision log was altered by somebody else; it says so, and evidence verify names the place"
+                );
+            }
+            self.altered += altered;
             // What was there before the chain was put aside.
             open = Open::new(path)?;
             self.known = Some(known);

@@ -42,15 +42,16 @@ impl Open {
         })
     }
 
-    /// Cuts off the line that is there in part, because it is counted as lost; how much of `lines` stays.
-    pub(super) fn keep_whole_lines(&mut self, lines: &[u8]) -> usize {
+    /// Cuts off the line that is there in part, because it is counted as lost; how much of `lines` stays, and whether nothing of it is
+    /// behind that.
+    pub(super) fn keep_whole_lines(&mut self, lines: &[u8]) -> (usize, bool) {
         let found = self.file.metadata().map_or(0, |found| found.len());
         let arrived = usize::try_from(found.saturating_sub(self.size_bytes)).unwrap_or(0);
         let arrived = &lines[..arrived.min(lines.len())];
         let whole = memchr::memrchr(b'\n', arrived).map_or(0, |at| at + 1);
         // If that fails too, the piece is ended when the file is opened anew.
-        let _ = self.file.set_len(found.min(self.size_bytes + whole as u64));
-        whole
+        let kept = found.min(self.size_bytes + whole as u64);
+        (whole, self.file.set_len(kept).is_ok())
     }
 
     /// Looks how the file is now. Whether it is still there: what is written to one that somebody deleted is seen by nobody. One

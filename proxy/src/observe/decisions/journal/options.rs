@@ -20,4 +20,6 @@ pub(crate) struct JournalOptions {
     pub(crate) compresses: bool,
     /// The key that heads are signed with; made if it is not there.
     pub(crate) key: PathBuf,
+    /// Where a copy of the log's head is kept, which whoever can only write to the log does not reach.
+    pub(crate) state_dir: PathBuf,
 }

@@ -1,16 +1,17 @@
 //! How a chain goes on that an earlier process, or an earlier failure, left: by what was signed last, and what is in the files.
 //!
-//! Beside a log lies its head so far (`decisions.jsonl.head`), which is written anew when nothing more comes, or every 100 ms.
-//! It says how many lines of which file were signed. Lines behind them are taken over, and said to be; if signed lines are missing or others, that
-//! is said, too.
+//! Beside a log, and below `state.dir`, lies its head so far, which is written anew when nothing more comes, or every 100 ms. It says
+//! how many lines of which file were signed. A process that was killed may have written more: these lines are taken over, and said to
+//! be unsigned. Behind what this process wrote itself, and behind what one signed as it stopped, there is nothing of ours: such
+//! lines are said to be somebody else's. If signed lines are missing or others, that is said, too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 
 use super::super::files::{contents, is_compressed, rotated_files, vacant};
+use super::heads::Heads;
 use crate::clock::calendar;
 use crate::observe::chain::event::{Event, What};
 use crate::observe::chain::head::is_signed_by;
@@ -19,9 +20,6 @@ use crate::observe::chain::{Chain, Tree};
 use crate::observe::digest::Digest;
 use crate::signing::Key;
 
-/// The head is written over the one before, in one piece: it is always this long, however many subtrees it names.
-const HEAD_BYTES: usize = 8192;
-
 /// A chain, and how long its last file is.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
@@ -29,6 +27,10 @@ pub(super) struct Known {
     pub(super) bytes: u64,
     /// When it was last written to.
     pub(super) latest: SystemTime,
+    /// The last line says that the process stopped.
+    pub(super) is_stopped: bool,
+    /// Nothing behind it was written by the process that wrote it.
+    pub(super) is_all: bool,
 }
 
 impl Known {
@@ -37,6 +39,8 @@ impl Known {
             chain: Chain::new(),
             bytes: 0,
             latest: SystemTime::UNIX_EPOCH,
+            is_stopped: false,
+            is_all: false,
         }
     }
 
@@ -55,16 +59,24 @@ impl Known {
         Self {
             chain: self.chain.next_file(),
             bytes: 0,
-            latest: self.latest,
+            is_stopped: false,
+            ..*self
         }
     }
 
-    /// What is said if the lines are not those that were signed.
-    fn altered(&self) -> What {
+    /// The line that says what is signed of a file that goes on.
+    pub(super) fn head(&self, key: &Key) -> Vec<u8> {
+        self.chain
+            .so_far(key, self.latest, self.bytes, self.is_stopped)
+    }
+
+    /// What is said if the lines are not those that were signed, or if so many behind them are somebody else's.
+    fn altered(&self, foreign_lines: Option<u64>) -> What {
         What::Altered {
             file: self.chain.file,
             lines: self.chain.tree.lines(),
             expected_sha256: self.chain.last,
+            foreign_lines,
         }
     }
 }
@@ -74,44 +86,28 @@ impl Known {
 pub(super) struct Resumed {
     pub(super) known: Known,
     pub(super) events: Vec<What>,
+    /// How often it was found altered; it may be said already.
+    pub(super) altered: u64,
 }
 
-/// Where the head so far of the log at `path` is.
-pub(crate) fn head_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".head");
-    name.into()
-}
-
-/// Writes the head so far. That it could not be is told by the next that resumes.
-pub(super) fn keep_head(path: &Path, known: &Known, key: &Key) {
-    let mut line = known.chain.so_far(key, known.latest, known.bytes);
-    line.resize(HEAD_BYTES - 1, b' ');
-    line.push(b'\n');
-    let write = || {
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o640)
-            .open(head_path(path))?
-            .write_all_at(&line, 0)
-    };
-    if let Err(error) = write() {
-        tracing::debug!(%error, "the decision log's head cannot be written");
+impl Resumed {
+    fn new(known: Known, events: Vec<What>) -> Self {
+        let altered = events.iter().filter(|what| is_altered(what)).count() as u64;
+        Self {
+            known,
+            events,
+            altered,
+        }
     }
 }
 
-/// The line of the head beside the log at `path`.
-pub(crate) fn kept_head(path: &Path) -> io::Result<Vec<u8>> {
-    let mut line = fs::read(head_path(path))?;
-    line.truncate(line.trim_ascii_end().len());
-    Ok(line)
+fn is_altered(what: &What) -> bool {
+    matches!(what, What::Altered { .. })
 }
 
-/// What the head beside the log says, if this key signed it.
-fn signed_before(path: &Path, key: &Key) -> Option<Known> {
-    let line = kept_head(path).ok()?;
+/// What was signed before this process, if this key signed it.
+fn signed_before(heads: &Heads, key: &Key) -> Option<Known> {
+    let line = heads.signed_by(key)?;
     let Event {
         what: What::Head(head),
         at,
@@ -119,13 +115,14 @@ fn signed_before(path: &Path, key: &Key) -> Option<Known> {
     else {
         return None;
     };
-    let is_ours = head.key == key.public() && is_signed_by(&line, &head.key);
-    let tree: Tree = head.tree().filter(|_| is_ours)?;
+    let tree: Tree = head.tree()?;
     let (bytes, last, file) = (head.bytes?, previous(&line)?, head.file);
     Some(Known {
         chain: Chain { file, last, tree },
         bytes,
         latest: at,
+        is_stopped: head.stopped,
+        is_all: head.stopped,
     })
 }
 
@@ -141,120 +138,130 @@ pub(crate) fn number(path: &Path) -> Option<u64> {
     }
 }
 
-/// How to go on with the log at `path`. `known`: by what this process wrote itself.
-///
-/// # Errors
-///
-/// Returns an error if a file cannot be read, put aside or ended.
-pub(super) fn resume(path: &Path, known: Option<Known>, key: &Key) -> io::Result<Resumed> {
-    let known = known.or_else(|| signed_before(path, key));
-    if let Some(file) = number(path) {
-        return within(path, file, known);
-    }
-    if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
-        // It is from before there was a chain, or nothing of ours.
-        fs::rename(path, vacant(path))?;
-    }
-    behind(path, known, key)
+/// A log that is to be gone on with.
+pub(super) struct Log<'a> {
+    pub(super) path: &'a Path,
+    pub(super) heads: &'a Heads,
+    pub(super) key: &'a Key,
+    /// The key was there before this log, as far as is known: there was another.
+    pub(super) begins_again: bool,
 }
 
-/// Goes on in a file that is there.
-fn within(path: &Path, file: u64, known: Option<Known>) -> io::Result<Resumed> {
-    if let Some(known) = known.as_ref().filter(|known| known.chain.file == file)
-        && let Some(read) = read_behind(path, known)?
-    {
-        return Ok(read.resumed());
-    }
-    let read = Found::on(path, Known::at_the_start_of(file))?;
-    let is_next = match &known {
-        Some(known) => known.chain.file + 1 == file,
-        None => file == 1,
-    };
-    if is_next {
-        // The process ended before it wrote the file's first head.
-        return Ok(read.resumed());
-    }
-    let signed = known.unwrap_or_else(|| Known::at_the_start_of(file));
-    Ok(Resumed {
-        events: vec![signed.altered()],
-        known: read.known,
-    })
-}
-
-/// Begins another file; the last, if there was one, has been put aside, and is ended if that was not done.
-fn behind(path: &Path, known: Option<Known>, key: &Key) -> io::Result<Resumed> {
-    let has_head = known.is_some();
-    let aside = rotated_files(path)?.into_iter();
-    let mut aside: Vec<_> = aside
-        .filter_map(|path| Some((number(&path)?, path)))
-        .collect();
-    aside.sort();
-    let known = match (known, aside.last()) {
-        (Some(known), _) => known,
-        (None, Some((file, _))) => Known::at_the_start_of(*file),
-        (None, None) => Known::new(),
-    };
-    if known.chain.tree.lines() == 0 && (has_head || aside.is_empty()) {
-        let events = Vec::new();
-        return Ok(Resumed { known, events });
-    }
-    let mut last = aside.into_iter().rev();
-    match last.find(|(file, _)| *file == known.chain.file) {
-        Some((_, last)) => end(&last, &known, key),
-        None => Ok(Resumed {
-            events: vec![known.altered()],
-            known: known.next_file(),
-        }),
-    }
-}
-
-/// Makes sure that a file that was put aside ends in a head.
-fn end(path: &Path, known: &Known, key: &Key) -> io::Result<Resumed> {
-    if is_compressed(&File::open(path)?) {
-        // Not by this program, which lets the next file begin before: nothing can be added to it.
-        return Ok(Resumed {
-            events: vec![known.altered()],
-            known: known.next_file(),
-        });
-    }
-    let (mut read, events) = match read_behind(path, known)? {
-        Some(read) => (read, Vec::new()),
-        None => {
-            let start = Known::at_the_start_of(known.chain.file);
-            (Found::on(path, start)?, vec![known.altered()])
+impl Log<'_> {
+    /// How to go on with it. `own`: by what this process wrote itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be read, put aside or ended.
+    pub(super) fn resume(&self, own: Option<Known>) -> io::Result<Resumed> {
+        let path = self.path;
+        let known = own.or_else(|| signed_before(self.heads, self.key));
+        if let Some(file) = number(path) {
+            return self.within(file, known);
         }
-    };
-    if !read.is_ended {
+        if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+            // It is from before there was a chain, or nothing of ours.
+            fs::rename(path, vacant(path))?;
+        }
+        self.behind(known)
+    }
+
+    /// Goes on in a file that is there.
+    fn within(&self, file: u64, known: Option<Known>) -> io::Result<Resumed> {
+        if let Some(known) = known.as_ref().filter(|known| known.chain.file == file)
+            && let Some(read) = Found::behind(self.path, known, self.key)?
+        {
+            let told = read.told(known);
+            return Ok(Resumed::new(read.known, told));
+        }
+        let start = Known::at_the_start_of(file);
+        let read = Found::on(self.path, start.clone(), self.key)?;
+        // The process may have ended before it wrote the file's first head.
+        let is_next = match &known {
+            Some(known) => known.chain.file + 1 == file && !known.is_all,
+            None => file == 1 && !self.heads.is_there(),
+        };
+        let told = match is_next {
+            true => read.told(&start),
+            false => vec![known.unwrap_or(start).altered(None)],
+        };
+        Ok(Resumed::new(read.known, told))
+    }
+
+    /// Begins another file; the last, if there was one, has been put aside, and is ended if that was not done.
+    fn behind(&self, known: Option<Known>) -> io::Result<Resumed> {
+        let has_head = known.is_some();
+        let aside = rotated_files(self.path)?.into_iter();
+        let mut aside: Vec<_> = aside
+            .filter_map(|path| Some((number(&path)?, path)))
+            .collect();
+        aside.sort();
+        let known = match (known, aside.last()) {
+            (Some(known), _) => known,
+            (None, Some((file, _))) => Known::at_the_start_of(*file),
+            (None, None) => Known::new(),
+        };
+        if known.chain.tree.lines() == 0 && (has_head || aside.is_empty()) {
+            let is_lost = !has_head && (self.begins_again || self.heads.is_there());
+            let told = is_lost.then(|| known.altered(None));
+            return Ok(Resumed::new(known, told.into_iter().collect()));
+        }
+        let mut last = aside.into_iter().rev();
+        match last.find(|(file, _)| *file == known.chain.file) {
+            Some((_, last)) => self.end(&last, &known),
+            None => Ok(Resumed::new(known.next_file(), vec![known.altered(None)])),
+        }
+    }
+
+    /// Makes sure that a file that was put aside ends in a head.
+    fn end(&self, path: &Path, known: &Known) -> io::Result<Resumed> {
+        if is_compressed(&File::open(path)?) {
+            // Not by this program, which lets the next file begin before: nothing can be added to it.
+            return Ok(Resumed::new(known.next_file(), vec![known.altered(None)]));
+        }
+        let (mut read, told) = match Found::behind(path, known, self.key)? {
+            // The head that ends it signs what is behind the one that was kept.
+            Some(read) if read.is_ended => (read, Vec::new()),
+            Some(read) => {
+                let told = read.told(known);
+                (read, told)
+            }
+            None => {
+                let start = Known::at_the_start_of(known.chain.file);
+                let read = Found::on(path, start, self.key)?;
+                (read, vec![known.altered(None)])
+            }
+        };
+        if read.is_ended {
+            return Ok(Resumed::new(read.known.next_file(), told));
+        }
+        let altered = told.iter().filter(|what| is_altered(what)).count() as u64;
+        // Said in the file itself, before it is signed: it may be shown without the next.
         let mut lines = Vec::new();
-        for event in read.recovered() {
-            let object = Event::new(event, calendar()).object();
+        for what in told {
+            let object = Event::new(what, calendar()).object();
             lines.extend_from_slice(&read.known.chain.add(&object));
             lines.push(b'\n');
         }
-        let head = read.known.chain.end(key, calendar());
+        let head = read.known.chain.end(self.key, calendar());
         read.known.chain.take(&head);
         lines.extend_from_slice(&head);
         lines.push(b'\n');
         let mut file = OpenOptions::new().append(true).open(path)?;
         file.write_all(&lines)?;
+        Ok(Resumed {
+            known: read.known.next_file(),
+            events: Vec::new(),
+            altered,
+        })
     }
-    Ok(Resumed {
-        known: read.known.next_file(),
-        events,
-    })
-}
-
-/// What is behind the lines that are known; nothing if the last of these is not where it was.
-fn read_behind(path: &Path, known: &Known) -> io::Result<Option<Found>> {
-    let mut file = File::open(path)?;
-    if file.metadata()?.len() < known.bytes || !ends_in(&mut file, known)? {
-        return Ok(None);
-    }
-    Found::on(path, known.clone()).map(Some)
 }
 
 /// Whether the known part of a file ends in the line that it is known to end in.
 fn ends_in(file: &mut File, known: &Known) -> io::Result<bool> {
+    if known.bytes == 0 {
+        return Ok(true);
+    }
     let mut length = 64 * 1024;
     loop {
         let from = known.bytes.saturating_sub(length);
@@ -272,18 +279,27 @@ fn ends_in(file: &mut File, known: &Known) -> io::Result<bool> {
     }
 }
 
-/// What was found in a file behind what is signed.
+/// What was found in a file behind what is known.
 struct Found {
     known: Known,
     lines: u64,
     torn: Option<Digest>,
-    /// The last line is the head that ends the file.
+    /// The last line is the head that ends the file, signed by us.
     is_ended: bool,
 }
 
 impl Found {
+    /// Reads what is behind the lines that are known; nothing if the last of these is not where it was.
+    fn behind(path: &Path, known: &Known, key: &Key) -> io::Result<Option<Self>> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() < known.bytes || !ends_in(&mut file, known)? {
+            return Ok(None);
+        }
+        Self::on(path, known.clone(), key).map(Some)
+    }
+
     /// Reads on to the end of the file, and ends a line that is torn.
-    fn on(path: &Path, known: Known) -> io::Result<Self> {
+    fn on(path: &Path, known: Known, key: &Key) -> io::Result<Self> {
         let mut file = OpenOptions::new().read(true).append(true).open(path)?;
         file.seek(SeekFrom::Start(known.bytes))?;
         let mut read = Self {
@@ -300,8 +316,12 @@ impl Found {
             read.torn = whole.is_none().then(|| Digest::of(bytes));
             read.known.chain.take(bytes);
             read.known.bytes += bytes.len() as u64 + 1;
+            read.known.is_stopped = false;
             read.lines += 1;
-            read.is_ended = Event::head(bytes).is_some_and(|head| head.next.is_some());
+            read.is_ended = Event::head(bytes).is_some_and(|head| {
+                let is_ours = head.key == key.public() && is_signed_by(bytes, &head.key);
+                head.next.is_some() && is_ours
+            });
             line.clear();
         }
         if read.torn.is_some() {
@@ -310,18 +330,18 @@ impl Found {
         Ok(read)
     }
 
-    fn recovered(&self) -> Vec<What> {
-        let recovered = What::Recovered {
-            unsigned_lines: self.lines,
-            torn_sha256: self.torn,
-        };
-        (self.lines > 0).then_some(recovered).into_iter().collect()
-    }
-
-    fn resumed(self) -> Resumed {
-        Resumed {
-            events: self.recovered(),
-            known: self.known,
+    /// What is said of the lines behind those that are `known`.
+    fn told(&self, known: &Known) -> Vec<What> {
+        if self.lines == 0 {
+            return Vec::new();
         }
+        let told = match known.is_all {
+            true => known.altered(Some(self.lines)),
+            false => What::Recovered {
+                unsigned_lines: self.lines,
+                torn_sha256: self.torn,
+            },
+        };
+        vec![told]
     }
 }

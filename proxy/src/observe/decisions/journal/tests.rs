@@ -23,7 +23,21 @@ fn options(dir: &Path) -> JournalOptions {
         max_total_bytes: None,
         compresses: false,
         key: dir.join("evidence.key"),
+        state_dir: dir.to_owned(),
     }
+}
+
+fn head_path(path: &Path) -> PathBuf {
+    path.with_extension("jsonl.head")
+}
+
+/// Where the copy of the head is.
+fn copy_path(dir: &Path) -> PathBuf {
+    let entries = fs::read_dir(dir).unwrap().flatten();
+    let mut heads = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "head"));
+    heads.next().unwrap()
 }
 
 fn names(path: &Path) -> Vec<PathBuf> {
@@ -208,7 +222,8 @@ fn checked(path: &Path) -> Vec<What> {
             }
         }
     }
-    let head = resume::kept_head(path).unwrap();
+    let mut head = fs::read(head_path(path)).unwrap();
+    head.truncate(head.trim_ascii_end().len());
     assert_eq!(previous(&head), Some(chain.last));
     let Some(What::Head(kept)) = Event::read(&head).map(|event| event.what) else {
         panic!("{}", String::from_utf8_lossy(&head));
@@ -265,13 +280,14 @@ fn a_line_that_was_torn_is_sealed_by_its_digest() {
 fn lines_that_nobody_signed_are_said_to_be() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path());
-    let head = fs::read(resume::head_path(&path)).unwrap();
+    let head = fs::read(head_path(&path)).unwrap();
     let mut before = Journal::open(options(dir.path())).unwrap();
     before.options.max_size_bytes = 1 << 20;
     write_one(&mut before);
     write_one(&mut before);
     // As if the process had ended before.
-    fs::write(resume::head_path(&path), head).unwrap();
+    fs::write(head_path(&path), &head).unwrap();
+    fs::write(copy_path(dir.path()), &head).unwrap();
     write_one(&mut Journal::open(options(dir.path())).unwrap());
     let told = checked(&path);
     let is_recovered = |what: &What| {
@@ -313,7 +329,7 @@ fn what_was_signed_and_is_not_there_is_told() {
         ("deleted", |path| fs::remove_file(path).unwrap()),
         ("deleted with its head", |path| {
             fs::remove_file(path).unwrap();
-            fs::remove_file(resume::head_path(path)).unwrap();
+            fs::remove_file(head_path(path)).unwrap();
         }),
     ];
     for (name, change) in changes {

@@ -1,0 +1,94 @@
+//! The files of a folder that somebody hands over: never what lies behind a link, and never what is not a file, which may have no end.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+
+/// The folders of an export are no deeper.
+const DEPTH: usize = 2;
+
+/// Opens a file by its path in the export, with slashes.
+///
+/// # Errors
+///
+/// Returns an error if it is not there, no regular file, or behind a link.
+pub(super) fn open(dir: &Path, path: &str) -> anyhow::Result<File> {
+    let mut place = dir.to_owned();
+    let mut parts = path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        ensure!(
+            !matches!(part, "" | "." | ".."),
+            "is not a path of an export"
+        );
+        place.push(part);
+        let found = fs::symlink_metadata(&place)?;
+        let is_last = parts.peek().is_none();
+        let is_right = (is_last && found.is_file()) || (!is_last && found.is_dir());
+        ensure!(is_right, "is not a regular file: links are not followed");
+    }
+    File::open(&place).context("cannot be opened")
+}
+
+/// The paths of all that is in it, with slashes; of folders only those that are too deep.
+pub(super) fn paths(dir: &Path) -> Vec<String> {
+    let mut paths = Vec::new();
+    collect(dir, "", DEPTH, &mut paths);
+    paths.sort();
+    paths
+}
+
+fn collect(dir: &Path, prefix: &str, depth: usize, paths: &mut Vec<String>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_dir && depth > 1 {
+            collect(&entry.path(), &format!("{name}/"), depth - 1, paths);
+        } else {
+            paths.push(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn links_pipes_and_what_is_elsewhere_are_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        fs::create_dir_all(out.join("bodies")).unwrap();
+        fs::write(dir.path().join("elsewhere"), "a").unwrap();
+        fs::write(out.join("bodies/file"), "a").unwrap();
+        symlink(dir.path().join("elsewhere"), out.join("bodies/link")).unwrap();
+        symlink(dir.path(), out.join("log")).unwrap();
+        symlink(&out, out.join("bodies/loop")).unwrap();
+        let made = Command::new("mkfifo").arg(out.join("bodies/pipe")).status();
+        assert!(made.unwrap().success());
+        assert!(open(&out, "bodies/file").is_ok());
+        for path in [
+            "bodies/link",
+            "bodies/pipe",
+            "bodies",
+            "log/elsewhere",
+            "../elsewhere",
+            "bodies/loop/bodies/file",
+            "/etc/passwd",
+            "bodies//file",
+        ] {
+            assert!(open(&out, path).is_err(), "{path}");
+        }
+        let expected = [
+            "bodies/file",
+            "bodies/link",
+            "bodies/loop",
+            "bodies/pipe",
+            "log",
+        ];
+        assert_eq!(paths(&out), expected);
+    }
+}

@@ -1,0 +1,34 @@
+//! Reads, and knows the digest of what was read.
+
+use std::io::Read;
+
+use ring::digest::{Context, SHA256};
+
+use crate::observe::digest::Digest;
+
+/// Reads, and knows the digest of what was read.
+pub(super) struct Hashing<R> {
+    from: R,
+    hasher: Context,
+}
+
+impl<R: Read> Hashing<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self {
+            from,
+            hasher: Context::new(&SHA256),
+        }
+    }
+
+    pub(super) fn digest(self) -> Digest {
+        self.hasher.finish().into()
+    }
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.hasher.update(&buffer[..read]);
+        Ok(read)
+    }
+}
