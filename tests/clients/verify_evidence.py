@@ -1,6 +1,7 @@
 """Verifies an export of wayleave's evidence by docs/evidence.md alone: chain, trees, signatures, digests.
 
-usage: verify_evidence.py FOLDER PUBLIC-KEY. Prints "sound: N lines, M left out", or the first place that is not, and ends with 1.
+usage: verify_evidence.py FOLDER PUBLIC-KEY [--accept-unsigned]. Prints "sound: N lines, M left out", or the first place that is not,
+and ends with 1. Lines that were not signed by who wrote them are accepted only if that is asked for.
 """
 
 import base64
@@ -14,6 +15,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 folder, public = pathlib.Path(sys.argv[1]), sys.argv[2]
+accepts_unsigned = "--accept-unsigned" in sys.argv[3:]
 SIGNATURE = re.compile(rb',"signature":"([A-Za-z0-9_-]+)"}$')
 PREVIOUS = re.compile(rb',"prev_sha256":"([0-9a-f]{64})"}$')
 
@@ -29,6 +31,12 @@ def sha256(data):
 
 def decoded(text):
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def doubt(place, what):
+    if not accepts_unsigned:
+        fail(place, what)
+    print(f"{place}: {what}")
 
 
 def check_signature(place, line):
@@ -80,6 +88,7 @@ for path, digest in listed.items():
         fail(path, "does not have its digest")
 
 shown = left_out = 0
+# Of each `deleted`, the file that is gone, and the file and line that say so.
 deleted, missing = set(), []
 head_before, number_before = None, None
 for file in manifest["logs"]:
@@ -121,8 +130,13 @@ for file in manifest["logs"]:
                 torn = sha256(line).hex()
             elif last and bytes.fromhex(found[1].decode()) != last:
                 fail(place, "does not follow the line before")
+        here = tree.lines + 1
         if event.get("event") == "deleted":
-            deleted.add(event["file"])
+            deleted.add((event["file"], number, here))
+        if event.get("event") == "recovered":
+            since = here - event["unsigned_lines"]
+            deleted = {it for it in deleted if it[1] != number or it[2] < since}
+            doubt(place, f"lines {since} to {here - 1} were not signed by who wrote them")
         if event.get("event") == "altered":
             fail(place, "the log was altered before this line")
         if event.get("event") == "head":
@@ -140,7 +154,19 @@ for file in manifest["logs"]:
     number_before = number
     if sha256((folder / file["path"]).read_bytes()).hex() != file["sha256"]:
         fail(file["path"], "does not have its digest")
+if "window" in manifest:
+    window = manifest["window"]
+    missing += [(gone, "manifest.json:1") for gone in window["missing_files"]]
+    check_signature("manifest.json:1", window["head"].encode())
+    head = json.loads(window["head"])
+    if head["key"] != public:
+        fail("manifest.json:1", "the head is signed by another key")
+    if window["unsigned_lines"] and head.get("stopped"):
+        fail("manifest.json:1", "lines were added behind the stop")
+    if window["unsigned_lines"]:
+        doubt("manifest.json:1", f"{window['unsigned_lines']} lines were not signed by who wrote them, and are left out")
+explained = {it[0] for it in deleted}
 for gone, place in missing:
-    if gone not in deleted:
+    if gone not in explained:
         fail(place, f"file {gone} is missing before it, and the log does not say that it was deleted")
 print(f"sound: {shown} lines, {left_out} left out")

@@ -2,6 +2,7 @@
 
 mod chain;
 mod export;
+mod forged;
 mod keeping;
 mod tampering;
 mod week;
