@@ -116,10 +116,11 @@ fn what_cannot_be_had_as_a_reservation_says_nothing() {
             200,
             403,
         ),
+        // What begins as an array may reserve anything.
         (
             "malformed",
             Reply::text(b"[{\"location\": \"/\", \xff"),
-            200,
+            403,
             403,
         ),
         ("silent", Reply::nothing(Step::Close), 200, 403),

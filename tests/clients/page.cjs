@@ -459,6 +459,7 @@ async function originsAreFoundRefreshedAndForgotten(page) {
 async function changesOfRobotsTxtAreShown(page) {
   await visit(page, `origins/${encodeURIComponent("http://changing.test")}`);
   const history = page.getByRole("group", { name: "History of robots.txt" });
+  await history.locator("thead th").first().waitFor();
   assert.deepEqual((await text(history.locator("thead th"))).slice(0, 2).map((name) => name.toLowerCase()), ["first seen", "last seen"]);
   await page.getByRole("button", { name: /^Changes of/ }).click();
   const lines = page.locator(".diff li");
