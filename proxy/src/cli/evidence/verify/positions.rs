@@ -120,13 +120,17 @@ impl Place {
             self.write();
             self.stop();
         }
+        self.found("out", &["--since", "1d"])
+    }
+
+    /// What the check says of an export of what is wanted; nothing if all is well.
+    fn found(&self, out: &str, wanted: &[&str]) -> Option<String> {
         let dir = self.dir.path();
         let text = format!("[state]\ndir = {:?}\n", dir.join("state"));
         let mut config = Config::from_toml("config.toml", &text).unwrap();
         config.log.decisions = Some(self.options());
-        let out = dir.join("out");
-        let shown = out.display().to_string();
-        let wanted = ["export", "--since", "1d", "--out", &shown];
+        let shown = dir.join(out).display().to_string();
+        let wanted = [&["export", "--out", &shown], wanted].concat();
         if let Err(error) = export::export(&Export::parse_from(wanted).arguments, &config) {
             return Some(format!("not exported: {error:#}"));
         }
@@ -334,4 +338,131 @@ fn a_line_that_a_killed_process_had_not_signed_is_named_and_may_be_accepted() {
         "1 decision was not signed by who wrote it",
     );
     assert_eq!(accepted.worst(), findings::Worst::Derived);
+}
+
+/// Adds a decision behind the last line, as somebody does who knows the format.
+fn append(path: &Path) {
+    assert!(tamper(path, lines(path).len(), Change::Insert));
+}
+
+#[test]
+fn behind_the_line_that_a_process_stopped_with_all_is_somebody_elses() {
+    for (process, words) in [
+        (Process::Stopped, "was written by somebody else"),
+        (
+            Process::Rests,
+            "lines that somebody else wrote, which are left out: 1",
+        ),
+    ] {
+        let place = Place::written(process);
+        append(&place.options().path);
+        let found = place.checked(process).unwrap();
+        assert!(found.contains(words), "{process:?}: {found}");
+    }
+}
+
+#[test]
+fn a_file_whose_first_line_is_another_is_still_of_the_log() {
+    let place = Place::written(Process::Rests);
+    assert!(tamper(&place.files()[1], 0, Change::Insert));
+    let found = place.checked(Process::Rests).unwrap();
+    let expected = "log/000002.jsonl:1: altered: is not the line that begins a file";
+    assert!(found.contains(expected), "{found}");
+}
+
+#[test]
+fn a_file_that_is_cut_is_shown_whatever_is_wanted() {
+    let place = Place::written(Process::Rests);
+    let path = place.options().path;
+    let text = fs::read(&path).unwrap();
+    fs::write(&path, &text[..text.len() - 10]).unwrap();
+    let wanted = ["--url", "http://shop.test/", "--at", "2020-01-01"];
+    let found = place.found("out", &wanted).unwrap();
+    let number = place.files().len();
+    assert!(
+        found.contains(&format!("log/{number:06}.jsonl:")),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_file_that_begins_before_the_one_before_it_was_ended_is_not_signed() {
+    let place = Place::written(Process::Killed);
+    let path = place.options().path;
+    let number = file_number(&path).unwrap();
+    fs::rename(
+        &path,
+        path.with_file_name("decisions.29990101T000000.000Z.jsonl"),
+    )
+    .unwrap();
+    let first = format!(
+        "{{\"event\":\"file\",\"file\":{},\"program\":\"wayleave\",\"at\":\"2026-01-01T00:00:00Z\"}}",
+        number + 1
+    );
+    let first = linked(first.as_bytes(), Digest::of(b""));
+    fs::write(&path, [&first[..], b"\n"].concat()).unwrap();
+    append(&path);
+    let found = place.checked(Process::Rests).unwrap();
+    assert!(found.contains("are left out: 2"), "{found}");
+}
+
+#[test]
+fn a_log_that_begins_again_beside_its_key_says_so() {
+    for is_of_here in [true, false] {
+        let mut place = Place::written(Process::Stopped);
+        let state = place.options().state_dir;
+        fs::remove_dir_all(place.dir.path().join("log")).unwrap();
+        for entry in fs::read_dir(&state).unwrap().flatten() {
+            if entry.path().extension().is_some_and(|it| it == "head") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        let mut options = place.options();
+        if !is_of_here {
+            // A key that is mounted may have signed elsewhere.
+            options.key = place.dir.path().join("mounted.key");
+            fs::rename(state.join("evidence.key"), &options.key).unwrap();
+        }
+        place.journal = Some(Journal::open(options).unwrap());
+        place.write();
+        let log = fs::read_to_string(place.options().path).unwrap();
+        assert_eq!(log.contains("\"altered\""), is_of_here, "{log}");
+    }
+}
+
+#[test]
+fn a_decision_at_the_very_time_that_is_asked_for_is_the_last_up_to_then() {
+    use super::super::log::open_log;
+    use super::super::select::{Wanted, select};
+    let place = Place::written(Process::Rests);
+    let log = open_log(&place.options()).unwrap();
+    let first = lines(&place.files()[0]);
+    let first = first
+        .iter()
+        .position(|line| line.starts_with(b"{\"id\""))
+        .unwrap();
+    let decision: Decision = serde_json::from_slice(&lines(&place.files()[0])[first]).unwrap();
+    let wanted = Wanted::Url {
+        url: wayleave_robots_txt::Target::parse("http://shop.test/").unwrap(),
+        at: decision.at,
+        crawler: None,
+    };
+    let chosen = select(&log.files, &wanted).unwrap();
+    assert_eq!(chosen[0].lines[0], first as u64 + 1);
+    let all: usize = chosen.iter().map(|chosen| chosen.lines.len()).sum();
+    assert_eq!(all, 2, "that, and the first after it");
+}
+
+#[test]
+fn nothing_is_behind_the_manifest() {
+    let place = Place::written(Process::Rests);
+    assert_eq!(place.found("out.warc", &["--since", "1d"]), None);
+    let file = place.dir.path().join("out.warc");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.extend_from_slice(b"WARC/1.1\r\n");
+    fs::write(&file, bytes).unwrap();
+    let shown = file.display().to_string();
+    let error = verify(&Verify::parse_from(["verify", &shown]).arguments).err();
+    let error = error.map(|error| format!("{error:#}")).unwrap_or_default();
+    assert!(error.contains("is behind the manifest"), "{error}");
 }

@@ -617,3 +617,72 @@ fn a_file_without_a_successor_that_is_signed_is_not_compressed() {
     write_one(&mut Journal::open(options(dir.path())).unwrap());
     assert_eq!(checked(&path), []);
 }
+
+#[test]
+fn a_head_that_somebody_else_signed_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(dir.path());
+    let other = Key::create(&dir.path().join("other.key")).unwrap();
+    let mut newer = Known::new();
+    newer.chain.file = 999;
+    let head = fs::read(head_path(&path)).unwrap();
+    fs::write(head_path(&path), newer.head(&other)).unwrap();
+    let last = resume::number(&path).unwrap();
+    assert_eq!(
+        Heads::of(&options(dir.path())).newest().unwrap(),
+        head.trim_ascii_end()
+    );
+    written(dir.path());
+    assert_eq!(checked(&path), []);
+    assert!(resume::number(&path).is_some_and(|number| number <= last + 5));
+    // Nor does it end a file.
+    let aside = vacant(&path);
+    fs::rename(&path, &aside).unwrap();
+    let end = newer.chain.end(&other, calendar());
+    let mut log = OpenOptions::new().append(true).open(&aside).unwrap();
+    log.write_all(&[&end[..], b"\n"].concat()).unwrap();
+    written(dir.path());
+    let text = fs::read_to_string(&aside).unwrap();
+    let ends = Event::head(text.lines().next_back().unwrap().as_bytes());
+    let key = Key::read(&dir.path().join("evidence.key")).unwrap();
+    assert_eq!(ends.map(|head| head.key), Some(key.public()));
+    assert!(text.contains("{\"event\":\"recovered\""), "{text}");
+}
+
+#[test]
+fn what_another_key_signed_is_not_gone_on_with_as_if_nobody_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = Journal::open(options(dir.path())).unwrap();
+    write_one(&mut journal);
+    journal.sign();
+    drop(journal);
+    fs::remove_file(dir.path().join("evidence.key")).unwrap();
+    let mut journal = Journal::open(JournalOptions {
+        max_size_bytes: 1 << 20,
+        ..options(dir.path())
+    })
+    .unwrap();
+    write_one(&mut journal);
+    assert_eq!(journal.take_altered(), 1);
+    let text = fs::read_to_string(&journal.options.path).unwrap();
+    assert!(text.contains("{\"event\":\"altered\""), "{text}");
+}
+
+#[test]
+fn the_oldest_are_the_first_to_go_whatever_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut journal = bounded(dir.path());
+    let path = journal.options.path.clone();
+    while names(&path).len() < 3 {
+        write_one(&mut journal);
+    }
+    // As if the clock had been wrong.
+    let late = path.with_file_name("decisions.20990101T000000.000Z.jsonl");
+    fs::rename(&names(&path)[0], &late).unwrap();
+    assert_eq!(resume::number(&late), Some(1));
+    while deleted(&path).is_empty() {
+        write_one(&mut journal);
+    }
+    assert_eq!(deleted(&path)[0], 1);
+    assert!(!late.exists());
+}
