@@ -100,7 +100,7 @@ impl Queue {
         if ahead > 0 && expected_at > latest {
             return Err(delayed(expected_at - now));
         }
-        let permit = match self.gate.try_acquire() {
+        let permit = match self.gate.try_acquire(wanted.client) {
             Some(permit) => permit,
             None if latest <= Instant::now() => return Err(delayed(delay)),
             None => {

@@ -15,8 +15,10 @@ pub(super) struct Turnstile(Mutex<State>);
 
 struct State {
     free: usize,
-    /// The client whose turn is next stands first.
+    /// The client whose turn is next stands first, unless it had the last.
     waiting: VecDeque<Waiting>,
+    /// The client that got the last permit.
+    last: Option<IpAddr>,
     last_number: u64,
 }
 
@@ -34,6 +36,7 @@ impl Turnstile {
         Arc::new(Self(Mutex::new(State {
             free: permits,
             waiting: VecDeque::new(),
+            last: None,
             last_number: 0,
         })))
     }
@@ -51,20 +54,25 @@ impl Turnstile {
         let own = waiting.find(|waiting| waiting.client == client);
         let own = own.map_or(0, |own| own.requests.len());
         let others = state.waiting.iter().filter(|it| it.client != client);
-        let others = others.map(|other| other.requests.len().min(own + 1));
+        let others = others.map(|other| {
+            let had_the_last = state.last == Some(other.client);
+            let turns = if had_the_last { own } else { own + 1 };
+            other.requests.len().min(turns)
+        });
         own + others.sum::<usize>()
     }
 
     /// A permit, if one is free.
-    pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+    pub(super) fn try_acquire(self: &Arc<Self>, client: IpAddr) -> Option<Permit> {
         let mut state = lock(&self.0);
         state.free = state.free.checked_sub(1)?;
+        state.last = Some(client);
         Some(Permit(Arc::clone(self)))
     }
 
     /// A permit, when it is the turn of `client`.
     pub(super) async fn acquire(self: &Arc<Self>, client: IpAddr) -> Permit {
-        if let Some(permit) = self.try_acquire() {
+        if let Some(permit) = self.try_acquire(client) {
             return permit;
         }
         let (sender, receiver) = oneshot::channel();
@@ -99,6 +107,7 @@ impl State {
     fn wait(&mut self, client: IpAddr, sender: oneshot::Sender<()>) -> Option<u64> {
         if let Some(free) = self.free.checked_sub(1) {
             self.free = free;
+            self.last = Some(client);
             return None;
         }
         self.last_number += 1;
@@ -114,10 +123,14 @@ impl State {
         Some(self.last_number)
     }
 
-    /// Takes out the request whose turn it is. Its client's next one comes after those of all others.
+    /// Takes out the request whose turn it is. Its client's next one comes after those of all others, also of those that come
+    /// before this one is done.
     fn next(&mut self) -> Option<oneshot::Sender<()>> {
-        let mut first = self.waiting.pop_front()?;
+        let is_another = |it: &Waiting| Some(it.client) != self.last;
+        let at = self.waiting.iter().position(is_another).unwrap_or(0);
+        let mut first = self.waiting.remove(at)?;
         let next = first.requests.pop_front();
+        self.last = Some(first.client);
         if !first.requests.is_empty() {
             self.waiting.push_back(first);
         }
@@ -178,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn clients_take_turns_however_many_requests_they_have() {
         let turnstile = Turnstile::new(1);
-        let held = turnstile.try_acquire().unwrap();
+        let held = turnstile.try_acquire(client(9)).unwrap();
         let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
         for number in [1, 1, 1, 1, 2, 3, 2] {
             let (turnstile, sender) = (Arc::clone(&turnstile), sender.clone());
@@ -202,9 +215,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_comes_while_another_is_served_comes_before_its_next() {
+        let turnstile = Turnstile::new(1);
+        let held = turnstile.try_acquire(client(1)).unwrap();
+        let mut next = Box::pin(turnstile.acquire(client(1)));
+        assert!((&mut next).now_or_never().is_none());
+        assert_eq!(turnstile.ahead_of(client(2)), 0);
+        let mut other = Box::pin(turnstile.acquire(client(2)));
+        assert!((&mut other).now_or_never().is_none());
+        drop(held);
+        assert!((&mut next).now_or_never().is_none());
+        assert!((&mut other).now_or_never().is_some());
+        assert!((&mut next).now_or_never().is_some());
+    }
+
+    #[tokio::test]
     async fn who_gives_up_takes_no_permit_along() {
         let turnstile = Turnstile::new(1);
-        let held = turnstile.try_acquire().unwrap();
+        let held = turnstile.try_acquire(client(9)).unwrap();
         let mut first = Box::pin(turnstile.acquire(client(1)));
         let mut second = Box::pin(turnstile.acquire(client(2)));
         assert!((&mut first).now_or_never().is_none());
@@ -213,7 +241,7 @@ mod tests {
         drop(held);
         drop(first);
         assert!((&mut second).now_or_never().is_some());
-        let held = turnstile.try_acquire().unwrap();
+        let held = turnstile.try_acquire(client(9)).unwrap();
         let mut third = Box::pin(turnstile.acquire(client(3)));
         assert!((&mut third).now_or_never().is_none());
         drop(third);
