@@ -24,7 +24,7 @@ fn growth(proxy: &Wayleave, bytes: &[u8]) -> u64 {
     for _ in 0..8 {
         assert!(get(proxy, INDEX).body == bytes);
     }
-    proxy.memory_kib("VmHWM") - before
+    proxy.memory_kib("VmHWM").saturating_sub(before)
 }
 
 #[test]
