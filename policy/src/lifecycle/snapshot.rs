@@ -392,7 +392,8 @@ impl Snapshot {
 
     /// From when on the snapshot is not worth keeping. One that has given up on an origin goes on to say so for as long
     /// again: for a crawler that comes once a month, the wait must not start over each time.
-    pub(super) fn last_use(&self, lifetimes: &Lifetimes) -> SystemTime {
+    #[must_use]
+    pub fn last_use(&self, lifetimes: &Lifetimes) -> SystemTime {
         let usable_until = self.answer.as_ref().map(Answer::usable_until);
         let failure = self.failure.as_ref();
         let given_up_until = failure.map(|failure| failure.given_up_at.after(lifetimes.max_stale));

@@ -11,7 +11,6 @@ mod crawlers;
 mod decision_basis;
 mod decisions;
 mod download;
-mod entry_count;
 mod evidence;
 mod fleet;
 mod guard;

@@ -10,7 +10,6 @@ use utoipa::{IntoParams, ToSchema};
 use wayleave_robots_txt::preferences::Purpose;
 
 use super::answer::{Json, Mistake, wrong};
-use super::entry_count::Entries;
 use super::parameters::{Parameters, limit};
 use super::robots_view::instant;
 use super::state::Admin;
@@ -48,7 +47,6 @@ struct Status {
     is_stopping: bool,
     /// Connections of clients.
     client_connections: u64,
-    /// Counted at most every ten seconds.
     robots: Entries,
     /// What is wrong with the store in `state.dir`, if anything is.
     store_fault: Option<String>,
@@ -56,12 +54,23 @@ struct Status {
     crawlers: Vec<String>,
 }
 
+/// Origins whose robots.txt is known, in memory or on disk, by state.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+struct Entries {
+    fresh: usize,
+    stale: usize,
+    unavailable: usize,
+    unreachable: usize,
+    /// What they hold in memory.
+    bytes: usize,
+}
+
 /// The status of the proxy.
 #[utoipa::path(get, path = "/v1/status", tag = "proxy", responses((status = 200, body = Status)))]
 pub(super) async fn status(State(admin): State<Admin>) -> Response {
     let robots = admin.decider.robots.clone();
     let store_fault = robots.store().fault();
-    let entries = admin.counted.entries(move || {
+    let counting = tokio::task::spawn_blocking(move || {
         let [fresh, stale, unavailable, unreachable] = robots.count().map(|(_, count)| count);
         Entries {
             fresh,
@@ -78,7 +87,8 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
         started_at: instant(admin.started_at),
         is_stopping: admin.stopping.is_cancelled(),
         client_connections: admin.metrics.open_client_connections(),
-        robots: entries.await,
+        // Cancelled only when the process ends.
+        robots: counting.await.unwrap_or_default(),
         store_fault,
         crawlers: admin.decider.settings().crawlers.names(),
     })

@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
-use super::entry_count::Counted;
 use super::reload_handle::Reload;
 use crate::connection::listeners::Listen;
 use crate::decide::Decider;
@@ -22,8 +21,6 @@ pub(crate) struct Admin {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) reload: Reload,
     pub(crate) started_at: SystemTime,
-    /// How many origins there were when they were counted last.
-    pub(crate) counted: Counted,
     /// The interception CA's certificate.
     pub(crate) certificate_pem: Arc<str>,
     /// Its SHA-256.

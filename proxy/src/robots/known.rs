@@ -2,20 +2,15 @@
 //!
 //! No body is read from disk for this: the state of an entry follows from its times and its status.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use tokio::time::Instant;
 use wayleave_robots_txt::Origin;
 use wayleave_robots_txt::lifecycle::{Cache, Entry, Lifetimes, Resource, Snapshot, State};
 
 use super::snapshots::Published;
 use super::store::Store;
-
-/// A look at all that is on disk serves for this many times as long as it took: a scrape of the metrics costs little,
-/// however many origins there are.
-const SERVES_TIMES: u32 = 50;
 
 /// Which entries an operator wants to see.
 #[derive(Clone, Debug, Default)]
@@ -33,20 +28,12 @@ pub struct Listing {
 /// Looks at what is on disk.
 pub(super) struct OnDisk {
     lifetimes: ArcSwap<Lifetimes>,
-    counted: Mutex<Option<Counted>>,
-}
-
-struct Counted {
-    at: Instant,
-    took: Duration,
-    counts: [usize; 4],
 }
 
 impl OnDisk {
     pub(super) fn new(lifetimes: Lifetimes) -> Self {
         Self {
             lifetimes: ArcSwap::from_pointee(lifetimes),
-            counted: Mutex::default(),
         }
     }
 
@@ -54,7 +41,6 @@ impl OnDisk {
         self.lifetimes.store(Arc::new(lifetimes));
     }
 
-    #[cfg(test)]
     pub(super) fn lifetimes(&self) -> Lifetimes {
         Lifetimes::clone(&self.lifetimes.load())
     }
@@ -117,38 +103,11 @@ impl Places<'_> {
 
     /// How many entries are in each state; see [`Robots::count`](super::Robots::count).
     pub(super) fn count(&self, now: SystemTime) -> [(State, usize); 4] {
-        let mut counts = self.published.count(now);
-        for ((_, count), on_disk) in counts.iter_mut().zip(self.count_on_disk(now)) {
-            *count += on_disk;
-        }
-        counts
-    }
-
-    fn count_on_disk(&self, now: SystemTime) -> [usize; 4] {
-        let counted = &self.on_disk.counted;
-        // A count is put there whole.
-        let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(counted) = &*counted
-            && counted.at.elapsed() < counted.took * SERVES_TIMES
-        {
-            return counted.counts;
-        }
-        let started = Instant::now();
-        let mut counts = [0; 4];
-        self.store.walk(None, |_, entry| {
-            if let Some((_, snapshot)) = self.on_disk_only(entry, now) {
-                let found = snapshot.state(now);
-                let place = State::ALL.iter().position(|state| *state == found);
-                counts[place.expect("all states are there")] += 1;
-            }
-            true
-        });
-        *counted = Some(Counted {
-            at: Instant::now(),
-            took: started.elapsed(),
-            counts,
-        });
-        counts
+        let Some(kept) = self.store.count() else {
+            return self.published.count(now);
+        };
+        let mut kept = kept.into_iter();
+        State::ALL.map(|state| (state, kept.next().unwrap_or_default()))
     }
 
     fn on_disk_only(

@@ -187,6 +187,7 @@ impl Robots {
         options: &Options,
         (clock, metrics, fleet): (Clock, Arc<Metrics>, Fleet),
     ) -> (Self, JoinHandle<()>) {
+        store.count_by(options.lifetimes.clone());
         let shared = Shared { fleet, clock };
         let published = Arc::new(Published::new());
         let (events, heard) = mpsc::channel(EVENTS);
@@ -346,8 +347,8 @@ impl Robots {
         self.places().list(listing, self.clock.now())
     }
 
-    /// How many entries are in each state, in the order of [`State::ALL`]: in memory now, and on disk only when that was
-    /// last counted, which is seldom if it takes long. May look at all entries. Blocks.
+    /// How many entries that the store keeps are in each state, in the order of [`State::ALL`]; while it fails, or has not counted
+    /// them yet, how many in memory are. Takes as long however many the store keeps. Blocks.
     pub fn count(&self) -> [(State, usize); 4] {
         self.places().count(self.clock.now())
     }
@@ -360,8 +361,7 @@ impl Robots {
         }
     }
 
-    /// Counts the entries, in memory and on disk, by state into the metrics. Looks at all of them: for whoever gathers the
-    /// metrics. Blocks.
+    /// Brings what the metrics say of entries up to date, as [`count`](Self::count) does. Blocks.
     pub fn observe(&self) {
         for (state, count) in self.count() {
             self.metrics.robots_entries(state.as_str(), count);
@@ -378,7 +378,12 @@ impl Robots {
     /// they say; see [`Cache::change_lifetimes`]. If crawlers are others, no more fetches are made as those that were.
     pub async fn reconfigure(&self, options: &Options, are_crawlers_others: bool) {
         self.set_patience(options);
-        self.on_disk.change_lifetimes(options.lifetimes.clone());
+        if self.on_disk.lifetimes() != options.lifetimes {
+            self.on_disk.change_lifetimes(options.lifetimes.clone());
+            let (store, lifetimes) = (self.store.clone(), options.lifetimes.clone());
+            // Cancelled only when the process ends.
+            let _ = tokio::task::spawn_blocking(move || store.count_by(lifetimes)).await;
+        }
         let reconfigure = |reply| Event::Reconfigure(options.terms(), are_crawlers_others, reply);
         // If the task has ended, there is nothing left to keep by them.
         let _ = self.ask(reconfigure).await;

@@ -106,7 +106,6 @@ async fn serve(config: &Config, file: Option<&Path>, operators: &Handle) -> anyh
         decider: Arc::clone(&exchanges.decider),
         decisions,
         started_at: clock.now(),
-        counted: Default::default(),
         certificate_pem: authority.certificate_pem().into(),
         fingerprint: authority.fingerprint().into(),
         proxy: nearest(&listeners),

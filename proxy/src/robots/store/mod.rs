@@ -8,11 +8,13 @@
 //! logged and counted and shown by [`Store::fault`], and the file is opened anew until that succeeds.
 
 mod batch;
+mod counts;
 mod error;
 mod failure;
 mod file;
 mod sealed;
 mod tables;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -26,7 +28,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use wayleave_robots_txt::Origin;
-use wayleave_robots_txt::lifecycle::{Entry, Resource};
+use wayleave_robots_txt::lifecycle::{Entry, Lifetimes, Resource};
 
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
@@ -36,6 +38,8 @@ pub(crate) use failure::is_caught;
 use failure::{Failure, guarded};
 use file::Open;
 use tables::Loaded;
+#[cfg(test)]
+pub(crate) use tables::WALKED;
 use waiting::Change;
 pub use writer::StoreOptions;
 use writer::Writer;
@@ -201,6 +205,21 @@ impl Store {
                 self.writer.fail("read", &failure);
             }
         }
+    }
+
+    /// Counts robots.txt files by state from now on, by these lifetimes. Blocks while something is written.
+    pub fn count_by(&self, lifetimes: Lifetimes) {
+        self.writer.count_by(lifetimes);
+    }
+
+    /// Returns how many robots.txt files that are kept are in each state, in the order of [`State::ALL`]; `None` while the store
+    /// fails, or until they have been counted once. Takes as long however many there are. Blocks.
+    ///
+    /// [`State::ALL`]: wayleave_robots_txt::lifecycle::State::ALL
+    pub fn count(&self) -> Option<[usize; 4]> {
+        self.writer.write();
+        self.writer.database()?;
+        self.writer.counts.at(self.writer.clock.now())
     }
 
     /// The documents beside an origin's robots.txt of which there is an entry, in the order of their URLs.

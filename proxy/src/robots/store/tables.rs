@@ -3,7 +3,9 @@
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
-use redb::{Database, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction};
+use redb::{
+    Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, WriteTransaction,
+};
 use wayleave_robots_txt::Origin;
 use wayleave_robots_txt::lifecycle::{Entry, Resource};
 
@@ -154,6 +156,20 @@ fn body_bytes(read: &ReadTransaction, digest: &Digest) -> Result<Option<Checked>
     Ok(packed.map(|packed| unpack(packed.value(), digest).ok_or(Damaged)))
 }
 
+/// The entries at one moment, as the table has them.
+pub(super) type Kept = ReadOnlyTable<&'static str, &'static [u8]>;
+
+/// Returns all entries, as they are now.
+pub(super) fn kept(database: &Database) -> Result<Kept, Failure> {
+    Ok(database.begin_read()?.open_table(ENTRIES)?)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many entries this thread has looked at by [`walk`].
+    pub(crate) static WALKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Hands `take` the origins after `after`, in the order of their text, with what is kept of them but their bodies, until it
 /// has seen enough and returns `false`.
 pub(super) fn walk(
@@ -164,6 +180,8 @@ pub(super) fn walk(
     let entries = database.begin_read()?.open_table(ENTRIES)?;
     let start = after.map_or(Bound::Unbounded, Bound::Excluded);
     for row in entries.range::<&str>((start, Bound::Unbounded))? {
+        #[cfg(test)]
+        WALKED.set(WALKED.get() + 1);
         let (key, sealed) = row?;
         let key = key.value();
         let entry = || {

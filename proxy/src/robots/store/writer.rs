@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
-use wayleave_robots_txt::lifecycle::Resource;
+use wayleave_robots_txt::lifecycle::{Lifetimes, Resource};
 
 use super::batch::Batch;
+use super::counts::Counts;
 use super::error::StoreError;
 use super::failure::{Failure, guarded};
 use super::file::{self, Open};
 use super::tables::{self, Digest, Keep};
+use super::tally::Tally;
 use super::upkeep;
 use super::waiting::{Change, Waiting};
 use crate::clock::Clock;
@@ -76,11 +78,12 @@ pub(super) struct Writer {
     options: StoreOptions,
     /// What `memory` of the options is by now.
     memory: AtomicUsize,
-    clock: Clock,
+    pub(super) clock: Clock,
     metrics: Arc<Metrics>,
     state: Mutex<State>,
     /// Held while writing, so that changes are written in the order they came.
     turn: Mutex<()>,
+    pub(super) counts: Arc<Counts>,
     /// Told of every change.
     changed: watch::Sender<()>,
 }
@@ -126,6 +129,7 @@ async fn write_while_alive(writer: Weak<Writer>, mut changed: watch::Receiver<()
 impl Drop for Writer {
     fn drop(&mut self) {
         self.write();
+        self.counts.end();
     }
 }
 
@@ -145,6 +149,7 @@ impl Writer {
             metrics,
             state: Mutex::default(),
             turn: Mutex::default(),
+            counts: Arc::default(),
             changed: watch::Sender::new(()),
         });
         let changed = writer.changed.subscribe();
@@ -231,10 +236,16 @@ impl Writer {
                 self.put_back(&batch, damaged);
                 return false;
             };
-            let written = guarded(|| write(&database, &batch, &damaged, self.keep()));
+            let counts = self.counts.beside();
+            let written = guarded(|| write(&database, &batch, &damaged, (self.keep(), counts)));
             drop(database);
             match written {
-                Ok(found) => {
+                Ok((found, counted)) => {
+                    self.counts.merge(counted);
+                    if found > 0 {
+                        // As what they were counted is not known any more.
+                        self.count_anew();
+                    }
                     (0..found).for_each(|_| self.metrics.store_error("checksum"));
                     let mut state = self.state();
                     state.writing = Arc::default();
@@ -295,8 +306,27 @@ impl Writer {
         self.database()
     }
 
+    /// Counts entries by these lifetimes from now on. Blocks.
+    pub(super) fn count_by(&self, lifetimes: Lifetimes) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.counts.set_lifetimes(lifetimes);
+        self.count_anew();
+    }
+
+    /// Begins to count what is kept. For whoever has the turn, or is alone.
+    fn count_anew(&self) {
+        if let Some(database) = self.database()
+            && let Err(failure) = self.counts.begin(&database, self.clock.now())
+        {
+            drop(database);
+            self.fail("read", &failure);
+        }
+    }
+
     /// Opens the database if it can be. A file that is damaged is put aside, and a new one begun.
     pub(super) fn reopen(&self) -> Result<(), StoreError> {
+        // It has the file open.
+        self.counts.end();
         let known = self.state().damage.take();
         if let Some(what) = known {
             self.put_damaged_aside(&what);
@@ -313,6 +343,8 @@ impl Writer {
                 let mut state = self.state();
                 state.database = Some(Arc::new(database));
                 state.fault = None;
+                drop(state);
+                self.count_anew();
                 Ok(())
             }
             Err(Unopened::Format(found)) => Err(StoreError::Format {
@@ -409,15 +441,17 @@ impl From<Failure> for Unopened {
     }
 }
 
-/// Writes all changes or none, and lets go of what there is no room for; how many records were found damaged.
+/// Writes all changes or none, and lets go of what there is no room for; how many records were found damaged, and which entries
+/// came and went.
 fn write(
     database: &Open,
     changes: &Waiting,
     damaged: &HashSet<Digest>,
-    keep: Keep,
-) -> Result<usize, Failure> {
+    (keep, counted): (Keep, Option<Tally>),
+) -> Result<(usize, Option<Tally>), Failure> {
     let write = tables::begin(database)?;
     let mut batch = Batch::open(&write, keep)?;
+    batch.counted = counted;
     damaged.iter().try_for_each(|body| batch.drop_body(body))?;
     for (resource, change) in changes.iter() {
         batch.apply(resource, change)?;

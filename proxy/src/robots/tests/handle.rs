@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
@@ -11,6 +11,7 @@ use wayleave_robots_txt::{AccessResult, Dialect, ProductToken, Verdict, decide};
 
 use super::super::*;
 use crate::fleet::memory::Memory;
+use crate::robots::store::WALKED;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -515,6 +516,132 @@ async fn operators_inspect_refresh_and_forget() {
         let line = format!("wayleave_robots_entries{{state=\"{state}\"}} {count}");
         assert!(text.contains(&line), "{line}\n{text}");
     }
+}
+
+/// How many are in each state by a look at all of them.
+fn looked_up(robots: &Robots) -> [(State, usize); 4] {
+    State::ALL.map(|state| {
+        let listing = Listing {
+            state: Some(state),
+            limit: 100,
+            ..Listing::default()
+        };
+        (state, robots.list(&listing).len())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gathers_metrics_looks_at_no_entry() {
+    let (_, robots, metrics) = three_known().await;
+    robots.store().flush().await;
+    let before = WALKED.get();
+    robots.observe();
+    assert!(metrics.text().unwrap().1.contains("{state=\"fresh\"} 1"));
+    assert_eq!(WALKED.get() - before, 0, "entries looked at");
+    looked_up(&robots);
+    assert!(WALKED.get() > before, "looks at entries are seen here");
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_follow_fetches_and_time() {
+    let (fetch, robots, _) = three_known().await;
+    assert_eq!(robots.count().map(|(_, count)| count), [1, 0, 1, 1]);
+    let mut seen = HashSet::new();
+    for turn in 0..400 {
+        match turn {
+            20 => fetch.answer(&origin("a"), Answer::Status(500)),
+            30 => fetch.answer(&origin("c"), Answer::Status(200)),
+            _ => {}
+        }
+        if turn < 60 && turn % 10 == 0 {
+            robots
+                .refresh(&origin(["a", "b", "c"][turn / 10 % 3]))
+                .await
+                .unwrap();
+        }
+        let counted = robots.count();
+        assert_eq!(counted, looked_up(&robots), "turn {turn}");
+        seen.insert(counted.map(|(_, count)| count));
+        // Ends are counted an hour late at most.
+        tokio::time::advance(7 * HOUR + Duration::from_secs(90)).await;
+        settle().await;
+    }
+    assert!(seen.len() > 4, "{seen:?}");
+    assert!(
+        seen.contains(&[0; 4]),
+        "in the end they are of no use: {seen:?}"
+    );
+}
+
+/// Prints how long figures take with a million origins, and how long the one look at all of them that they begin with.
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn a_million_are_counted_as_fast_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new().unwrap()));
+    let store = || {
+        let options = StoreOptions::default();
+        Store::open(dir.path(), options, clock, metrics.clone()).unwrap()
+    };
+    let filled = store();
+    for n in 0..1_000_000 {
+        let origin = Origin::parse(&format!("https://host{n}.test")).unwrap();
+        let outcome = FetchOutcome {
+            redirects: Vec::new(),
+            uri: origin.robots_txt_uri(),
+            ending: Ending::RedirectLost(302),
+        };
+        filled.save(
+            &origin,
+            Arc::new(Entry::default().after(outcome, clock.now())),
+        );
+        if n % 10_000 == 0 {
+            filled.flush().await;
+        }
+    }
+    filled.flush().await;
+    drop(filled);
+    let started = std::time::Instant::now();
+    let fetch = ScriptedFetch::default();
+    let (robots, _task) =
+        Robots::start(fetch, store(), &Options::default(), clock, metrics.clone());
+    while robots.count().map(|(_, count)| count) != [0, 0, 1_000_000, 0] {}
+    println!("counted once in {:?}", started.elapsed());
+    for _ in 0..3 {
+        let started = std::time::Instant::now();
+        robots.observe();
+        println!("figures in {:?}", started.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_begin_with_what_is_on_disk_and_go_by_new_lifetimes() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::start_at(SystemTime::UNIX_EPOCH + 20_000 * DAY);
+    let open = || {
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let store = Store::open(dir.path(), StoreOptions::default(), clock, metrics.clone());
+        (store.unwrap(), metrics)
+    };
+    let fetch = ScriptedFetch::default();
+    let mut options = Options::default();
+    let (store, metrics) = open();
+    let (robots, task) = Robots::start(fetch.clone(), store, &options, clock, metrics);
+    for name in ["a", "b", "c"] {
+        robots.find(&origin(name)).await.unwrap();
+    }
+    end(robots).await;
+    task.await.unwrap();
+
+    let (store, metrics) = open();
+    let (robots, _task) = Robots::start(fetch, store, &options, clock, metrics);
+    let counts = || robots.count().map(|(_, count)| count);
+    assert_eq!(counts(), [3, 0, 0, 0]);
+    tokio::time::advance(2 * HOUR).await;
+    assert_eq!(counts(), [3, 0, 0, 0]);
+    options.lifetimes.max_age = HOUR;
+    robots.reconfigure(&options, false).await;
+    assert_eq!(counts(), [0, 3, 0, 0]);
 }
 
 #[tokio::test(start_paused = true)]

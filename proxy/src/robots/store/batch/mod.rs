@@ -18,6 +18,7 @@ use super::failure::Failure;
 use super::tables::{
     BODIES, Digest, ENTRIES, Keep, ORDER, Place, REFERENCES, SPENT, VERSIONS, of, read, written,
 };
+use super::tally::Tally;
 use super::waiting::Change;
 use crate::robots::record::{EntryRecord, VersionRecord};
 
@@ -35,6 +36,8 @@ pub(super) struct Batch<'txn> {
     /// Scopes whose costs changed, and what they are now.
     costs: HashMap<String, u64>,
     keep: Keep,
+    /// Entries that came and went, if they are to be counted.
+    pub(super) counted: Option<Tally>,
     /// Records that were changed on disk.
     damaged: usize,
 }
@@ -50,19 +53,20 @@ impl<'txn> Batch<'txn> {
             spent: write.open_table(SPENT)?,
             costs: HashMap::new(),
             keep,
+            counted: None,
             damaged: 0,
         })
     }
 
-    /// Notes what everything costs now; how many records were found damaged.
-    pub(super) fn close(mut self) -> Result<usize, Failure> {
+    /// Notes what everything costs now; how many records were found damaged, and which entries came and went.
+    pub(super) fn close(mut self) -> Result<(usize, Option<Tally>), Failure> {
         for (scope, cost) in &self.costs {
             match cost {
                 0 => drop(self.spent.remove(scope.as_str())?),
                 _ => drop(self.spent.insert(scope.as_str(), cost)?),
             }
         }
-        Ok(self.damaged)
+        Ok((self.damaged, self.counted))
     }
 
     pub(super) fn apply(&mut self, resource: &Resource, change: &Change) -> Result<(), Failure> {
@@ -93,6 +97,9 @@ impl<'txn> Batch<'txn> {
         self.drop_entry(key)?;
         let sealed = written(key, record)?;
         self.entries.insert(key, sealed.as_slice())?;
+        if let Some(counted) = &mut self.counted {
+            counted.add(key, &sealed);
+        }
         for scope in scopes(key) {
             let place = (scope, WHOLE, record.touched_at(), key, 0);
             self.order.insert(place, ())?;
@@ -105,6 +112,9 @@ impl<'txn> Batch<'txn> {
         let Some(sealed) = self.entries.remove(key)?.map(|row| row.value().to_vec()) else {
             return Ok(());
         };
+        if let Some(counted) = &mut self.counted {
+            counted.remove(key, &sealed);
+        }
         let record: Option<EntryRecord> = read(key, &sealed);
         // Where a damaged one stands in the order is found out when its turn comes.
         self.damaged += usize::from(record.is_none());

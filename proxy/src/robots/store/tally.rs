@@ -1,0 +1,171 @@
+//! How many robots.txt files are in each state, now and as time goes on: counted as entries come and go, so that nobody has to
+//! look at all of them to know.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::{Occupied, Vacant};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use wayleave_robots_txt::lifecycle::{Cache, Lifetimes, Resource, Snapshot, State};
+
+use super::tables::read;
+use crate::robots::record::EntryRecord;
+
+/// In the order of [`State::ALL`].
+pub(super) type ByState = [usize; 4];
+/// The same while it is summed up: what is taken off may be added later.
+type Sums = [i64; 4];
+
+const HOUR: u64 = 60 * 60;
+const TWO_DAYS: u64 = 48 * HOUR;
+
+/// Entries by state, and by when time alone gives them another.
+#[derive(Clone, Debug)]
+pub(super) struct Tally {
+    lifetimes: Arc<Lifetimes>,
+    /// In whole seconds since the epoch, as all moments here.
+    now: u64,
+    sums: Sums,
+    /// What is added when a moment has come.
+    later: BTreeMap<u64, Sums>,
+}
+
+impl Tally {
+    /// Returns a tally of nothing.
+    pub(super) fn new(lifetimes: Arc<Lifetimes>, now: SystemTime) -> Self {
+        Self {
+            lifetimes,
+            now: seconds(now),
+            sums: Sums::default(),
+            later: BTreeMap::new(),
+        }
+    }
+
+    /// Returns a tally of nothing by the same lifetimes, to be merged into this one.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            lifetimes: self.lifetimes.clone(),
+            now: self.now,
+            sums: Sums::default(),
+            later: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a record.
+    pub(super) fn add(&mut self, key: &str, sealed: &[u8]) {
+        self.count(key, sealed, 1);
+    }
+
+    /// Counts a record no more.
+    pub(super) fn remove(&mut self, key: &str, sealed: &[u8]) {
+        self.count(key, sealed, -1);
+    }
+
+    fn count(&mut self, key: &str, sealed: &[u8], by: i64) {
+        let Some(snapshot) = self.snapshot(key, sealed) else {
+            return;
+        };
+        let Some(since) = snapshot.fetched_at().or(snapshot.unreachable_since()) else {
+            return;
+        };
+        let last_use = snapshot.last_use(&self.lifetimes);
+        let ends = [snapshot.fresh_until(), snapshot.usable_until()];
+        let mut moments: Vec<_> = ends.into_iter().flatten().chain([last_use]).collect();
+        moments.sort();
+        let mut state = Some(snapshot.state(since));
+        let mut state_now = state;
+        for at in moments {
+            let next = (at < last_use).then(|| snapshot.state(at));
+            let moment = moment(at, since);
+            match moment <= self.now {
+                true => state_now = next,
+                false => self.add_later(moment, shifted(state, next, by)),
+            }
+            state = next;
+        }
+        add(&mut self.sums, shifted(None, state_now, by));
+    }
+
+    /// Returns what follows from a record without its body, if it is of a robots.txt.
+    fn snapshot(&self, key: &str, sealed: &[u8]) -> Option<Snapshot> {
+        let record: EntryRecord = read(key, sealed)?;
+        let resource = Resource::parse(key).ok()?;
+        if !resource.is_robots_txt() {
+            return None;
+        }
+        let entry = record.entry(&resource, None);
+        let mut cache = Cache::new(Lifetimes::clone(&self.lifetimes));
+        Some(cache.restored(&resource, &entry.into()))
+    }
+
+    fn add_later(&mut self, moment: u64, sums: Sums) {
+        if sums == Sums::default() {
+            return;
+        }
+        match self.later.entry(moment) {
+            Vacant(place) => drop(place.insert(sums)),
+            Occupied(mut place) => {
+                add(place.get_mut(), sums);
+                if *place.get() == Sums::default() {
+                    place.remove();
+                }
+            }
+        }
+    }
+
+    /// Adds what `other` has counted by the same lifetimes.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        let now = self.now.max(other.now);
+        self.advance(now);
+        other.advance(now);
+        add(&mut self.sums, other.sums);
+        for (moment, sums) in other.later {
+            self.add_later(moment, sums);
+        }
+    }
+
+    /// Returns how many entries are in each state at `now`, or when it was asked last if the clock was set back since.
+    pub(super) fn at(&mut self, now: SystemTime) -> ByState {
+        self.advance(seconds(now));
+        self.sums.map(|sum| usize::try_from(sum).unwrap_or(0))
+    }
+
+    fn advance(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        while let Some(first) = self.later.first_entry()
+            && *first.key() <= self.now
+        {
+            add(&mut self.sums, first.remove());
+        }
+    }
+}
+
+fn add(sums: &mut Sums, others: Sums) {
+    for (sum, other) in sums.iter_mut().zip(others) {
+        *sum += other;
+    }
+}
+
+/// Returns what is added when so many entries change their state.
+fn shifted(from: Option<State>, to: Option<State>, by: i64) -> Sums {
+    let has = |state: Option<State>, one| i64::from(state == Some(one));
+    State::ALL.map(|one| by * (has(to, one) - has(from, one)))
+}
+
+fn seconds(at: SystemTime) -> u64 {
+    let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.unwrap_or_default().as_secs()
+}
+
+/// Returns the moment that stands for `at`, which is not before it: the longer something lasted, the fewer moments there are for
+/// its end, so that millions of entries share a few thousand.
+fn moment(at: SystemTime, since: SystemTime) -> u64 {
+    let lasted = at.duration_since(since).unwrap_or_default().as_secs();
+    let step = match lasted {
+        0..HOUR => 1,
+        HOUR..TWO_DAYS => 60,
+        _ => HOUR,
+    };
+    let at = seconds(at + Duration::from_nanos(999_999_999));
+    at.div_ceil(step) * step
+}
