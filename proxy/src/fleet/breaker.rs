@@ -102,4 +102,15 @@ mod tests {
         }
         assert!(breaker.failed(&Failure::Connection("closed".to_owned())));
     }
+
+    #[test]
+    fn misses_are_counted_anew_once_the_engine_is_back() {
+        let breaker = Breaker::default();
+        for _ in 0..2 {
+            for is_last in [false, false, true] {
+                assert_eq!(breaker.failed(&Failure::Timeout), is_last);
+            }
+            breaker.close();
+        }
+    }
 }
