@@ -101,6 +101,16 @@ impl Memory {
     /// Another node, all of it.
     #[cfg(test)]
     pub(crate) async fn joined(&self, node: &str) -> super::Fleet {
+        self.joined_with(node, |options| options).await
+    }
+
+    /// Another node, all of it, with other options.
+    #[cfg(test)]
+    pub(crate) async fn joined_with(
+        &self,
+        node: &str,
+        change: impl FnOnce(super::Options) -> super::Options,
+    ) -> super::Fleet {
         let options = super::Options {
             node: node.to_owned(),
             about: String::new(),
@@ -110,7 +120,7 @@ impl Memory {
         };
         let metrics = crate::observe::metrics::Metrics::new().unwrap();
         let engine = Box::new(self.node(node));
-        let joined = super::Fleet::join(engine, options, metrics.into()).await;
+        let joined = super::Fleet::join(engine, change(options), metrics.into()).await;
         joined.unwrap()
     }
 
