@@ -16,6 +16,8 @@ pub mod redis;
 mod sealed;
 mod state;
 mod status;
+#[cfg(test)]
+mod tests;
 mod turns;
 mod under_way;
 mod unsettled;
