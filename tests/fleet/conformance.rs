@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use wayleave::fleet::engine::{
     Answer, Claim, Claimed, Engine, Kind, Note, Positions, Queue, Record, Settled, Settlement,
     Taken, Turn, What,
@@ -23,6 +23,7 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     a_lease_ends_and_its_token_counts_no_more(&nodes).await;
     what_is_known_serves_while_it_is_new_enough(&nodes).await;
     what_was_learned_alone_is_kept_if_it_is_newer(&nodes).await;
+    a_version_is_given_once(&nodes).await;
     what_is_kept_goes_after_its_time(&nodes).await;
     changes_reach_the_others(&nodes).await;
     turns_are_a_delay_apart_and_in_order(&nodes).await;
@@ -31,6 +32,7 @@ pub async fn conforms(join: impl AsyncFn(&str) -> Node) {
     a_turn_goes_on_while_it_is_kept(&nodes).await;
     so_many_at_a_time(&nodes).await;
     who_leaves_the_queue_holds_up_nobody(&nodes).await;
+    who_asks_no_more_holds_up_nobody(&nodes).await;
     an_origin_rests_for_all(&nodes).await;
     refusals_in_a_row_lengthen_a_rest(&nodes).await;
     nodes_see_each_other(&nodes).await;
@@ -184,6 +186,24 @@ async fn what_was_learned_alone_is_kept_if_it_is_newer([a, b, _]: &[Node; 3]) {
     assert_eq!(settle(b, &aged(120, "older")).await, Settled::Older);
     assert_eq!(settle(b, &aged(30, "newer")).await, Settled::Kept);
     assert_eq!(known(claimed(a, &claim(origin)).await).bytes, b"newer");
+}
+
+async fn a_version_is_given_once([a, b, _]: &[Node; 3]) {
+    let origin = "https://version.test";
+    let told = |version, seconds: u32| Settlement {
+        record: Record {
+            bytes: b"rules".to_vec(),
+            age: seconds * SECOND,
+            version,
+        },
+        ..settlement(origin, 0, "")
+    };
+    assert_eq!(settle(a, &told(7, 60)).await, Settled::Kept);
+    for version in [6, 7] {
+        assert_eq!(settle(b, &told(version, 30)).await, Settled::Behind(7));
+    }
+    assert_eq!(settle(b, &told(8, 30)).await, Settled::Kept);
+    assert_eq!(known(claimed(a, &claim(origin)).await).version, 8);
 }
 
 async fn what_is_kept_goes_after_its_time([a, b, _]: &[Node; 3]) {
@@ -428,6 +448,19 @@ async fn who_leaves_the_queue_holds_up_nobody([a, b, c]: &[Node; 3]) {
     go(c, &turn).await;
 }
 
+async fn who_asks_no_more_holds_up_nobody([a, b, c]: &[Node; 3]) {
+    let turn = turn("https://silent.test", 1, SHORT);
+    go(a, &turn).await;
+    for node in [b, c] {
+        let answer = node.take(&turn).await.expect("an answer");
+        assert!(matches!(answer, Taken::Later(_)), "{answer:?}");
+    }
+    a.leave(&begun(&turn)).await.expect("an answer");
+    // Its node was killed, and says nothing any more.
+    let gone = timeout(60 * SECOND, go(c, &turn)).await;
+    assert_eq!(gone, Ok(()), "it still waits");
+}
+
 fn answer(origin: &str, status: u16, retry_after: Option<u32>) -> Answer {
     Answer {
         origin: origin.to_owned(),
@@ -477,10 +510,17 @@ async fn refusals_in_a_row_lengthen_a_rest([a, b, _]: &[Node; 3]) {
     assert_eq!(seconds(a, 429).await, 1);
     assert_eq!(seconds(b, 429).await, 2);
     let good = answer(origin, 200, None);
+    let begun = b.changes(&Positions::new()).await.expect("an answer");
     while let Some(left) = a.answered(&good).await.expect("the engine answers") {
         sleep(left.max(Duration::from_millis(1))).await;
     }
     assert_eq!(a.answered(&good).await, Ok(None));
+    let heard = b.changes(&begun.positions).await.expect("an answer");
+    let rested = Note {
+        origin: origin.to_owned(),
+        what: What::Rested,
+    };
+    assert_eq!(heard.notes, [rested], "once");
     assert_eq!(seconds(b, 503).await, 0, "one alone may be a page's");
     assert_eq!(seconds(a, 503).await, 1);
 }
