@@ -11,6 +11,7 @@ mod relay;
 mod servers;
 mod size;
 mod stopped;
+mod stored;
 
 use std::sync::Arc;
 use std::time::Duration;

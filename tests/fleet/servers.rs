@@ -12,17 +12,17 @@ use super::engines::{Product, Server};
 use super::{engine, options, run};
 use crate::harness::tls::Authority;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const ORIGIN: &str = "https://shop.test";
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const ORIGIN: &str = "https://shop.test";
 
-async fn joined(options: Options) -> Redis {
+pub async fn joined(options: Options) -> Redis {
     let engine = engine(options);
     engine.beat("0.1.0").await.expect("it joins");
     engine
 }
 
 /// Asks for a turn, or not at all.
-fn turn(delay: Duration, most: usize) -> Turn {
+pub fn turn(delay: Duration, most: usize) -> Turn {
     Turn {
         queue: Queue {
             origin: ORIGIN.to_owned(),
@@ -37,14 +37,14 @@ fn turn(delay: Duration, most: usize) -> Turn {
     }
 }
 
-fn begun(turn: &Turn) -> Turn {
+pub fn begun(turn: &Turn) -> Turn {
     Turn {
         is_under_way: true,
         ..turn.clone()
     }
 }
 
-fn settlement(bytes: usize) -> Settlement {
+pub fn settlement(bytes: usize) -> Settlement {
     Settlement {
         origin: ORIGIN.to_owned(),
         token: 0,
@@ -59,7 +59,7 @@ fn settlement(bytes: usize) -> Settlement {
     }
 }
 
-fn claim() -> Claim {
+pub fn claim() -> Claim {
     Claim {
         origin: ORIGIN.to_owned(),
         newer_than: None,
