@@ -509,6 +509,21 @@ fn a_compressed_robots_txt_is_read() {
 }
 
 #[test]
+fn a_robots_txt_in_zstd_is_read_unless_it_is_cut() {
+    let origin = Origin::start();
+    let bytes = zstd::bulk::compress(KEEP_OUT.as_bytes(), 3).unwrap();
+    let coded = |bytes: &[u8]| Reply::text(bytes).header("Content-Encoding", "zstd");
+    origin.site("shop.test").robots_reply(coded(&bytes));
+    let cut = &bytes[..bytes.len() - 1];
+    origin.site("cut.test").robots_reply(coded(cut));
+    let proxy = Wayleave::start(&origin);
+    let answer = proxy.get("http://shop.test/private");
+    answer.expect_disallowed("http://shop.test/robots.txt", 2, "Disallow: /private");
+    let answer = proxy.get("http://cut.test/a");
+    answer.expect_unreachable("http://cut.test/robots.txt");
+}
+
+#[test]
 fn a_compressed_robots_txt_in_several_members_is_read_whole() {
     let origin = Origin::start();
     // Each line in a member of its own.

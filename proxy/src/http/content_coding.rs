@@ -1,19 +1,123 @@
-//! Undoes one content coding (RFC 9110 section 8.4.1) part by part, up to a limit.
+//! Undoes content codings (RFC 9110 section 8.4.1) part by part, up to a limit.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use brotli_decompressor::{BrotliDecoderParameter, DecompressorWriter};
-use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
-use zstd::stream::raw;
-use zstd::stream::write::Decoder as ZstdDecoder;
+use flate2::write::MultiGzDecoder;
+use flate2::{Decompress, FlushDecompress, Status};
+use zstd::stream::{raw, zio};
 use zstd::zstd_safe::DParameter;
 
 /// The longest window, 8 MiB, that a zstd body of HTTP may have (RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
 const BROTLI_BUFFER_BYTES: usize = 16 * 1024;
+/// What deflate gives at a time.
+const DEFLATE_BUFFER_BYTES: usize = 4 * 1024;
+
+/// Codings of one message; nobody uses more than one.
+const MAX_CODINGS: usize = 2;
+
+/// A content coding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Gzip,
+    Deflate,
+    Brotli,
+    Zstd,
+}
+
+impl Coding {
+    /// Returns the coding with this name, if it is known.
+    fn named(name: &str) -> Option<Self> {
+        let names = [
+            ("gzip", Self::Gzip),
+            ("x-gzip", Self::Gzip),
+            ("deflate", Self::Deflate),
+            ("br", Self::Brotli),
+            ("zstd", Self::Zstd),
+        ];
+        let named = names
+            .into_iter()
+            .find(|(known, _)| name.eq_ignore_ascii_case(known));
+        named.map(|(_, coding)| coding)
+    }
+
+    /// Returns the codings that the values of `Content-Encoding` list, in the order in which they were applied.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be undone, if there is one that is not known, or more than two.
+    pub(crate) fn listed<'v>(values: impl Iterator<Item = &'v str>) -> Result<Vec<Self>, String> {
+        let mut codings = Vec::new();
+        for name in values.flat_map(|value| value.split(',')).map(str::trim) {
+            if name.is_empty() || name.eq_ignore_ascii_case("identity") {
+                continue;
+            }
+            let coding = Self::named(name).ok_or_else(|| format!("content coding {name}"))?;
+            if codings.len() == MAX_CODINGS {
+                return Err(format!("more than {MAX_CODINGS} content codings"));
+            }
+            codings.push(coding);
+        }
+        Ok(codings)
+    }
+
+    /// Returns the longest window that its decoder may hold, in bytes.
+    pub(crate) fn window_bytes(self) -> usize {
+        match self {
+            Self::Gzip | Self::Deflate => 32 << 10,
+            Self::Brotli => 16 << 20,
+            Self::Zstd => 1 << ZSTD_WINDOW_LOG,
+        }
+    }
+}
+
+/// The codings of one message, undone one after the other.
+pub(crate) struct Decoders {
+    /// The coding that was applied last comes first.
+    decoders: Vec<Decoder>,
+}
+
+impl Decoders {
+    /// Undoes `codings`, listed in the order in which they were applied. The message has at most `limit` bytes, and what one of its
+    /// codings leaves to another at most `coded_limit`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for a decoder.
+    pub(crate) fn new(codings: &[Coding], limit: usize, coded_limit: usize) -> io::Result<Self> {
+        let limits = [limit].into_iter().chain(std::iter::repeat(coded_limit));
+        let decoders = codings.iter().zip(limits);
+        let decoders = decoders.map(|(coding, limit)| Decoder::new(*coding, limit));
+        let mut decoders: Vec<_> = decoders.collect::<io::Result<_>>()?;
+        decoders.reverse();
+        Ok(Self { decoders })
+    }
+
+    /// What `bytes` decode to; an error behind it means that no more will.
+    pub(crate) fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
+        let (mut decoded, mut result) = (Cow::Borrowed(bytes), Ok(()));
+        for decoder in &mut self.decoders {
+            let (bytes, written) = decoder.decode(&decoded);
+            result = result.and(written);
+            decoded = Cow::Owned(bytes);
+        }
+        (decoded.into_owned(), result)
+    }
+
+    /// Says that no more comes.
+    ///
+    /// # Errors
+    ///
+    /// If a coding ended too early.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.decoders.iter_mut().try_for_each(Decoder::finish)
+    }
+}
 
 /// Where decoded bytes go: it takes no more than so many.
-pub(crate) struct Decoded {
+struct Decoded {
     bytes: Vec<u8>,
     left: usize,
 }
@@ -36,81 +140,118 @@ impl Write for Decoded {
 }
 
 /// One coding; what it holds is bounded by its window.
-pub(crate) enum Decoder {
+enum Decoder {
     Gzip(MultiGzDecoder<Decoded>),
     /// Which of the two `deflate` is shows in its first byte.
     Deflate(Option<Decoded>),
-    Zlib(ZlibDecoder<Decoded>),
-    RawDeflate(DeflateDecoder<Decoded>),
+    Inflate(Inflate),
     Brotli(Box<DecompressorWriter<Decoded>>),
-    Zstd(ZstdDecoder<'static, Decoded>),
+    Zstd(zio::Writer<Decoded, raw::Decoder<'static>>),
 }
 
 impl Decoder {
-    /// Of the coding with this name, in lower case, that gives at most `limit` bytes; nothing if it is not known.
-    pub(crate) fn named(name: &str, limit: usize) -> Option<Self> {
+    /// Undoes a coding, and gives at most `limit` bytes.
+    fn new(coding: Coding, limit: usize) -> io::Result<Self> {
         let decoded = Decoded {
             bytes: Vec::new(),
             left: limit,
         };
-        Some(match name {
-            "gzip" | "x-gzip" => Self::Gzip(MultiGzDecoder::new(decoded)),
-            "deflate" => Self::Deflate(Some(decoded)),
-            "br" => {
+        Ok(match coding {
+            Coding::Gzip => Self::Gzip(MultiGzDecoder::new(decoded)),
+            Coding::Deflate => Self::Deflate(Some(decoded)),
+            Coding::Brotli => {
                 let mut decoder = DecompressorWriter::new(decoded, BROTLI_BUFFER_BYTES);
                 // Windows of up to 1 GiB are not part of the coding (RFC 7932 section 9.1).
                 let large = BrotliDecoderParameter::BROTLI_DECODER_PARAM_LARGE_WINDOW;
                 decoder.set_parameter(large, 0);
                 Self::Brotli(Box::new(decoder))
             }
-            "zstd" => {
-                let mut decoder = raw::Decoder::new().ok()?;
-                let window = DParameter::WindowLogMax(ZSTD_WINDOW_LOG);
-                decoder.set_parameter(window).ok()?;
-                Self::Zstd(ZstdDecoder::with_decoder(decoded, decoder))
+            Coding::Zstd => {
+                let mut decoder = raw::Decoder::new()?;
+                decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG))?;
+                Self::Zstd(zio::Writer::new(decoded, decoder))
             }
-            _ => return None,
         })
     }
 
-    /// What `bytes` decode to; an error behind it means that no more will.
-    pub(crate) fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
+    fn decode(&mut self, bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
         if let (Self::Deflate(decoded), Some(&first)) = (&mut *self, bytes.first())
             && let Some(decoded) = decoded.take()
         {
-            *self = deflate(first, decoded);
+            *self = Self::Inflate(Inflate::new(first, decoded));
         }
         let (written, decoded) = match self {
             Self::Gzip(decoder) => (write(decoder, bytes), decoder.get_mut()),
-            Self::Zlib(decoder) => (write(decoder, bytes), decoder.get_mut()),
-            Self::RawDeflate(decoder) => (write(decoder, bytes), decoder.get_mut()),
+            Self::Inflate(decoder) => (decoder.inflate(bytes), &mut decoder.decoded),
             Self::Brotli(decoder) => (write(&mut **decoder, bytes), decoder.get_mut()),
-            Self::Zstd(decoder) => (write(decoder, bytes), decoder.get_mut()),
+            Self::Zstd(decoder) => (write(decoder, bytes), decoder.writer_mut()),
             Self::Deflate(_) => return (Vec::new(), Ok(())),
         };
         (std::mem::take(&mut decoded.bytes), written)
     }
 
-    /// Says that no more comes.
-    ///
-    /// # Errors
-    ///
-    /// If gzip or brotli ended too early. Nobody asks it of the others: what came of a page counts, whole or not.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Gzip(decoder) => decoder.try_finish(),
+            Self::Inflate(decoder) => decoder.finish(),
             Self::Brotli(decoder) => decoder.close(),
-            Self::Deflate(_) | Self::Zlib(_) | Self::RawDeflate(_) | Self::Zstd(_) => Ok(()),
+            Self::Zstd(decoder) => decoder.finish(),
+            Self::Deflate(_) => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }
 
-/// `deflate` is zlib's format, but some servers send it without zlib's head. That begins with 8, the method, in the lower half of
-/// a byte and at most 7 in the upper one (RFC 1950 section 2.2).
-fn deflate(first: u8, decoded: Decoded) -> Decoder {
-    match first & 0x8f == 0x08 {
-        true => Decoder::Zlib(ZlibDecoder::new(decoded)),
-        false => Decoder::RawDeflate(DeflateDecoder::new(decoded)),
+/// Undoes deflate. The decoders that flate2 makes of it do not tell whether it came to its end.
+struct Inflate {
+    decompress: Decompress,
+    decoded: Decoded,
+    has_ended: bool,
+}
+
+impl Inflate {
+    /// Begins with this byte. `deflate` is zlib's format, but some servers send it without zlib's head. That begins with 8, the
+    /// method, in the lower half of a byte and at most 7 in the upper one (RFC 1950 section 2.2).
+    fn new(first: u8, decoded: Decoded) -> Self {
+        Self {
+            decompress: Decompress::new(first & 0x8f == 0x08),
+            decoded,
+            has_ended: false,
+        }
+    }
+
+    fn inflate(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut buffer = [0; DEFLATE_BUFFER_BYTES];
+        while !self.has_ended {
+            let (read, written) = (self.decompress.total_in(), self.decompress.total_out());
+            let status = self
+                .decompress
+                .decompress(bytes, &mut buffer, FlushDecompress::None)?;
+            let read = usize::try_from(self.decompress.total_in() - read);
+            let written = usize::try_from(self.decompress.total_out() - written);
+            let (read, written) = (read.unwrap_or(0), written.unwrap_or(0));
+            bytes = &bytes[read..];
+            self.decoded.write_all(&buffer[..written])?;
+            self.has_ended = status == Status::StreamEnd;
+            // With room left in the buffer it has given all that it can.
+            let goes_on = written == buffer.len() || !bytes.is_empty() && read > 0;
+            if !goes_on {
+                break;
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "more follows than the coding holds",
+        ))
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        if self.has_ended {
+            return Ok(());
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 

@@ -8,13 +8,10 @@ use http::{HeaderMap, header};
 use wayleave_robots_txt::lifecycle::{Body, FetchError, FetchErrorKind};
 
 use super::room::{FREE_BYTES, Place, Room};
-use crate::http::content_coding::Decoder;
+use crate::http::content_coding::{Coding, Decoders};
 use crate::http::http1::oddities::Oddity;
 use crate::observe::digest::Digest;
 use crate::origin::OriginReader;
-
-/// The window of a brotli decoder, for those who send it.
-const BROTLI_WINDOW: usize = 16 << 20;
 
 /// A coded body may be so many times longer than what is read of it decoded: some decode to nothing, without end.
 const CODED: usize = 8;
@@ -22,49 +19,14 @@ const CODED: usize = 8;
 /// Decoded at a time: no more than 66 KB come of so many bytes in gzip, for which no room was taken yet.
 const STEP: usize = 64;
 
-/// How a body is coded (RFC 9110, 8.4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
-    Identity,
-    Gzip,
-    /// Never asked for, but some servers keep one coding for all.
-    Brotli,
-}
-
-impl Coding {
-    /// The one coding that the fields name.
-    ///
-    /// # Errors
-    ///
-    /// If it is one that cannot be undone here, or if there are several.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, FetchError> {
-        let mut coding = Self::Identity;
-        for value in headers.get_all(header::CONTENT_ENCODING) {
-            let text = value.to_str().unwrap_or("?");
-            for name in text.split(',').map(str::trim) {
-                let next = match name.to_ascii_lowercase().as_str() {
-                    "" | "identity" => continue,
-                    "gzip" | "x-gzip" => Self::Gzip,
-                    "br" => Self::Brotli,
-                    other => return Err(failure(format!("content coding {other}"))),
-                };
-                if coding != Self::Identity {
-                    return Err(failure("several content codings".to_owned()));
-                }
-                coding = next;
-            }
-        }
-        Ok(coding)
-    }
-
-    fn decoder(self, limit: usize) -> Option<Decoder> {
-        let name = match self {
-            Self::Identity => return None,
-            Self::Gzip => "gzip",
-            Self::Brotli => "br",
-        };
-        Decoder::named(name, limit)
-    }
+/// Returns how a body with these fields is coded. Only gzip was asked for, but some servers keep one coding for all.
+///
+/// # Errors
+///
+/// If that cannot be undone.
+pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, FetchError> {
+    let values = headers.get_all(header::CONTENT_ENCODING).iter();
+    Coding::listed(values.map(|value| value.to_str().unwrap_or("?"))).map_err(failure)
 }
 
 /// Reads at most `limit` bytes of the decoded body, and marks it as cut if there were more. Holds no more than that
@@ -78,19 +40,23 @@ impl Coding {
 /// If the body breaks off or cannot be decoded before the limit is reached, or if more follows than the coding holds.
 pub(super) async fn read(
     reader: &mut OriginReader,
-    coding: Coding,
+    codings: &[Coding],
     limit: usize,
     room: &Room,
 ) -> Result<(Body, Option<Place>), FetchError> {
+    let coded_limit = limit.saturating_mul(CODED);
+    let decoders = (!codings.is_empty())
+        .then(|| Decoders::new(codings, limit.saturating_add(1), coded_limit))
+        .transpose();
     let mut incoming = Incoming {
-        decoder: coding.decoder(limit.saturating_add(1)),
+        decoders: decoders.map_err(|error| failure(error.to_string()))?,
         part: Bytes::new(),
-        left: limit.saturating_mul(CODED),
+        left: coded_limit,
         bytes: Vec::new(),
         limit,
         reader,
     };
-    let place = read_all(&mut incoming, coding, room).await;
+    let place = read_all(&mut incoming, codings, room).await;
     let place = place.map_err(|error| failure(error.to_string()))?;
     let Incoming { mut bytes, .. } = incoming;
     let is_cut = bytes.len() > limit;
@@ -102,7 +68,7 @@ pub(super) async fn read(
     };
     let mut oddities = reader.oddities().iter();
     if oddities.any(|oddity| oddity == Oddity::IncompleteClose) {
-        check_ending(&body, coding)?;
+        check_ending(&body, codings)?;
     }
     Ok((body, place))
 }
@@ -110,15 +76,20 @@ pub(super) async fn read(
 /// Reads up to one byte more than the limit, if need be with a place in the room.
 async fn read_all(
     incoming: &mut Incoming<'_>,
-    coding: Coding,
+    codings: &[Coding],
     room: &Room,
 ) -> io::Result<Option<Place>> {
     let (limit, one_more) = (incoming.limit, incoming.limit.saturating_add(1));
     // What a long file holds, with what is parsed of it.
     let mut needed = limit.saturating_mul(2);
-    if coding == Coding::Brotli {
+    let windows: usize = codings.iter().map(|it| it.window_bytes()).sum();
+    if codings.len() > 1 || windows > FREE_BYTES {
         // From the first byte on.
-        needed = needed.saturating_add(BROTLI_WINDOW);
+        needed = needed.saturating_add(windows);
+        if codings.len() > 1 {
+            // What one coding leaves to another, at most.
+            needed = needed.saturating_add(incoming.left);
+        }
     } else if incoming.read(FREE_BYTES.min(one_more)).await? {
         return Ok(None);
     }
@@ -131,7 +102,7 @@ async fn read_all(
 struct Incoming<'r> {
     reader: &'r mut OriginReader,
     /// Nothing if it comes as it is.
-    decoder: Option<Decoder>,
+    decoders: Option<Decoders>,
     /// Came, and is not decoded yet.
     part: Bytes,
     /// How much more may come.
@@ -145,7 +116,7 @@ impl Incoming<'_> {
     async fn read(&mut self, enough: usize) -> io::Result<bool> {
         while self.bytes.len() < enough {
             if self.part.is_empty() && !self.next_part().await? {
-                self.decoder.as_mut().map_or(Ok(()), Decoder::finish)?;
+                self.decoders.as_mut().map_or(Ok(()), Decoders::finish)?;
                 return Ok(true);
             }
             let step = self.part.split_to(self.part.len().min(STEP));
@@ -169,11 +140,11 @@ impl Incoming<'_> {
     }
 
     fn decode(&mut self, coded: &[u8]) -> io::Result<()> {
-        let Some(decoder) = &mut self.decoder else {
+        let Some(decoders) = &mut self.decoders else {
             self.bytes.extend_from_slice(coded);
             return Ok(());
         };
-        let (bytes, written) = decoder.decode(coded);
+        let (bytes, written) = decoders.decode(coded);
         self.bytes.extend_from_slice(&bytes);
         // Otherwise the error may only say that there is more.
         if self.bytes.len() <= self.limit {
@@ -184,9 +155,9 @@ impl Incoming<'_> {
 }
 
 /// Whether a body that its connection may have cut off can be gone by.
-fn check_ending(body: &Body, coding: Coding) -> Result<(), FetchError> {
+fn check_ending(body: &Body, codings: &[Coding]) -> Result<(), FetchError> {
     // What is coded says by itself whether it is whole.
-    if coding == Coding::Identity && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
+    if codings.is_empty() && !body.bytes.ends_with(b"\n") && !body.bytes.ends_with(b"\r") {
         let detail = "the connection ended in the middle of a line".to_owned();
         return Err(failure(detail));
     }

@@ -15,7 +15,7 @@ use wayleave_robots_txt::lifecycle::{
     Response, Snapshot,
 };
 
-use super::body::{self, Coding};
+use super::body;
 use super::fields;
 use super::redirect::{ChosenBy, Gate, Redirect};
 use super::room::{Place, Room};
@@ -245,8 +245,8 @@ impl HttpFetch {
         // The bodies of other answers say nothing to a crawler.
         let (mut body, mut place) = Default::default();
         if FetchResult::of_status(status) == FetchResult::Successful {
-            let coding = Coding::of(fields)?;
-            (body, place) = body::read(reader, coding, self.options.max_size, &self.room).await?;
+            let codings = body::codings(fields)?;
+            (body, place) = body::read(reader, &codings, self.options.max_size, &self.room).await?;
         }
         let response = Response {
             status,

@@ -1,16 +1,11 @@
 //! Undoes the content codings of an answer part by part, up to a limit.
 
-use std::borrow::Cow;
-
-use crate::http::content_coding::Decoder;
-
-/// Codings of one answer; nobody uses more than one.
-const MAX_CODINGS: usize = 2;
+use crate::http::content_coding::{Coding, Decoders};
 
 /// Decodes the beginning of an answer.
 pub(super) struct Decoding {
-    /// The coding that was applied last comes first.
-    decoders: Vec<Decoder>,
+    /// Nothing if a coding is not known.
+    decoders: Option<Decoders>,
     bytes: Vec<u8>,
     limit: usize,
     /// What follows cannot be decoded.
@@ -21,20 +16,16 @@ impl Decoding {
     /// Of an answer with these values of `Content-Encoding`, up to `limit` bytes; nothing if they name no coding. One that names a
     /// coding that is not known decodes to nothing.
     pub(super) fn new<'v>(values: impl Iterator<Item = &'v str>, limit: usize) -> Option<Self> {
-        let names = values.flat_map(|value| value.split(','));
-        let names = names.map(|name| name.trim().to_ascii_lowercase());
-        let names: Vec<_> = names
-            .filter(|name| !matches!(&**name, "" | "identity"))
-            .collect();
-        if names.is_empty() {
+        let codings = Coding::listed(values);
+        if codings.as_ref().is_ok_and(Vec::is_empty) {
             return None;
         }
-        let decoder = |name: &String| Decoder::named(name, limit);
-        let decoders: Option<Vec<_>> = names.iter().rev().map(decoder).collect();
-        let decoders = decoders.filter(|decoders| decoders.len() <= MAX_CODINGS);
+        let decoders = codings
+            .ok()
+            .and_then(|codings| Decoders::new(&codings, limit, limit).ok());
         Some(Self {
             is_broken: decoders.is_none(),
-            decoders: decoders.unwrap_or_default(),
+            decoders,
             bytes: Vec::new(),
             limit,
         })
@@ -47,15 +38,12 @@ impl Decoding {
 
     /// Decodes the next part.
     pub(super) fn decode(&mut self, part: &[u8]) {
-        if !self.takes_more() {
+        let takes_more = self.takes_more();
+        let Some(decoders) = self.decoders.as_mut().filter(|_| takes_more) else {
             return;
-        }
-        let mut decoded = Cow::Borrowed(part);
-        for decoder in &mut self.decoders {
-            let (bytes, written) = decoder.decode(&decoded);
-            self.is_broken |= written.is_err();
-            decoded = Cow::Owned(bytes);
-        }
+        };
+        let (decoded, written) = decoders.decode(part);
+        self.is_broken |= written.is_err();
         // No decoder gives more than the limit.
         self.bytes.extend_from_slice(&decoded);
     }

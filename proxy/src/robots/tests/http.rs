@@ -345,29 +345,84 @@ async fn a_longer_body_is_cut_however_it_comes() {
     }
 }
 
+/// Every coding by the names that it goes by.
+const CODED: [(&str, &[Coded]); 8] = [
+    ("gzip", &[Coded::Gzip]),
+    ("X-GZIP", &[Coded::Gzip]),
+    ("br", &[Coded::Brotli]),
+    ("zstd", &[Coded::Zstd]),
+    ("deflate", &[Coded::Zlib]),
+    ("deflate", &[Coded::RawDeflate]),
+    ("gzip, identity, br", &[Coded::Gzip, Coded::Brotli]),
+    ("deflate, zstd", &[Coded::RawDeflate, Coded::Zstd]),
+];
+
+async fn coded(codings: &[Coded], bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for coding in codings {
+        bytes = coding.encode(&bytes).await;
+    }
+    bytes
+}
+
+/// What is made of a body with this `Content-Encoding`.
+async fn fetch_coded(name: &str, body: &[u8]) -> FetchOutcome {
+    let answer = (format!("Content-Encoding: {name}\r\n"), body.to_vec());
+    let server = Server::start(move |_| response("200 OK", &answer.0, &answer.1)).await;
+    fetch(&server).await
+}
+
 #[tokio::test]
 async fn bodies_are_decoded_and_bombs_cut() {
-    for (name, coding) in [
-        ("gzip", Coded::Gzip),
-        ("x-gzip", Coded::Gzip),
-        ("br", Coded::Brotli),
-    ] {
-        let lines = format!("Content-Encoding: {name}\r\n");
-        let rules = coding.encode(RULES).await;
-        let small = lines.clone();
-        let server = Server::start(move |_| response("200 OK", &small, &rules)).await;
-        assert_eq!(body(&fetch(&server).await), RULES, "{name}");
+    for (name, codings) in CODED {
+        let rules = coded(codings, RULES).await;
+        assert_eq!(body(&fetch_coded(name, &rules).await), RULES, "{name}");
 
-        let bomb = coding.encode(&vec![b'\n'; 64 << 20]).await;
+        let bomb = coded(codings, &vec![b'\n'; 64 << 20]).await;
         assert!(bomb.len() < 100_000, "{name}: {}", bomb.len());
-        let server = Server::start(move |_| response("200 OK", &lines, &bomb)).await;
-        let outcome = fetch(&server).await;
+        let outcome = fetch_coded(name, &bomb).await;
         let body = outcome.body().expect("successful");
         assert_eq!(
             (body.bytes.len(), body.is_cut),
             (500 * 1024, true),
             "{name}"
         );
+    }
+}
+
+/// Otherwise whoever cuts a connection would cut the rules.
+#[tokio::test]
+async fn bodies_that_are_cut_in_their_coding_are_no_answer() {
+    for (name, codings) in CODED {
+        let rules = coded(codings, &RULES.repeat(50)).await;
+        for length in [0, 1, rules.len() / 2, rules.len() - 1] {
+            let outcome = fetch_coded(name, &rules[..length]).await;
+            let kind = kind(&outcome);
+            assert_eq!(kind, Some(FetchErrorKind::Body), "{name}, {length} bytes");
+        }
+        let more = fetch_coded(name, &[&rules[..], b"more"].concat()).await;
+        assert_eq!(kind(&more), Some(FetchErrorKind::Body), "{name} and more");
+    }
+    // The outer coding is whole, but not what it holds.
+    let rules = Coded::Zlib.encode(RULES).await;
+    let cut = Coded::Zstd.encode(&rules[..rules.len() - 1]).await;
+    let outcome = fetch_coded("deflate, zstd", &cut).await;
+    assert_eq!(kind(&outcome), Some(FetchErrorKind::Body), "{outcome:?}");
+}
+
+/// One coding in the other could grow to gigabytes that decode to nothing.
+#[tokio::test]
+async fn no_more_is_decoded_between_two_codings_than_is_read() {
+    let nothing = Coded::Gzip.encode(b"").await;
+    let few = nothing.repeat(1_000);
+    let many = nothing.repeat(1 << 20);
+    for (inner, is_read) in [(few, true), (many, false)] {
+        let outer = Coded::Zstd.encode(&inner).await;
+        assert!(outer.len() < 100_000, "{}", outer.len());
+        let outcome = fetch_coded("gzip, zstd", &outer).await;
+        let kind = kind(&outcome);
+        assert_eq!(kind.is_none(), is_read, "{outcome:?}");
+        assert!(is_read || kind == Some(FetchErrorKind::Body), "{outcome:?}");
     }
 }
 
@@ -433,15 +488,22 @@ fn once_public_a_chain_of_redirects_stays_so() {
     assert_eq!(chain(&[true, false]), Public);
 }
 
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Coded {
     Gzip,
     Brotli,
+    Zstd,
+    Zlib,
+    RawDeflate,
 }
 
 impl Coded {
-    pub(super) async fn encode(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) async fn encode(self, bytes: &[u8]) -> Vec<u8> {
         use async_compression::tokio::write::{BrotliEncoder, GzipEncoder};
+        use flate2::write::{DeflateEncoder, ZlibEncoder};
+        use std::io::Write;
         use tokio::io::AsyncWriteExt;
+        let level = flate2::Compression::default();
         match self {
             Self::Gzip => {
                 let mut encoder = GzipEncoder::new(Vec::new());
@@ -455,6 +517,17 @@ impl Coded {
                 encoder.write_all(bytes).await.unwrap();
                 encoder.shutdown().await.unwrap();
                 encoder.into_inner()
+            }
+            Self::Zstd => zstd::bulk::compress(bytes, 3).unwrap(),
+            Self::Zlib => {
+                let mut encoder = ZlibEncoder::new(Vec::new(), level);
+                Write::write_all(&mut encoder, bytes).unwrap();
+                encoder.finish().unwrap()
+            }
+            Self::RawDeflate => {
+                let mut encoder = DeflateEncoder::new(Vec::new(), level);
+                Write::write_all(&mut encoder, bytes).unwrap();
+                encoder.finish().unwrap()
             }
         }
     }
@@ -488,7 +561,10 @@ async fn bodies_that_break_off_or_cannot_be_read_are_no_answer() {
         response("200 OK", &coded("gzip"), RULES),
         response("200 OK", &coded("br"), RULES),
         response("200 OK", &coded("zstd"), RULES),
+        response("200 OK", &coded("deflate"), RULES),
+        response("200 OK", &coded("compress"), RULES),
         response("200 OK", &coded("gzip, br"), RULES),
+        response("200 OK", &coded("gzip, gzip, gzip"), &whole),
     ];
     for (number, answer) in cases.into_iter().enumerate() {
         let answer = Mutex::new(Some(answer));

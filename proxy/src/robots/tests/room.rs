@@ -35,9 +35,11 @@ async fn server() -> Server {
             let head = head.replacen("\r\n\r\n", &format!("\r\n{coded}"), 1);
             return Answer::Stall([head.as_bytes(), &bomb].concat());
         }
-        if is_from("br.test") {
-            let coded = "Content-Encoding: br\r\n\r\n";
-            return Answer::Stall(head.replacen("\r\n\r\n", &format!("\r\n{coded}"), 1).into());
+        for (host, coding) in [("br", "br"), ("zstd", "zstd"), ("two", "gzip, gzip")] {
+            if is_from(&format!("{host}.test")) {
+                let coded = format!("\r\nContent-Encoding: {coding}\r\n\r\n");
+                return Answer::Stall(head.replacen("\r\n\r\n", &coded, 1).into());
+            }
         }
         Answer::Stall([head.as_bytes(), &long.as_bytes()[..2 * FREE_BYTES]].concat())
     })
@@ -119,18 +121,25 @@ async fn a_long_file_that_stalls_alone_has_all_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_coded_in_brotli_holds_a_window_too() {
+async fn what_is_coded_in_long_windows_or_twice_holds_these_too() {
     let server = server().await;
-    let options = options(40, Duration::from_secs(60));
-    let fetcher = Arc::new(fetcher(&server, &distrust(), options));
-    let mut fetching = JoinSet::new();
-    let brotli = fetcher.clone();
-    fetching.spawn(async move { fetch(&brotli, "br").await });
-    while fetcher.room.held_bytes() == 0 {
-        assert!(fetching.try_join_next().is_none(), "it ended");
-        tokio::task::yield_now().await;
+    let windows = [
+        ("br", 16 << 20),
+        ("zstd", 8 << 20),
+        ("two", 2 * (32 << 10) + 8 * 512_000),
+    ];
+    for (host, window) in windows {
+        let options = options(40, Duration::from_secs(60));
+        let fetcher = Arc::new(fetcher(&server, &distrust(), options));
+        let mut fetching = JoinSet::new();
+        let coded = fetcher.clone();
+        fetching.spawn(async move { fetch(&coded, host).await });
+        while fetcher.room.held_bytes() == 0 {
+            assert!(fetching.try_join_next().is_none(), "it ended");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(fetcher.room.held_bytes(), window + PLACE, "{host}");
     }
-    assert_eq!(fetcher.room.held_bytes(), (16 << 20) + PLACE);
 }
 
 #[tokio::test(flavor = "multi_thread")]
