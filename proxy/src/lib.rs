@@ -29,7 +29,7 @@
 //!     signing                          crawlers' signatures, and the keys
 //!     fleet                            what several nodes share
 //!     environment                       what clients need to use the proxy
-//!     http  tls  clock                 what all of them use
+//!     http  tls  clock  parsing        what all of them use
 //!                       │
 //!                    policy            pure: robots.txt, lifecycle, decision
 //! ```
@@ -49,6 +49,7 @@ mod http;
 pub mod identity;
 pub mod observe;
 pub mod origin;
+mod parsing;
 pub mod politeness;
 pub mod robots;
 pub mod rules;

@@ -14,6 +14,7 @@ use super::resolve::{Resolved, Scope};
 use crate::http::proxy_status::ErrorType;
 use crate::identity::{Crawler, Mode};
 use crate::observe::decisions::{DocumentSeen, UsePreference};
+use crate::parsing::Parser;
 use crate::robots::{Known, Pending};
 
 /// What a site said so far about the use of what is asked for, and what that comes to.
@@ -127,10 +128,21 @@ impl Said {
     }
 
     /// The same with what the beginning of the page says.
-    pub(crate) fn and_by_page(&self, reading: &Reading, page: &str) -> Self {
-        let mut said = self.clone();
-        said.heard.hear_page(self.asker(reading), page);
-        said.judged(reading)
+    pub(crate) async fn and_by_page(
+        mut self,
+        reading: &Reading,
+        page: String,
+        parser: &Parser,
+    ) -> Self {
+        let reading = reading.clone();
+        let bytes = page.len();
+        let hear = move || {
+            let asker = asker(&self.crawler, &reading, self.robots_txt.at);
+            self.heard.hear_page(asker, &page);
+            self.judged(&reading)
+        };
+        // In a box it takes no room in every exchange.
+        Box::pin(parser.parse(bytes, hear)).await
     }
 
     /// Whether a refusal stands whatever the page says: not one because nothing is said, nor a reservation, whose place one in the

@@ -126,8 +126,10 @@ impl<'a> Label<'a> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let said = judged.as_ref().unwrap_or(self.said);
-        let said = said.and_by_page(&self.preferences().reading, &page.text());
+        let said = judged.unwrap_or_else(|| self.said.clone());
+        let reading = &self.preferences().reading;
+        let (text, parser) = (page.text().into_owned(), self.documents.robots.parser());
+        let said = said.and_by_page(reading, text, parser).await;
         let said = said.and_by_licences(&self.documents).await;
         self.come_to(said, 200)
     }

@@ -13,6 +13,7 @@ mod fetch;
 mod fields;
 mod fleet_lookup;
 mod known;
+mod learning;
 mod queue;
 mod record;
 mod redirect;
@@ -43,6 +44,7 @@ use wayleave_robots_txt::{AccessResult, Document, Origin};
 use crate::clock::Clock;
 use crate::fleet::Fleet;
 use crate::observe::metrics::{Lookup, Metrics};
+use crate::parsing::Parser;
 pub use behalf::Behalf;
 pub use fetch::{Fetch, FetchAs, FetchOptions, Fetched, HttpFetch};
 pub use known::Listing;
@@ -188,7 +190,11 @@ impl Robots {
         (clock, metrics, fleet): (Clock, Arc<Metrics>, Fleet),
     ) -> (Self, JoinHandle<()>) {
         store.count_by(options.lifetimes.clone());
-        let shared = Shared { fleet, clock };
+        let shared = Shared {
+            fleet,
+            clock,
+            parser: Parser::new(),
+        };
         let published = Arc::new(Published::new());
         let (events, heard) = mpsc::channel(EVENTS);
         let around = Surroundings {
@@ -410,6 +416,11 @@ impl Robots {
     /// Who they are shared with.
     pub fn fleet(&self) -> &Fleet {
         &self.shared.fleet
+    }
+
+    /// Parses what origins send.
+    pub(crate) fn parser(&self) -> &Parser {
+        &self.shared.parser
     }
 
     /// Where facts are kept.

@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use wayleave_robots_txt::lifecycle::{Cache, Entry, Learned, Lifetimes, Resource, Snapshot, Use};
 
 use super::fetch::FetchAs;
+use super::learning;
 use super::record::EntryRecord;
 use crate::clock::Clock;
 use crate::fleet::engine::{Kind, Record, Settlement};
 use crate::fleet::{Claimable, Fleet};
 use crate::observe::digest::Digest;
+use crate::parsing::Parser;
 
 /// zstd's own default.
 const LEVEL: i32 = 3;
@@ -68,6 +70,7 @@ pub(super) struct Lease {
 pub(super) struct Shared {
     pub(super) fleet: Fleet,
     pub(super) clock: Clock,
+    pub(super) parser: Parser,
 }
 
 impl Shared {
@@ -81,8 +84,8 @@ impl Shared {
     ) -> Claim {
         let text = resource.to_string();
         let mut newer_than = self.newer_than(&own, purpose);
-        let usable = |entry: &Entry| {
-            let learned = Learned::of(resource.kind(), entry.clone(), None);
+        let usable = async |entry: &Entry| {
+            let learned = learning::of(&self.parser, resource.kind(), entry.clone()).await;
             let snapshot = Cache::new(lifetimes.clone()).restored(resource, &learned);
             let snapshot = fetch_as.told(&Arc::new(snapshot));
             let is_usable = snapshot.usable(self.clock.now()) == Use::AtOnce;
@@ -96,7 +99,7 @@ impl Shared {
                         let token = 0;
                         return Claim::Fetch(Lease { token, before: own });
                     };
-                    if let Some(learned) = usable(&entry) {
+                    if let Some(learned) = usable(&entry).await {
                         return Claim::Known(learned, record.version, None);
                     }
                     // Other nodes may let answers serve for longer.
@@ -111,10 +114,10 @@ impl Shared {
                     };
                     let lease = Lease { token, before };
                     let may_serve = token != 0 && purpose == Purpose::Wanted;
-                    return match may_serve.then(|| usable(&lease.before)).flatten() {
-                        Some(learned) => Claim::Known(learned, token, Some(lease)),
-                        None => Claim::Fetch(lease),
-                    };
+                    if may_serve && let Some(learned) = usable(&lease.before).await {
+                        return Claim::Known(learned, token, Some(lease));
+                    }
+                    return Claim::Fetch(lease);
                 }
             }
         }
@@ -206,7 +209,11 @@ impl Shared {
             Adopt::After(token @ 1..) => record.version > token,
             Adopt::After(0) | Adopt::Newer => is_newer(&entry, known),
         };
-        is_adopted.then(|| (Learned::of(resource.kind(), entry, None), record.version))
+        if !is_adopted {
+            return None;
+        }
+        let learned = learning::of(&self.parser, resource.kind(), entry).await;
+        Some((learned, record.version))
     }
 
     fn age(&self, at: SystemTime) -> Duration {

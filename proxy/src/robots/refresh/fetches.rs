@@ -1,4 +1,4 @@
-//! Fetches that are under way, each in a task of its own, which also parses what it brings: files may be long, and the task
+//! Fetches that are under way, each in a task of its own, which also has what it brings parsed: files may be long, and the task
 //! that owns the cache has every origin to look after.
 
 use std::collections::HashMap;
@@ -16,6 +16,7 @@ use super::surroundings::Surroundings;
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
 use crate::robots::fetch::{Fetch, Fetched};
+use crate::robots::learning;
 use crate::robots::queue::Job;
 use crate::robots::room::Place;
 use crate::robots::shared::{Claim, Lease, Purpose, Shared};
@@ -97,9 +98,11 @@ impl<F: Fetch> Fetches<F> {
             let request = lease.before.request(&resource);
             let Fetched { outcome, place } = fetch.fetch(request, Some(&fetch_as)).await;
             report(&metrics, &resource, &outcome, started.elapsed());
-            let before = (&lease.before, known.as_deref());
+            let before = (lease.before.clone(), known);
+            let (kind, parser) = (resource.kind(), &shared.parser);
+            let learned = learning::after(parser, kind, before, outcome, clock.now(), lifetimes);
             Brought {
-                learned: Learned::after(resource.kind(), before, outcome, clock.now(), &lifetimes),
+                learned: learned.await,
                 place,
                 version: lease.token,
                 lease: Some(lease),

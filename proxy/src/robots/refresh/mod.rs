@@ -74,7 +74,11 @@ impl<F: Fetch> Refresh<F> {
             cache: Cache::new(terms.lifetimes),
             queue: Queue::new(bounds),
             memory: Memory::new(terms.memory_bytes),
-            recalls: Recalls::new(around.store.clone(), around.published.clone()),
+            recalls: Recalls::new(
+                around.store.clone(),
+                around.published.clone(),
+                around.shared.parser.clone(),
+            ),
             fetches: Fetches::new(fetch, &around),
             around,
             events,

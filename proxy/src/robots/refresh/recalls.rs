@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use wayleave_robots_txt::lifecycle::{Entry, Learned, Resource};
+use wayleave_robots_txt::lifecycle::{Learned, Resource};
 
+use crate::parsing::Parser;
+use crate::robots::learning;
 use crate::robots::snapshots::Published;
 use crate::robots::store::Store;
 
@@ -21,15 +23,17 @@ pub(super) type Recalled = Vec<(Resource, Option<Learned>)>;
 pub(super) struct Recalls {
     store: Store,
     published: Arc<Published>,
+    parser: Parser,
     waiting: VecDeque<Resource>,
     reading: JoinSet<Recalled>,
 }
 
 impl Recalls {
-    pub(super) fn new(store: Store, published: Arc<Published>) -> Self {
+    pub(super) fn new(store: Store, published: Arc<Published>, parser: Parser) -> Self {
         Self {
             store,
             published,
+            parser,
             waiting: VecDeque::new(),
             reading: JoinSet::new(),
         }
@@ -45,15 +49,10 @@ impl Recalls {
             let some = self.waiting.len().min(ENTRIES);
             let resources = self.waiting.drain(..some).collect();
             let (store, published) = (self.store.clone(), self.published.clone());
+            let parser = self.parser.clone();
             self.reading.spawn(async move {
-                let loaded = store.load_all(resources).await.into_iter();
-                let parse = |(resource, entry): (Resource, Option<Entry>)| {
-                    let known = published.snapshot(&resource);
-                    let kind = resource.kind();
-                    let learned = entry.map(|entry| Learned::of(kind, entry, known.as_deref()));
-                    (resource, learned)
-                };
-                loaded.map(parse).collect()
+                let loaded = store.load_all(resources).await;
+                learning::all(&parser, loaded, published).await
             });
         }
     }
