@@ -50,11 +50,22 @@ fn a_statement_that_says_nothing_is_an_error() {
         ),
         ("Content-Signal: train-ai=no", "did you mean \"ai-train\"?"),
         ("DisallowAITraining: a", "never matches"),
-        ("License: /l.xml", "not an absolute URL"),
+        (
+            "License: ftp://site.test/l.xml",
+            "cannot be fetched over HTTP",
+        ),
     ] {
         let finding = one(line);
         assert!(finding.starts_with("3: error: "), "{line}: {finding}");
         assert!(finding.contains(part), "{line}: {finding}");
+    }
+    for line in ["License: /l.xml", "License: //site.test/l.xml"] {
+        let finding = one(line);
+        let is_warning = finding.starts_with("3: warning: ");
+        assert!(
+            is_warning && finding.contains("not an absolute URL"),
+            "{line}: {finding}"
+        );
     }
     let finding = one("Content-Usage: genai=n");
     assert!(
@@ -73,6 +84,7 @@ fn statements_that_say_something_are_no_findings() {
         "DisallowAITraining: /\nContent-Signal: ai-train=no",
         "DisallowAITraining: /a\nAllowAITraining: /a/b",
         "License: https://site.test/l.xml",
+        "License: HTTP://site.test/l.xml",
         "Archive-Embargo: q\nEmbargo-Allow: /a",
     ] {
         let robots = format!("User-agent: *\nAllow: /\n{line}\n");

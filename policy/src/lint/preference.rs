@@ -97,11 +97,8 @@ fn read(line: u32, name: &[u8], value: &str, findings: &mut Findings) -> Option<
         let said = (!value.is_empty()).then_some(meaning);
         (Family::Training, value, said.into_iter().collect())
     } else {
-        if is("license") && !is_url(value) {
-            let message = format!(
-                "the licence {value:?} is not an absolute URL, so it cannot be had and refuses all use"
-            );
-            findings.error(line, message);
+        if is("license") {
+            check_licence(line, value, findings);
         }
         return None;
     };
@@ -186,9 +183,22 @@ fn check_path(line: u32, path: &str, findings: &mut Findings) {
     }
 }
 
-fn is_url(value: &str) -> bool {
-    let value = value.to_ascii_lowercase();
-    value.starts_with("https://") || value.starts_with("http://")
+/// Reports a licence that cannot be fetched, which refuses, and one that other readers may pass over.
+fn check_licence(line: u32, value: &str, findings: &mut Findings) {
+    match value.split_once("://") {
+        Some((scheme, _)) if ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it)) => {}
+        Some(_) => findings.error(
+            line,
+            format!("the licence {value:?} cannot be fetched over HTTP, and so refuses all use"),
+        ),
+        None => findings.warning(
+            line,
+            format!(
+                "the licence {value:?} is not an absolute URL, as RSL 1.0 section 4.4.1 wants: it is obeyed relative to the page asked for, \
+                 but other readers may pass it over"
+            ),
+        ),
+    }
 }
 
 /// Before all groups only `Content-Signal` is heard, and not by everybody.
