@@ -268,6 +268,37 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_twice_only_pushes_out_nothing_either() {
+        let mut world = World::with_room_for(100);
+        for n in (0..50).cycle().take(250) {
+            world.visit(n);
+        }
+        for n in 1000..2000 {
+            world.visit(n);
+            world.visit(n);
+            assert!(world.visit(n % 50), "{n}");
+        }
+        let in_main = |n| world.memory.main.contains(&resource(n));
+        assert!(!(1000..2000).any(in_main));
+    }
+
+    #[test]
+    fn what_comes_back_soon_stays_and_what_left_long_ago_is_new() {
+        let mut world = World::with_room_for(100);
+        for n in 0..1000 {
+            world.visit(n);
+        }
+        let is_in_main = |world: &World, n| world.memory.main.contains(&resource(n));
+        // It left in the last round.
+        assert!(!world.visit(890) && is_in_main(&world, 890));
+        assert!(!world.visit(100) && !is_in_main(&world, 100));
+        let Memory {
+            ghosts, ghost_set, ..
+        } = &world.memory;
+        assert!(ghost_set.len() <= ghosts.len() && ghosts.len() <= 64);
+    }
+
+    #[test]
     fn what_is_forgotten_again_and_again_takes_no_more_room_each_time() {
         let mut world = World::with_room_for(100);
         for _ in 0..10 * SPARE_PLACES {

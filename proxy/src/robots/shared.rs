@@ -297,3 +297,6 @@ fn read(resource: &Resource, record: &Record, now: SystemTime) -> Option<Entry> 
     entry.move_to(now.checked_sub(record.age)?);
     Some(entry.entry(resource, body.map(Into::into)))
 }
+
+#[cfg(test)]
+mod tests;

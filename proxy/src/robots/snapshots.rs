@@ -324,18 +324,36 @@ mod tests {
 
     use super::*;
 
+    fn resource(uri: &str) -> Resource {
+        Resource::parse(uri).expect("a resource")
+    }
+
+    fn snapshot(resource: &Resource) -> Arc<Snapshot> {
+        let learned = Learned::from(Entry::default());
+        Arc::new(Cache::default().restored(resource, &learned))
+    }
+
     #[test]
     fn what_is_withdrawn_is_let_go_of_at_once() {
         let published = Published::new();
         for n in 0..100 {
-            let resource = Resource::parse(&format!("https://host{n}.test")).expect("an resource");
-            let learned = Learned::from(Entry::default());
-            let snapshot = Arc::new(Cache::default().restored(&resource, &learned));
+            let resource = resource(&format!("https://host{n}.test"));
+            let snapshot = snapshot(&resource);
             let seen = Arc::downgrade(&snapshot);
             published.publish(&resource, &snapshot);
             drop(snapshot);
             assert!(seen.upgrade().is_some() && published.withdraw(&resource).is_some());
             assert!(seen.upgrade().is_none(), "the map still holds the {n}th");
+        }
+    }
+
+    #[test]
+    fn the_fleets_version_never_falls() {
+        let (published, resource) = (Published::new(), resource("https://shop.test"));
+        published.publish(&resource, &snapshot(&resource));
+        for (version, expected) in [(5, 5), (3, 5), (0, 5), (6, 6)] {
+            published.set_version(&resource, version);
+            assert_eq!(published.version(&resource), expected);
         }
     }
 }

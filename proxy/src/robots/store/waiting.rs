@@ -126,3 +126,84 @@ impl Waiting {
         changes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use wayleave_robots_txt::lifecycle::{Body, Ending, FetchOutcome, Fields, Response};
+
+    use super::*;
+
+    fn shop() -> Resource {
+        Resource::parse("https://shop.example").expect("a resource")
+    }
+
+    fn save(text: &str) -> Change {
+        let response = Response {
+            status: 200,
+            fields: Fields::default(),
+            body: Body {
+                bytes: text.as_bytes().into(),
+                is_cut: false,
+                digest: None,
+            },
+        };
+        let outcome = FetchOutcome {
+            redirects: Vec::new(),
+            uri: shop().uri(),
+            ending: Ending::Response(response),
+        };
+        Change::Save(Arc::new(
+            Entry::default().after(outcome, SystemTime::UNIX_EPOCH),
+        ))
+    }
+
+    /// What is to be written, in order.
+    fn texts(waiting: &Waiting) -> Vec<String> {
+        let text = |(_, change): (_, &Change)| match change {
+            Change::Save(entry) => {
+                let answer = entry.answer.as_ref().expect("an answer");
+                let body = answer.outcome.body().expect("a body");
+                String::from_utf8_lossy(&body.bytes).into_owned()
+            }
+            Change::Forget => "forget".to_owned(),
+        };
+        waiting.iter().map(text).collect()
+    }
+
+    fn waiting(changes: impl IntoIterator<Item = Change>) -> Waiting {
+        let mut waiting = Waiting::default();
+        for change in changes {
+            waiting.push(&shop(), change);
+        }
+        waiting
+    }
+
+    #[test]
+    fn what_could_not_be_written_comes_before_what_has_come_since() {
+        let mut waiting = waiting([save("first")]);
+        let taken = waiting.take(1);
+        assert!(waiting.is_empty());
+        waiting.push(&shop(), save("second"));
+        waiting.put_back(&taken);
+        assert_eq!(texts(&waiting), ["first", "second"]);
+        assert!(matches!(waiting.last(&shop()), Some(Change::Save(_))));
+    }
+
+    #[test]
+    fn what_an_origin_said_before_it_is_forgotten_is_written_too() {
+        let waiting = waiting([save("first"), save("second"), Change::Forget]);
+        assert_eq!(texts(&waiting), ["first", "second", "forget"]);
+    }
+
+    #[test]
+    fn what_is_not_to_be_written_is_not_counted() {
+        let one = waiting([save("same")]).bytes;
+        let mut waiting = waiting([save("same"), save("same"), save("same"), save("same")]);
+        assert_eq!(waiting.bytes, 2 * one, "the first and the last");
+        assert_eq!(waiting.bound(2 * one), 0);
+        assert_eq!(waiting.bound(2 * one - 1), 2);
+        assert_eq!((waiting.bytes, waiting.is_empty()), (0, true));
+    }
+}

@@ -1,4 +1,5 @@
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
@@ -13,12 +14,12 @@ use super::super::*;
 use crate::fleet::memory::Memory;
 use crate::robots::store::WALKED;
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Answers from a script: by origin, or 200 with rules.
 #[derive(Clone, Default)]
-struct ScriptedFetch {
+pub(super) struct ScriptedFetch {
     script: Arc<Script>,
 }
 
@@ -28,6 +29,8 @@ struct Script {
     fetched: Mutex<Vec<FetchRequest>>,
     /// By which they were.
     user_agents: Mutex<Vec<Option<String>>>,
+    /// From which addresses.
+    sources: Mutex<Vec<Option<IpAddr>>>,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
     /// While set, every fetch waits here.
@@ -35,7 +38,7 @@ struct Script {
 }
 
 #[derive(Clone)]
-enum Answer {
+pub(super) enum Answer {
     Status(u16),
     Says(String),
     /// With 304.
@@ -47,13 +50,17 @@ enum Answer {
 }
 
 impl ScriptedFetch {
-    fn answer(&self, origin: &Origin, answer: Answer) {
+    pub(super) fn answer(&self, origin: &Origin, answer: Answer) {
         let mut answers = self.script.answers.lock().unwrap();
         answers.insert(origin.clone(), answer);
     }
 
-    fn fetches(&self) -> usize {
+    pub(super) fn fetches(&self) -> usize {
         self.script.fetched.lock().unwrap().len()
+    }
+
+    pub(super) fn sources(&self) -> Vec<Option<IpAddr>> {
+        self.script.sources.lock().unwrap().clone()
     }
 
     /// Makes fetches wait until the gate is notified.
@@ -80,6 +87,8 @@ impl Fetch for ScriptedFetch {
             .and_then(|by| by.user_agent.as_deref())
             .map(str::to_owned);
         script.user_agents.lock().unwrap().push(user_agent);
+        let source = fetch_as.and_then(|by| by.source);
+        script.sources.lock().unwrap().push(source);
         let gate = script.gate.lock().unwrap().clone();
         if let Some(gate) = gate {
             gate.notified().await;
@@ -123,11 +132,11 @@ impl Fetch for ScriptedFetch {
     }
 }
 
-fn origin(name: &str) -> Origin {
+pub(super) fn origin(name: &str) -> Origin {
     Origin::parse(&format!("https://{name}.example")).unwrap()
 }
 
-fn start(fetch: &ScriptedFetch, bounds: FetchBounds) -> (Robots, Arc<Metrics>) {
+pub(super) fn start(fetch: &ScriptedFetch, bounds: FetchBounds) -> (Robots, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new().unwrap());
     let first = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     let options = Options {
@@ -167,7 +176,7 @@ fn start_in(
     Robots::start(fetch.clone(), store, &options, clock, metrics).0
 }
 
-fn started(fetch: &ScriptedFetch) -> Robots {
+pub(super) fn started(fetch: &ScriptedFetch) -> Robots {
     start(fetch, FetchBounds::default()).0
 }
 
@@ -184,7 +193,7 @@ fn private(robots: &Robots, snapshot: &Snapshot) -> Verdict {
 }
 
 /// Lets every task that can run do so: with the clock paused, time passes only when all are idle.
-async fn settle() {
+pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
@@ -821,7 +830,7 @@ async fn a_copy_is_usable_for_as_long_since_it_was_last_confirmed() {
     assert_eq!(private(&robots, &known.snapshot), Verdict::Disallow);
 }
 
-fn of(crawler: &str, client: u8) -> Behalf<'_> {
+pub(super) fn of(crawler: &str, client: u8) -> Behalf<'_> {
     Behalf {
         crawler,
         client: Some([192, 0, 2, client].into()),
@@ -830,7 +839,7 @@ fn of(crawler: &str, client: u8) -> Behalf<'_> {
 }
 
 /// One client names so many origins, from the first on, that do not answer, and waits for all of them.
-fn name_tarpits(
+pub(super) fn name_tarpits(
     fetch: &ScriptedFetch,
     robots: &Robots,
     tarpits: std::ops::Range<usize>,

@@ -1,3 +1,4 @@
+mod askers;
 mod flood;
 mod handle;
 mod http;
