@@ -367,23 +367,97 @@ fn unreachable(target: &Target, details: &str, retry_after: Duration) -> Refusal
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+    use std::time::SystemTime;
 
     use wayleave_robots_txt::RobotsTxt;
+    use wayleave_robots_txt::lifecycle::{
+        Body, Cache, Ending, Entry, FetchOutcome, Fields, Resource, Response,
+    };
 
     use super::*;
     use crate::identity::{Crawlers, Options};
 
-    /// The pace of who calls itself `ExampleBot`.
+    const START: SystemTime = SystemTime::UNIX_EPOCH;
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// Who calls itself `ExampleBot`.
+    fn example_bot(dialect: Dialect) -> Identity {
+        Identity::Asserted {
+            claim: Crawlers::new(Options::default()).claim(b"ExampleBot/1.0"),
+            dialect,
+            mode: Mode::default(),
+        }
+    }
+
+    /// Its pace.
     fn pace(robots_txt: &str) -> String {
         let access = AccessResult::Successful(RobotsTxt::parse(robots_txt.as_bytes()));
-        let crawlers = Crawlers::new(Options::default());
-        let identity = Identity::Asserted {
-            claim: crawlers.claim(b"ExampleBot/1.0"),
-            dialect: Dialect::default(),
-            mode: Mode::default(),
-        };
+        let identity = example_bot(Dialect::default());
         let delay = Some(Duration::from_secs(1));
         group(&access, &politeness::Options::default(), &identity, delay)
+    }
+
+    #[test]
+    fn the_strictest_delay_is_the_longest_of_all_dialects() {
+        // That is no user-agent line but to Google's parser.
+        let text = "User-agent: *\nCrawl-delay: 1\n\nUseragent: ExampleBot\nCrawl-delay: 30\n";
+        let access = AccessResult::Successful(RobotsTxt::parse(text.as_bytes()));
+        for (dialect, seconds) in [
+            (Dialect::Rfc9309, 1),
+            (Dialect::Google, 30),
+            (Dialect::Strictest, 30),
+        ] {
+            let found = delay(&access, &example_bot(dialect));
+            assert_eq!(found, Some(Duration::from_secs(seconds)), "{dialect:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_too_old_to_go_by_is_not_told_of() {
+        let resource = Resource::parse("https://shop.example").expect("a resource");
+        let text = b"User-agent: *\nDisallow: /private\n";
+        let response = Response {
+            status: 200,
+            fields: Fields::default(),
+            body: Body {
+                bytes: text[..].into(),
+                is_cut: false,
+                digest: Some(Digest::of(text).0.into()),
+            },
+        };
+        let answered = FetchOutcome {
+            redirects: Vec::new(),
+            uri: resource.uri(),
+            ending: Ending::Response(response),
+        };
+        let failed = || FetchOutcome::failed(resource.uri(), FetchErrorKind::Timeout, "");
+        let entry = Entry::default().after(answered, START);
+        let resolved = Resolved {
+            target: Target::parse("https://shop.example/private").expect("a target"),
+            scope: Scope::Path,
+        };
+        for (days, is_told) in [(1, true), (29, true), (40, false)] {
+            let at = START + days * DAY;
+            let learned = entry.after(failed(), at).into();
+            let known = Known {
+                snapshot: Cache::default().restored(&resource, &learned).into(),
+                at,
+            };
+            let identity = example_bot(Dialect::default());
+            let consulted = go_by(
+                &known,
+                &politeness::Options::default(),
+                &identity,
+                &resolved,
+                None,
+            );
+            let finding = consulted.finding.expect("it was consulted");
+            let told = (
+                finding.robots_fetched_at.is_some(),
+                finding.robots_sha256.is_some(),
+            );
+            assert_eq!(told, (is_told, is_told), "after {days} days");
+        }
     }
 
     #[test]
