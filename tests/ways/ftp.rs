@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use super::programs::{Program, Squid, sbin};
 use crate::harness::response::Response;
-use crate::harness::tools::{clean, project};
-use crate::harness::{Ask, Origin, Wayleave};
+use crate::harness::tools::{clean, output_of, project};
+use crate::harness::wayleave::command;
+use crate::harness::{Ask, DEADLINE, Origin, Wayleave};
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /private\nDisallow: /pub/no.txt\n";
 const BIG: usize = 3_000_000;
@@ -123,6 +124,35 @@ fn files_of_real_servers() {
             proxy.exchange(&Ask::get("ftp://files.test/pub/big").header("Range", "bytes=3000000-"));
         assert_eq!(beyond.status, 416);
     }
+}
+
+#[test]
+fn what_has_no_fields_is_not_signed() {
+    let (server, origin) = (vsftpd(), Origin::start());
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut new = command();
+    new.args(["keys", "new", "news"]).current_dir(dir.path());
+    output_of(&mut new, b"", DEADLINE);
+    let crawler = format!(
+        "[[crawler]]\nname = \"news\"\ntokens = [\"NewsBot\"]\nmatch = {{ user_agent = \"NewsBot\" }}\nsigning_key = {:?}\n",
+        dir.path().join("keys/news.pem")
+    );
+    let proxy = Wayleave::start_with(&origin, |settings| {
+        settings
+            .resolve("files.test:21", server.address)
+            .set("signing.mode", "\"always\"")
+            .set("signing.agent", "\"https://bot.test\"")
+            .table(&crawler)
+    });
+    for url in ["ftp://files.test/pub/a%20b.txt", "http://shop.test/a"] {
+        let ask = Ask::get(url).agent("NewsBot/1.0");
+        assert_eq!(proxy.exchange(&ask).status, 200, "{url}");
+    }
+    let signed = proxy.metric("wayleave_signatures_total", &[("result", "signed")]);
+    assert_eq!(signed as u64, 1);
+    let decisions = proxy.admin_get("/v1/decisions").text();
+    let signed = decisions.matches("\"signature\":\"signed\"").count();
+    assert_eq!(signed, 1, "{decisions}");
 }
 
 #[test]
