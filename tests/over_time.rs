@@ -61,7 +61,7 @@ fn reload(proxy: &Wayleave, settings: &Settings) {
 }
 
 /// Sets the machine's clock as the process sees it, by libfaketime: forward from now.
-fn set_clock(file: &Path, forward: Duration) {
+pub fn set_clock(file: &Path, forward: Duration) {
     let new = file.with_extension("new");
     std::fs::write(&new, format!("+{}s\n", forward.as_secs())).expect("writable");
     std::fs::rename(new, file).expect("a file can be renamed");
@@ -93,7 +93,7 @@ fn an_exception_ends_while_the_proxy_runs() {
 }
 
 /// The program under test, whose clocks go by `file`.
-fn with_clock(file: &Path) -> std::process::Command {
+pub fn with_clock(file: &Path) -> std::process::Command {
     let library = ["x86_64-linux-gnu", "aarch64-linux-gnu"]
         .map(|machine| format!("/usr/lib/{machine}/faketime/libfaketime.so.1"))
         .into_iter()

@@ -11,6 +11,7 @@ use crate::harness::origin::reply::Step;
 use crate::harness::tools::{clean, run};
 use crate::harness::wayleave::{BINARY, Settings};
 use crate::harness::{Ask, Gate, Origin, Reply, Wayleave, eventually};
+use crate::over_time::{set_clock, with_clock};
 
 const OPEN: &str = "User-agent: *\nDisallow:\n";
 const CLOSED: &str = "User-agent: *\nDisallow: /private\n";
@@ -328,11 +329,9 @@ fn a_clock_that_is_off_is_told_where_there_is_a_key() {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let file = dir.path().join("key");
     std::fs::write(&file, "0123456789abcdef".repeat(4)).expect("it can be written");
-    let off = || {
-        let mut command = Command::new("faketime");
-        command.args(["-m", "-f", "+1d", BINARY]);
-        command
-    };
+    let clock = dir.path().join("clock");
+    set_clock(&clock, Duration::from_hours(24));
+    let off = || with_clock(&clock);
     let keyed =
         |settings: Settings| joined(settings, &server).set("store.key_file", &format!("{file:?}"));
     let (wrong, settings) = Wayleave::start_inheriting(off(), &origin, &dir, keyed);
