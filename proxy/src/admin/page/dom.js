@@ -110,8 +110,11 @@ export function panel(title, ...children) {
   return h("section", { class: "panel", "aria-labelledby": id }, h("h2", { id }, title), children);
 }
 
+let complaints = 0;
+
 /** Shows what went wrong. */
 export function complain(message) {
+  if (message) complaints += 1;
   const alert = document.getElementById("alert");
   alert.hidden = !message;
   alert.querySelector("span").textContent = harmless(message ?? "");
@@ -126,12 +129,13 @@ function busy(change) {
   else main.removeAttribute("aria-busy");
 }
 
-/** Does something, and shows why it fails. */
+/** Does something, and shows why it fails. Once it succeeds, what failed before it began is not shown any more. */
 export async function attempt(work) {
   busy(1);
+  const before = complaints;
   try {
     const result = await work();
-    complain(null);
+    if (complaints === before) complain(null);
     return result;
   } catch (error) {
     complain([error.message, ...(error.mistakes ?? [])].join("\n"));
