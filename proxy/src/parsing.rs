@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 /// To hand over what is no longer takes more than to parse it.
 const SHORT_BYTES: usize = 64 << 10;
@@ -43,7 +43,7 @@ impl Parser {
             let _place = place;
             parse()
         });
-        match parsing.await.map_err(|error| error.try_into_panic()) {
+        match parsing.await.map_err(JoinError::try_into_panic) {
             Ok(parsed) => parsed,
             Err(Ok(panic)) => resume_unwind(panic),
             // It was not begun: the runtime ends, and whoever waits here with it.

@@ -49,6 +49,7 @@ async fn node(memory: &Memory, name: &str, now: SystemTime) -> Shared {
     Shared {
         fleet: memory.joined(name).await,
         clock: Clock::start_at(now),
+        parser: Parser::new(),
     }
 }
 

@@ -17,7 +17,7 @@ struct Long {
 
 impl Fetch for Long {
     async fn fetch(&self, request: FetchRequest, _: Option<&FetchAs>) -> Fetched {
-        let is_long = request.resource.origin().host().to_string() == "long.example";
+        let is_long = request.resource.origin().host() == "long.example";
         self.was_fetched.fetch_or(is_long, Ordering::SeqCst);
         let body = Body {
             bytes: if is_long {
