@@ -8,7 +8,7 @@ use wayleave_robots_txt::Origin;
 
 use super::refusal::{Refusal, head_refusal};
 use crate::http::field_pairs;
-use crate::http::overrides::Override;
+use crate::http::http1::overrides::Override;
 use crate::http::received::Received;
 use crate::identity::{ClientCertificate, Proof};
 

@@ -7,7 +7,6 @@ pub(crate) mod field_pairs;
 pub(crate) mod flushes;
 pub(crate) mod ftp_path;
 pub(crate) mod http1;
-pub(crate) mod overrides;
 pub(crate) mod proxy_status;
 pub(crate) mod received;
 pub(crate) mod request_target;

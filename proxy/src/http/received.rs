@@ -7,8 +7,8 @@ use http::request::Parts;
 use http::{HeaderValue, Method};
 
 use super::field_pairs::{self, Pair, pairs};
+use super::http1::overrides::{self, Override};
 use super::http1::{Framing, HeadError, MAX_FIELDS, RequestHead, is_taken_for_another};
-use super::overrides::{self, Override};
 
 /// The HTTP version of a message, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::http::overrides;
+use super::overrides;
 
 /// Fields in their order, names as spelt.
 #[derive(Clone, Debug, Default)]

@@ -10,6 +10,7 @@ mod framing;
 mod head;
 mod mend;
 pub(crate) mod oddities;
+pub(crate) mod overrides;
 
 pub(crate) use self::body::{BodyError, BodyReader, BodyWriter, Trailers};
 pub(crate) use self::fields::{
