@@ -1,5 +1,5 @@
-//! Serving operators: as axum does, but not whoever says nothing, or more of them than there is room for. They share the
-//! process's descriptors with the clients.
+//! Serves the operators' listener as axum does, but with timeouts and a bound on connections: they share the process's
+//! descriptors with clients.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::places::{Place, Places};
 use crate::connection::listeners;
 use crate::http::transport::{self, UNREAD};
 
-/// How long a request's head may take, and how long a connection may be idle.
+/// The time that a request's head may take, and that a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves whoever connects, for as long as the process runs.
+/// Accepts and serves connections for as long as the process runs.
 pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
     let places = Arc::new(Places::default());
     loop {
@@ -38,7 +38,7 @@ pub(crate) async fn serve(listener: TcpListener, routes: Router) -> Infallible {
 }
 
 async fn serve_one(stream: TcpStream, routes: Router, place: &Place) {
-    // Who left already is found out when it is read from.
+    // An error means that the peer is gone already; the first read will notice.
     let _ = transport::tune(&stream, UNREAD);
     let routes = TowerToHyperService::new(routes);
     let service = service_fn(|mut request: Request<Incoming>| {
@@ -74,7 +74,7 @@ mod tests {
             .await
             .unwrap();
         let started = Instant::now();
-        // Closed, with or without a word.
+        // Closed, with or without an answer.
         let _ = operator.read_to_end(&mut Vec::new()).await;
         assert!(started.elapsed() <= 2 * HEAD_TIMEOUT);
         serving.abort();

@@ -1,4 +1,4 @@
-//! The clock: all other code gets the time from here.
+//! The clock, from which all other code reads the time.
 
 pub(crate) mod rfc3339;
 
@@ -8,25 +8,25 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// What the machine's clock may be off by before it is followed. Smaller corrections move nobody's lifetimes, and a machine
-/// whose clock is disciplined makes none that are larger, but once: when it starts, or wakes.
+/// The difference from the system time that is not corrected. Smaller corrections do not change lifetimes, and a machine
+/// that synchronizes its clock makes larger ones only when it starts or wakes up.
 const TOLERATED: Duration = Duration::from_secs(60);
 
-/// Tells the time. Reads the calendar once and counts on from there by tokio's clock, so that tests can pause and
-/// advance it, and so that small corrections of the machine's clock move no lifetimes.
+/// A clock that reads the system time once and counts on from there with tokio's clock, so that tests can pause and
+/// advance it, and so that small corrections of the system time do not change lifetimes.
 ///
-/// When the two are more than a minute apart, the calendar is right: it was corrected, or the machine was suspended, which
-/// tokio's clock does not count. From then on this clock goes by the calendar anew, so expired exceptions end and new
-/// certificates are valid. Copies show the same: what they share is there until the process ends, which has one clock.
+/// If the two differ by more than a minute, the system time is right: it was corrected, or the machine was suspended, which
+/// tokio's clock does not count. The clock then continues from the system time, so that expired exceptions end and new
+/// certificates are valid. Copies share their state, which exists until the process ends.
 #[derive(Clone, Copy)]
 pub struct Clock(&'static Shared);
 
 struct Shared {
     started_at: SystemTime,
     started: Instant,
-    /// What the calendar has moved by since, in nanoseconds.
+    /// The corrections since the start, in nanoseconds.
     correction: AtomicI64,
-    /// The calendar; none: nothing corrects this clock.
+    /// The source of the system time; without it the clock is never corrected.
     calendar: Option<Box<dyn Fn() -> SystemTime + Send + Sync>>,
 }
 
@@ -36,26 +36,26 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// What the machine's calendar shows: for what is compared with other calendars, such as dates in messages and the ages of
-/// files. What is measured here goes by a [`Clock`].
-// The one place that may.
+/// Returns the system time, to compare with other machines' clocks and with files: dates in messages, ages of files.
+/// Lifetimes are measured with a [`Clock`].
+// The one place that may read it.
 #[expect(clippy::disallowed_methods)]
 pub fn calendar() -> SystemTime {
     SystemTime::now()
 }
 
 impl Clock {
-    /// A clock that goes by the machine's.
+    /// Starts a clock that follows the system time.
     pub fn start() -> Self {
         Self::by(calendar)
     }
 
-    /// A clock that goes by `calendar`.
+    /// Starts a clock that follows `calendar` instead of the system time.
     pub fn by(calendar: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self::new(calendar(), Some(Box::new(calendar)))
     }
 
-    /// A clock that shows `now` now, and is never corrected.
+    /// Starts a clock at `now`, which is never corrected.
     pub fn start_at(now: SystemTime) -> Self {
         Self::new(now, None)
     }
@@ -69,7 +69,7 @@ impl Clock {
         })))
     }
 
-    /// What time it is.
+    /// Returns the current time.
     pub fn now(&self) -> SystemTime {
         let correction = self.0.correction.load(Ordering::Relaxed);
         let counted = moved(self.0.started_at + self.0.started.elapsed(), correction);
@@ -82,6 +82,7 @@ impl Clock {
             return counted;
         }
         let corrected = correction.saturating_add(off);
+        // Of several callers that notice the jump at once, one corrects and logs it; all return the same time.
         let order = Ordering::Relaxed;
         let ours = self
             .0
@@ -98,13 +99,13 @@ impl Clock {
         shown
     }
 
-    /// How long it is until `at`; nothing if that is past.
+    /// Returns the time left until `at`, or zero if that has passed.
     pub fn until(&self, at: SystemTime) -> Duration {
         at.duration_since(self.now()).unwrap_or_default()
     }
 }
 
-/// How much later `to` is than `from`. Up to three centuries, which is more than a calendar is ever off by.
+/// Returns how much later `to` is than `from`, at most three centuries: more than a clock is ever off by.
 fn nanoseconds(from: SystemTime, to: SystemTime) -> i64 {
     let whole = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
     match to.duration_since(from) {
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(clock.until(first()), Duration::ZERO);
     }
 
-    /// A calendar that the test sets.
+    /// Returns a clock, and the system time that it follows, for the test to set.
     fn scripted() -> (Arc<Mutex<SystemTime>>, Clock) {
         let calendar = Arc::new(Mutex::new(first()));
         let shown = Arc::clone(&calendar);

@@ -1,5 +1,5 @@
-//! Takes client connections: perhaps a PROXY header, perhaps TLS, then HTTP/1 or HTTP/2, then perhaps tunnels with HTTP/1 or HTTP/2
-//! inside.
+//! Accepts client connections: an optional PROXY header, optional TLS, then HTTP/1 or HTTP/2, which may open tunnels that carry
+//! HTTP/1 or HTTP/2 themselves.
 
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
@@ -20,36 +20,36 @@ use crate::decide::refusal::{self, Refusal};
 use crate::decide::request::Connection;
 use crate::http::transport::{self, Incoming, Transport, UNREAD};
 
-/// Takes connections and serves each in a task of its own.
+/// The accept loop; each connection is served in its own task.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) server: Arc<Server>,
 }
 
-/// A connection as it came, as far as it was read, and whose it is.
+/// An accepted connection, the bytes read from it so far, and its client.
 struct Arrival {
     tcp: Transport<TcpStream>,
     ahead: BytesMut,
     connection: Connection,
 }
 
-/// A connection on which HTTP begins.
+/// A connection that is ready for HTTP.
 struct Opened {
     incoming: Incoming,
     connection: Connection,
     speaks_http2: bool,
 }
 
-/// What comes before HTTP.
+/// The layers in front of HTTP that the client is expected to send.
 #[derive(Clone, Copy)]
 struct Opening {
-    /// A load balancer says whose connection it is.
+    /// The peer is a load balancer, which names the client in a PROXY header.
     is_named: bool,
     is_tls: bool,
 }
 
 impl Listener {
-    /// Serves the listener's connections until the server stops; those open by then go on in its tasks.
+    /// Accepts connections until the server stops; connections that are open by then continue in their own tasks.
     pub(crate) async fn run(self: &Arc<Self>, bound: Bound) {
         loop {
             tokio::select! {
@@ -66,17 +66,19 @@ impl Listener {
         let open = server.exchanges.metrics.client_connection();
         let settings = server.settings();
         let is_named = settings.options.is_load_balancer(peer);
-        // A client that left already is found out when it is read from.
+        // An error means that the client is gone already; the first read will notice.
         let _ = transport::tune(&tcp, settings.options.idle_timeout.max(UNREAD));
         let arrival = Arrival::of(tcp, peer);
-        let slot = match is_named {
-            true => server.limits.take_unnamed(),
-            false => server.limits.take(peer),
+        let slot = if is_named {
+            // All clients of a load balancer would share its address: they are counted once the PROXY header names them.
+            server.limits.take_unnamed()
+        } else {
+            server.limits.take(peer)
         };
         match slot {
             Ok(slot) if is_named || is_tls => self.server.spawn(async move {
                 let opening = Opening { is_named, is_tls };
-                // Once in a connection: in a box it takes no room in those that wait for requests.
+                // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
                 if let Some((opened, slot)) = Box::pin(listener.open(arrival, slot, opening)).await
                 {
                     serve(&server, opened).await;
@@ -95,19 +97,22 @@ impl Listener {
         };
     }
 
-    /// Goes through what comes before HTTP; none if there will be no HTTP.
+    /// Reads the PROXY header and terminates TLS, as `opening` requires. Returns `None` if the connection ended before HTTP.
     async fn open(&self, arrival: Arrival, slot: Slot, opening: Opening) -> Option<(Opened, Slot)> {
-        let (arrival, slot) = match opening.is_named {
-            true => self.name(arrival, slot).await?,
-            false => (arrival, slot),
+        let (arrival, slot) = if opening.is_named {
+            self.name(arrival, slot).await?
+        } else {
+            (arrival, slot)
         };
-        let opened = match opening.is_tls {
-            true => self.end_tls(arrival).await?,
-            false => arrival.plain(),
+        let opened = if opening.is_tls {
+            self.end_tls(arrival).await?
+        } else {
+            arrival.plain()
         };
         Some((opened, slot))
     }
 
+    /// Terminates TLS to the proxy itself. A client that sends plain text is answered with a refusal.
     async fn end_tls(&self, arrival: Arrival) -> Option<Opened> {
         let Arrival {
             tcp,
@@ -137,13 +142,14 @@ impl Listener {
         }
     }
 
-    /// Learns from a load balancer whose connection this is; none if it is not to be served.
+    /// Reads the client's address from the load balancer's PROXY header. Returns `None` if the connection is not to be served.
     async fn name(&self, mut arrival: Arrival, slot: Slot) -> Option<(Arrival, Slot)> {
         let settings = self.server.settings();
         let peer = arrival.connection.client;
         let patience = settings.options.header_timeout;
         let reading = proxy_protocol::client(&mut arrival.tcp, &mut arrival.ahead);
         let what = match timeout(patience, reading).await {
+            // The load balancer's own connection, such as a health check.
             Ok(Ok(None)) => return self.count(arrival, slot, peer).await,
             Ok(Ok(Some(client))) => {
                 arrival.connection.client = client;
@@ -158,6 +164,7 @@ impl Listener {
         None
     }
 
+    /// Counts the connection for `client`, or refuses it if the client has all it may have.
     async fn count(&self, arrival: Arrival, slot: Slot, client: IpAddr) -> Option<(Arrival, Slot)> {
         match self.server.limits.name(slot, client) {
             Ok(slot) => Some((arrival, slot)),
@@ -168,6 +175,7 @@ impl Listener {
         }
     }
 
+    /// Answers a connection beyond the limits, unless too many are being answered already.
     async fn turn_away(&self, arrival: Arrival, reached: Full) {
         if let Some(leave) = self.server.limits.turn_away() {
             self.refuse(arrival, reached.refusal()).await;

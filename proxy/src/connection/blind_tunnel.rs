@@ -1,4 +1,4 @@
-//! An uninspected tunnel: a check of its first bytes, then bytes both ways.
+//! An uninspected tunnel: its server name is checked, then bytes are copied in both directions.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -20,14 +20,14 @@ use crate::exchange::refuse;
 use crate::http::transport::Incoming;
 use crate::origin;
 
-/// What is read at a time.
+/// The most bytes read at once.
 const PART_BYTES: usize = 16 * 1024;
-/// A ClientHello with post-quantum keys and a ticket takes about 2 KiB.
+/// The longest ClientHello that is read. One with post-quantum keys and a ticket takes about 2 KiB.
 const MAX_HELLO_BYTES: usize = 32 * 1024;
-/// A fatal alert, `unrecognized_name` (RFC 6066 section 3).
+/// The fatal alert `unrecognized_name` (RFC 6066 section 3).
 const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 
-/// Passes TLS on that is for the origin the tunnel was asked for. Its first byte at least was read.
+/// Relays TLS whose server name belongs to the tunnel's origin, and refuses any other. At least one byte has been buffered.
 pub(super) async fn pass_tls(
     server: &Server,
     mut incoming: Incoming,
@@ -47,23 +47,24 @@ pub(super) async fn pass_tls(
         None => resolve::not_judged_for_tls(origin),
     };
     blind.refuse(refusal);
-    // Whoever is refused may be gone.
+    // The client may be gone already, which changes nothing.
     let _ = incoming.stream.write_all(UNRECOGNIZED_NAME).await;
     refuse::close_softly(incoming.stream).await;
 }
 
-/// Passes whatever comes.
+/// Relays bytes in both directions, without looking at them, until the tunnel ends or its permission is revoked.
 pub(super) async fn pass(server: &Server, incoming: Incoming, blind: Box<BlindTunnel<'_>>) {
     let Some((mut to_origin, open)) = blind.open() else {
         return;
     };
     let patience = server.settings().options.idle_timeout;
-    // However it ends, both connections close now.
+    // Returning drops both connections, however the tunnel ended.
     let passed = tokio::select! {
         passed = pass_both_ways(incoming, &mut to_origin, patience) => passed,
         () = open.revoked() => Ok(()),
     };
-    // What was reset is not complete, and the origin is not to think so (RFC 9113 section 8.5).
+    // A reset by the client must reach the origin as a reset: a clean close would make a cut-off upload look complete
+    // (RFC 9113 section 8.5).
     if passed.is_err_and(|error| is_break(error.kind())) {
         origin::break_off(&to_origin);
     }
@@ -73,7 +74,7 @@ fn is_break(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// The server name of the ClientHello that the stream begins with, of which nothing is taken away.
+/// Returns the server name of the ClientHello that the stream begins with. All bytes read stay in the buffer.
 async fn server_name(incoming: &mut Incoming) -> io::Result<Option<String>> {
     let Incoming { stream, ahead } = incoming;
     let mut acceptor = Acceptor::default();
@@ -99,7 +100,7 @@ async fn server_name(incoming: &mut Incoming) -> io::Result<Option<String>> {
     }
 }
 
-/// Passes bytes until both sides ended, one breaks, or nothing moves either way for `patience`.
+/// Copies bytes until both sides have closed, one fails, or neither direction moves for `patience`.
 async fn pass_both_ways(
     client: Incoming,
     origin: impl AsyncRead + AsyncWrite,
@@ -116,7 +117,7 @@ async fn pass_both_ways(
     tokio::try_join!(up, down).map(|_| ())
 }
 
-/// One direction, to its end, which is passed on, too.
+/// Copies one direction up to its end, then closes the writing side, too.
 async fn pass_on(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -129,7 +130,7 @@ async fn pass_on(
         match timeout(patience, next(from, to, &mut part)).await {
             Ok(Ok(0)) => return to.shutdown().await,
             Ok(read) => read?,
-            // The other direction may be busy meanwhile.
+            // Silence counts only if the other direction was silent as well.
             Err(_) if moved.load(Ordering::Relaxed) != before => continue,
             Err(silence) => return Err(silence.into()),
         };
@@ -143,7 +144,8 @@ async fn pass_on(
     }
 }
 
-/// What comes next from one side, unless the other breaks meanwhile: whoever sends nothing more may yet be gone.
+/// Reads the next chunk from one side, or fails when the other side does: a peer that only receives can only be noticed to be
+/// gone by polling its writing side.
 async fn next(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -168,7 +170,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    /// A tunnel and both its ends.
+    /// Starts a tunnel and returns its task and both ends.
     async fn tunnel() -> (
         tokio::task::JoinHandle<io::Result<()>>,
         tokio::io::DuplexStream,

@@ -1,4 +1,4 @@
-//! TLS to the proxy itself: from a connection to a stream on which HTTP begins.
+//! Terminates TLS to the proxy itself.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,26 +19,30 @@ use crate::observe::decisions;
 use crate::tls::entrance::Entrance;
 use crate::tls::{self, intercept};
 
-/// A connection inside TLS to the proxy.
+/// The transport inside TLS to the proxy itself.
 pub(super) type Secured = Transport<TlsStream<Transport<TcpStream>>>;
 
-/// Why there is no TLS.
+/// The reason that a connection has no TLS.
 pub(super) enum Ended {
-    /// Nobody is there, or nobody who could be answered.
+    /// The client is gone, or its handshake failed: no answer would reach it.
     Closed,
-    /// It was not begun: the client speaks something else.
+    /// The client sent something other than TLS.
     Plain(Transport<TcpStream>),
 }
 
-/// A stream inside TLS.
+/// The stream inside TLS, and what the handshake established.
 pub(super) struct Inside {
     pub(super) stream: Stream,
-    /// What the client showed.
+    /// The certificate that the client presented.
     pub(super) certificate: Option<Arc<ClientCertificate>>,
     pub(super) speaks_http2: bool,
 }
 
-/// Ends the TLS that `tcp` begins with, of which `ahead` was read already.
+/// Terminates TLS on `tcp`; `ahead` holds bytes that have been read already.
+///
+/// # Errors
+///
+/// Returns the connection again if the client speaks plain text, so that it can be answered.
 pub(super) async fn end_tls(
     server: &Server,
     mut tcp: Transport<TcpStream>,
@@ -81,7 +85,11 @@ pub(super) async fn end_tls(
     opened
 }
 
-/// Ends TLS on `stream`, of which `ahead` was read already.
+/// Runs the TLS handshake on `stream`; `ahead` holds bytes that have been read already.
+///
+/// # Errors
+///
+/// Returns an error if the handshake fails.
 pub(super) async fn accept<S>(
     acceptor: TlsAcceptor,
     stream: Transport<S>,
@@ -91,18 +99,20 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let id = stream.id();
+    // Small writes are gathered above TLS; gathering its records once more would only delay them.
     let stream = stream.ungathered().with_read_ahead(ahead.freeze());
     let tls = acceptor.accept(stream).await?;
     Ok(Transport::new(tls, id))
 }
 
-/// What the client showed. The handshake found it good, or it is from a session for which one did.
+/// Returns the certificate that the client presented. It was verified in this handshake, or in the one of the session that
+/// this one resumes.
 fn shown(entrance: &Entrance, secured: &Secured) -> Option<Arc<ClientCertificate>> {
     let chain = secured.inner().get_ref().1.peer_certificates()?;
     ClientCertificate::shown(chain, entrance).map(Arc::new)
 }
 
-/// Says why a handshake failed, and how that is counted.
+/// Logs why a handshake failed, and returns the metric's label for it.
 fn explain(client: decisions::Client, error: &io::Error) -> &'static str {
     if intercept::is_distrust(error) {
         tracing::warn!(%client, "the client does not trust proxy.certificate");

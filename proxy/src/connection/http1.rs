@@ -1,4 +1,4 @@
-//! HTTP/1 on a client's connection: one request after another.
+//! HTTP/1 on a downstream connection: one request after another.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,24 +22,24 @@ use crate::http::received::Received;
 use crate::http::transport::{Incoming, Stream};
 use crate::tls;
 
-/// How long a connection without a request outlives the stop. Closing it at once would reset it under a request that is
-/// on its way, and on a new connection no client expects that.
+/// The time that an idle connection stays open after the stop. Closing it at once would reset it under a request that is
+/// already in flight, which clients do not expect on a new connection.
 const LAST_CALL: Duration = Duration::from_millis(250);
-/// What is read of a request at first; most heads are shorter.
+/// The size of the first read of a request; most heads are shorter.
 const FIRST_READ: usize = 4096;
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// What an HTTP/1 connection led to.
+/// The way an HTTP/1 connection ended.
 pub(super) enum After<'a> {
     Closed,
-    /// One that its client knows to be open.
+    /// The connection is a tunnel now, and its client has been told so with a 200.
     Tunnel {
         incoming: Incoming,
         permit: TunnelPermit<'a>,
     },
 }
 
-/// Serves one request after another, until the connection ends or becomes a tunnel.
+/// Serves requests until the connection ends or becomes a tunnel.
 pub(super) async fn serve<'a>(
     server: &'a Server,
     mut incoming: Incoming,
@@ -47,6 +47,7 @@ pub(super) async fn serve<'a>(
 ) -> After<'a> {
     loop {
         let head = tokio::select! {
+            // A head that has arrived is served even if the stop comes at the same moment.
             biased;
             head = head(server, &mut incoming) => head,
             () = last_call(server) => return After::Closed,
@@ -57,7 +58,7 @@ pub(super) async fn serve<'a>(
             Err(Some(refusal)) => {
                 let exchanges = &server.exchanges;
                 let refusing = exchanges.refuse_connection(incoming.stream, connection, refusal);
-                // What comes at most once in a connection is in a box: there it takes no room in those that wait for requests.
+                // Boxed, like all that happens at most once in a connection: an idle connection's future stays small.
                 Box::pin(refusing).await;
                 return After::Closed;
             }
@@ -65,7 +66,7 @@ pub(super) async fn serve<'a>(
         if received.method() == "CONNECT" {
             return Box::pin(connect(server, incoming, connection, &received)).await;
         }
-        // Most connections wait most of the time, and should not hold the room that an exchange takes.
+        // An exchange's future is kilobytes, and most connections are idle most of the time: only busy ones hold that memory.
         match Box::pin(exchange(server, incoming, connection, &received)).await {
             Some(next) => incoming = next,
             None => return After::Closed,
@@ -73,19 +74,23 @@ pub(super) async fn serve<'a>(
     }
 }
 
-/// Waits until no request that was sent before the stop can still be on its way.
+/// Waits for the stop, and then until no request that was sent before it can still be in flight.
 async fn last_call(server: &Server) {
     server.stopping.cancelled().await;
     tokio::time::sleep(LAST_CALL).await;
 }
 
-/// The next request's head; or the refusal of what came instead, if anything did.
+/// Reads the next request's head.
+///
+/// # Errors
+///
+/// Returns the refusal of what arrived instead, or `None` if nothing did.
 async fn head(server: &Server, incoming: &mut Incoming) -> Result<RequestHead, Option<Refusal>> {
     let Incoming { stream, ahead } = incoming;
     let settings = server.settings();
     let options = &settings.options;
     if ahead.is_empty() {
-        // Nearly every request waits here: pingora's timers are shared, tokio's take a lock each.
+        // Nearly every request waits here. pingora's timers are shared between waiters; each of tokio's takes a lock.
         let reading = poll_fn(|context| first_read(stream, ahead, context));
         match pingora_timeout::timeout(options.idle_timeout, reading).await {
             Ok(Ok(())) if !ahead.is_empty() => {}
@@ -96,7 +101,7 @@ async fn head(server: &Server, incoming: &mut Incoming) -> Result<RequestHead, O
         return Err(Some(refusal::unasked_tls()));
     }
     let mut reading = pin!(RequestHead::read(stream, ahead));
-    // Mostly all of it is there: no clock needs to be read, nor a timer made.
+    // The whole head is usually there at the first poll, which saves reading the clock and arming a timer.
     let read = match futures_util::poll!(&mut reading) {
         Poll::Ready(read) => Ok(read),
         Poll::Pending => timeout(options.header_timeout, reading).await,
@@ -108,7 +113,7 @@ async fn head(server: &Server, incoming: &mut Incoming) -> Result<RequestHead, O
     }
 }
 
-/// Reads what is there, into memory that is taken when something is: an idle connection holds none.
+/// Reads into the stack first and allocates only for bytes that arrived: an idle connection holds no buffer.
 fn first_read(
     stream: &mut Stream,
     ahead: &mut BytesMut,
@@ -121,6 +126,7 @@ fn first_read(
     Poll::Ready(Ok(()))
 }
 
+/// Serves a CONNECT: decides it, and confirms the tunnel to the client.
 async fn connect<'a>(
     server: &'a Server,
     incoming: Incoming,
@@ -153,7 +159,7 @@ async fn establish(stream: &mut Stream) -> io::Result<()> {
     stream.flush().await
 }
 
-/// Takes one request; returns the connection if another one may follow.
+/// Serves one request. Returns the connection if another request may follow.
 async fn exchange(
     server: &Server,
     incoming: Incoming,

@@ -1,4 +1,4 @@
-//! HTTP/2 on a client's connection: each stream in a task of its own.
+//! HTTP/2 on a downstream connection: each stream is served in its own task.
 
 use std::sync::Arc;
 
@@ -16,28 +16,29 @@ use crate::http::flushes::{Counted, Flushes};
 use crate::http::received::Received;
 use crate::http::transport::Stream;
 
-/// Exchanges of one HTTP/2 connection under way: twice the streams that it may have open. A stream that its client reset
-/// is open no more, but its exchange goes on for a moment (CVE-2023-44487).
+/// The exchanges of one HTTP/2 connection that may run at once: twice the streams that it may have open. A stream that was
+/// reset by its client no longer counts as open, but its exchange still takes a moment to end (CVE-2023-44487, rapid reset).
 const MAX_EXCHANGES: usize = 200;
-/// What an HTTP/2 stream's answer may take up on its way. A client chooses how many streams and how large their windows are.
+/// The most bytes of a response that are buffered for one stream. Without it the client would set the bound: it chooses the
+/// number of streams and the size of their windows.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What a client that is not inside a tunnel may send ahead on all its streams together; on each it is 64 KiB. So much less than
-/// all of them could take does not let one whose origin takes nothing hold up the others.
+/// The connection window of a client that is not inside a tunnel; each stream's is 64 KiB. It is less than the sum of all
+/// streams' windows, which bounds the memory, and yet enough that one stalled origin does not hold up the other streams.
 const PROXIED_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// What a stream began with.
+/// A request on its own stream.
 pub(super) struct Asked {
     pub(super) request: http::Request<RecvStream>,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) connection: Arc<Connection>,
-    /// Of the client's connection.
+    /// The flush counter of the client's connection.
     pub(super) flushes: Arc<Flushes>,
-    /// Its place among those of its connection.
+    /// Its share of the connection's `MAX_EXCHANGES`.
     pub(super) open: OwnedSemaphorePermit,
 }
 
-/// Serves HTTP/2's streams. `take` makes a task of each.
+/// Accepts streams until the connection ends; `take` spawns a task for each.
 pub(super) async fn serve(
     server: &Arc<Server>,
     stream: Stream,
@@ -66,6 +67,7 @@ pub(super) async fn serve(
                 }
             }
             Ok(None | Some(Err(_))) => return,
+            // Idle counts only while no exchange runs.
             Err(_) if streams.places.available_permits() < MAX_EXCHANGES => {}
             Err(_) if streams.are_ending => return,
             Err(_) => streams.end(),
@@ -73,19 +75,19 @@ pub(super) async fn serve(
     }
 }
 
-/// The streams of one connection.
+/// One connection, and the exchanges on its streams.
 struct Streams {
     http2: h2::server::Connection<Counted<Stream>, Bytes>,
     connection: Arc<Connection>,
     flushes: Arc<Flushes>,
-    /// Of exchanges under way.
+    /// A permit for each exchange that may still begin.
     places: Arc<Semaphore>,
-    /// No new ones are taken.
+    /// Whether GOAWAY was sent: no further streams are accepted.
     are_ending: bool,
 }
 
 impl Streams {
-    /// `None`: the client does not speak HTTP/2, or takes too long to begin.
+    /// Exchanges the connection prefaces. Returns `None` if the client does not speak HTTP/2, or takes too long.
     async fn begin(server: &Server, stream: Stream, connection: Connection) -> Option<Self> {
         let patience = server.settings().options.header_timeout;
         let options = http2_options(connection.tunnel.is_some());
@@ -103,7 +105,7 @@ impl Streams {
         })
     }
 
-    /// Gives a stream its place, or refuses it if there is none.
+    /// Admits a stream, or resets it if too many exchanges are running.
     fn admit(
         &mut self,
         request: http::Request<RecvStream>,
@@ -124,7 +126,7 @@ impl Streams {
         }
     }
 
-    /// Takes no new ones; those under way go on.
+    /// Sends GOAWAY; exchanges that are running continue.
     fn end(&mut self) {
         if !self.are_ending {
             self.http2.graceful_shutdown();
@@ -133,10 +135,10 @@ impl Streams {
     }
 }
 
-/// Serves a request.
+/// Spawns the task that serves a request.
 pub(super) fn exchange(server: &Arc<Server>, asked: Asked) {
     let (spawner, server) = (server, Arc::clone(server));
-    // An exchange is kilobytes: in a box it is not copied each time that the runtime hands its task on.
+    // An exchange's future is kilobytes: boxed, it is not copied when the runtime moves its task.
     spawner.spawn(Box::pin(async move {
         let Asked {
             request,
@@ -157,7 +159,7 @@ pub(super) fn exchange(server: &Arc<Server>, asked: Asked) {
             flushes,
             server.settings().options.idle_timeout,
         );
-        // Dropping a client whose response is not complete resets its stream.
+        // If the response is not complete, dropping the client resets its stream.
         server
             .exchanges
             .exchange(&connection, &received, &mut client)

@@ -1,4 +1,4 @@
-//! What speaks inside a tunnel is served, until it ends.
+//! Serves HTTP inside a tunnel.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::decide::request::Connection;
 use crate::exchange::connect::TunnelPermit;
 use crate::http::transport::Incoming;
 
-/// Serves a tunnel that was opened on `outside`.
+/// Serves a tunnel that was opened on `outside`, until it ends.
 pub(super) async fn serve(
     server: &Arc<Server>,
     incoming: Incoming,
@@ -20,7 +20,7 @@ pub(super) async fn serve(
         proof: permit.proof.clone(),
         ..outside
     };
-    // Once in a connection: in a box it takes no room in those that wait for requests.
+    // This runs once per connection. Boxed, it does not enlarge the future of every idle connection.
     let entering = Box::pin(tunnel::enter(server, incoming, &outside, permit));
     let Some(inside) = entering.await else {
         return;
@@ -34,7 +34,7 @@ pub(super) async fn serve(
         let serving = http2::serve(server, incoming.stream, connection, http2::exchange);
         Box::pin(serving).await;
     } else {
-        // A tunnel inside is refused.
+        // The outcome is never a tunnel: a CONNECT inside a tunnel is refused.
         http1::serve(server, incoming, &connection).await;
     }
 }

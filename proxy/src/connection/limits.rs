@@ -1,4 +1,4 @@
-//! Limits on client connections: in total, and per client.
+//! Limits on downstream connections: in total, and per client.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use crate::decide::refusal::Refusal;
 use crate::http::proxy_status::ErrorType;
 use crate::identity::per_client::{Counted, PerClient};
 
-/// Connections that are told why they are not served, at one time; further ones are closed without a word.
+/// The connections beyond the limits that are answered with a 503 at once; further ones are closed without an answer.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
 
-/// How many client connections there may be at one time.
+/// The limits, as read from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// In total; further ones are answered with 503.
+    /// The connections in total; further ones are answered with 503.
     pub(crate) connections: usize,
-    /// Of one client address (IPv6: one /64); 0: no limit.
+    /// The connections of one client address (IPv6: of one /64); 0 means no limit.
     pub(crate) per_client: usize,
 }
 
-/// Hands out limits for connections.
+/// Counts connections, and grants each a permit while the limits allow it.
 #[derive(Debug)]
 pub(crate) struct Limits {
     all: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
-    /// 0: no bound.
+    /// 0 means no limit.
     most_per_client: usize,
-    /// Counted while there is a bound.
+    /// Empty if there is no limit per client.
     per_client: Arc<PerClient>,
 }
 
-/// A connection's place, free again when dropped.
+/// A connection's share of the limits, which is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     _place: OwnedSemaphorePermit,
     _counted: Option<Counted>,
 }
 
-/// Which bound leaves no slot.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     All,
@@ -48,7 +48,7 @@ pub(crate) enum Full {
 }
 
 impl Full {
-    /// What is told whoever finds no slot.
+    /// Returns the answer to a connection that exceeds the limit.
     pub(super) fn refusal(self) -> Refusal {
         let error = ErrorType::ConnectionLimitReached;
         let details = match self {
@@ -73,12 +73,13 @@ impl Limits {
         }
     }
 
-    /// A slot for a connection of `client`.
+    /// Grants a permit for a connection of `client`.
     ///
     /// # Errors
     ///
-    /// Returns which bound is reached.
+    /// Returns the limit that is reached.
     pub(crate) fn take(&self, client: IpAddr) -> Result<Slot, Full> {
+        // First, so that a client over its limit does not take a place from the others, not even for a moment.
         let counted = self.count(client)?;
         Ok(Slot {
             _place: self.place()?,
@@ -86,11 +87,11 @@ impl Limits {
         })
     }
 
-    /// A slot for a connection whose client is not known yet.
+    /// Grants a permit for a connection whose client is not known yet.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is none.
+    /// Returns an error if the total is reached.
     pub(crate) fn take_unnamed(&self) -> Result<Slot, Full> {
         Ok(Slot {
             _place: self.place()?,
@@ -98,11 +99,11 @@ impl Limits {
         })
     }
 
-    /// The same slot, as one of `client`.
+    /// Counts a permit for `client`, now that the client is known.
     ///
     /// # Errors
     ///
-    /// Returns an error if that client has all it may have; the slot is free then.
+    /// Returns an error if that client's limit is reached; the permit is returned then.
     pub(crate) fn name(&self, slot: Slot, client: IpAddr) -> Result<Slot, Full> {
         Ok(Slot {
             _counted: self.count(client)?,
@@ -126,7 +127,7 @@ impl Limits {
         }
     }
 
-    /// Leave to tell a connection why it is not served, if not too many are being told.
+    /// Grants a permit to answer a connection that exceeds the limits, unless too many are being answered.
     pub(crate) fn turn_away(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turned_away).try_acquire_owned().ok()
     }

@@ -1,8 +1,7 @@
-//! The listening sockets: inherited from the service manager where it holds one for an address,
-//! else bound here.
+//! The listening sockets: inherited from the service manager if it holds one for an address, otherwise bound here.
 //!
-//! A socket that systemd holds (systemd.socket(5)) outlives the process: while one wayleave ends and
-//! the next starts, connections wait in its queue instead of being refused.
+//! A socket that systemd holds (systemd.socket(5)) outlives the process: while one wayleave ends and the next one starts,
+//! connections wait in its queue instead of being refused.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -16,13 +15,13 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-/// How many connections may wait to be accepted, unless the system allows fewer (`net.core.somaxconn`, which is this by default).
-/// The packets of more are dropped, and their clients try again after a second at the earliest.
+/// The connections that may wait to be accepted, unless the system allows fewer (`net.core.somaxconn`, whose default this is).
+/// The packets of further ones are dropped, and their clients retry after a second at the earliest.
 const MOST_WAITING: i32 = 4096;
-/// How often an address that somebody has is tried for: what a client may wait once it is free.
+/// The interval at which binding an address in use is retried; clients wait at most this long once it is free.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
 
-/// Where clients connect, and whether by TLS. Displays as in `proxy.listen`.
+/// An address of `proxy.listen`: where clients connect, and whether with TLS. Displays as it is written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listen {
     pub(crate) address: SocketAddr,
@@ -30,7 +29,7 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// What a client on this machine connects to: a wildcard address cannot be dialled.
+    /// Returns the address that a client on this machine connects to: loopback in place of a wildcard, which cannot be dialled.
     pub(crate) fn dialable(self) -> Self {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -42,12 +41,12 @@ impl Listen {
         Self { address, ..self }
     }
 
-    /// The first that a client on this machine dials best, without TLS if there is one.
+    /// Returns the address that suits clients on this machine best: the first one without TLS, otherwise the first one.
     pub(crate) fn nearest(all: impl Iterator<Item = Self>) -> Option<Self> {
         all.min_by_key(|listen| listen.is_tls).map(Self::dialable)
     }
 
-    /// As a URL.
+    /// Returns the address as a URL.
     pub(crate) fn url(self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
@@ -56,9 +55,10 @@ impl Listen {
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_tls {
-            true => f.write_str(&self.url()),
-            false => self.address.fmt(f),
+        if self.is_tls {
+            f.write_str(&self.url())
+        } else {
+            self.address.fmt(f)
         }
     }
 }
@@ -81,11 +81,11 @@ impl FromStr for Listen {
     }
 }
 
-/// A listening socket for clients.
+/// A listening socket for clients, bound to its address.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) listener: TcpListener,
-    /// With the port that the system chose.
+    /// The address, with the port that the system chose.
     pub(crate) at: Listen,
 }
 
@@ -103,14 +103,14 @@ impl Bound {
     }
 }
 
-/// The sockets this process was started with.
+/// The listening sockets that this process was started with.
 #[derive(Debug)]
 pub(crate) struct Inherited {
     sockets: Vec<(SocketAddr, std::net::TcpListener)>,
 }
 
 impl Inherited {
-    /// Takes them over. Call once, early: it reads `LISTEN_FDS`.
+    /// Takes over the sockets of `LISTEN_FDS`. Call it once, before anything else opens descriptors.
     ///
     /// # Errors
     ///
@@ -129,12 +129,12 @@ impl Inherited {
         Ok(Self { sockets })
     }
 
-    /// Whether there are none.
+    /// Returns whether none were inherited, or all are in use.
     pub(crate) fn is_empty(&self) -> bool {
         self.sockets.is_empty()
     }
 
-    /// A listener on `listen`: the inherited one for its address, or a new one.
+    /// Returns the inherited listener for the address, or binds a new one.
     ///
     /// # Errors
     ///
@@ -149,11 +149,11 @@ impl Inherited {
         bound.with_context(|| format!("listening on {address}"))
     }
 
-    /// The inherited listener for `address`, if there is one.
+    /// Returns the inherited listener for `address`, if there is one.
     ///
     /// # Errors
     ///
-    /// Returns an error if it cannot be served on.
+    /// Returns an error if the runtime cannot use it.
     pub(crate) fn inherit(&mut self, address: SocketAddr) -> anyhow::Result<Option<TcpListener>> {
         let listener = self.remove(address).map(serve_on).transpose();
         listener.with_context(|| format!("listening on {address}"))
@@ -164,12 +164,11 @@ impl Inherited {
         Some(self.sockets.swap_remove(index).1)
     }
 
-    /// Whether every inherited socket serves now.
+    /// Checks that every inherited socket is in use.
     ///
     /// # Errors
     ///
-    /// Names the sockets whose address is not in the configuration: their clients would wait for
-    /// ever.
+    /// Names the sockets whose address is not in the configuration: their clients would wait forever.
     pub(crate) fn all_used(&self) -> anyhow::Result<()> {
         let unused: Vec<String> = self
             .sockets
@@ -190,18 +189,18 @@ fn serve_on(socket: std::net::TcpListener) -> io::Result<TcpListener> {
     TcpListener::from_std(socket)
 }
 
-/// A new listener. Tokio lets 128 connections wait, which many crawlers that start at once are more than.
+/// Binds a listener with a longer queue than tokio's 128 connections, which a fleet of crawlers that starts at once exceeds.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address).await?;
     SockRef::from(&listener).listen(MOST_WAITING)?;
     Ok(listener)
 }
 
-/// A new listener on `address`, for which whoever has the address may take `patience` to end.
+/// Binds `address`, and retries for `patience` while another process still uses it.
 ///
 /// # Errors
 ///
-/// Returns an error if the address cannot be bound, also after that time.
+/// Returns an error if the address cannot be bound in that time.
 pub(crate) async fn listen_when_free(
     address: SocketAddr,
     patience: Duration,
@@ -217,13 +216,13 @@ pub(crate) async fn listen_when_free(
     }
 }
 
-/// The next connection. While none can be taken, that is said again and again. Giving up loses none.
+/// Accepts the next connection, and logs an error as long as that fails. Cancelling it loses no connection.
 pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
             Err(error) => {
-                // Out of descriptors, mostly: taking connections at once would fail again.
+                // Usually the process is out of descriptors: an immediate retry would fail again, in a busy loop.
                 tracing::error!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -245,7 +244,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "clients")]
         let connecting = (0..300).map(|_| TcpStream::connect(bound.at.address));
         let connected = futures_util::future::try_join_all(connecting);
-        // Those that find no room would not come through at all.
+        // Connections beyond the queue would not be established at all.
         let connected = tokio::time::timeout(Duration::from_secs(10), connected).await;
         assert_eq!(connected.unwrap().unwrap().len(), 300);
     }

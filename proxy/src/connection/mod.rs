@@ -1,16 +1,16 @@
-//! Client connections: from bytes to requests.
+//! Downstream connections: from accepted sockets to requests.
 //!
 //! ```text
-//!  accept ── listeners, limits             who is served
-//!     │  └─── proxy_protocol, entrance     whom a load balancer says it is; TLS to the proxy itself
+//!  accept ── listeners, limits                    sockets, and how many connections they may hold
+//!     │  └─── proxy_protocol, tls_termination     the client behind a load balancer; TLS to the proxy itself
 //!     │
-//!  proxied_http2                          requests and tunnels side by side, with the proxy itself
+//!  proxied_http2                                  HTTP/2 to the proxy itself: requests and tunnels, multiplexed
 //!     │
-//!  inside ── tunnel ── blind_tunnel        what speaks inside a tunnel
+//!  inside ── tunnel ── blind_tunnel               the protocol inside a tunnel
 //!     │
-//!  http1, http2                            requests one after another; side by side
+//!  http1, http2                                   requests in sequence; requests multiplexed
 //!
-//!  server                                  what they are served with
+//!  server                                         state that all connections share
 //! ```
 
 mod accept;

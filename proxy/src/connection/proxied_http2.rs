@@ -1,4 +1,4 @@
-//! HTTP/2 with the proxy itself: each stream is a request for any origin (RFC 9113 section 8.3.1), or a tunnel (section 8.5).
+//! HTTP/2 with the proxy itself: each stream is a request to any origin (RFC 9113 section 8.3.1), or a tunnel (section 8.5).
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ use crate::http::connect_stream::ConnectStream;
 use crate::http::received::Received;
 use crate::http::transport::{Stream, Transport};
 
-/// Serves a connection whose TLS was ended here.
+/// Serves a connection whose TLS ends at this proxy.
 pub(super) async fn serve(server: &Arc<Server>, stream: Stream, connection: Connection) {
     http2::serve(server, stream, connection, take).await;
 }
 
+/// Spawns the task of one stream: an exchange, or a tunnel for CONNECT.
 fn take(server: &Arc<Server>, asked: Asked) {
     if asked.request.method() != Method::CONNECT {
         return http2::exchange(server, asked);
@@ -28,7 +29,7 @@ fn take(server: &Arc<Server>, asked: Asked) {
     server.spawn(Box::pin(async move { tunnel(&serving, asked).await }));
 }
 
-/// Judges a `CONNECT`, and serves what speaks inside the tunnel.
+/// Decides a CONNECT, and serves the protocol inside the tunnel.
 async fn tunnel(server: &Arc<Server>, asked: Asked) {
     let Asked {
         request,
@@ -38,12 +39,12 @@ async fn tunnel(server: &Arc<Server>, asked: Asked) {
         open,
     } = asked;
     let (head, body) = request.into_parts();
-    // What follows the head is not content.
+    // DATA frames of a CONNECT are the tunnel's bytes, not a request body.
     let received = Received::proxied_http2(head, false);
     let settings = server.settings();
     let mut client = Client::http2(body, respond, flushes, settings.options.idle_timeout);
     let exchanges = &server.exchanges;
-    // Elsewhere a tunnel is a connection, and counts as one.
+    // On HTTP/1 a tunnel takes a whole connection, so it counts as one here, too.
     let slot = match server.limits.take(connection.client) {
         Ok(slot) => slot,
         Err(reached) => {
@@ -65,10 +66,10 @@ async fn tunnel(server: &Arc<Server>, asked: Asked) {
     drop((slot, open));
 }
 
-/// The tunnel, once it is answered; none if the client is gone.
+/// Answers the CONNECT with 200 and returns the tunnel's stream, or `None` if the client is gone.
 fn opened(received: h2::RecvStream, mut respond: SendResponse<Bytes>) -> Option<Stream> {
     let sent = respond.send_response(Response::new(()), false).ok()?;
-    // No pool ever sees it.
+    // The id only has to differ from those of sockets, which are descriptors and so never negative.
     let id = -i32::try_from(sent.stream_id().as_u32()).unwrap_or(i32::MAX);
     let stream = ConnectStream::new(received, sent);
     Some(Box::new(Transport::new(stream, id)))

@@ -1,4 +1,4 @@
-//! The PROXY protocol, versions 1 and 2: what a load balancer says about its client before the client's first byte
+//! The PROXY protocol, versions 1 and 2: a load balancer names its client in a header in front of the client's first byte
 //! (<https://www.haproxy.org/download/2.6/doc/proxy-protocol.txt>).
 
 use std::net::IpAddr;
@@ -10,29 +10,29 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The longest header of version 1, with its CRLF (section 2.1).
 const MAX_LINE_BYTES: usize = 107;
-/// What version 2 has before its addresses: the signature, two bytes of kinds, the length.
+/// The fixed part of a version 2 header: the signature, two bytes of command and family, the length of the rest.
 const FIXED_BYTES: usize = 16;
-/// The longest header of version 2 that is read. Additional fields may hold a client's certificate; the format itself
-/// allows 64 KiB, and every load balancer in use stays far below this.
+/// The longest header of version 2 that is read. Its additional fields may hold a client's certificate. The format allows
+/// 64 KiB; all known load balancers send far less than this.
 const MAX_BYTES: usize = 16 * 1024;
-/// What is read at first: all of nearly every header.
+/// The size of the first read, which holds all of nearly every header.
 const FIRST_READ: usize = 512;
 
-/// Why the client is not known.
+/// The reason that the client's address is not known.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The connection ended before its first byte: a health check.
+    /// The connection ended before its first byte, as a health check's does.
     Silent,
-    /// What came is not a header.
+    /// The bytes are not a PROXY header, for the reason given.
     Malformed(String),
 }
 
-/// Reads the header that `stream` begins with, and returns whose connection it is: none if it is the load balancer's own, or
-/// if its client has no IP address. What was read behind the header stays in `ahead`.
+/// Reads the header that `stream` begins with, and returns the client's address: `None` if the connection is the load
+/// balancer's own, or if its client has no IP address. Bytes read beyond the header remain in `ahead`.
 ///
 /// # Errors
 ///
-/// Returns what came instead of a header.
+/// Returns an error if the stream does not begin with a valid header.
 pub(super) async fn client(
     stream: &mut (impl AsyncRead + Unpin),
     ahead: &mut BytesMut,
@@ -56,7 +56,7 @@ pub(super) async fn client(
     Ok(client.map(|client| client.to_canonical()))
 }
 
-/// How long the header is that `bytes` begin with: none while they are too few to tell.
+/// Returns the length of the header that `bytes` begin with, or `None` if more bytes are needed to tell.
 fn length(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     if may_begin_with(bytes, v2::PROTOCOL_PREFIX) {
         let Some(fixed) = bytes.first_chunk::<FIXED_BYTES>() else {
@@ -79,7 +79,7 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     }
 }
 
-/// Whether `bytes` are the beginning of `prefix`, or begin with it.
+/// Returns whether `bytes` begin with `prefix`, or could once more of them arrive.
 fn may_begin_with(bytes: &[u8], prefix: &[u8]) -> bool {
     bytes
         .iter()
@@ -87,7 +87,7 @@ fn may_begin_with(bytes: &[u8], prefix: &[u8]) -> bool {
         .all(|(byte, wanted)| byte == wanted)
 }
 
-/// Whose connection a whole header says it is.
+/// Parses a complete header, and returns the client's address as `read_client` does.
 fn said(header: &[u8]) -> Result<Option<IpAddr>, Fault> {
     if header.starts_with(b"PROXY ") {
         let header = v1::Header::try_from(header).map_err(|error| malformed(error.to_string()))?;
@@ -98,7 +98,7 @@ fn said(header: &[u8]) -> Result<Option<IpAddr>, Fault> {
         });
     }
     let header = v2::Header::try_from(header).map_err(|error| malformed(error.to_string()))?;
-    // A length that reaches into what follows shows here, mostly.
+    // A wrong length that swallows part of the request usually shows as a malformed field.
     if let Some(Err(error)) = header.tlvs().find(Result::is_err) {
         return Err(malformed(error.to_string()));
     }
@@ -119,7 +119,7 @@ fn malformed(what: impl Into<String>) -> Fault {
 mod tests {
     use super::*;
 
-    /// Version 2: the command, family and protocol, and what follows the length.
+    /// Builds a version 2 header of the command, the family and protocol, and the part after the length.
     fn binary(command: u8, kind: u8, rest: &[u8]) -> Vec<u8> {
         let length = u16::try_from(rest.len()).unwrap().to_be_bytes();
         [v2::PROTOCOL_PREFIX, &[command, kind], &length, rest].concat()

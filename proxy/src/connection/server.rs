@@ -1,4 +1,4 @@
-//! What every connection is served with.
+//! The state that all downstream connections share.
 
 use std::sync::Arc;
 
@@ -10,20 +10,21 @@ use crate::decide::settings::Settings;
 use crate::exchange::Exchanges;
 use crate::tls::intercept::Interceptor;
 
-/// Serves connections and the streams inside, each in a task of its own.
+/// Everything that serving a connection needs, and the tasks in which connections are served.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) exchanges: Arc<Exchanges>,
     pub(crate) interceptor: Interceptor,
     pub(crate) limits: Limits,
     pub(crate) tasks: TaskTracker,
+    /// Cancelled when the process begins to stop: no new connections, and none is kept alive.
     pub(crate) stopping: CancellationToken,
-    /// Nothing goes on.
+    /// Cancelled when every task must end at once.
     pub(crate) ended: CancellationToken,
 }
 
 impl Server {
-    /// Runs `task` until it is done, or the server has ended.
+    /// Spawns `task`, which runs until it is done or the server is terminated.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let ended = self.ended.clone();
         self.tasks.spawn(ended.run_until_cancelled_owned(task));

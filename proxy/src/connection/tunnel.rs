@@ -1,4 +1,4 @@
-//! A tunnel, from its opening to the protocol inside: TLS that is intercepted or passed on uninspected, or plain HTTP.
+//! A tunnel, from its opening to the protocol inside: TLS that is intercepted or relayed uninspected, or plain HTTP.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::http::connect_stream::ConnectStream;
 use crate::http::transport::{Incoming, Stream, Transport};
 use crate::tls::{self, intercept};
 
-/// What speaks inside a tunnel.
+/// The HTTP connection inside a tunnel.
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) incoming: Incoming,
@@ -29,7 +29,8 @@ pub(crate) struct Inside {
     pub(crate) speaks_http2: bool,
 }
 
-/// Finds out what speaks inside a tunnel whose client knows that it is open. `None`: nobody who can be understood, or it passed unseen.
+/// Detects the protocol inside a tunnel that has been confirmed to its client. Returns `None` if the bytes were relayed
+/// uninspected, or if the client is gone or speaks no known protocol.
 pub(super) async fn enter(
     server: &Server,
     mut incoming: Incoming,
@@ -86,6 +87,7 @@ pub(super) async fn enter(
     })
 }
 
+/// Intercepts TLS: runs the handshake with a certificate for the origin's host.
 async fn end_tls(
     server: &Server,
     incoming: Incoming,
@@ -119,14 +121,14 @@ async fn end_tls(
     })
 }
 
-/// What TLS that was ended led to.
+/// The stream inside intercepted TLS, and what the handshake established.
 struct Accepted {
     stream: Stream,
     speaks_http2: bool,
     server_name: Option<String>,
 }
 
-/// Ends TLS inside a tunnel, on the connection itself, inside TLS to the proxy, or on a stream inside that.
+/// Runs the TLS handshake inside a tunnel, whatever transport the tunnel was opened on.
 async fn accept(config: Arc<ServerConfig>, incoming: Incoming) -> io::Result<Accepted> {
     let Incoming { stream, ahead } = incoming;
     match on(stream) {
@@ -137,7 +139,7 @@ async fn accept(config: Arc<ServerConfig>, incoming: Incoming) -> io::Result<Acc
     }
 }
 
-/// What a tunnel was opened on.
+/// The transport that a tunnel was opened on: a connection, TLS to the proxy, or an HTTP/2 stream inside that.
 enum On {
     Tcp(Box<Transport<TcpStream>>),
     Tls(Box<Secured>),
@@ -176,7 +178,7 @@ where
     })
 }
 
-/// What TLS to this origin's host is ended with.
+/// Returns the TLS configuration with a certificate for the origin's host, or `None` if none can be issued.
 fn certificate(server: &Server, origin: &Origin) -> Option<Arc<ServerConfig>> {
     let host = origin.host().trim_start_matches('[').trim_end_matches(']');
     let exchanges = &server.exchanges;

@@ -1,4 +1,4 @@
-//! The configurations that were in use, by their SHA-256, so that each decision can be made again by its own.
+//! Archives every configuration that was in effect under its SHA-256, so that each decision can be reproduced with its own.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
@@ -9,15 +9,15 @@ use anyhow::Context;
 
 use crate::observe::digest::Digest;
 
-/// The folder below the state directory.
+/// The folder of the archive in the state directory.
 const DIR: &str = "configurations";
 
-/// Where the configuration with this digest is kept.
+/// Returns the path of the configuration with this digest.
 pub(crate) fn path(state_dir: &Path, digest: Digest) -> PathBuf {
     state_dir.join(DIR).join(format!("{digest}.toml"))
 }
 
-/// Keeps a configuration, unless it is kept already; its digest.
+/// Stores a configuration unless it is stored already, and returns its digest.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ pub(crate) fn path(state_dir: &Path, digest: Digest) -> PathBuf {
 pub(crate) fn keep(state_dir: &Path, text: &[u8]) -> anyhow::Result<Digest> {
     let digest = Digest::of(text);
     let path = path(state_dir, digest);
-    // One that was cut off or changed is written anew.
+    // Compared as a whole, so that a file which was cut short or edited is replaced.
     if fs::read(&path).is_ok_and(|kept| kept == text) {
         return Ok(digest);
     }

@@ -1,4 +1,4 @@
-//! The process: wires the rooms together, listens, reads the configuration again, stops.
+//! The process: builds the parts from the configuration, runs them, reloads the configuration, stops.
 
 pub(crate) mod kept;
 pub(crate) mod reload;

@@ -1,4 +1,4 @@
-//! Builds the parts of the proxy from the configuration, at the start and at each reload.
+//! Builds the parts of the proxy from the configuration: at the start, and at each reload.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -28,30 +28,29 @@ use crate::signing::{self, Signer};
 use crate::tls;
 use crate::tls::pem_file::PemFile;
 
-/// Of this process alone: nodes that started together do not come to an origin together.
+/// A random number of this process, so that nodes that start together do not refresh the same robots.txt together.
 static SPREAD: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(()));
 
-/// Sessions with origins kept for resumption.
+/// The TLS sessions with origins that are kept for resumption.
 const TLS_SESSIONS: usize = 10_000;
 
-/// What a parent proxy takes away.
+/// The warning about the check that is not possible through a parent proxy.
 pub(crate) const UNCHECKED: &str = "upstream.proxy looks names up: that they lead to no internal address is not checked here, only \
     names that are internal by spelling and internal addresses in URLs are refused";
 
-/// Everything of the configuration that the ways to origins are built from, and nothing else is: a reload that changes any of it
-/// builds them anew.
+/// The part of the configuration that outbound clients are built from. A reload rebuilds them only if any of it changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WaysOptions {
     egress: egress::Options,
     origin: origin::Options,
     extra_roots: Vec<PemFile>,
     fetch: FetchOptions,
-    /// Whether requests of some crawlers are signed.
+    /// Whether the requests of some crawlers are signed.
     signs: bool,
 }
 
 impl WaysOptions {
-    /// Returns what `config` says of the ways. None leads to `own_listeners`.
+    /// Takes the part of `config`. No outbound connection may lead to `own_listeners`.
     pub(crate) fn of(config: &Config, own_listeners: &[SocketAddr]) -> Self {
         Self {
             egress: egress::Options {
@@ -64,23 +63,24 @@ impl WaysOptions {
             },
             extra_roots: config.upstream.extra_roots.clone(),
             fetch: config.robots.fetch.clone(),
+            // The keys are not part of it: they are in `Settings`, and a new key needs no new connections.
             signs: config.signing.options.mode != signing::Mode::Off,
         }
     }
 }
 
-/// The ways to origins: for requests, and for their robots.txt files.
+/// The clients that connect to origins: for requests, and for robots.txt files.
 pub(crate) struct Ways {
     pub(crate) options: WaysOptions,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) fetch: HttpFetch,
 }
 
-/// Opens the ways to origins. Within a tokio runtime.
+/// Builds the clients that connect to origins. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
-/// Returns an error if the system's DNS configuration is asked for and cannot be read, or if a root cannot be trusted.
+/// Returns an error if the system's DNS configuration is needed and cannot be read, or if a root cannot be trusted.
 pub(crate) fn ways(
     options: WaysOptions,
     clock: Clock,
@@ -98,7 +98,7 @@ pub(crate) fn ways(
     })
 }
 
-/// What fetches robots.txt for `wayleave check`, as the proxy would.
+/// Builds the client that fetches robots.txt for `wayleave check` as the proxy would.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ fn upstream(options: &WaysOptions, metrics: &Arc<Metrics>) -> anyhow::Result<Ups
     Ok(Upstream::new(options, egress, &tls, metrics))
 }
 
-/// How certificates are checked: by the system's roots and these.
+/// Returns a TLS configuration that verifies origins by the system's roots and `extra_roots`.
 ///
 /// # Errors
 ///
@@ -125,6 +125,7 @@ fn upstream(options: &WaysOptions, metrics: &Arc<Metrics>) -> anyhow::Result<Ups
 pub(crate) fn tls_config(extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
+    // One unreadable root must not keep the proxy from starting: only its origins fail to verify.
     for error in &system.errors {
         tracing::warn!(%error, "a system root certificate could not be read");
     }
@@ -146,18 +147,18 @@ pub(crate) fn tls_config(extra_roots: &[PemFile]) -> anyhow::Result<ClientConfig
     Ok(tls)
 }
 
-/// How robots.txt files are kept: each process has its own spread.
+/// Returns the robots.txt cache's configuration, with this process's own spread of lifetimes.
 pub(crate) fn robots_options(config: &Config) -> robots::Options {
     let mut options = config.robots.cache.clone();
     options.lifetimes.spread = *SPREAD;
     options
 }
 
-/// What this node shares with others, and in what.
+/// Joins the fleet of `[store]`, or returns an empty one if there is none.
 ///
 /// # Errors
 ///
-/// Returns an error if a file of it cannot be read, or if the engine is there and does not let this node join.
+/// Returns an error if a file that `[store]` names cannot be read, or if the engine is reachable but rejects this node.
 pub(crate) async fn fleet(config: &Config, metrics: &Arc<Metrics>) -> anyhow::Result<Fleet> {
     let store = &config.fleet;
     let Some(engine) = engine(store, config)? else {
@@ -175,9 +176,9 @@ pub(crate) async fn fleet(config: &Config, metrics: &Arc<Metrics>) -> anyhow::Re
     joined.context("[store]: joining the fleet")
 }
 
-/// The engine of `[store]`, not connected yet.
+/// Returns the engine of `[store]`, not connected yet.
 ///
-/// Nodes have to agree on what one of them fetches for all, so some of `[robots]` is compared.
+/// Each node fetches robots.txt for all, so nodes must agree on how: the engine compares these settings of `[robots]`.
 ///
 /// # Errors
 ///
@@ -220,7 +221,7 @@ pub(crate) fn engine(store: &config::Store, config: &Config) -> anyhow::Result<O
     Ok(Some(Redis::new(options).context("store.url")?))
 }
 
-/// The host's name, and a part that no other process has.
+/// Returns a name for this node: the host's name, and a part that no other process has.
 fn node_name() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}-{:08x}", host.trim(), *SPREAD as u32)
@@ -242,11 +243,11 @@ fn read_key(path: &Path) -> anyhow::Result<[u8; 32]> {
     })
 }
 
-/// The decision log's open file, if there is to be one, and how clients are written down.
+/// Opens the decision log's file, if one is configured, and prepares how client addresses are recorded in it.
 ///
 /// # Errors
 ///
-/// Returns an error if it cannot be opened, or the key of the latter cannot be read or made.
+/// Returns an error if the file cannot be opened, or if the key that hides addresses cannot be read or created.
 pub(crate) fn journal(config: &Config) -> anyhow::Result<(Option<Journal>, Clients)> {
     let log = &config.log;
     let options = log.decisions.clone();
@@ -255,8 +256,8 @@ pub(crate) fn journal(config: &Config) -> anyhow::Result<(Option<Journal>, Clien
     Ok((options.map(Journal::open).transpose()?, clients))
 }
 
-/// Keeps what a process that `started_with` one configuration goes by from now on, without its secrets, and says by which
-/// digest the decision log names it.
+/// Archives, without its secrets, the configuration that is in effect from now on in a process that `started_with` another,
+/// and returns the digest by which the decision log refers to it.
 ///
 /// # Errors
 ///
@@ -274,7 +275,7 @@ pub(crate) fn keep_configuration(
     })
 }
 
-/// What requests go by from now on, instead of what they went by `before`. Says which rules have expired.
+/// Builds the settings for all further requests, to replace those in effect `before`. Logs the rules that have expired.
 pub(crate) fn settings(
     config: &Config,
     before: Option<&Settings>,
@@ -285,7 +286,7 @@ pub(crate) fn settings(
     for expired in rules.count(now).1 {
         tracing::warn!(rule = %expired, "this rule has expired and has no effect");
     }
-    // With its sessions, unless something changed.
+    // An unchanged TLS endpoint keeps its sessions: clients can resume them.
     let entrance = config.proxy.entrance.as_ref().map(|entrance| {
         let kept = before.and_then(|before| before.entrance.as_ref());
         Arc::clone(kept.filter(|kept| *kept == entrance).unwrap_or(entrance))

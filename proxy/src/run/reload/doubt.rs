@@ -1,11 +1,12 @@
-//! Guards against half-written files: a file that is empty, or has lost all its rules or crawlers, is not loaded just because it changed.
+//! Guards against half-written files: after a change on disk alone, a file that is empty, or that has lost all of its rules or
+//! crawlers, is not loaded.
 
 use crate::config::Config;
 
-/// What to do about a doubt.
+/// The advice that ends each message.
 const ASSURE: &str = "if this is intended, confirm with SIGHUP or POST /v1/reload";
 
-/// What speaks against taking a file for meant because it changed. `text` is all of it.
+/// Returns why a changed file seems incomplete, if it does. `text` is the whole file, of which `read` was parsed.
 pub(super) fn doubt(text: &[u8], running: &Config, read: &Config) -> Option<String> {
     let lost = |what: &str, before: usize| {
         format!("the file no longer has any {what}, and had {before} before: {ASSURE}")
@@ -22,7 +23,7 @@ pub(super) fn doubt(text: &[u8], running: &Config, read: &Config) -> Option<Stri
     }
 }
 
-/// Whether a file says nothing: it has comments at most.
+/// Returns whether a file has no content but comments.
 fn is_empty(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     lines.all(|line| line.is_empty() || line.starts_with(b"#"))

@@ -1,14 +1,14 @@
 //! Reloads the configuration: on SIGHUP, when the file changes, and on `POST /v1/reload`.
 //!
-//! The settings that requests go by are built anew as one value that replaces the old one; an exchange keeps the one it began
-//! with. A file with a mistake, or one that names something that cannot be opened, changes nothing. What is tied to the process
-//! (where it listens, how many connections it takes, where its state and its CA are) stays as it is; a change of that is
-//! answered with the names of the keys that need a restart, and everything else in the file takes effect.
+//! The settings for requests are rebuilt as one value that replaces the previous one; an exchange keeps the value it began
+//! with. A file that has a mistake, or names something that cannot be opened, changes nothing. Keys that are fixed for the
+//! process (listeners, connection limits, the directories of the state and the CA) do not change; the answer names those that
+//! need a restart, and everything else in the file takes effect.
 //!
-//! The files of certificates that it names are watched, too: a change of them is one of the configuration.
+//! The certificate files that the configuration names are watched, too: when they change, the configuration is reloaded.
 //!
-//! A changed file is loaded only if it looks complete: nobody is still writing it, it is not empty, and it
-//! has not lost all of its rules or crawlers. An operator who asks, by signal or by request, is believed.
+//! After a change on disk, the file is loaded only if it looks complete: its writer has closed it, it is not empty, and it
+//! has not lost all of its rules or crawlers. A reload that an operator requests, by signal or API, skips that check.
 
 mod doubt;
 #[cfg(test)]
@@ -37,21 +37,21 @@ use crate::observe::logging::Log;
 use crate::robots::HttpFetch;
 use crate::run::wiring::{self, Ways, WaysOptions};
 
-/// Wishes that may wait; each is granted by reading the file once.
+/// The reload requests that may wait; one read of the file answers each.
 const WAITING: usize = 64;
-/// A file is read this long after it was written or put in place: editors and orchestrators do so in several steps.
+/// The delay between a change and the reload: editors and orchestrators replace a file in several steps.
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// Why the file is read again.
+/// A reason to read the file again.
 #[derive(Debug)]
 enum Wish {
     Signal,
-    /// Something was seen of the file.
+    /// The file changed on disk.
     Seen(Seen),
     Operator(Asked),
 }
 
-/// Who takes the word for a file.
+/// The cause of a reload. Only an operator's is trusted to be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     Change,
@@ -69,57 +69,57 @@ impl Cause {
     }
 }
 
-/// Tells the reader of signals.
+/// Requests reloads on SIGHUP.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals(mpsc::Sender<Wish>);
 
 impl Signals {
-    /// The process was told to read its configuration again.
+    /// Requests a reload because of SIGHUP.
     pub(crate) fn hangup(&self) {
-        // With many wishes waiting, the file will be read anyway.
+        // If the queue is full, the file will be read anyway.
         let _ = self.0.try_send(Wish::Signal);
     }
 }
 
-/// What a reload changes.
+/// The parts of the proxy that a reload changes.
 pub(crate) struct Parts {
     pub(crate) exchanges: Arc<Exchanges>,
-    /// How robots.txt files are fetched.
+    /// The client that fetches robots.txt files.
     pub(crate) fetch: Arc<ArcSwap<HttpFetch>>,
     pub(crate) log: Log,
-    /// Where this process listens.
+    /// The addresses on which this process listens.
     pub(crate) own_listeners: Vec<SocketAddr>,
 }
 
-/// The task that reads the file.
+/// The task that reloads the file.
 struct Reader {
     file: PathBuf,
     text: Option<Vec<u8>>,
     started_with: Config,
-    /// What holds now.
+    /// The configuration in effect.
     running: Config,
-    /// What the ways to origins were built from.
+    /// The configuration that the present outbound clients were built from.
     ways: WaysOptions,
     parts: Parts,
     wishes: mpsc::Receiver<Wish>,
     status: Arc<ArcSwap<Status>>,
-    /// Dropping it ends the watching.
+    /// Watches the file until it is dropped.
     watch: Option<Watch>,
     others: Others,
 }
 
-/// What can fail of a reload, done.
+/// A reload, of which everything that can fail has succeeded.
 struct Prepared {
     config: Config,
     needs_restart: Vec<String>,
-    /// `None`: the ways to origins stay as they are.
+    /// `None` if the outbound clients do not change.
     ways: Option<Ways>,
     journal: (Option<Journal>, Clients),
     configuration: Configuration,
 }
 
-/// Starts to read `file` again when it changes or somebody wishes; `config` is what it said at the start. Without a file
-/// there is nothing to read.
+/// Starts the task that reloads `file`, of which `config` was read at the start. Without a file, every request to reload is
+/// refused.
 pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Reload, Signals) {
     let (sender, wishes) = mpsc::channel(WAITING);
     let (asking, asked) = mpsc::channel(WAITING);
@@ -139,7 +139,7 @@ pub(crate) fn start(file: Option<&Path>, config: &Config, parts: Parts) -> (Relo
     (reload, signals)
 }
 
-/// What holds at the start.
+/// Returns the status that the API shows at the start.
 fn status(config: &Config, file: Option<&Path>, parts: &Parts) -> Arc<ArcSwap<Status>> {
     Arc::new(ArcSwap::from_pointee(Status {
         configuration: 1,
@@ -154,16 +154,16 @@ fn status(config: &Config, file: Option<&Path>, parts: &Parts) -> Arc<ArcSwap<St
 fn watch(file: &Path, signals: &Signals) -> Option<Watch> {
     let changes = signals.0.clone();
     let watch = Watch::start(file, move |seen| {
-        // With many wishes waiting, the file will be read anyway.
+        // If the queue is full, the file will be read anyway.
         let _ = changes.try_send(Wish::Seen(seen));
     });
     watch.inspect_err(unnoticed).ok()
 }
 
-/// The files that the configuration names and that change by themselves.
+/// The files that the configuration refers to and that change independently of it, such as certificates.
 struct Others {
     files: Vec<PathBuf>,
-    /// What was in each when it was looked at last.
+    /// The digest of each file when it was last read, or `None` if it could not be read.
     seen: Vec<Option<Digest>>,
     watches: Vec<Watch>,
     signals: Signals,
@@ -183,14 +183,14 @@ impl Others {
         }
     }
 
-    /// The same for what `config` names now.
+    /// Watches the files that `config` refers to instead, if they are others.
     fn follow(&mut self, config: &Config) {
         if config.files() != self.files {
             *self = Self::of(config, self.signals.clone());
         }
     }
 
-    /// Whether something else is in them than when they were looked at before.
+    /// Returns whether any content has changed since the previous call.
     fn changed(&mut self) -> bool {
         for watch in &mut self.watches {
             if let Err(error) = watch.follow_links() {
@@ -218,7 +218,7 @@ fn unnoticed(error: &anyhow::Error) {
     );
 }
 
-/// Passes on what operators ask for. It ends with either side.
+/// Forwards operators' requests until either side is closed.
 async fn pass_on(mut asked: mpsc::Receiver<Asked>, wishes: mpsc::Sender<Wish>) {
     while let Some(reply) = asked.recv().await {
         if wishes.send(Wish::Operator(reply)).await.is_err() {
@@ -232,14 +232,14 @@ async fn refuse_all(mut wishes: mpsc::Receiver<Wish>) {
         let refusal = "there is no configuration file to reload: the built-in defaults are in use";
         tracing::warn!("{refusal}");
         if let Wish::Operator(reply) = wish {
-            // Whoever asked may have gone.
+            // The operator may have disconnected.
             let _ = reply.send(Err(vec![refusal.to_owned()]));
         }
     }
 }
 
 impl Reader {
-    /// A reader for `parts` that were built as `config` says.
+    /// Creates the task for `parts` that were built from `config`.
     fn new(
         (file, watch): (PathBuf, Option<Watch>),
         config: &Config,
@@ -262,7 +262,7 @@ impl Reader {
     }
 
     async fn run(mut self) {
-        // When a change has settled, however many events it is made of.
+        // One replacement of a file is several events: it is read once, after the first of them has settled.
         let mut settled_at: Option<Instant> = None;
         loop {
             let settled = async {
@@ -284,13 +284,14 @@ impl Reader {
                     Some(Wish::Seen(Seen::Writing)) => settled_at = None,
                     Some(Wish::Operator(reply)) => {
                         let answer = self.reload(Cause::Operator).await;
-                        // Whoever asked may have gone.
+                        // The operator may have disconnected.
                         let _ = reply.send(answer);
                     }
                 },
                 () = settled => {
                     settled_at = None;
                     self.follow_links();
+                    // Not short-circuited below: the digests must be up to date whatever the reason for the reload.
                     let have_others = self.others.changed();
                     if have_others || tokio::fs::read(&self.file).await.ok() != self.text {
                         // The mistakes are in the log.
@@ -308,6 +309,7 @@ impl Reader {
     }
 
     async fn reload(&mut self, cause: Cause) -> Answer {
+        // Before the file is read: a link that is swapped meanwhile is then noticed.
         self.follow_links();
         let read = tokio::fs::read(&self.file).await;
         self.text = read.as_ref().ok().cloned();
@@ -332,7 +334,7 @@ impl Reader {
         }
     }
 
-    /// Notes how reading the file went, and what changed by it.
+    /// Records the attempt, and what it changed, in the status that the API shows.
     fn note(&self, cause: &str, mistakes: Vec<String>, change: impl FnOnce(&mut Status)) {
         let at = self.parts.exchanges.decider.robots.clock().now();
         let mut status = Status::clone(&self.status.load());
@@ -345,7 +347,7 @@ impl Reader {
         self.status.store(Arc::new(status));
     }
 
-    /// Does everything that can fail, and changes nothing yet.
+    /// Does everything that can fail, without any effect on the running proxy.
     async fn prepare(&self, read: io::Result<Vec<u8>>) -> Result<Prepared, Vec<String>> {
         let file = self.file.clone();
         let (started_with, running_ways) = (self.started_with.clone(), self.ways.clone());
@@ -372,7 +374,7 @@ impl Reader {
         prepared.unwrap_or_else(|error| Err(vec![format!("reading the file failed: {error}")]))
     }
 
-    /// Puts the new configuration in the place of the old one.
+    /// Replaces the configuration in effect. Nothing here can fail.
     async fn apply(&mut self, prepared: Prepared, cause: &str) -> Reloaded {
         let config = prepared.config;
         let exchanges = &self.parts.exchanges;
@@ -394,7 +396,7 @@ impl Reader {
             .reconfigure(&options, are_crawlers_others)
             .await;
         decider.robots.store().set_memory(config.store.memory);
-        // A file that was moved away is written anew, as by others who are told to read their configuration again.
+        // As with other servers, a reload also reopens a log file that was moved away.
         let decisions = &exchanges.decisions;
         decisions.replace_journal(prepared.journal, prepared.configuration);
         self.parts.log.set_format(config.log.format);

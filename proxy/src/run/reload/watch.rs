@@ -6,17 +6,17 @@ use anyhow::Context;
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-/// What was seen of the file.
+/// A change of the file on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Whoever wrote it has closed it, or another one is in its place.
+    /// Its writer has closed it, or another file has replaced it.
     InPlace,
-    /// Somebody is writing it: it is not whole before it is closed.
+    /// It is being written, and incomplete until it is closed.
     Writing,
 }
 
-/// Watches the directory of the file, since editors and orchestrators put a new file in the old one's place, and the one
-/// that links lead to from there.
+/// A watch on the directory of the file, since editors and orchestrators replace the file rather than write to it, and on
+/// the directory that links in its path lead to.
 pub(super) struct Watch {
     file: PathBuf,
     dir: PathBuf,
@@ -25,7 +25,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Reports what is seen of `file` for as long as this lives.
+    /// Starts to report changes of `file`, until the watch is dropped.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Watches where links lead now. What is read afterwards is what is watched.
+    /// Watches the directory that links lead to now. Call it before each read, so that the file read is the one watched.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Watch {
     pub(super) fn follow_links(&mut self) -> notify::Result<()> {
         let real = self.file.canonicalize().ok();
         let real = real.as_deref().and_then(Path::parent);
-        // A directory has one watch, by whatever name.
+        // inotify has one watch per directory, whatever the path: removing the second would remove the first.
         let is_other = |dir: &&Path| self.dir.canonicalize().is_ok_and(|own| own != *dir);
         let linked_dir = real.filter(is_other).map(Path::to_owned);
         if linked_dir == self.linked_dir {
@@ -81,7 +81,7 @@ impl Watch {
     }
 }
 
-/// The file, and where links lead from it.
+/// The file's path, and the path it resolves to.
 struct Watched {
     file: PathBuf,
     leads_to: Option<PathBuf>,
@@ -93,6 +93,7 @@ impl Watched {
         Self { file, leads_to }
     }
 
+    /// Returns the change that `event` means for the file, if any.
     fn see(&mut self, event: &Event) -> Option<Seen> {
         let is_put_in_place = event.kind == PUT_IN_PLACE;
         if let Some(path) = event.paths.iter().find(|path| self.is_file(path)) {
@@ -100,19 +101,19 @@ impl Watched {
             match event.kind {
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(Seen::InPlace),
                 EventKind::Modify(ModifyKind::Data(_)) if !leads_elsewhere => Some(Seen::Writing),
-                // A new file is empty and written next; a link leads to one that is there.
+                // A new file is still empty, and a write follows; a new link leads to a file that exists.
                 EventKind::Create(_) => path.is_symlink().then_some(Seen::InPlace),
-                // Whatever it was, even that we read the file ourselves: who swaps a link meanwhile is not noticed twice.
+                // Any event may be the first after a link was swapped, even our own reading of the file.
                 _ => (is_put_in_place || leads_elsewhere).then_some(Seen::InPlace),
             }
         } else {
-            // Perhaps a link on the way to the file: Kubernetes swaps them for a ConfigMap, `ln -sfn` may make them anew.
+            // It may be a link in the file's path: Kubernetes swaps one for each new ConfigMap, and `ln -sfn` recreates it.
             let may_be_link = is_put_in_place || event.kind.is_create();
             (may_be_link && self.leads_elsewhere()).then_some(Seen::InPlace)
         }
     }
 
-    /// Whether it is the file, or what links lead to.
+    /// Returns whether `path` is the file, or the path that it resolves to.
     fn is_file(&self, path: &PathBuf) -> bool {
         *path == self.file || self.leads_to.as_ref() == Some(path)
     }
@@ -125,7 +126,7 @@ impl Watched {
     }
 }
 
-/// Something is in a place where something else may have been.
+/// The event of a file that was renamed to a watched name, which it may have replaced.
 const PUT_IN_PLACE: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
 
 #[cfg(test)]
@@ -135,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// What was read last is opened by us, and that may be told after somebody swapped a link.
+    /// The event of our own read may arrive after a link was swapped.
     #[test]
     fn a_swap_is_seen_in_whatever_is_told_first_behind_it() {
         let dir = tempfile::tempdir().unwrap();

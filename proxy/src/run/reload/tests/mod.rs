@@ -1,4 +1,4 @@
-//! Whatever a reload changes, the proxy is built as one that starts with the new file.
+//! A reload leads to the same state as a start with the new file, whatever it changes.
 
 mod rows;
 
@@ -24,10 +24,10 @@ use crate::robots::Store;
 use crate::run::server;
 use crate::signing::Key;
 
-/// What is set, by key.
+/// Values by key.
 type Keys = BTreeMap<&'static str, &'static str>;
 
-/// A proxy without listeners, in a directory of its own.
+/// A proxy without listeners, in its own directory.
 struct Running {
     reader: Reader,
     refresh: JoinHandle<()>,
@@ -80,7 +80,7 @@ impl Running {
         reloaded.expect("nothing is wrong with it").needs_restart
     }
 
-    /// Everything that the configuration decided of what was built.
+    /// Returns everything that depends on the configuration, of what was built from it.
     async fn built(&self) -> String {
         let parts = &self.reader.parts;
         let decider = &parts.exchanges.decider;
@@ -109,7 +109,7 @@ impl Running {
     }
 }
 
-/// All settings but their number.
+/// Returns all settings but their number.
 fn shown(settings: &Settings) -> String {
     let Settings {
         configuration: _,
@@ -136,7 +136,7 @@ fn shown(settings: &Settings) -> String {
     )
 }
 
-/// The files that rows name.
+/// Writes the files that rows refer to.
 fn files() -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let write = |name: &str, text: &str| {
@@ -157,7 +157,7 @@ fn files() -> TempDir {
     dir
 }
 
-/// A configuration file with these keys, a crawler and a rule.
+/// Returns a configuration file with these keys, a crawler and a rule.
 fn written(keys: &Keys, files: &Path) -> String {
     let mut all = Keys::from([
         ("crawler.name", "\"news\""),
@@ -188,7 +188,7 @@ fn written(keys: &Keys, files: &Path) -> String {
     text.replace("FILES", &files.display().to_string())
 }
 
-/// The keys that there are, as the reader names them where one is misspelt.
+/// Returns all keys, as the reader lists them when one is misspelt.
 fn declared() -> BTreeSet<String> {
     let shipped: toml::Table = DEFAULT_FILE.parse().expect("it is TOML");
     let sections = shipped
@@ -236,7 +236,7 @@ fn every_key_has_a_row() {
     assert_eq!(rows, declared());
 }
 
-/// One that needs a restart changes nothing, and is named; each other one does what it does at a start.
+/// A key that needs a restart is named and changes nothing; every other key has the effect that it has at a start.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_key_that_a_reload_changes_is_as_after_a_restart() {
     let files = files();
@@ -272,7 +272,7 @@ async fn every_key_that_a_reload_changes_is_as_after_a_restart() {
     }
 }
 
-/// Chance that is the same each time.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -284,8 +284,7 @@ impl Dice {
     }
 }
 
-/// A file that nothing is wrong with, of which some keys are set: which, and to which of their values, is chosen anew for few of them
-/// or for many.
+/// Returns a valid file with a random choice of keys and values, sometimes few and sometimes many.
 fn next_file(dice: &mut Dice, alive: &[&Row], set: &mut [Option<usize>], files: &Path) -> String {
     let before = set.to_vec();
     loop {
@@ -311,7 +310,7 @@ fn next_file(dice: &mut Dice, alive: &[&Row], set: &mut [Option<usize>], files: 
     }
 }
 
-/// As many as `WAYLEAVE_RELOADS` says, 20 without it, beginning from `WAYLEAVE_SEED`:
+/// Runs `WAYLEAVE_RELOADS` reloads, 20 by default, starting from the seed `WAYLEAVE_SEED`:
 /// `WAYLEAVE_RELOADS=1000 cargo test -p wayleave --lib -- random_configurations`.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_configurations_reloaded_into_each_other_are_as_fresh_starts() {
