@@ -256,9 +256,10 @@ fn response_fields<'a>(all: &[Pair<'a>], length: Option<u64>) -> Vec<Field<'a>> 
     // An origin's other endpoints are not the proxy's (RFC 7838 section 2.4).
     let kept = end_to_end(all).filter(|(field, _)| !is(field, "alt-svc") && !is_ours(field));
     kept.filter_map(|(field, value)| {
-        let value = match is(field, "content-length") {
-            true => Cow::Owned(length.take()?.to_string().into_bytes()),
-            false => Cow::Borrowed(value),
+        let value = if is(field, "content-length") {
+            Cow::Owned(length.take()?.to_string().into_bytes())
+        } else {
+            Cow::Borrowed(value)
         };
         Some((Cow::Borrowed(field), value))
     })

@@ -102,9 +102,10 @@ impl<'a> Label<'a> {
             let reading = &self.preferences().reading;
             self.said.and_by_fields(reading, status, &texts)
         };
-        match is_judged(status) || status == NOT_MODIFIED {
-            true => said.and_by_licences(&self.documents).await,
-            false => said,
+        if is_judged(status) || status == NOT_MODIFIED {
+            said.and_by_licences(&self.documents).await
+        } else {
+            said
         }
     }
 

@@ -165,9 +165,10 @@ fn broken(broke: RelayError, sending: Sending<'_>) -> (Outcome, Reply, Sent) {
             (Outcome::Fail(client_closed()), true)
         }
     };
-    let reply = match answered {
-        true => Reply::Given(AfterExchange::CutOff),
-        false => Reply::Refusal,
+    let reply = if answered {
+        Reply::Given(AfterExchange::CutOff)
+    } else {
+        Reply::Refusal
     };
     (outcome, reply, Sent::default())
 }

@@ -210,9 +210,10 @@ impl Download<'_> {
 
     /// Holds an interim response until it can be passed on, if there is room for it.
     fn hold(&self, head: OriginHead, interim: &mut Interim, held: &mut VecDeque<OriginHead>) {
-        match interim.fits(&head) {
-            true => held.push_back(head),
-            false => self.drop_interim(),
+        if interim.fits(&head) {
+            held.push_back(head)
+        } else {
+            self.drop_interim()
         }
     }
 
