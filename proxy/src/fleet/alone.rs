@@ -1,4 +1,4 @@
-//! The engine of one node: every claim is to fetch, every turn has come, and nobody else notes anything.
+//! The engine of a node without a fleet: every claim is a fetch, every slot is free, and there are no notes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::engine::{
     Taken, Turn,
 };
 
-/// The engine.
+/// An engine that shares nothing.
 #[derive(Debug)]
 pub struct Alone;
 

@@ -1,12 +1,12 @@
-//! How long an origin rests that asks for it.
+//! The rest that an origin asks for by 429 or 503.
 
 use std::time::Duration;
 
-/// What an answer asks for after so many refusals in a row: its status, its `Retry-After`, and their number. `None`: it does
-/// not ask for rest.
+/// Returns the rest that a response asks for, from its status, its `Retry-After` and the number of refusals in a row before
+/// it. `None`: it asks for none.
 ///
-/// 429 is about how often we come, so the origin rests at once: for as long as it says, else for a second, doubled each
-/// time. A 503 that says nothing may be one page's fault; from the second on it counts as well.
+/// 429 is about our pace, so the origin rests at once: for its `Retry-After`, else for a second, doubled each time. A 503
+/// without `Retry-After` may be the fault of one page; it counts from the second in a row.
 pub(crate) fn asked(
     (status, retry_after, refusals): (u16, Option<Duration>, u32),
     longest: Duration,

@@ -1,4 +1,4 @@
-//! When to stop asking an engine that does not answer.
+//! The circuit breaker: it stops calls to an engine that does not answer.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,10 @@ use tokio::time::Instant;
 
 use super::engine::Failure;
 
-/// So many calls in a row that were not answered in time, and no more are made: whoever needs the engine pays for these
-/// alone.
+/// The number of timeouts in a row that open the breaker. Only the requests that made these calls wait in vain.
 const MISSES: u32 = 3;
 
-/// Open: nobody but the beat asks the engine.
+/// The breaker. While it is open, only beats reach the engine.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     misses: AtomicU32,
@@ -19,10 +18,10 @@ pub(super) struct Breaker {
     last: Mutex<Option<Trouble>>,
 }
 
-/// The last failure.
+/// The last failure of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
-    /// Of the first in a row, once the breaker opened.
+    /// The time of the failure; while the breaker is open, of the one that opened it.
     pub(super) since: Instant,
     pub(super) failure: Failure,
 }
@@ -32,19 +31,19 @@ impl Breaker {
         self.is_open.load(Ordering::Acquire)
     }
 
-    /// The engine answered.
+    /// Resets the count of timeouts. It does not close the breaker: a late answer does not mean that the engine is back.
     pub(super) fn answered(&self) {
         if self.misses.load(Ordering::Relaxed) > 0 {
             self.misses.store(0, Ordering::Relaxed);
         }
     }
 
-    /// The engine failed; whether that opened the breaker.
+    /// Counts a failure. Returns whether it opened the breaker.
     pub(super) fn failed(&self, failure: &Failure) -> bool {
         let misses = match failure {
             Failure::Timeout => self.misses.fetch_add(1, Ordering::Relaxed) + 1,
             Failure::Connection(_) | Failure::Denied(_) => MISSES,
-            // It is there, and does what it can.
+            // The engine is reachable and still keeps the pace.
             Failure::Full | Failure::Corrupt(_) => 0,
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,13 +61,13 @@ impl Breaker {
         false
     }
 
-    /// The engine is back.
+    /// Closes the breaker.
     pub(super) fn close(&self) {
         self.misses.store(0, Ordering::Relaxed);
         self.is_open.store(false, Ordering::Release);
     }
 
-    /// What failed last, whether or not it does still.
+    /// Returns the last failure, even if calls succeed again.
     pub(super) fn trouble(&self) -> Option<Trouble> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.clone()

@@ -1,4 +1,4 @@
-//! Tries every verb, to find what an engine does not let a node do.
+//! A check that tries every verb, to find what an engine does not permit a node.
 
 use std::time::Duration;
 
@@ -9,16 +9,15 @@ use super::engine::{
 use super::sealed::TOLERATED;
 use super::watch::offset;
 
-/// An origin that nobody has (RFC 2606).
+/// An origin that cannot exist (RFC 2606).
 const ORIGIN: &str = "https://check.invalid";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How a verb went.
+/// A verb and its result.
 pub type Tried = (&'static str, Result<(), Failure>);
 
-/// Tries all that a node does, and leaves nothing behind but what lapses within seconds. Begins with a beat: without one
-/// nothing else can be tried.
-/// With `is_keyed` the clocks have to agree, too.
+/// Tries all that a node does, and leaves nothing in the engine for longer than seconds. Begins with a beat, because nothing
+/// else can work without one. With `is_keyed` the clocks must agree, too.
 pub async fn check(engine: &dyn Engine, is_keyed: bool) -> Vec<Tried> {
     let (beat, offset) = match engine.beat("check").await {
         Ok(beat) => (Ok(()), offset(beat.time)),

@@ -1,69 +1,69 @@
-//! `Engine`: what the nodes of a fleet share, as eight verbs over plain values.
+//! The interface of an engine: what the nodes of a fleet share, as verbs over plain values.
 //!
-//! The engine's clock alone decides between nodes. So no instant crosses this border: what was learned has an *age*, and
-//! what comes later is *so long from now*.
+//! Only the engine's clock decides between nodes, so no instant crosses this interface: the past is given as an age, the
+//! future as a duration from now.
 
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// What is known of one origin, as bytes that the engine does not read.
+/// The record of one origin's robots.txt, as bytes that the engine does not interpret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What the node that learned it wrote.
+    /// The content, as written by the node that fetched it.
     pub bytes: Vec<u8>,
-    /// How long ago it was learned or confirmed.
+    /// The time since it was fetched or revalidated.
     pub age: Duration,
-    /// Which of the origin's records it is: they rise, and are told by the engine's clock. 0: the engine is to say.
+    /// The version. Versions of an origin rise and come from the engine's clock. 0: the engine assigns one.
     pub version: u64,
 }
 
-/// From here on numbers are not exact to every engine: no node writes such a version.
+/// The first version that no node writes: Lua and JSON hold integers as doubles, exact only below 2^53.
 pub const UNSOUND_VERSION: u64 = 1 << 53;
 
-/// A node is about to fetch, unless the fleet knows better.
+/// A node's question before it fetches: whether the fleet has a record already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Whose robots.txt.
+    /// The origin of the robots.txt.
     pub origin: String,
-    /// Only what was learned later than so long ago will do. `None`: whatever may still be gone by.
+    /// The age that a record must be below. `None`: any record that is fresh.
     pub newer_than: Option<Duration>,
-    /// How long the fetch may take: for so long nobody else is told to fetch.
+    /// The longest that the fetch takes. No other node may fetch meanwhile.
     pub lease: Duration,
-    /// A version of what is known that no node wrote: it counts as unknown. 0: none.
+    /// The version of a record that failed verification; it is replaced. 0: none.
     pub distrusted: u64,
 }
 
-/// The answer to a [`Claim`].
+/// The answer to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claimed {
-    /// No fetch is needed.
+    /// The record; no fetch is needed.
     Known(Record),
-    /// This node is to fetch.
+    /// This node fetches.
     Fetch {
-        /// The fencing token that the fetch is settled with. It rises from one lease of an origin to the next.
+        /// The fencing token to settle the fetch with. It rises from one lease of an origin to the next.
         token: u64,
-        /// What is known, though too old to go by: to ask the origin whether it still holds.
+        /// The stale record, to be revalidated.
         older: Option<Record>,
     },
-    /// Another node fetches. Its lease ends in so long.
+    /// Another node fetches. Its lease ends after this time.
     Wait(Duration),
 }
 
-/// How what was learned differs from what was known.
+/// The difference between a new record and the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nodes that hold something else are to take it over.
+    /// The content is different: the other nodes replace theirs.
     Changed,
-    /// It says the same as before: nobody has to hear of it.
+    /// The content is the same: the other nodes are not notified.
     Same,
-    /// An operator had it forgotten.
+    /// An operator had the record deleted.
     Forgotten,
 }
 
 impl Kind {
-    /// The kind, as metrics label it.
+    /// Returns the label in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,176 +74,176 @@ impl Kind {
     }
 }
 
-/// What came of a fetch, to be kept for all.
+/// The result of a fetch, to be kept for all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// Whose robots.txt.
+    /// The origin of the robots.txt.
     pub origin: String,
-    /// The lease's token. 0: there was no lease, and it is kept only if nothing as new is known.
+    /// The lease's token. 0: there was no lease, and the record is kept only if it is the newest.
     pub token: u64,
-    /// What to tell the other nodes.
+    /// The difference that the other nodes are notified of.
     pub kind: Kind,
-    /// What was learned. Nothing for [`Kind::Forgotten`].
+    /// The new record; empty if it was forgotten.
     pub record: Record,
-    /// How long it may be gone by from now on.
+    /// The time from now until it is stale.
     pub fresh_for: Duration,
-    /// How long it is kept.
+    /// The time from now until it is deleted.
     pub keep: Duration,
 }
 
-/// The answer to a [`Settlement`].
+/// The answer to a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It is known now.
+    /// The record was stored.
     Kept,
-    /// Something newer is.
+    /// The engine has a newer record.
     Older,
-    /// Not yet: what was learned is newer than what is known, but the version it was given is not beyond this one.
+    /// The record is newer than the stored one, but its version is not above this one, the stored record's.
     Behind(u64),
 }
 
-/// Those who go to an origin one after the other, or so many at a time.
+/// The identity of a queue: requests to one origin that share a delay or a limit of concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Queue {
-    /// Where they go.
+    /// The origin.
     pub origin: String,
-    /// What they have in common.
+    /// The crawler and the kind of limit.
     pub name: String,
 }
 
-/// A request for a turn, or to keep one.
+/// A request for a slot, or for the renewal of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// In which queue.
+    /// The queue.
     pub queue: Queue,
-    /// This node's number for it.
+    /// This node's number for the slot.
     pub number: u64,
-    /// How many may have their turn at a time.
+    /// The number of slots held at a time.
     pub most: usize,
-    /// From the end of one turn to the beginning of the next.
+    /// The time from the end of one slot to the start of the next.
     pub delay: Duration,
-    /// A turn that is neither kept nor left for so long has ended.
+    /// The time after which a slot that is neither renewed nor released expires.
     pub term: Duration,
-    /// How long the request waits for its turn.
+    /// The longest that the request waits.
     pub patience: Duration,
-    /// Whether it has begun.
+    /// Whether the slot is held already.
     pub is_under_way: bool,
 }
 
-/// The answer to a request for a [`Turn`].
+/// The answer to a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It has begun, or goes on.
+    /// The slot is held now, or was renewed.
     Go,
-    /// It has a place in the queue, which it keeps if it asks again in so long.
+    /// The request is in the queue, and keeps its place if it asks again after this time.
     Later(Duration),
-    /// It would not come in time; it may in so long.
+    /// No slot is free before the timeout; one may be after this time.
     TooSoon(Duration),
 }
 
-/// An origin's answer that says how often to come.
+/// A response that changes how fast an origin may be crawled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whose.
+    /// The origin.
     pub origin: String,
-    /// Its status.
+    /// The status code.
     pub status: u16,
-    /// Its `Retry-After`.
+    /// The `Retry-After` field (RFC 9110 section 10.2.3).
     pub retry_after: Option<Duration>,
-    /// The longest that an origin can ask for.
+    /// The longest rest that an origin can ask for.
     pub longest: Duration,
 }
 
-/// Where a node has read up to, by partition. `None`: it has not begun.
+/// The position in each partition's log up to which a node has read. `None`: it has read nothing.
 pub type Positions = Vec<Option<u64>>;
 
-/// What other nodes noted since.
+/// The notes of other nodes since a position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// In the order in which each partition's were noted.
+    /// The notes, in the order of each partition's log.
     pub notes: Vec<Note>,
-    /// When each was noted by the engine's calendar, in milliseconds since the epoch, if it says.
+    /// The engine's time of each note, in milliseconds since the epoch, where one was written.
     pub times: Vec<u64>,
-    /// Where to go on.
+    /// The positions to continue from.
     pub positions: Positions,
-    /// Partitions with notes that are lost: anything may have changed there.
+    /// The partitions where notes were lost: any record there may be out of date.
     pub gaps: Vec<usize>,
-    /// Partitions whose notes cannot be read.
+    /// The partitions whose notes cannot be parsed.
     pub unreadable: Vec<usize>,
 }
 
-/// One thing that another node noted.
+/// One note of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Of which origin.
+    /// The origin that it is about.
     pub origin: String,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What a [`Note`] says.
+/// The events that nodes note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Something else is known.
+    /// The record has different content.
     Changed,
-    /// Nothing is known any more.
+    /// The record was deleted.
     Forgotten,
-    /// It asked for rest.
+    /// The origin asked for a rest.
     Rests,
-    /// It asks for rest no longer.
+    /// The origin's rest has ended.
     Rested,
 }
 
-/// A node of the fleet, as others see it.
+/// A node of the fleet, as the others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub node: String,
-    /// What it says of itself.
+    /// Its version.
     pub about: String,
 }
 
-/// What an engine says of itself.
+/// The server that an engine runs on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
     /// Product and version.
     pub name: String,
-    /// Another one after each start, and on another server of a cluster.
+    /// An id that differs after each restart and on each server of a cluster.
     pub run_id: String,
-    /// In bytes.
+    /// The memory in use, in bytes.
     pub memory: u64,
-    /// What it does when its memory is full.
+    /// The eviction policy (Redis: `maxmemory-policy`).
     pub policy: String,
 }
 
-/// The engine and the nodes at one moment.
+/// The answer to a beat: the engine and the nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
-    /// The nodes that were heard of lately, in the order of their names.
+    /// The nodes that have beaten lately, sorted by name.
     pub members: Vec<Member>,
-    /// What the engine says of itself.
+    /// The engine's server.
     pub server: Server,
-    /// Its calendar, in milliseconds since the epoch.
+    /// The engine's time, in milliseconds since the epoch.
     pub time: u64,
 }
 
-/// Why the engine did not answer.
+/// The reasons why a call of the engine fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Not in time.
+    /// The call timed out.
     Timeout,
     /// There is no connection.
     Connection(String),
-    /// It has no memory left for what it was to keep.
+    /// The engine has no memory left for a new record.
     Full,
-    /// It does not let this node do that, or is not fit for it.
+    /// The engine refuses this node, or is not configured as a fleet needs it.
     Denied(String),
-    /// What it said cannot be read.
+    /// The engine's answer cannot be parsed.
     Corrupt(String),
 }
 
 impl Failure {
-    /// Its kind, as metrics label it.
+    /// Returns the label in metrics.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -270,46 +270,46 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// One node's way to what the fleet shares. Every verb can be repeated: what is said twice counts once.
+/// One node's access to what the fleet shares. Every verb is idempotent, so a call that timed out can be repeated.
 #[async_trait]
 pub trait Engine: fmt::Debug + Send + Sync {
-    /// Whether there can be other nodes. If not, nobody has to be asked whether something changed.
+    /// Returns whether there can be other nodes.
     fn is_shared(&self) -> bool {
         true
     }
 
-    /// In which of the partitions an origin is.
+    /// Returns the partition of an origin.
     fn partition(&self, origin: &str) -> usize;
 
-    /// Whether to fetch.
+    /// Returns the fleet's record, or which node fetches one.
     async fn claim(&self, claim: &Claim) -> Result<Claimed, Failure>;
 
-    /// Keeps what a fetch brought, tells the others, ends the lease.
+    /// Stores the result of a fetch, notifies the other nodes and ends the lease.
     async fn settle(&self, settlement: &Settlement) -> Result<Settled, Failure>;
 
-    /// What is known of an origin.
+    /// Returns the record of an origin.
     async fn record(&self, origin: &str) -> Result<Option<Record>, Failure>;
 
-    /// What other nodes noted since `positions`; at first only where to begin.
+    /// Returns the other nodes' notes since `positions`; the first time only the positions to begin at.
     async fn changes(&self, positions: &Positions) -> Result<Changes, Failure>;
 
-    /// Begins a turn, or keeps one that has begun.
+    /// Requests a slot, or renews one that is held.
     async fn take(&self, turn: &Turn) -> Result<Taken, Failure>;
 
-    /// Ends a turn, or gives up waiting for one.
+    /// Releases a slot, or gives up waiting for one.
     async fn leave(&self, turn: &Turn) -> Result<(), Failure>;
 
-    /// Notes an origin's answer; for how long the origin rests, if it does. Only once it has rested does an answer that asks
-    /// for none end the row of those that did.
+    /// Notes an origin's response and returns how long the origin rests, if it does. A response that asks for no rest resets
+    /// the count of refusals only after the rest has ended: it may belong to a request that was sent before.
     async fn answered(&self, answer: &Answer) -> Result<Option<Duration>, Failure>;
 
-    /// The origins of a partition that asked for rest, and for how long from now on.
+    /// Returns the origins of a partition that rest, and for how long from now.
     async fn resting(&self, partition: usize) -> Result<Vec<(String, Duration)>, Failure>;
 
-    /// Says that this node is here and connects anew if it has to.
+    /// Announces that this node is alive, and reconnects if it has to.
     async fn beat(&self, about: &str) -> Result<Beat, Failure>;
 
-    /// Says that this node stops.
+    /// Announces that this node stops.
     async fn part(&self) -> Result<(), Failure> {
         Ok(())
     }

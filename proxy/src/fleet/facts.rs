@@ -1,4 +1,4 @@
-//! Facts: who fetches, and what came of it.
+//! Records: which node fetches a robots.txt, and what the fetch brought.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::engine::{
 };
 use super::handle::{Event, Fleet, Shared, lock};
 
-/// How long to wait before asking again whether another node's fetch has ended; the last one goes on.
+/// The pauses before asking again whether another node's fetch has ended; the last one repeats.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(25),
     Duration::from_millis(50),
@@ -18,23 +18,23 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(200),
 ];
 
-/// What to do about an origin.
+/// The outcome of a claim for the caller.
 #[derive(Debug)]
 pub(crate) enum Claimable {
-    /// Go by this.
+    /// The fleet's record, verified.
     Known(Record),
-    /// Fetch, and settle with this token.
+    /// This node fetches.
     Fetch {
-        /// 0 if the engine could not be asked.
+        /// The token to settle the fetch with. 0: the engine could not be asked.
         token: u64,
-        /// What is known, though too old to go by.
+        /// The stale record, to be revalidated.
         older: Option<Record>,
     },
 }
 
 impl Fleet {
-    /// Whether to fetch `origin`'s robots.txt. Waits for as long as another node does. What is known serves if it was learned
-    /// later than `newer_than` ago, by now.
+    /// Returns the fleet's record of `origin`, or decides that this node fetches. Waits while another node fetches. A record
+    /// must be younger than `newer_than`, counted from the call.
     pub(crate) async fn claim(
         &self,
         origin: &str,
@@ -60,7 +60,7 @@ impl Fleet {
                 Ok(Claimed::Known(record)) => {
                     let version = record.version;
                     if let Some(record) = shared.trusted(origin, record) {
-                        // The engine may say that it is newer than it is.
+                        // The sealed age counts: the engine may claim a younger one.
                         if newer_than.is_none_or(|age| record.age <= age) {
                             return Claimable::Known(record);
                         }
@@ -72,7 +72,7 @@ impl Fleet {
                             older: None,
                         };
                     }
-                    // Nobody can go by it, so one node replaces it.
+                    // No node can verify it, so one of them has to replace it.
                     distrusted = version;
                 }
                 Ok(Claimed::Fetch { token, older }) => {
@@ -89,19 +89,19 @@ impl Fleet {
         }
     }
 
-    /// What the fleet knows of an origin.
+    /// Returns the fleet's record of an origin, verified.
     pub(crate) async fn record(&self, origin: &str) -> Option<Record> {
         let shared = &self.shared;
         let found = shared.ask("record", shared.engine.record(origin)).await;
         shared.trusted(origin, found.ok().flatten()?)
     }
 
-    /// Tells the fleet what was learned. What cannot be told now is told later.
+    /// Sends the result of a fetch to the fleet; later, if the engine is away.
     pub(crate) async fn settle(&self, settlement: Settlement) {
         self.shared.settle(settlement, Instant::now()).await;
     }
 
-    /// Tells the fleet of an answer that says how often to come; beside. `heed` takes how long the origin rests over all.
+    /// Reports a response that changes the pace, in the background. `heed` gets the rest that applies to all nodes.
     pub(crate) fn tell_answer(&self, answer: Answer, heed: impl FnOnce(Duration) + Send + 'static) {
         if !self.is_shared() {
             return;
@@ -117,17 +117,17 @@ impl Fleet {
         });
     }
 
-    /// How long what nobody confirms is kept.
+    /// Returns how long a record that is not revalidated is kept.
     pub(crate) fn keep(&self) -> Duration {
         self.shared.options.keep
     }
 
-    /// Whether there may be other nodes.
+    /// Returns whether there may be other nodes.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.engine.is_shared()
     }
 
-    /// A record could not be read.
+    /// Counts a record that could not be parsed.
     pub(crate) fn note_corrupt(&self, origin: &str) {
         self.shared.corrupt(origin);
     }
@@ -149,13 +149,13 @@ impl Shared {
                     self.tell_followers([Event::Superseded(origin, token)]);
                 }
             }
-            // There is no room for it, or it is not to be had there.
+            // Sending it again later would fail for the same reason.
             Err(Failure::Full | Failure::Corrupt(_)) => {}
             Err(_) => lock(&self.unsettled).push(settlement, learned),
         }
     }
 
-    /// Tells the engine what was learned, as a version beyond `known`.
+    /// Sends a settlement with the time since `learned` added to its age, and a version above `known` where it is sealed.
     async fn tell_engine(
         &self,
         settlement: &Settlement,
@@ -169,7 +169,7 @@ impl Shared {
         if let (Some(key), true) = (&self.options.key, told.kind != Kind::Forgotten) {
             let now = self.engine_time();
             if told.token == 0 {
-                // The engine cannot say: what it is comes under the seal.
+                // The engine cannot assign the version, because the seal covers it.
                 let micros = u64::try_from(now.as_micros()).unwrap_or(UNSOUND_VERSION);
                 told.record.version = micros.max(known.saturating_add(1));
             }
@@ -178,7 +178,7 @@ impl Shared {
         self.ask("settle", self.engine.settle(&told)).await
     }
 
-    /// The record, if it can be gone by.
+    /// Returns the record if its version is sound and its seal, where there is a key, is valid.
     fn trusted(&self, origin: &str, record: Record) -> Option<Record> {
         if self.is_clock_off() {
             return None;

@@ -1,4 +1,4 @@
-//! `Fleet`: the handle, and what is behind it.
+//! `Fleet`, the handle that the rest of the proxy uses, and the state that its clones share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,19 +20,20 @@ use super::unsettled::Unsettled;
 use crate::clock::calendar;
 use crate::observe::metrics::Metrics;
 
-/// What becomes of origins with a delay while the engine is away.
+/// The treatment of origins with a delay while the engine is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLoss {
-    /// They are refused: a node cannot tell an engine that is dead from one that others still reach, so nothing else keeps
-    /// the delay in every case.
+    /// Requests are refused. A node cannot distinguish an engine that is dead from one that others still reach, so nothing else
+    /// keeps the delay in every case.
     #[default]
     Refuse,
-    /// One node goes on with each, as the nodes last agreed. A node that alone is cut off goes beside the fleet.
+    /// Each origin is crawled by one node, by the last known list of nodes. If only one node is cut off, it and the rest of the
+    /// fleet may crawl the same origin.
     Home,
 }
 
 impl OnLoss {
-    /// The spelling used in configuration.
+    /// Returns the spelling in the configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,40 +43,39 @@ impl OnLoss {
     }
 }
 
-/// How a node takes part.
+/// The settings of a node's part in the fleet.
 #[derive(Debug)]
 pub struct Options {
-    /// Its name, as the engine has it.
+    /// The node's name in the engine.
     pub node: String,
-    /// What it says of itself.
+    /// The node's version, shown to operators of other nodes.
     pub about: String,
-    /// What becomes of origins with a delay while the engine is away.
+    /// The treatment of origins with a delay while the engine is away.
     pub on_loss: OnLoss,
-    /// How long what nobody confirms is kept.
+    /// The time for which a record that is not revalidated is kept.
     pub keep: Duration,
-    /// By which records are authenticated.
+    /// The key that authenticates records.
     pub key: Option<Key>,
 }
 
-/// What became of a node's share in the fleet.
+/// An event in the fleet that the caches of this node react to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Another node knows something else of this origin.
+    /// Another node has a record of this origin with different content.
     Changed(String),
-    /// What this node noted of it came too late: the fleet had gone on without it.
-    /// With the token that it was fetched with; 0: none.
+    /// This node's record of the origin, fetched with this token (0: none), came too late: the fleet has a newer one.
     Superseded(String, u64),
-    /// An operator had another node forget it.
+    /// An operator had another node delete the record.
     Forgotten(String),
-    /// What others noted of this partition is lost: anything there may have changed.
+    /// Notes of this partition were lost: any record there may be out of date.
     Suspect(usize),
-    /// It rests from now on for so long.
+    /// The origin rests for this time from now.
     Rests(String, Duration),
-    /// It rests no longer.
+    /// The origin's rest has ended.
     Rested(String),
 }
 
-/// What a node shares with others. Cheap to clone; the task behind it ends when the last clone is gone.
+/// A handle on what this node shares with others. Cheap to clone; its background task ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct Fleet {
     pub(super) shared: Arc<Shared>,
@@ -85,28 +85,28 @@ pub(super) struct Shared {
     pub(super) engine: Box<dyn Engine>,
     pub(super) options: Options,
     pub(super) breaker: Breaker,
-    /// None for a node that is alone: it has nothing to count.
+    /// The counters; none for a node that is alone.
     pub(super) metrics: Option<Arc<Metrics>>,
-    /// By their numbers, of which the last is apart.
+    /// The slots held, by their numbers.
     pub(super) turns: Mutex<HashMap<u64, UnderWay>>,
     pub(super) last_turn: AtomicU64,
     pub(super) followers: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
-    /// One of them has not been told yet what rests.
+    /// Whether a receiver was added that does not know yet which origins rest.
     pub(super) has_new_follower: AtomicBool,
-    /// What was learned while the engine was away.
+    /// The settlements that wait for the engine to come back.
     pub(super) unsettled: Mutex<Unsettled>,
     pub(super) last_beat: Mutex<Beat>,
-    /// Why beats fail, though the engine is there.
+    /// The failure of the last beat, while other calls succeed.
     pub(super) beats_fail: Mutex<Option<Trouble>>,
-    /// When the engine was found again.
+    /// The time when the engine came back.
     pub(super) back_at: Mutex<Option<Instant>>,
-    /// The nodes among which `max_concurrent_per_origin` is shared while the engine is away.
+    /// The number of nodes that share `max_concurrent_per_origin` while the engine is away.
     pub(super) sharers: AtomicUsize,
-    /// The node has said that it stops.
+    /// Whether this node has announced that it stops.
     pub(super) has_parted: AtomicBool,
-    /// How far the engine's calendar is ahead of this machine's, in milliseconds.
+    /// The milliseconds by which the engine's clock is ahead of this machine's.
     pub(super) offset: AtomicI64,
-    /// Something happened that the task is to look at now.
+    /// Wakes the background task before its next interval.
     pub(super) wake: Arc<Notify>,
 }
 
@@ -169,12 +169,12 @@ impl Fleet {
         }
     }
 
-    /// Whether there may be others and they can be asked, so that what this node alone has kept may be out of date.
+    /// Returns whether other nodes may know newer records and the engine can be asked for them.
     pub(crate) fn is_to_be_asked(&self) -> bool {
         self.shared.engine.is_shared() && !self.shared.breaker.is_open()
     }
 
-    /// Hears what others note from now on, and what rests already.
+    /// Returns a receiver of events from now on, the first of which name the origins that rest already.
     pub(crate) fn follow(&self) -> mpsc::UnboundedReceiver<Event> {
         let (sender, receiver) = mpsc::unbounded_channel();
         if self.shared.engine.is_shared() {
@@ -185,24 +185,24 @@ impl Fleet {
         receiver
     }
 
-    /// Says that this node stops: another process may have its name at once.
+    /// Announces that this node stops, so that another process can take its name at once.
     pub(crate) async fn part(&self) {
         let shared = &self.shared;
         shared.has_parted.store(true, Ordering::Release);
         if shared.engine.is_shared() {
-            // Unheard, it is gone for the others within seconds.
+            // If this fails, the others drop this node a few seconds after its last beat.
             let _ = shared.ask("part", shared.engine.part()).await;
         }
     }
 
-    /// In which partition an origin is.
+    /// Returns the partition of an origin.
     pub(crate) fn partition(&self, origin: &str) -> usize {
         self.shared.engine.partition(origin)
     }
 }
 
 impl Shared {
-    /// Asks the engine, unless it is known to be away.
+    /// Calls the engine and records how it went. Fails at once while the engine is away.
     pub(super) async fn ask<T>(
         &self,
         verb: &'static str,
@@ -234,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// Tells everybody here.
+    /// Sends events to every receiver, and drops those that are closed.
     pub(super) fn tell_followers(&self, events: impl IntoIterator<Item = Event>) {
         let mut followers = lock(&self.followers);
         for event in events {
@@ -258,13 +258,13 @@ impl Shared {
         }
     }
 
-    /// Whether this machine's calendar is too far from the engine's for records that are authenticated.
+    /// Returns whether there is a key and this machine's clock is too far from the engine's to verify records.
     pub(super) fn is_clock_off(&self) -> bool {
         let offset = self.offset.load(Ordering::Relaxed).unsigned_abs();
         self.options.key.is_some() && Duration::from_millis(offset) > TOLERATED
     }
 
-    /// The engine's calendar now, since the epoch.
+    /// Returns the engine's time now, since the epoch.
     pub(super) fn engine_time(&self) -> Duration {
         let own = calendar().duration_since(SystemTime::UNIX_EPOCH);
         let own = own.unwrap_or_default();

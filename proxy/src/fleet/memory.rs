@@ -1,5 +1,4 @@
-//! The reference engine: what a fleet shares, in the memory of one process. Several nodes in one test share it, and go by
-//! tokio's clock, which tests can pause.
+//! The reference engine: a fleet in the memory of one process, for tests. It uses tokio's clock, which tests can pause.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,16 +13,16 @@ use super::engine::{
     Record, Settled, Settlement, Taken, Turn, What,
 };
 
-/// A node that was not heard of for so long is gone.
+/// The time after its last beat at which a node is dropped.
 const GONE: Duration = Duration::from_secs(5);
-/// How many notes are kept.
+/// The number of notes kept.
 const NOTES: usize = 10_000;
-/// How soon who waits is to ask again: a tenth of the delay, within these.
+/// The bounds of the time after which a waiting request asks again, which is a tenth of the delay.
 const POLL: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// Who waits and asks so much later than told to has gone.
+/// The time after which a waiting request that has not asked again loses its place.
 const LATE: Duration = Duration::from_secs(1);
 
-/// One node's way to the shared memory.
+/// One node's access to the shared memory.
 #[derive(Clone, Debug)]
 pub struct Memory {
     node: String,
@@ -32,17 +31,17 @@ pub struct Memory {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// While set, every verb fails.
+    /// The failure of every verb while it is set.
     failure: Option<Failure>,
     entries: HashMap<String, Entry>,
     leases: HashMap<String, (String, Instant)>,
     last_token: u64,
-    /// Who noted what.
+    /// The notes, each with the node that wrote it.
     notes: VecDeque<(String, Note)>,
-    /// How many notes there were before those that are kept.
+    /// The number of notes dropped so far.
     notes_dropped: u64,
     queues: HashMap<Queue, Line>,
-    /// Since when origins rest until when, and how often they asked.
+    /// The end of each origin's rest, and the number of its refusals in a row.
     rests: HashMap<String, (Instant, u32)>,
     members: BTreeMap<String, (String, Instant)>,
 }
@@ -58,13 +57,13 @@ struct Entry {
 
 type Who = (String, u64);
 
-/// Who has a turn and who waits for one.
+/// The holders of slots in one queue, and the requests that wait.
 #[derive(Debug)]
 struct Line {
     next_at: Instant,
-    /// Until when each has it.
+    /// The end of each holder's lease.
     held: HashMap<Who, Instant>,
-    /// By when each has to ask again, in the order of arrival.
+    /// The requests that wait, in order of arrival, each with the time by which it must ask again.
     waiting: VecDeque<(Who, Instant)>,
 }
 
@@ -80,7 +79,7 @@ impl Entry {
 }
 
 impl Memory {
-    /// A fleet's first node.
+    /// Creates a fleet with its first node.
     #[must_use]
     pub fn new(node: &str) -> Self {
         Self {
@@ -89,7 +88,7 @@ impl Memory {
         }
     }
 
-    /// Another node of the same fleet.
+    /// Returns the engine of another node of the same fleet.
     #[must_use]
     pub fn node(&self, node: &str) -> Self {
         Self {
@@ -98,13 +97,13 @@ impl Memory {
         }
     }
 
-    /// Another node, all of it.
+    /// Joins the fleet as another node.
     #[cfg(test)]
     pub(crate) async fn joined(&self, node: &str) -> super::Fleet {
         self.joined_with(node, |options| options).await
     }
 
-    /// Another node, all of it, with other options.
+    /// Joins the fleet as another node, with changed settings.
     #[cfg(test)]
     pub(crate) async fn joined_with(
         &self,
@@ -124,7 +123,7 @@ impl Memory {
         joined.unwrap()
     }
 
-    /// From now on every verb of every node fails so, or none.
+    /// Makes every verb of every node fail from now on, or none.
     pub fn fail(&self, failure: Option<Failure>) {
         self.lock().failure = failure;
     }
@@ -169,7 +168,7 @@ impl Line {
         }
     }
 
-    /// Ends the turns and places of those who are gone.
+    /// Drops holders whose lease has ended and requests that have not asked again in time.
     fn tidy(&mut self, delay: Duration, now: Instant) {
         for until in self.held.values().filter(|until| **until <= now) {
             self.next_at = self.next_at.max(*until + delay);
@@ -191,18 +190,20 @@ impl Line {
             self.held.insert(who, now + turn.term);
             return Taken::Go;
         }
-        let next_at = match self.held.len() < turn.most {
-            true => self.next_at,
-            false => self.next_at.max(now + turn.delay),
+        let next_at = if self.held.len() < turn.most {
+            self.next_at
+        } else {
+            self.next_at.max(now + turn.delay)
         };
         let wait = next_at + turn.delay * u32::try_from(ahead).unwrap_or(u32::MAX) - now;
         if turn.patience.is_zero() || wait > turn.patience {
             self.waiting.retain(|(other, _)| *other != who);
             return Taken::TooSoon(wait);
         }
-        let again = match is_free {
-            true => wait,
-            false => (turn.delay / 10).clamp(POLL[0], POLL[1]),
+        let again = if is_free {
+            wait
+        } else {
+            (turn.delay / 10).clamp(POLL[0], POLL[1])
         };
         let again = again.max(Duration::from_millis(1));
         let by = now + again + LATE;
@@ -347,7 +348,7 @@ impl Engine for Memory {
                 shared.note(&self.node, origin, What::Rests);
                 return Ok(Some(until - now));
             }
-            // It may be the answer to a request that was sent before: a rest goes on to its end.
+            // It may answer a request that was sent before the rest began.
             (None, Some((until, _))) if until > Instant::now() => {
                 return Ok(Some(until - Instant::now()));
             }

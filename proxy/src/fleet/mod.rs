@@ -1,8 +1,8 @@
-//! The fleet: what several nodes share, and the engine that they share it in.
+//! The fleet: what several nodes share, and the engine through which they share it.
 //!
-//! A [`Fleet`] is a handle. A node that is alone has the engine `Alone`, with which everything is as if there were no
-//! fleet. Otherwise one task (`watch`) beats, reads what others noted and connects anew; and the breaker keeps everybody else
-//! from waiting for an engine that is gone. Facts go on from each node's own store then; a pace is kept as `on_loss` says.
+//! A [`Fleet`] is a handle. A node without a fleet has an engine that grants everything at once. Otherwise one background task
+//! (`watch`) sends beats, reads the notes of other nodes and reconnects, and a circuit breaker keeps requests from waiting for an
+//! engine that is away. Meanwhile each node uses the records of its own store, and `on_loss` decides about origins with a delay.
 
 pub mod alone;
 pub(crate) mod back_off;

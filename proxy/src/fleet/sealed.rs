@@ -1,4 +1,4 @@
-//! Records that only nodes with the fleet's key can write: who can write to the engine could allow what is disallowed.
+//! Seals on records. Without them, anyone who can write to the engine could allow what a robots.txt disallows.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use ring::hmac;
 
 use super::engine::Record;
 
-/// Bytes of the HMAC-SHA-256 that are kept.
+/// The length of the truncated HMAC-SHA-256, in bytes.
 const TAG: usize = 16;
-/// What is sealed and how. Nodes that do otherwise read nothing of each other.
+/// The version of the sealed format. A node rejects the records of any other version.
 const FORMAT: u8 = 2;
-/// A machine's calendar and the engine's may be so far apart where there is a key, and what the engine says of the age of a
-/// record and what the record says.
+/// The largest difference between this machine's clock and the engine's where there is a key, and between a record's age
+/// according to the engine and according to the seal.
 pub(super) const TOLERATED: Duration = Duration::from_secs(300);
 
 /// The fleet's key.
 pub struct Key {
     key: hmac::Key,
-    /// Of the tenant.
+    /// The prefix of the fleet's keys, so that fleets that share a secret cannot copy each other's records.
     prefix: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The key of the fleet with this prefix.
+    /// Creates the key of the fleet with this prefix.
     #[must_use]
     pub fn new(secret: &[u8; 32], prefix: &str) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Key {
         tag
     }
 
-    /// The record with its tag, its version and when it was learned, where it is `now` by the engine's calendar.
+    /// Returns the record with its tag, version and time of learning in front. `now` is the engine's time.
     pub(super) fn seal(&self, origin: &str, record: Record, now: Duration) -> Record {
         let learned_at = millis(now.saturating_sub(record.age));
         let mut rest = record.version.to_be_bytes().to_vec();
@@ -61,12 +61,12 @@ impl Key {
         Record { bytes, ..record }
     }
 
-    /// The record, if a node with this key wrote it, as this version, and about as long ago as it is said to be. Its age is
-    /// the one that it was sealed with.
+    /// Returns the record if it was sealed with this key, for this origin and version, and at about the age that the engine
+    /// claims. The age returned is the sealed one.
     pub(super) fn unseal(&self, origin: &str, record: &Record, now: Duration) -> Option<Record> {
         let (tag, rest) = record.bytes.split_first_chunk::<TAG>()?;
         let own = self.tag(origin, rest);
-        // In constant time: how much of a forged tag is right is nobody's business.
+        // In constant time, so that a forger does not learn how many bytes were right.
         let differ = tag
             .iter()
             .zip(own)

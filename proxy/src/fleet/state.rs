@@ -1,22 +1,22 @@
-//! How a node takes part in the fleet.
+//! The state of a node in the fleet.
 
-/// How this node takes part.
+/// The state of this node in the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// There is no fleet.
     Alone,
-    /// All is well.
+    /// The engine answers and the clocks agree.
     Up,
-    /// The engine does not answer, or does not let this node take part.
+    /// The engine does not answer, or refuses this node.
     Lost,
-    /// The engine answers, but not to this node's beats: others may take it for gone.
+    /// The engine answers, but this node's beats fail: the others may drop it.
     BeatsFailing,
-    /// There is a key, and this machine's clock is too far from the engine's for what others wrote to be trusted.
+    /// There is a key, and this machine's clock is too far from the engine's to verify the others' records.
     ClockOff,
 }
 
 impl State {
-    /// The state, as the API and metrics name it.
+    /// Returns the name in the API and in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! How the fleet looks from this node, for operators.
+//! The fleet as this node sees it, for operators.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use super::state::State;
 /// The fleet as this node sees it.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// How this node takes part.
+    /// This node's state.
     pub state: State,
-    /// How long it has not.
+    /// The time since the engine was lost.
     pub lost_for: Option<Duration>,
-    /// What went wrong last, and how long ago.
+    /// The last error, and how long ago it was.
     pub last_error: Option<(String, Duration)>,
-    /// This node.
+    /// This node's name.
     pub node: String,
     /// All nodes, as of the last beat.
     pub members: Vec<Member>,
-    /// What the engine said of itself then.
+    /// The engine's server, as of the last beat.
     pub server: Server,
-    /// How far the engine's calendar is ahead of this machine's, in milliseconds.
+    /// The milliseconds by which the engine's clock is ahead of this machine's.
     pub clock_offset: i64,
-    /// What becomes of origins with a delay while it is away.
+    /// The treatment of origins with a delay while the engine is away.
     pub on_loss: OnLoss,
-    /// Turns that requests of this node have now.
+    /// The number of slots that requests of this node hold.
     pub turns: usize,
-    /// Entries learned while the engine was away, and not told to it yet.
+    /// The number of records fetched while the engine was away and not sent to it yet.
     pub unsettled: usize,
 }
 
 impl Fleet {
-    /// How the fleet looks.
+    /// Returns the fleet as this node sees it.
     #[must_use]
     pub fn status(&self) -> Status {
         let shared = &self.shared;

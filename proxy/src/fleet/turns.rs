@@ -1,4 +1,4 @@
-//! Turns: who may go to an origin now, over all nodes.
+//! Slots: the right to send a request to an origin now, shared by all nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use super::handle::{Fleet, OnLoss, Shared, lock};
 use super::under_way::{Moment, UnderWay};
 use super::watch::NOTICED_WITHIN;
 
-/// A turn that its node neither keeps nor leaves for so long has ended: the node is gone.
+/// The time after which a slot that its node neither renews nor releases expires.
 const TERM: Duration = Duration::from_secs(15);
-/// A turn that could not be left is tried to be left again after so long.
+/// The pause before a release that failed is tried again.
 const LEAVE_AGAIN: Duration = Duration::from_millis(250);
-/// Who waits for others of this node while the engine is away looks again after so long.
+/// The pause before a request looks again for a slot of this node's share, while the engine is away.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Why a request has no turn.
+/// The reasons why a request gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTurn {
-    /// It would come too late; it may in so long.
+    /// No slot is free before the timeout; one may be after this time.
     TooSoon(Duration),
-    /// The engine is away: nobody knows when the last request went.
+    /// The engine is away, so the time of the last request is unknown.
     Unknown,
 }
 
-/// A turn, or a place in the queue for one. It ends, or is given up, when this is dropped.
+/// A slot, or a place in the queue for one. It is released when this is dropped.
 pub struct Held {
     shared: Arc<Shared>,
-    /// Boxed, because every request on its way has room for one.
+    /// Boxed, because every request in progress has space for one, and few need it.
     turn: Box<Turn>,
-    /// The engine may know of it.
+    /// Whether the engine may know of it, so that it has to be released.
     is_asked: bool,
     runtime: Handle,
 }
@@ -49,8 +49,8 @@ impl fmt::Debug for Held {
 }
 
 impl Fleet {
-    /// A turn in a queue, of which `most` go at a time and `delay` after each other, waiting until `latest` for it. A node that is
-    /// alone needs none: there are no others. Within a tokio runtime.
+    /// Waits until `latest` for a slot in a queue that has `most` slots at a time and a `delay` between them. Returns `None` on a
+    /// node without a fleet, which needs no slot. Must be called within a tokio runtime.
     pub(crate) async fn turn(
         &self,
         queue: impl FnOnce() -> Queue,
@@ -79,7 +79,7 @@ impl Fleet {
                     .inspect_err(|_| shared.count_turn("unknown", started.elapsed()))?,
             };
             match taken {
-                // This node stood still: by now it may be somebody else's.
+                // This node was suspended meanwhile: the slot may have expired and be another's.
                 Taken::Go if !asked_at.is_sure() => {}
                 Taken::Go => {
                     held.begin(asked_at);
@@ -98,7 +98,7 @@ impl Fleet {
 }
 
 impl Shared {
-    /// A turn soon after the engine came back: other nodes may not know yet, and go on without it.
+    /// Decides without the engine while it has just come back, because other nodes may not know yet and act without it.
     fn take_returning(&self, turn: &Turn) -> Option<Taken> {
         let left = self.returning()?;
         match (turn.delay.is_zero(), self.options.on_loss) {
@@ -111,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// A turn that the engine cannot be asked for.
+    /// Decides without the engine while it is away.
     fn take_alone(&self, turn: &Turn) -> Result<Taken, NoTurn> {
         if turn.delay.is_zero() {
             return Ok(self.take_share(turn));
@@ -125,7 +125,7 @@ impl Shared {
         if !is_ours {
             return Err(NoTurn::Unknown);
         }
-        // Who went last is not known, but it was before, or before the engine was away for them.
+        // The last request is unknown, but no node sent one later than it noticed the loss.
         let quiet = turn.delay + NOTICED_WITHIN;
         let quiet = quiet.saturating_sub(trouble.since.elapsed());
         Ok(match quiet {
@@ -135,7 +135,7 @@ impl Shared {
         })
     }
 
-    /// Of what all nodes may do at a time each has an equal share, but one at least.
+    /// Decides by this node's share of the slots: an equal part of all, but at least one.
     fn take_share(&self, turn: &Turn) -> Taken {
         let members = self.sharers.load(Ordering::Relaxed).max(1);
         let share = (turn.most / members).max(1);
@@ -151,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// Whether this node is the one that all nodes agree goes to an origin alone: the highest by rendezvous hashing.
+    /// Returns whether this node is the origin's home, the node with the highest weight by rendezvous hashing.
     fn is_home(&self, origin: &str) -> bool {
         let beat = lock(&self.last_beat);
         let weight = |node: &str| {
@@ -163,7 +163,7 @@ impl Shared {
         home == Some(&self.options.node)
     }
 
-    /// Tells the engine of the turns that go on.
+    /// Renews the slots that this node holds.
     pub(super) async fn keep_turns(&self) {
         let turns: Vec<Turn> = {
             let turns = lock(&self.turns);
@@ -171,20 +171,20 @@ impl Shared {
         };
         let keeping = turns.into_iter().map(|turn| async move {
             let asked_at = Moment::now();
-            // What fails is counted, and tried again with the next beat.
+            // A failure is counted, and the next beat tries again.
             if self.ask("take", self.engine.take(&turn)).await.is_ok() {
                 self.kept(turn.number, asked_at);
             }
             let is_left = !lock(&self.turns).contains_key(&turn.number);
             if is_left {
-                // It may have been kept after it was left. If this fails as well, it ends by its term.
+                // It was released during the call, which may have taken it again. If this fails as well, it expires.
                 let _ = self.ask("leave", self.engine.leave(&turn)).await;
             }
         });
         join_all(keeping).await;
     }
 
-    /// The engine agreed to go on with a turn. One that may have ended meanwhile stays so for this node, though others see it again.
+    /// Notes that the engine renewed a slot. A slot that may have expired before is not revived: another node may have used it.
     fn kept(&self, number: u64, asked_at: Moment) {
         let mut turns = lock(&self.turns);
         let was_sure = |it: &&mut UnderWay| it.sure_at.is_sure_at(asked_at);
@@ -227,14 +227,14 @@ impl Held {
         lock(&self.shared.turns).insert(self.turn.number, under_way);
     }
 
-    /// Whether another node may have the turn by now: this one stood still, or cannot reach the engine.
+    /// Returns whether another node may have the slot by now, because this one was suspended or cannot reach the engine.
     pub(crate) fn may_have_ended(&self) -> bool {
         let turns = lock(&self.shared.turns);
         let under_way = turns.get(&self.turn.number);
         under_way.is_none_or(|it| !it.sure_at.is_sure())
     }
 
-    /// Ends the turn; `permit` is dropped when the engine knows, so that this node's next one comes after.
+    /// Releases the slot. `permit` is dropped once the engine knows, so that this node's next request comes after it.
     pub(crate) fn leave_with<P: Send + 'static>(mut self, permit: P) {
         self.leave(permit);
     }

@@ -1,4 +1,4 @@
-//! Turns under way, and for how long a node may be sure of them.
+//! The slots that a node holds, and how long it can rely on them.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 use super::engine::Turn;
 use crate::clock::calendar;
 
-/// What the engine said of a turn holds for so long on this side, however late the answer is read: then others may have it. The rest of
-/// the term is for the way to the engine, and for clocks that do not run alike.
+/// The time for which a node relies on a slot, counted from before the engine was asked. The engine's lease is longer: the
+/// difference covers the call and clocks that run at different speeds.
 const SURE: Duration = Duration::from_secs(12);
 
-/// A moment by both clocks: tokio's stands still while the machine is suspended, the calendar can be set back. Whichever says
-/// that more time has passed is believed.
+/// A reading of both clocks. The monotonic one stops while the machine is suspended, and the calendar can be set back, so the
+/// longer of the two elapsed times counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     counted: Instant,
@@ -27,12 +27,12 @@ impl Moment {
         }
     }
 
-    /// Whether an answer to what was asked then still holds.
+    /// Returns whether an answer to a question asked at this time can still be relied on.
     pub(super) fn is_sure(self) -> bool {
         self.is_sure_at(Self::now())
     }
 
-    /// Whether it held at a later moment.
+    /// Returns the same for a later time than this one, instead of the present.
     pub(super) fn is_sure_at(self, now: Self) -> bool {
         let counted = now.counted.saturating_duration_since(self.counted);
         let shown = now.shown.duration_since(self.shown).unwrap_or_default();
@@ -40,11 +40,11 @@ impl Moment {
     }
 }
 
-/// A turn that was taken and not left yet.
+/// A slot that was granted and not released yet.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub(super) turn: Turn,
-    /// When the engine was last asked for it, and agreed before others could have it.
+    /// The time before the last call in which the engine confirmed the slot without a gap.
     pub(super) sure_at: Moment,
 }
 

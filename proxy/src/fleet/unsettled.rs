@@ -1,4 +1,4 @@
-//! What was learned while the engine was away.
+//! The settlements that wait for the engine to come back.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use super::engine::Settlement;
 
-/// What is learned while the engine is away is told to it later, so many bytes at most. What is lost of it is claimed again.
+/// The most bytes that wait for the engine. Beyond it the oldest settlements are dropped, and their origins fetched again.
 const UNSETTLED_BYTES: usize = 16 << 20;
 
-/// What the engine is to be told, and when it was learned.
+/// A queue of settlements, each with the time at which its record was fetched.
 #[derive(Default)]
 pub(super) struct Unsettled {
     queue: VecDeque<(Settlement, Instant)>,

@@ -1,4 +1,4 @@
-//! The fleet's one task: it beats, connects anew, reads what others noted, and tells the engine what it missed.
+//! The fleet's background task: it beats, reconnects, reads the notes of others, and sends what the engine missed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,40 +13,40 @@ use super::handle::{Event, Fleet, Options, Shared, lock};
 use crate::clock::calendar;
 use crate::observe::metrics::Metrics;
 
-/// How often notes are read. What one node learns the others know within this and a round trip.
+/// The interval at which notes are read: other nodes know a change within this time and a round trip.
 const READ: Duration = Duration::from_millis(250);
-/// How often a node says that it is there, and keeps its turns.
+/// The interval of beats, with which slots are renewed.
 const BEAT: Duration = Duration::from_secs(1);
-/// How soon an engine that is away is looked for again: at first, and at last.
+/// The shortest and the longest pause between attempts to reach an engine that is away.
 const RETRY: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
-/// So much of what was learned while the engine was away is told to it with each beat.
+/// The most settlements sent with one beat after the engine was away.
 const SETTLED_AT_ONCE: usize = 200;
-/// Once the engine is back every node has found it, and told it of its turns, within this: an attempt that began before and
-/// runs into its limit, the pause after it, and one that succeeds.
+/// The time within which all nodes notice that the engine is back and have renewed their slots: an attempt that times out,
+/// the pause after it, and an attempt that succeeds.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(8);
-/// An engine that is away for one node is away for all within this: a beat, and an attempt to connect anew.
+/// The time within which all nodes notice that the engine is away: a beat, and an attempt to reconnect.
 pub(super) const NOTICED_WITHIN: Duration = Duration::from_secs(4);
-/// What took longer says nothing of the clocks.
+/// The longest round trip after which the engine's time is compared with ours.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
-/// What the task has seen so far.
+/// The state of the task.
 #[derive(Default)]
 struct Watch {
     positions: Positions,
     last_beat: Option<Instant>,
     misses: u32,
-    /// The last beat was not answered.
+    /// Whether the last beat failed.
     has_missed: bool,
     run_id: String,
 }
 
 impl Fleet {
-    /// Joins the fleet of `engine`. An engine that is away is waited for beside; the node works meanwhile. Within a tokio
-    /// runtime.
+    /// Joins the fleet of `engine`. If the engine is away, the node starts without it and joins later. Must be called within
+    /// a tokio runtime.
     ///
     /// # Errors
     ///
-    /// If the engine is there and does not let this node join, or is not fit.
+    /// Returns an error if the engine answers but refuses this node, or is not configured as a fleet needs it.
     pub async fn join(
         engine: Box<dyn Engine>,
         options: Options,
@@ -74,14 +74,14 @@ fn start(shared: &Arc<Shared>) {
     tokio::spawn(async move {
         let mut watch = Watch::default();
         while let Some(pause) = watch.round(&weak).await {
-            // Woken or not: time to look again.
+            // A timeout is the normal case; waking only shortens the pause.
             let _ = timeout(pause, wake.notified()).await;
         }
     });
 }
 
 impl Watch {
-    /// Looks once. How long until the next time; `None` when nobody is left.
+    /// Polls the engine once. Returns the pause until the next time; `None` when the fleet is no longer used.
     async fn round(&mut self, shared: &Weak<Shared>) -> Option<Duration> {
         let shared = shared.upgrade()?;
         if shared.has_parted.load(Ordering::Acquire) {
@@ -113,7 +113,7 @@ impl Watch {
             let beaten = self.beat(shared).await;
             shared.note_beat(&beaten);
             match beaten {
-                // It is there, and notes can be read.
+                // The engine is reachable, so notes can still be read.
                 Ok(()) | Err(Failure::Corrupt(_) | Failure::Full) => {}
                 lost => {
                     self.has_missed = true;
@@ -121,7 +121,7 @@ impl Watch {
                 }
             }
             if std::mem::take(&mut self.has_missed) {
-                // Others may have lost it for longer.
+                // Other nodes may have lost it for longer, and not be back yet.
                 *lock(&shared.back_at) = Some(Instant::now());
             }
             self.last_beat = Some(Instant::now());
@@ -141,7 +141,7 @@ impl Watch {
         self.positions = changes.positions.clone();
         shared.tell(&changes, rests);
         if shared.breaker.is_open() {
-            // Only now: whoever asks for a turn knows what rests.
+            // Only after the notes were read: requests must not get slots at origins that rest.
             *lock(&shared.back_at) = Some(Instant::now());
             shared.breaker.close();
             shared.keep_turns().await;
@@ -173,14 +173,14 @@ impl Watch {
     }
 }
 
-/// This machine's calendar, in milliseconds since the epoch: what the engine's is compared with.
+/// Returns this machine's time, in milliseconds since the epoch.
 fn now() -> i64 {
     let since_epoch = calendar().duration_since(SystemTime::UNIX_EPOCH);
     let millis = since_epoch.unwrap_or_default().as_millis();
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// How far the engine's calendar, at `time`, is ahead of this machine's, in milliseconds.
+/// Returns the milliseconds by which the engine's clock, which shows `time`, is ahead of this machine's.
 pub(super) fn offset(time: u64) -> i64 {
     signed(time) - now()
 }
@@ -189,12 +189,12 @@ fn signed(millis: u64) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }
 
-/// Counts a failure.
+/// Records a failure and passes the answer on.
 fn noted<T>(shared: &Shared, answer: Result<T, Failure>) -> Result<T, Failure> {
     answer.inspect_err(|failure| shared.failed(failure))
 }
 
-/// `pause`, or up to a third less: nodes that lost the engine together do not come back together.
+/// Shortens `pause` by up to a third, so that nodes that lost the engine together do not all come back at once.
 fn spread(pause: Duration, node: &str, round: u32) -> Duration {
     let sum = node.bytes().fold(round, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(byte.into())
@@ -203,7 +203,7 @@ fn spread(pause: Duration, node: &str, round: u32) -> Duration {
 }
 
 impl Shared {
-    /// Notes whether beats are answered by an engine that is there.
+    /// Notes whether beats fail although the engine is reachable.
     fn note_beat(&self, beaten: &Result<(), Failure>) {
         let failure = match beaten {
             Err(failure @ (Failure::Corrupt(_) | Failure::Full)) => Some(failure),
@@ -226,7 +226,7 @@ impl Shared {
         self.observe_state();
     }
 
-    /// Notes the engine's calendar, which was asked for so long ago at most.
+    /// Notes the difference of the clocks, unless the beat `took` too long for that.
     fn note_clock(&self, time: u64, took: Duration) {
         if time == 0 || took > ROUND_TRIP {
             return;
@@ -235,45 +235,46 @@ impl Shared {
         let offset = offset(time);
         self.offset.store(offset, Ordering::Relaxed);
         if self.is_clock_off() != was_off {
-            match was_off {
-                true => tracing::info!("this machine's clock is right again"),
-                false => tracing::warn!(
+            if was_off {
+                tracing::info!("this machine's clock is right again");
+            } else {
+                tracing::warn!(
                     seconds = -offset / 1000,
                     "this machine's clock is off: with store.key_file nothing is gone by that other nodes wrote"
-                ),
+                );
             }
             self.observe_state();
         }
     }
 
-    /// Notes how many nodes there are. Nodes that have not found the engine again still count.
+    /// Notes the number of nodes. After a loss it only rises at first: the others may not be back yet.
     fn note_sharers(&self, members: usize) {
-        match self.breaker.is_open() || self.returning().is_some() {
-            true => self.sharers.fetch_max(members, Ordering::Relaxed),
-            false => self.sharers.swap(members, Ordering::Relaxed),
-        };
+        if self.breaker.is_open() || self.returning().is_some() {
+            self.sharers.fetch_max(members, Ordering::Relaxed);
+        } else {
+            self.sharers.store(members, Ordering::Relaxed);
+        }
     }
 
-    /// For how long nodes may still go on without the engine that has come back.
+    /// Returns how long other nodes may still act without the engine that has come back.
     pub(super) fn returning(&self) -> Option<Duration> {
         let back_at = *lock(&self.back_at);
         let left = BACK_WITHIN.checked_sub(back_at?.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// The origins that rest in the partitions where that may have changed.
+    /// Returns the origins that rest, in all partitions or in those where `changes` say that it may have changed.
     async fn rests(
         &self,
         changes: &Changes,
         all: bool,
     ) -> Result<Vec<(String, Duration)>, Failure> {
-        let mut partitions: Vec<usize> = match all {
-            true => (0..changes.positions.len()).collect(),
-            false => {
-                let rests = changes.notes.iter().filter(|note| note.what == What::Rests);
-                let noted = rests.map(|note| self.engine.partition(&note.origin));
-                noted.chain(changes.gaps.iter().copied()).collect()
-            }
+        let mut partitions: Vec<usize> = if all {
+            (0..changes.positions.len()).collect()
+        } else {
+            let rests = changes.notes.iter().filter(|note| note.what == What::Rests);
+            let noted = rests.map(|note| self.engine.partition(&note.origin));
+            noted.chain(changes.gaps.iter().copied()).collect()
         };
         partitions.sort_unstable();
         partitions.dedup();
@@ -287,7 +288,7 @@ impl Shared {
         Ok(resting)
     }
 
-    /// Tells everybody here.
+    /// Turns notes into events, sends them to the caches of this node, and counts them.
     fn tell(&self, changes: &Changes, rests: Vec<(String, Duration)>) {
         if let Some(metrics) = &self.metrics {
             metrics.fleet().gaps(changes.gaps.len());
@@ -306,7 +307,7 @@ impl Shared {
                 What::Changed => Some(Event::Changed(origin)),
                 What::Forgotten => Some(Event::Forgotten(origin)),
                 What::Rested => Some(Event::Rested(origin)),
-                // With all that rest there.
+                // It comes with `rests`, which have the time that is left.
                 What::Rests => None,
             }
         });
@@ -316,7 +317,7 @@ impl Shared {
         self.tell_followers(gaps.chain(notes).chain(rests));
     }
 
-    /// Tells the engine some of what was learned while it was away.
+    /// Sends some of the settlements that the engine missed.
     async fn settle_missed(&self) {
         let missed: Vec<_> = {
             let mut unsettled = lock(&self.unsettled);
@@ -324,7 +325,7 @@ impl Shared {
             popped.take(SETTLED_AT_ONCE).collect()
         };
         for (mut settlement, learned_at) in missed {
-            // The lease has ended meanwhile.
+            // The lease has ended, so the token no longer fences anything.
             settlement.token = 0;
             self.settle(settlement, learned_at).await;
         }

@@ -1,4 +1,4 @@
-//! What an origin asks for: `Accept-Signature` (RFC 9421 section 5).
+//! Parses `Accept-Signature`, by which an origin requests a signature (RFC 9421 section 5).
 
 use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
 
@@ -6,26 +6,26 @@ use super::carried::joined;
 use super::options::{ALGORITHM, TAG};
 use crate::http::field_pairs::Pair;
 
-/// The field that asks, in lower case.
+/// The field's name, in lower case.
 const ACCEPT_SIGNATURE: &str = "accept-signature";
 
-/// More components than this are not covered, nor names that take more bytes together: what is asked for is kept for each origin.
+/// The limits of a request for a signature: the most components, and the most bytes of them, because it is kept for each origin.
 const MOST_COMPONENTS: usize = 16;
 const MOST_BYTES: usize = 2048;
 
-/// A signature that an origin asks for and this profile can give.
+/// A signature that an origin requests and that this profile can give.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Asked {
     pub(super) label: String,
-    /// What it must cover besides what all signatures here do.
+    /// The components to cover in addition to those of the profile.
     pub(super) components: Vec<Item>,
-    /// Told once, for one signature.
+    /// The nonce, valid for one signature.
     pub(super) nonce: Option<String>,
     pub(super) keyid: Option<String>,
 }
 
 impl Asked {
-    /// The first signature asked for that is of this profile's kind.
+    /// Returns the first requested signature that matches this profile.
     pub(crate) fn of(fields: &[Pair<'_>]) -> Option<Self> {
         let text = joined(fields, ACCEPT_SIGNATURE)?;
         let members = Parser::new(&text).parse::<Dictionary>().ok()?;
@@ -58,19 +58,19 @@ impl Asked {
         asked.flatten().filter(|asked| asked.bytes() <= MOST_BYTES)
     }
 
-    /// What it takes to write it down.
+    /// Returns the size of what is kept.
     fn bytes(&self) -> usize {
         let components = self.components.iter().map(|item| item.serialize().len());
         let parameters = [&self.nonce, &self.keyid].into_iter().flatten();
         self.label.len() + components.sum::<usize>() + parameters.map(String::len).sum::<usize>()
     }
 
-    /// Whether it asks for a new signature of a request that had one.
+    /// Returns whether it has a nonce, so that even a request that was signed has to be signed again.
     pub(crate) fn wants_another(&self) -> bool {
         self.nonce.is_some()
     }
 
-    /// What can be given again, to the next request.
+    /// Returns the part that applies to later requests as well.
     pub(crate) fn without_nonce(self) -> Self {
         Self {
             nonce: None,
@@ -79,7 +79,7 @@ impl Asked {
     }
 }
 
-/// The components without repetitions, unless there are too many.
+/// Returns the components without repetitions, unless there are too many.
 fn each_once(items: &[Item]) -> Option<Vec<Item>> {
     let mut components: Vec<Item> = Vec::new();
     for item in items {

@@ -1,8 +1,7 @@
-//! The signature base (RFC 9421 section 2.5): what is signed, as text.
+//! The signature base (RFC 9421 section 2.5), the text that is signed.
 //!
-//! Written here because the one crate of this profile, `web-bot-auth`, reads the system's clock itself and fixes label, order and
-//! nonce, so that neither a test's clock nor the draft's examples could be signed by it; what is hard, structured fields and
-//! Ed25519, is `sfv`'s and `ring`'s.
+//! The one crate for this profile, `web-bot-auth`, reads the system's clock and fixes label, order and nonce, so it could neither
+//! use a test's clock nor sign the draft's examples. The hard parts, structured fields and Ed25519, come from `sfv` and `ring`.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,28 +12,28 @@ use sfv::{BareItem, FieldType as _, InnerList, Item, KeyRef, ListEntry, Paramete
 
 use super::key::Key;
 
-/// One component of a message: its identifier, and the value that is signed.
+/// A component of a message: its identifier, and the value that is signed.
 #[derive(Clone, Debug)]
 pub(super) struct Component {
     pub(super) identifier: Item,
     pub(super) value: String,
 }
 
-/// A signature, as the members of its two fields are written behind `label=`.
+/// A signature, as written after `label=` in its two fields.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Signature {
-    /// Of `Signature-Input`.
+    /// The member of `Signature-Input`.
     pub(super) input: String,
-    /// Of `Signature`.
+    /// The member of `Signature`.
     pub(super) value: String,
 }
 
-/// An identifier without parameters, such as `"@authority"`.
+/// Returns an identifier without parameters, such as `"@authority"`.
 pub(super) fn identifier(name: &'static str) -> Item {
     Item::new(string(name))
 }
 
-/// The same with one parameter, such as `"@authority";req`.
+/// Returns an identifier with one parameter, such as `"@authority";req`.
 pub(super) fn identifier_with(
     name: &'static str,
     parameter: &str,
@@ -45,19 +44,19 @@ pub(super) fn identifier_with(
     item
 }
 
-/// Adds a parameter behind the others.
+/// Adds a parameter after the others.
 pub(super) fn add(parameters: &mut Parameters, name: &str, value: BareItem) {
     let name = KeyRef::from_str(name).expect("parameters are named here, in lower case");
     parameters.insert(name.to_owned(), value);
 }
 
-/// Text as a String of structured fields, which holds visible ASCII; nothing else is left of others.
+/// Returns text as a String (RFC 9651 section 3.3.3). Characters that are not visible ASCII are dropped.
 pub(super) fn string(text: &str) -> BareItem {
     let ascii: String = text.chars().filter(|c| matches!(c, ' '..='~')).collect();
     BareItem::String(sfv::String::from_string(ascii).expect("it is visible ASCII"))
 }
 
-/// A moment as signatures tell it: seconds since 1970.
+/// Returns a time as an Integer, in seconds since 1970.
 pub(super) fn seconds(at: SystemTime) -> BareItem {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let seconds = i64::try_from(since.as_secs().min(999_999_999_999_999));
@@ -65,14 +64,14 @@ pub(super) fn seconds(at: SystemTime) -> BareItem {
     BareItem::try_from(seconds).expect("an integer has at most fifteen digits")
 }
 
-/// Signs these components, in their order.
+/// Signs these components, in this order.
 pub(super) fn sign(key: &Key, components: Vec<Component>, parameters: Parameters) -> Signature {
     let (input, base) = base(components, parameters);
     let value = format!(":{}:", BASE64_STANDARD.encode(key.sign(base.as_bytes())));
     Signature { input, value }
 }
 
-/// `@signature-params` and the whole base.
+/// Returns the value of `@signature-params`, and the whole base.
 fn base(components: Vec<Component>, parameters: Parameters) -> (String, String) {
     let mut base = String::new();
     for Component { identifier, value } in &components {

@@ -1,4 +1,4 @@
-//! What a request carries of signatures already: the client may sign by itself.
+//! The signatures that a client's request has already.
 
 use sfv::{Dictionary, FieldType as _, InnerList, Item, ListEntry, Parser};
 use url::Url;
@@ -6,7 +6,7 @@ use url::Url;
 use super::options::{SIGNATURE, SIGNATURE_AGENT, SIGNATURE_INPUT, TAG};
 use crate::http::field_pairs::{Pair, is, values};
 
-/// The signatures in a request, and who they say signed.
+/// The signatures in a request, and the agents that they name.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     pub(super) agent: Agent,
@@ -14,21 +14,21 @@ pub(super) struct Carried {
     signatures: Dictionary,
 }
 
-/// `Signature-Agent`.
+/// The field `Signature-Agent`.
 #[derive(Debug, Default)]
 pub(super) enum Agent {
     #[default]
     None,
     /// One string for all signatures, as in earlier versions of the draft.
     Whole(Item),
-    /// A member for each.
+    /// A dictionary with a member for each signature.
     Members(Dictionary),
 }
 
-/// The client's three fields in the order of [`super::options::FIELDS`], if anything had to be taken out: what is left of each, and how
-/// many signatures, or claims without one, are gone.
+/// Returns the client's three signature fields without signatures of agents other than `own`, and the number removed. `None` if
+/// nothing had to be removed.
 ///
-/// Nobody may sign as somebody else than `own` here, and what cannot be read could mean anybody.
+/// A client must not sign as another agent through this proxy. Fields that cannot be parsed could name any agent, so they go.
 pub(crate) fn without_foreign(
     fields: &[Pair<'_>],
     own: &Url,
@@ -44,7 +44,7 @@ pub(crate) fn without_foreign(
 }
 
 impl Carried {
-    /// `None`: a field is malformed, and neither it nor what is added to it can be read by anybody.
+    /// Parses the three fields. `None`: one is malformed, so that no receiver could parse anything added to it.
     pub(super) fn of(fields: &[Pair<'_>]) -> Option<Self> {
         let dictionary = |name: &str| match joined(fields, name) {
             Some(text) => Parser::new(&text).parse::<Dictionary>().ok(),
@@ -62,7 +62,7 @@ impl Carried {
         })
     }
 
-    /// Whether a signature has this label.
+    /// Returns whether a signature has this label.
     pub(super) fn has(&self, label: &str) -> bool {
         let is_agents = match &self.agent {
             Agent::Members(members) => members.contains_key(label),
@@ -110,7 +110,7 @@ impl Carried {
         removed.max(foreign.len()).max(1) as u64
     }
 
-    /// The three fields as they are written.
+    /// Returns the values of the three fields.
     fn fields(&self) -> [Option<String>; 3] {
         let agent = match &self.agent {
             Agent::None => None,
@@ -121,8 +121,8 @@ impl Carried {
     }
 }
 
-/// Whether a signature claims a foreign agent: it covers its member, or the field as a whole, or is of this profile and the whole
-/// field was foreign.
+/// Returns whether a signature claims a foreign agent: it covers its member or the whole field, or it is of this profile and
+/// the whole field was foreign.
 fn claims(list: &InnerList, foreign: &[String]) -> bool {
     let covers = |item: &Item| {
         let name = item.bare_item.as_string().map(sfv::StringRef::as_str);
@@ -135,7 +135,7 @@ fn claims(list: &InnerList, foreign: &[String]) -> bool {
     list.items.iter().any(covers) || foreign.is_empty() && is_profiles
 }
 
-/// All lines of a field as one (RFC 9110 section 5.3).
+/// Returns all lines of a field as one value (RFC 9110 section 5.3).
 pub(super) fn joined(fields: &[Pair<'_>], name: &str) -> Option<String> {
     let lines: Vec<_> = values(fields, name)
         .map(|value| String::from_utf8_lossy(value.trim_ascii()))

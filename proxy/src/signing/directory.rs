@@ -1,5 +1,5 @@
-//! The keys as verifiers find them: a JWKS at a well-known place of the agent's, signed by each key to prove that it is there with
-//! its owner's will; and a card that says whose they are (draft-meunier-webbotauth-registry).
+//! The key directory: a JWKS at a well-known URI of the agent, signed with each of its keys to prove that their owner published
+//! it; and a card that names the owner (draft-meunier-webbotauth-registry).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,13 +15,13 @@ use super::base::{self, Component, add, identifier, identifier_with, seconds, st
 use super::key::{Jwk, Key};
 use super::options::agent_uri;
 
-/// Where it is served.
+/// The path of the directory.
 pub(crate) const PATH: &str = "/.well-known/http-message-signatures-directory";
-/// Where the card of a crawler is, before `/` and its name.
+/// The path of a crawler's card, without `/` and its name.
 pub(crate) const CARD_PATH: &str = "/.well-known/signature-agent-card";
 pub(crate) const MEDIA_TYPE: &str = "application/http-message-signatures-directory+json";
 const TAG: &str = "http-message-signatures-directory";
-/// How long the signatures of a directory hold: its readers keep it about a day.
+/// The lifetime of a directory's signatures. Verifiers cache it for about a day.
 const LIFETIME: Duration = Duration::from_hours(48);
 
 #[derive(Debug, Serialize)]
@@ -29,20 +29,20 @@ struct KeySet {
     keys: Vec<Jwk>,
 }
 
-/// The directory's body.
+/// Returns the directory's body.
 pub(crate) fn body(keys: &[Arc<Key>]) -> String {
     let keys = keys.iter().map(|key| key.jwk()).collect();
     serde_json::to_string(&KeySet { keys }).expect("strings are JSON")
 }
 
-/// The fields that sign a directory of `agent`'s with each of `keys`: names and values.
+/// Returns the fields that sign `agent`'s directory with each of `keys`, as names and values.
 pub(crate) fn fields(
     keys: &[Arc<Key>],
     agent: &Url,
     body: &str,
     now: SystemTime,
 ) -> [(&'static str, String); 3] {
-    // Without the scheme's own port, as everywhere in `url`.
+    // `url` leaves out the scheme's default port, as `@authority` has to.
     let authority = &agent[Position::BeforeHost..Position::AfterPort];
     let digest = digest::digest(&digest::SHA256, body.as_bytes());
     let digest = format!("sha-256=:{}:", BASE64_STANDARD.encode(digest));
@@ -63,7 +63,7 @@ pub(crate) fn fields(
     ]
 }
 
-/// Whose the keys are.
+/// The card that names the owner of the keys.
 #[derive(Debug, Serialize)]
 struct Card<'a> {
     client_id: String,
@@ -82,7 +82,7 @@ struct About<'a> {
     rate_control: &'static str,
 }
 
-/// The card of a crawler of `agent`'s that goes by `token` and `complies` with robots.txt.
+/// Returns the card of a crawler of `agent` with the product token `token`; `complies`: it obeys robots.txt.
 pub(crate) fn card(agent: &Url, name: &str, token: &str, complies: bool) -> String {
     let agent = agent_uri(agent);
     let base = agent.trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! An Ed25519 key in a file, and the names that verifiers know it by.
+//! An Ed25519 key in a file, and its public forms.
 
 use std::fmt;
 use std::fs;
@@ -18,8 +18,8 @@ use utoipa::ToSchema;
 
 use super::secret::{new_secret, write_secret};
 
-/// What stands before the 32 bytes of an Ed25519 key in PKCS#8 (RFC 8410 section 7). ring writes the version that holds the
-/// public key, too, which OpenSSL before 3 does not read.
+/// The PKCS#8 bytes before the 32 bytes of an Ed25519 key (RFC 8410 section 7). ring writes the version that includes the public
+/// key, which OpenSSL before 3 cannot read.
 const PKCS8_PREFIX: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
@@ -31,7 +31,7 @@ pub(crate) struct Key {
     path: PathBuf,
 }
 
-/// The public half as JSON (RFC 8037 section 2), in the order of the draft's examples.
+/// The public key as a JWK (RFC 8037 section 2), with members in the order of the draft's examples.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Jwk {
     kty: &'static str,
@@ -43,11 +43,11 @@ pub(crate) struct Jwk {
 }
 
 impl Key {
-    /// Reads a key in PKCS#8, as PEM, that nobody but its owner may read.
+    /// Reads a key (PKCS#8 in PEM) from a file that only its owner may read.
     ///
     /// # Errors
     ///
-    /// Returns an error if it cannot be read, is not Ed25519, or others may read it, too.
+    /// Returns an error if the file cannot be read, is not an Ed25519 key, or is readable by other users.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let metadata = fs::metadata(path).with_context(|| format!("reading {shown}"))?;
@@ -74,7 +74,7 @@ impl Key {
         })
     }
 
-    /// Reads the key in a file, or makes one if there is no such file.
+    /// Reads the key in a file, or creates one if there is no such file.
     ///
     /// # Errors
     ///
@@ -86,11 +86,11 @@ impl Key {
         }
     }
 
-    /// Makes a key in a file that is not there yet, with its folder.
+    /// Creates a key in a new file, and the folders above it.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is such a file, or it cannot be written.
+    /// Returns an error if the file exists or cannot be written.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut der = PKCS8_PREFIX.to_vec();
         der.extend_from_slice(&new_secret()?);
@@ -111,17 +111,17 @@ impl Key {
         Self::from_pkcs8(&der, path)
     }
 
-    /// The base64url SHA-256 of the public key as JSON (RFC 7638, RFC 8037 appendix A.3): its `keyid`.
+    /// Returns the JWK thumbprint (RFC 7638, RFC 8037 appendix A.3), which is the `keyid`.
     pub(crate) fn thumbprint(&self) -> &str {
         &self.thumbprint
     }
 
-    /// Where it lies.
+    /// Returns the file's path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The public half.
+    /// Returns the public key as a JWK.
     pub(crate) fn jwk(&self) -> Jwk {
         Jwk {
             kty: "OKP",
@@ -132,12 +132,12 @@ impl Key {
         }
     }
 
-    /// The public half as text (RFC 8037 section 2, `x`).
+    /// Returns the public key in base64url (RFC 8037 section 2, `x`).
     pub(crate) fn public(&self) -> String {
         BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
     }
 
-    /// The signature over some bytes.
+    /// Signs bytes.
     pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
         self.pair.sign(bytes).as_ref().to_vec()
     }
@@ -163,7 +163,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The key of RFC 9421 appendix B.1.4, which the draft's examples are signed with.
+/// Returns the key of RFC 9421 appendix B.1.4, with which the draft's examples are signed.
 #[cfg(test)]
 pub(super) fn test_key() -> Key {
     let der = BASE64_STANDARD

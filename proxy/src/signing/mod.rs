@@ -1,5 +1,5 @@
-//! Signs requests, so that origins can tell whose crawler asks: HTTP Message Signatures (RFC 9421) by the profile of Web Bot
-//! Auth (draft-ietf-webbotauth-httpsig-protocol).
+//! Signs requests, so that origins can verify whose crawler sends them: HTTP Message Signatures (RFC 9421) by the profile of Web
+//! Bot Auth (draft-ietf-webbotauth-httpsig-protocol).
 //!
 //! ```text
 //!  signer                  which requests are signed, and for whom
@@ -12,7 +12,7 @@
 //!  options                 `[signing]`, and the names of the profile
 //! ```
 //!
-//! Pure: the time comes from the caller, and nothing is sent or kept here but key files.
+//! Nothing here sends requests, and the only files are those of keys. The caller passes the time.
 
 mod asked;
 mod base;

@@ -1,10 +1,10 @@
-//! How the configuration wants requests signed, and the names that the profile gives.
+//! The settings of `[signing]`, and the profile's names.
 
 use std::time::Duration;
 
 use url::Url;
 
-/// The fields that a signature takes.
+/// The fields of a signature.
 pub(crate) const FIELDS: [&str; 3] = ["Signature-Agent", "Signature-Input", "Signature"];
 
 pub(super) const SIGNATURE_AGENT: &str = "signature-agent";
@@ -16,17 +16,17 @@ pub(super) const TAG: &str = "web-bot-auth";
 /// The `alg` of Ed25519 in RFC 9421 section 6.2.2.
 pub(super) const ALGORITHM: &str = "ed25519";
 
-/// Which requests of crawlers with a key are signed.
+/// The requests that are signed, of crawlers that have a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     #[default]
     Off,
     Always,
-    /// Those to origins that asked for it, by `Accept-Signature`.
+    /// Requests to origins that ask for it by `Accept-Signature`.
     OnRequest,
 }
 
-/// How `Signature-Agent` is written.
+/// The form of the field `Signature-Agent`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A dictionary with a member for each signature.
@@ -36,18 +36,18 @@ pub(crate) enum Form {
     String,
 }
 
-/// `[signing]`.
+/// The settings of `[signing]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) mode: Mode,
-    /// Who signs: where verifiers find the keys. There is one unless the mode is off.
+    /// The agent's URL, where verifiers find the keys. Always set unless the mode is off.
     pub(crate) agent: Option<Url>,
     pub(crate) form: Form,
-    /// How long a signature holds.
+    /// The time until a signature expires.
     pub(crate) lifetime: Duration,
 }
 
-/// `agent` as it is written: without the slash that is its whole path.
+/// Returns `agent` as text, without the slash of an empty path.
 pub(super) fn agent_uri(agent: &Url) -> &str {
     match agent.path() {
         "/" if agent.query().is_none() => agent.as_str().trim_end_matches('/'),

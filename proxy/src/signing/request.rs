@@ -1,4 +1,4 @@
-//! Signs a request.
+//! Signs one request.
 
 use std::time::SystemTime;
 
@@ -16,30 +16,30 @@ use super::options::{
 };
 use crate::http::field_pairs::Pair;
 
-/// The label of our signature, with a number, where nobody asks for another.
+/// The label of our signature, before its number, unless the origin asks for another.
 const LABEL: &str = "sig";
-/// As many as verifiers of this profile demand who demand a nonce.
+/// The nonce's length that the profile's verifiers demand, if they demand a nonce.
 const NONCE_BYTES: usize = 64;
 
-/// A request as it is sent.
+/// The request as it will be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) method: &'a str,
     pub(crate) scheme: &'a str,
-    /// In lower case, without the scheme's own port.
+    /// The authority, in lower case, without the scheme's default port.
     pub(crate) authority: &'a str,
-    /// With its query; or `*`.
+    /// The path with its query, or `*`.
     pub(crate) path: &'a str,
-    /// Those that the client signed with are among them.
+    /// The fields, including those of the client's own signatures.
     pub(crate) fields: &'a [Pair<'a>],
 }
 
-/// What replaces a request's fields for signatures: the values in the order of [`super::options::FIELDS`]. What the client signed is in them.
+/// The values that replace a request's three signature fields. The client's own signatures are included.
 pub(crate) type Signed = [String; 3];
 
-/// Signs a request with `key`, as `options` say or as was `asked`; the time is `now`.
+/// Signs a request with `key` by `options`, and as the origin `asked`, if it did.
 ///
-/// `None`: nobody is named to sign as, or the request cannot be signed as was asked.
+/// Returns `None` if no agent is configured, or the request cannot be signed as the origin asked.
 pub(crate) fn sign(
     key: &Key,
     options: &Options,
@@ -56,7 +56,7 @@ pub(crate) fn sign(
     let is_readable = carried.is_some();
     let carried = carried.unwrap_or_default();
     let label = label(&carried, asked);
-    // What is there is of one form, and only that can be added to.
+    // A client's field has one of the two forms, and a member can only be added in the same form.
     let form = match carried.agent {
         Agent::None => options.form,
         Agent::Whole(_) => Form::String,
@@ -89,7 +89,7 @@ pub(crate) fn sign(
     ])
 }
 
-/// The label that was asked for, or else ours; in either case one that no signature has yet.
+/// Returns the requested label, or else ours, unless another signature has it.
 fn label(carried: &Carried, asked: Option<&Asked>) -> String {
     let wanted = asked.map(|asked| asked.label.clone());
     let numbered = (1..).map(|number| format!("{LABEL}{number}"));
@@ -98,7 +98,7 @@ fn label(carried: &Carried, asked: Option<&Asked>) -> String {
     free.expect("there are more numbers than signatures")
 }
 
-/// What is covered: the profile's components (`@method` and `@path` are its recommendation), and those asked for.
+/// Returns the components to cover: the profile's (`@method` and `@path` are recommended), and those requested.
 fn components(
     message: &Message<'_>,
     asked: Option<&Asked>,
@@ -114,7 +114,7 @@ fn components(
     for identifier in asked.iter().flat_map(|asked| &asked.components) {
         let name = identifier.bare_item.as_string()?;
         let is_covered = |component: &Component| component.identifier == *identifier;
-        // Whatever member of it is asked for, ours is the one that there is to cover.
+        // It is covered already: whichever member is requested, only ours exists.
         if name.as_str() == SIGNATURE_AGENT || components.iter().any(is_covered) {
             continue;
         }
@@ -124,7 +124,7 @@ fn components(
     Some(components)
 }
 
-/// In the order of the draft's examples.
+/// Returns the signature's parameters, in the order of the draft's examples.
 fn parameters(
     key: &Key,
     options: &Options,
@@ -150,7 +150,8 @@ fn parameters(
 }
 
 impl Message<'_> {
-    /// The value of a component (RFC 9421 sections 2.1 and 2.2), if the request has it and it is one without parameters.
+    /// Returns the value of a component (RFC 9421 sections 2.1 and 2.2). `None` if the request does not have it, or if its
+    /// identifier has parameters.
     fn value(&self, identifier: &Item) -> Option<String> {
         let name = identifier.bare_item.as_string()?.as_str();
         if !identifier.params.is_empty() {

@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::anyhow;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// How long a secret is.
+/// The length of a secret.
 pub(crate) const SECRET_BYTES: usize = 32;
 
-/// A new one.
+/// Generates a secret.
 ///
 /// # Errors
 ///
@@ -23,11 +23,11 @@ pub(crate) fn new_secret() -> anyhow::Result<[u8; SECRET_BYTES]> {
     Ok(secret)
 }
 
-/// Writes a file that is not there yet, with its folder, for its owner alone.
+/// Writes a new file that only its owner may read, and the folders above it.
 ///
 /// # Errors
 ///
-/// Returns an error if there is such a file, or it cannot be written.
+/// Returns an error if the file exists or cannot be written.
 pub(crate) fn write_secret(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(dir) = path.parent() {
         fs::DirBuilder::new()

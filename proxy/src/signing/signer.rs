@@ -1,4 +1,4 @@
-//! Which requests are signed: all of a crawler's, or those to origins that ask.
+//! Decides which requests are signed: all of a crawler's, or those to origins that ask for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::options::{Mode, Options};
 use super::request::{Message, Signed, sign};
 use crate::clock::calendar;
 
-/// Origins whose wishes are remembered, so that a request is sent twice to each once, not always.
+/// The number of origins whose requests for signatures are kept, so that only the first request to each is sent twice.
 const REMEMBERED_ORIGINS: usize = 10_000;
 
-/// Signs as the configuration says.
+/// A signer of requests by the configuration.
 pub(crate) struct Signer {
     pub(crate) options: Options,
-    /// Every key that is published.
+    /// The published keys.
     pub(crate) keys: Vec<Arc<Key>>,
     asked: Cache<(Origin, String), Asked>,
 }
@@ -32,38 +32,36 @@ impl Signer {
         }
     }
 
-    /// Whether requests of crawlers with a key are signed at all.
+    /// Returns whether any requests are signed.
     pub(crate) fn signs(&self) -> bool {
         self.options.mode != Mode::Off
     }
 
-    /// What `origin` asked this key's crawlers for earlier.
+    /// Returns the signature that `origin` requested of this key's crawlers earlier.
     pub(crate) fn asked_before(&self, key: &Key, origin: &Origin) -> Option<Asked> {
         let place = (origin.clone(), key.thumbprint().to_owned());
         self.asked.get(&place)
     }
 
-    /// Keeps what `origin` asks for, and was given, for the requests that follow.
+    /// Keeps the signature that `origin` requested and got, for later requests.
     pub(crate) fn remember(&self, key: &Key, origin: &Origin, asked: &Asked) {
         let place = (origin.clone(), key.thumbprint().to_owned());
         self.asked.insert(place, asked.clone().without_nonce());
     }
 
-    /// A new signature of a request, as it is sent now.
-    ///
-    /// `None`: it cannot be signed as was `asked`.
+    /// Signs a request at the present time. Returns `None` if it cannot be signed as `asked`.
     pub(crate) fn sign(
         &self,
         key: &Key,
         asked: Option<&Asked>,
         message: &Message<'_>,
     ) -> Option<Signed> {
-        // It is compared with the clocks of others.
+        // The calendar, because verifiers compare it with their clocks.
         sign(key, &self.options, asked, message, calendar())
     }
 }
 
-/// A key, and how it signs: for requests that are not a client's.
+/// A key with its signer, for requests of the proxy itself.
 #[derive(Clone, Debug)]
 pub(crate) struct SignedBy {
     pub(crate) signer: Arc<Signer>,
@@ -71,7 +69,7 @@ pub(crate) struct SignedBy {
 }
 
 impl SignedBy {
-    /// A signature of a request to `origin`, if it is to have one: as is `wished` in answer to it, or else as was asked before.
+    /// Signs a request to `origin` if the mode says so: as `wished` in the response to it, or else as requested before.
     pub(crate) fn sign(
         &self,
         origin: &Origin,
@@ -85,7 +83,7 @@ impl SignedBy {
         as_asked.or_else(|| always.then(|| self.signer.sign(&self.key, None, message))?)
     }
 
-    /// Keeps what `origin` asks for, for the requests that follow.
+    /// Keeps the signature that `origin` requested, for later requests.
     pub(crate) fn remember(&self, origin: &Origin, asked: &Asked) {
         self.signer.remember(&self.key, origin, asked);
     }

@@ -1,7 +1,7 @@
-//! The connection to one server or to a cluster: made when told to, never by itself, and no call takes longer than it may.
+//! The connection to one server or to a cluster. Only a beat opens it, and every call has a timeout.
 //!
-//! redis-rs can reconnect by itself, silently, and has calls wait for that, for a second and more whatever their timeout says.
-//! So the connection here is the one that never does: once it is gone every call fails at once, until the next beat.
+//! redis-rs also has connections that reconnect by themselves. Calls wait for that, for a second or more, whatever their timeout.
+//! So this uses the kind that never reconnects: once it is closed, every call fails at once until the next beat.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +22,19 @@ use super::scripts::Lua;
 use crate::fleet::engine::Failure;
 use crate::tls;
 
-/// To connect, log in and, for a cluster, learn who has which slots.
+/// The time to connect, log in and, for a cluster, read its map of hash slots.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// Where the engine is, and who we are there.
+/// The address of the engine, with what it takes to log in.
 #[derive(Clone)]
 pub struct Address {
-    /// `redis://` or `rediss://`, several of one cluster.
+    /// The URLs, `redis://` or `rediss://`; several only for a cluster.
     pub urls: Vec<String>,
     /// Whether it is a cluster.
     pub is_cluster: bool,
-    /// Instead of what the URLs say.
+    /// The password, which replaces that of the URLs.
     pub password: Option<String>,
-    /// Certificates, as PEM, that are trusted besides the system's roots.
+    /// Certificates (PEM) that are trusted in addition to the system's roots.
     pub ca: Option<Vec<u8>>,
 }
 
@@ -57,7 +57,7 @@ enum Link {
     Cluster(ClusterConnection),
 }
 
-/// The connection, or none.
+/// A connection that may be open or closed.
 pub(super) struct Connection {
     door: Door,
     link: ArcSwapOption<Link>,
@@ -66,9 +66,9 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// None is made yet.
+    /// Creates a closed connection.
     pub(super) fn new(address: &Address, timeout: Duration) -> Result<Self, Failure> {
-        // redis-rs asks the process for one.
+        // redis-rs uses the process's default provider. An error means that there is one already.
         let _there_was_one =
             rustls::crypto::CryptoProvider::clone(&tls::provider()).install_default();
         let door = door(address).map_err(|error| Failure::Denied(error.to_string()))?;
@@ -88,7 +88,7 @@ impl Connection {
         matches!(self.door, Door::Cluster(_))
     }
 
-    /// Connects, in place of the connection there was.
+    /// Opens the connection, in place of the one before.
     pub(super) async fn open(&self) -> Result<(), Failure> {
         let opening = async {
             Ok(match &self.door {
@@ -106,7 +106,8 @@ impl Connection {
         let link = opened.map_err(|_| reason::of_silence(self.is_tls, CONNECT))?;
         let link = link.map_err(|error| reason::of_opening(&error, self.is_tls, CONNECT))?;
         self.link.store(Some(Arc::new(link)));
-        // A port that speaks TLS accepts, too. And this right is needed later by a server that was restarted only.
+        // A plain connection to a TLS port succeeds, so send something. EVAL, because a missing right to it would only show
+        // after the server restarts and has lost its scripts.
         let mut eval = redis::cmd("EVAL");
         let asked = self.attempt(eval.arg("return 1").arg(0)).await;
         let asked = asked.and_then(|asked| {
@@ -118,12 +119,12 @@ impl Connection {
         asked.map(drop)
     }
 
-    /// Lets go of it.
+    /// Closes the connection.
     pub(super) fn close(&self) {
         self.link.store(None);
     }
 
-    /// Sends one command and waits for the answer.
+    /// Sends a command and returns the answer.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         match self.attempt(command).await? {
             Ok(value) => Ok(value),
@@ -131,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Runs a script. A server that has not seen it is sent it whole.
+    /// Runs a script by its hash, and sends its text if the server does not know it.
     pub(super) async fn run(
         &self,
         script: &Lua,
@@ -202,7 +203,7 @@ fn door(address: &Address) -> RedisResult<Door> {
         infos.push(info.set_redis_settings(settings));
     }
     if address.is_cluster {
-        // A call that has to be repeated is repeated by whoever made it.
+        // Retries would exceed the timeout; the callers repeat what has to be repeated.
         let mut builder = ClusterClientBuilder::new(infos)
             .retries(0)
             .connection_timeout(CONNECT);
@@ -221,7 +222,7 @@ fn door(address: &Address) -> RedisResult<Door> {
     Ok(Door::Server(Box::new(client)))
 }
 
-/// The system's roots and these, as PEM: redis-rs takes only what it is given.
+/// Returns these certificates and the system's roots as PEM: redis-rs trusts nothing else once it is given any.
 fn besides_the_systems(ca: &[u8]) -> Vec<u8> {
     let mut all = ca.to_vec();
     for certificate in rustls_native_certs::load_native_certs().certs {

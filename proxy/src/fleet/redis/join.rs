@@ -1,13 +1,13 @@
-//! Joining a fleet: the engine has to be fit for it, and of the format that this node knows.
+//! Joining a fleet: checks that the engine is configured for it and that the fleet uses this node's format.
 
 use super::super::engine::{Failure, Server};
 use super::{Redis, read};
 
-/// What keys and values look like. Nodes of another format refuse to join.
+/// The version of the layout of keys and values. A node does not join a fleet of another version.
 const FORMAT: u32 = 1;
 
 impl Redis {
-    /// Connects and checks whether the engine is fit, and the fleet's own.
+    /// Connects and checks the engine and the fleet's format.
     pub(super) async fn join(&self) -> Result<(), Failure> {
         self.connection.open().await?;
         let joined = self.check().await;
@@ -43,13 +43,13 @@ impl Redis {
         Ok(())
     }
 
-    /// What this fleet goes by: what the first node of it set, or this one does.
+    /// Returns the fleet's format, which its first node set; this one, if there was none.
     async fn meta(&self, key: &str, own: &str) -> Result<String, Failure> {
         let mut get = redis::cmd("GET");
         get.arg(key);
         let found = self.connection.send(&get).await?;
         if let Some(found) = read(found, "meta")? {
-            // Whoever joins when the engine is full has nothing to set.
+            // Read before it is set, so that a node can join while the engine's memory is full.
             return Ok(found);
         }
         let mut set = redis::cmd("SET");
@@ -59,7 +59,7 @@ impl Redis {
         read(self.connection.send(&get).await?, "meta")
     }
 
-    /// Another process is this node.
+    /// Returns the failure of a node whose name another process has.
     pub(super) fn is_twin(&self) -> Failure {
         Failure::Denied(format!(
             "another process is the node {:?}: give each node a store.node of its own, or none",
@@ -67,7 +67,7 @@ impl Redis {
         ))
     }
 
-    /// The fleet has other settings.
+    /// Returns the failure of a node whose settings differ from the fleet's.
     pub(super) fn differs(&self, theirs: &str) -> Failure {
         Failure::Denied(format!(
             "the nodes of this fleet have [robots] {theirs}; this one has {}: stop all before you start one with another",
@@ -75,7 +75,7 @@ impl Redis {
         ))
     }
 
-    /// The server does not say which keys it is about.
+    /// Adds the prefix to a failure about keys, because the server does not name them.
     fn of_prefix(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Denied(text) if text.contains("keys") => {

@@ -1,6 +1,7 @@
-//! The engine on Redis 7 or Valkey: each verb is one script (`lua/`), which the server runs as one.
+//! The engine on Redis 7 or Valkey. Each verb is one script (`lua/`), which the server runs atomically.
 //!
-//! Keys begin with `PREFIX:{P}:`, where P is the origin's partition: all that concerns an origin is in one slot of a cluster.
+//! Keys begin with `PREFIX:{P}:`, where P is the origin's partition, so that all keys of an origin are in one hash slot of a
+//! cluster.
 
 mod connection;
 mod join;
@@ -28,40 +29,40 @@ use super::engine::{
     Server, Settled, Settlement, Taken, Turn, UNSOUND_VERSION,
 };
 
-/// After a restart of the engine the turns under way are told to it anew within a beat, of which each is a second; nobody
-/// else gets one of several before.
+/// The time after a restart of the engine in which it grants no slots of a queue without a delay: two beats, within which all
+/// nodes have renewed the slots that they hold.
 const QUIET: Duration = Duration::from_secs(2);
-/// How soon it is looked again whether another process has this node's name.
+/// The pause before checking again whether another process still has this node's name.
 const TAKEN_AGAIN: Duration = Duration::from_millis(250);
-/// With every so many beats the last notes are looked up. At each new connection they are as well.
+/// The number of beats between checks for lost notes. Each new connection checks as well.
 const LOOK_FOR_LOST: u32 = 30;
 
-/// How a node takes part.
+/// The settings of a node's connection to its fleet.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the engine is.
+    /// The engine's address.
     pub address: Address,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub prefix: String,
-    /// Into how many partitions origins fall.
+    /// The number of partitions.
     pub partitions: usize,
-    /// What one call may take.
+    /// The timeout of a call.
     pub timeout: Duration,
-    /// This node's name. No other has it.
+    /// This node's name, unique in the fleet.
     pub node: String,
-    /// What all nodes must have alike, because what one fetches all judge by.
+    /// The settings that must be the same on all nodes, because all of them use what one fetches.
     pub settings: String,
-    /// For so long after the engine lost what it knew, nodes that have not found it again may go on with a delay beside it.
+    /// The time after a restart of the engine in which other nodes may still crawl origins with a delay without it.
     pub home_for: Duration,
 }
 
-/// The engine.
+/// An engine on Redis or Valkey.
 pub struct Redis {
     options: Options,
-    /// Another one for each process, also of one node; empty for one that only looks.
+    /// An id of this process, so that two processes with one node's name are noticed. Empty for an observer.
     process: String,
     connection: Connection,
-    /// The numbers of the last notes, looked up beside them: notes that are lost leave no hole if none came after.
+    /// The number of the last note of each partition, read separately: lost notes leave no gap if none came after them.
     heads: Mutex<Option<Vec<u64>>>,
     beats: AtomicU32,
 }
@@ -75,11 +76,11 @@ impl fmt::Debug for Redis {
 }
 
 impl Redis {
-    /// An engine to which no connection is made before the first [`beat`](Engine::beat).
+    /// Creates an engine. The first beat connects to it.
     ///
     /// # Errors
     ///
-    /// If the address cannot be one.
+    /// Returns an error if the address is invalid.
     pub fn new(options: Options) -> Result<Self, Failure> {
         let connection = Connection::new(&options.address, options.timeout)?;
         let process = RandomState::new().hash_one(());
@@ -92,7 +93,7 @@ impl Redis {
         })
     }
 
-    /// The same for somebody who is not a node, but looks whether one could be: its beats are not noted.
+    /// Turns this into an observer, which checks whether a node could join: its beats are not recorded.
     #[must_use]
     pub fn looking(self) -> Self {
         Self {
@@ -101,7 +102,7 @@ impl Redis {
         }
     }
 
-    /// This node's name.
+    /// Returns this node's name.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.options.node
@@ -115,12 +116,12 @@ impl Redis {
         format!("{}:{{{partition}}}:{kind}", self.options.prefix)
     }
 
-    /// The keys of a partition's log and of what is known of its server.
+    /// Returns the keys of a partition's log and of its server's identity.
     fn log(&self, partition: usize) -> [String; 2] {
         ["l", "born"].map(|name| format!("{}:{{{partition}}}:{name}", self.options.prefix))
     }
 
-    /// The keys of a queue's turns, of who waits, and of what is known of its server.
+    /// Returns the keys of a queue's slots, of its waiting requests, and of its server's identity.
     fn line(&self, turn: &Turn) -> [String; 3] {
         let origin = &turn.queue.origin;
         let [_, born] = self.log(self.partition(origin));
@@ -143,7 +144,7 @@ impl Redis {
         read(value, script.file)
     }
 
-    /// The server of each partition, and the number of the last note there.
+    /// Returns the number of the last note of each partition, and its server.
     async fn servers(&self) -> Result<Vec<(u64, Server)>, Failure> {
         let partitions = 0..self.options.partitions;
         try_join_all(partitions.map(|partition| self.server(partition))).await
@@ -162,7 +163,7 @@ impl Redis {
         Ok((last_note, server))
     }
 
-    /// What the engine tells whoever says that it is alive, and `about` itself.
+    /// Sends a beat and returns the engine's answer to it.
     async fn hear(&self, about: &str, is_joining: bool) -> Result<Beat, Failure> {
         if self.beats.fetch_add(1, Ordering::Relaxed) % LOOK_FOR_LOST == LOOK_FOR_LOST - 1 {
             self.set_heads(self.servers().await?);
@@ -172,7 +173,7 @@ impl Redis {
         let time = found.next().map_or(Ok(0), |time| read(time, "beat"))?;
         let mut members = Vec::new();
         while let (Some(node), Some(about)) = (found.next(), found.next()) {
-            // What is not text no node wrote.
+            // No node writes what is not UTF-8.
             if let (Ok(node), Ok(about)) = (read(node, "beat"), read(about, "beat")) {
                 members.push(Member { node, about });
             }
@@ -187,8 +188,8 @@ impl Redis {
 }
 
 impl Redis {
-    /// What the script of a beat answers to one that counts. While it is not known whether another process that had this name
-    /// is still there, that is waited for: a few seconds after it ended it is known to be gone.
+    /// Runs the script of a beat. If another process has this node's name, waits until it has beaten again, which is an error,
+    /// or has been silent for the few seconds after which it counts as gone.
     async fn beaten(&self, about: &str, is_joining: bool) -> Result<Vec<Value>, Failure> {
         let Options { prefix, node, .. } = &self.options;
         let own = ["nodes", "processes", "settings"].map(|name| format!("{prefix}:{{0}}:{name}"));
@@ -300,7 +301,7 @@ impl Engine for Redis {
         arguments.extend([settlement.record.bytes.as_slice(), version.as_bytes()]);
         let settled: Result<String, _> = self.run(&SCRIPTS.settle, &keys, &arguments).await;
         if settled == Err(Failure::Full) {
-            // Or nobody fetched it before the lease ends.
+            // Otherwise no node could fetch it before the lease ends.
             let [_, lease, ..] = &keys;
             let (lease, node) = (std::slice::from_ref(lease), self.options.node.as_bytes());
             self.run::<u8>(&SCRIPTS.release, lease, &[node]).await?;
@@ -397,7 +398,7 @@ impl Engine for Redis {
             self.connection.close();
         }
         if matches!(beaten, Err(Failure::Timeout | Failure::Connection(_))) {
-            // It may have been cut off without a word: the next beat connects anew.
+            // The connection may be dead without a reset: the next beat reconnects.
             self.connection.close();
         }
         beaten

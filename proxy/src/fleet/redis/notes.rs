@@ -1,4 +1,4 @@
-//! What nodes tell each other: notes in each partition's log, numbered without holes.
+//! Notes, by which nodes notify each other: a log in each partition, numbered without gaps.
 
 use std::sync::PoisonError;
 
@@ -7,17 +7,17 @@ use futures_util::future::{join_all, try_join_all};
 use super::super::engine::{Changes, Failure, Note, Positions, Server, UNSOUND_VERSION, What};
 use super::{Redis, read};
 
-/// Notes read of one partition at a time.
+/// The most notes read of a partition at a time.
 const NOTES: usize = 1000;
 
-/// A line of a log: its id and its fields.
+/// An entry of a log: its id and its fields.
 type Line = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Redis {
-    /// Where to begin to read.
+    /// Returns the positions at which a node begins to read: the end of each log.
     pub(super) async fn start(&self) -> Result<Changes, Failure> {
         let servers = self.servers().await?.into_iter();
-        // What was looked up before is no later.
+        // Numbers read earlier are lower and would look like a restart of the log.
         self.heads
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -28,7 +28,7 @@ impl Redis {
         })
     }
 
-    /// What was noted from these positions on.
+    /// Returns the notes after these positions.
     pub(super) async fn changes_since(&self, positions: &Positions) -> Result<Changes, Failure> {
         let mut changes = Changes {
             positions: positions.clone(),
@@ -47,7 +47,7 @@ impl Redis {
             .map(|position| position.unwrap_or(0))
             .enumerate()
             .collect();
-        // On a cluster a command may name the keys of one slot only.
+        // On a cluster a command may only name keys of one hash slot.
         let at_once = if self.connection.is_cluster() {
             1
         } else {
@@ -55,7 +55,7 @@ impl Redis {
         };
         let reading = from.chunks(at_once).map(|from| self.read_notes(from));
         let mut lines = match try_join_all(reading).await {
-            // Perhaps of one partition only.
+            // Perhaps only one partition is damaged: read them one by one.
             Err(Failure::Corrupt(_)) => {
                 let reading = from.chunks(1).map(|from| self.read_notes(from));
                 let mut lines = Vec::new();
@@ -73,7 +73,7 @@ impl Redis {
             let known = changes.positions[partition].unwrap_or(0);
             let found = number(&id).unwrap_or(known);
             if found >= UNSOUND_VERSION {
-                // Nobody's. The next note begins the log anew.
+                // No node wrote it. The next note restarts the log.
                 continue;
             }
             if found > known.saturating_add(1) {
@@ -93,7 +93,7 @@ impl Redis {
         Ok(changes)
     }
 
-    /// The notes in these partitions, each from a position on.
+    /// Reads the notes of these partitions, each after a position.
     async fn read_notes(&self, from: &[(usize, u64)]) -> Result<Vec<(usize, Line)>, Failure> {
         let mut command = redis::cmd("XREAD");
         command.arg("COUNT").arg(NOTES).arg("STREAMS");
@@ -117,7 +117,7 @@ impl Redis {
         Ok(lines)
     }
 
-    /// Keeps the numbers of the last notes, to be compared with what can be read.
+    /// Keeps the numbers of the last notes, to compare them with what can be read.
     pub(super) fn set_heads(&self, servers: Vec<(u64, Server)>) {
         let heads = servers.into_iter().map(|(last_note, _)| last_note);
         let heads = Some(heads.collect());
@@ -125,7 +125,7 @@ impl Redis {
     }
 }
 
-/// Finds partitions whose last note is before what was read there: its numbers began anew.
+/// Finds partitions whose last note is before the position read there: the log was restarted.
 fn go_back(changes: &mut Changes, heads: &[u64]) {
     for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
         if position.is_some_and(|position| position > *head) {
@@ -135,7 +135,7 @@ fn go_back(changes: &mut Changes, heads: &[u64]) {
     }
 }
 
-/// Finds partitions whose last note is later than what can be read there.
+/// Finds partitions whose last note is after what can be read there: the end of the log was lost.
 fn go_forward(changes: &mut Changes, heads: &[u64]) {
     for (partition, (position, head)) in changes.positions.iter_mut().zip(heads).enumerate() {
         if position.is_some_and(|position| position < *head) {
@@ -145,12 +145,12 @@ fn go_forward(changes: &mut Changes, heads: &[u64]) {
     }
 }
 
-/// The number of a note, by its id.
+/// Returns the number in a note's id.
 fn number(id: &str) -> Option<u64> {
     id.split_once('-')?.0.parse().ok()
 }
 
-/// What another node's note says, and when; nothing of our own.
+/// Parses a note and the time of writing it. Returns `None` for a note of this node.
 fn noted(fields: &[(Vec<u8>, Vec<u8>)], own: &str) -> Option<(Note, Option<u64>)> {
     let field = |name: &str| {
         let mut named = fields.iter().filter(|(field, _)| field == name.as_bytes());

@@ -1,4 +1,4 @@
-//! Why the engine did not do what it was asked, in words that say what to mend.
+//! The causes of failed calls, in words that say what to fix.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 use super::scripts::Lua;
 use crate::fleet::engine::Failure;
 
-/// Of a command.
+/// Returns the failure of a command.
 pub(super) fn of(error: &RedisError) -> Failure {
     let text = error.to_string();
-    // The system's number says nothing beyond its words.
+    // The number of the system error only repeats its text.
     let text = text
         .split(" (os error")
         .next()
@@ -18,7 +18,7 @@ pub(super) fn of(error: &RedisError) -> Failure {
         .to_owned();
     match error.code() {
         Some("OOM") => return Failure::Full,
-        // One key, and not the engine.
+        // One key is damaged; the engine works.
         Some("WRONGTYPE") => return Failure::Corrupt(text),
         Some("NOPERM") => return Failure::Denied(text),
         Some("NOAUTH") => {
@@ -29,7 +29,7 @@ pub(super) fn of(error: &RedisError) -> Failure {
         _ => {}
     }
     match error.kind() {
-        // From within a script it comes as the script's own.
+        // Within a script the error has the script's code, so only the text tells.
         _ if text.contains("command not allowed when used memory") => Failure::Full,
         _ if text.contains("read only replica") => Failure::Connection(
             "the server is a replica, which only reads: name the primary in store.url".to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn of(error: &RedisError) -> Failure {
     }
 }
 
-/// Of a script. A server says on which line it was not let do what, and not what.
+/// Returns the failure of a script. The server names the line that the user has no right to run, but not the command.
 pub(super) fn of_script(error: &RedisError, script: &Lua) -> Failure {
     let failure = of(error);
     match failure {
@@ -68,7 +68,7 @@ pub(super) fn of_script(error: &RedisError, script: &Lua) -> Failure {
     }
 }
 
-/// The command that is called on a line of a script, or began to be on one before.
+/// Returns the command of the call on this line of a script, which may begin on a line before.
 fn command_at(code: &str, line: usize) -> Option<String> {
     let upto: Vec<&str> = code.lines().take(line).collect();
     let calls = upto.iter().rev();
@@ -77,7 +77,7 @@ fn command_at(code: &str, line: usize) -> Option<String> {
     Some(call.split('\'').next()?.to_lowercase())
 }
 
-/// Of making a connection.
+/// Returns the failure to open a connection.
 pub(super) fn of_opening(error: &RedisError, is_tls: bool, patience: Duration) -> Failure {
     let failure = of(error);
     match failure {
@@ -98,11 +98,12 @@ pub(super) fn of_opening(error: &RedisError, is_tls: bool, patience: Duration) -
     }
 }
 
-/// Of a connection that was accepted, and nothing said on it.
+/// Returns the failure of a connection that was accepted and then silent.
 pub(super) fn of_silence(is_tls: bool, patience: Duration) -> Failure {
-    let hint = match is_tls {
-        true => ": if the port speaks no TLS, store.url begins with redis:",
-        false => "",
+    let hint = if is_tls {
+        ": if the port speaks no TLS, store.url begins with redis:"
+    } else {
+        ""
     };
     Failure::Connection(format!("no connection within {patience:?}{hint}"))
 }

@@ -1,10 +1,10 @@
-//! The scripts: whatever has to happen as one.
+//! The scripts: what the engine has to do atomically.
 
 use std::sync::LazyLock;
 
 use redis::Script;
 
-/// A script that runs even when the engine's memory is full: a pace goes on being kept when nothing more can be learned.
+/// A script that runs even when the engine's memory is full, so that delays are kept when no record can be added.
 macro_rules! always {
     ($file:literal) => {
         Lua::new(
@@ -18,7 +18,7 @@ macro_rules! always {
     };
 }
 
-/// A script that is refused then.
+/// A script that fails when the engine's memory is full.
 macro_rules! with_room {
     ($file:literal) => {
         Lua::new(
@@ -32,7 +32,7 @@ macro_rules! with_room {
     };
 }
 
-/// One script.
+/// A script.
 #[derive(Debug)]
 pub(super) struct Lua {
     pub(super) code: &'static str,
@@ -47,7 +47,7 @@ impl Lua {
     }
 }
 
-/// All of them.
+/// All scripts.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) claim: Lua,

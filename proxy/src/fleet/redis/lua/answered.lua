@@ -1,11 +1,11 @@
--- KEYS: rest, rests, log, born. ARGV: node, origin, the answer's status, its Retry-After (-1: none), the longest rest.
--- Returns how long the origin rests; -1: not at all. The rules are those of rest.rs.
+-- KEYS: rest, rests, log, born. ARGV: node, origin, the response's status, its Retry-After (-1: none), the longest rest.
+-- Returns the time for which the origin rests; -1: it does not. The rules are those of back_off.rs.
 local rest, rests = KEYS[1], KEYS[2]
 local node, origin, status = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local retry_after, longest = tonumber(ARGV[4]), tonumber(ARGV[5])
 
 if status ~= 429 and status ~= 503 then
-  -- It may be the answer to a request that was sent before: a rest goes on to its end.
+  -- It may answer a request that was sent before the rest began.
   local left = tonumber(redis.call('HGET', rest, 'until') or 0) - now
   if left > 0 then
     return math.ceil(left)

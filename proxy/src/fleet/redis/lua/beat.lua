@@ -1,8 +1,8 @@
--- KEYS: nodes, processes, settings, twin. ARGV: node, its process ('': none, somebody only looks), what it says of itself, the
--- settings that all must have, 1 if it joins, when another process of this name was last heard of (0: not yet).
--- Returns 'ok', the time in milliseconds and the nodes that were heard of in the last five seconds, each with what it says of
--- itself. Or 'taken' and when another process of this name was heard of; 'twins', if that is alive; 'settings' and those of
--- the fleet.
+-- KEYS: nodes, processes, settings, twin. ARGV: node, its process ('' for an observer), its version, the settings that all
+-- nodes must share, 1 if it joins, the last beat of another process of this name as returned before (0: none yet).
+-- Returns 'ok', the time in milliseconds and the nodes that have beaten in the last five seconds, each with its version. Or
+-- 'taken' and the last beat of another process of this name; 'twins' if that process has beaten again; 'settings' and those
+-- of the fleet if they differ.
 local nodes, processes, settings, twin = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local node, process = ARGV[1], ARGV[2]
 
@@ -37,7 +37,7 @@ for at = 1, #known, 2 do
     answer[#answer + 1] = known[at]
     answer[#answer + 1] = about
   else
-    -- Gone, or nothing that a node wrote.
+    -- It has not beaten lately, or no node wrote it.
     redis.call('HDEL', nodes, known[at])
     redis.call('HDEL', processes, known[at])
   end

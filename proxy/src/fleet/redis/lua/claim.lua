@@ -1,9 +1,10 @@
--- KEYS: entry, lease. ARGV: node, the age that what is known must be below (-1: any), how long the lease lasts, a version that
--- no node wrote (0: none).
--- Returns what to do, a number for it, the age of what is known, that, and its version.
+-- KEYS: entry, lease. ARGV: node, the age that the record must be below (-1: any), the duration of the lease, the version of a
+-- record that failed verification (0: none).
+-- Returns 'known', 'wait' or 'fetch', a number for it (nothing, the time left, the token), and the record's age, bytes and
+-- version.
 local entry, lease = KEYS[1], KEYS[2]
 local node, newer_than, term = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
--- Far more than a fetch may take.
+-- Far longer than any fetch.
 local LONGEST = 3600000
 
 local version, fresh_until, learned_at = head(entry)
@@ -18,7 +19,7 @@ if version > 0 and is_new and fresh_until > now then
 end
 local holder = redis.call('GET', lease)
 local left = redis.call('PTTL', lease)
--- A lease that does not end by itself is nobody's.
+-- No node sets a lease without an end.
 if holder and holder ~= node and left >= 0 and left <= LONGEST then
   return { 'wait', left * 1000, 0, '', 0 }
 end

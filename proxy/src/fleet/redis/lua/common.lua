@@ -1,4 +1,4 @@
--- What every script begins with: the engine's clock, in microseconds since the epoch.
+-- The head of every script. Times are those of the engine's clock, in microseconds since the epoch.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
@@ -10,7 +10,7 @@ local function milliseconds(microseconds)
   return text(math.ceil(microseconds / 1000))
 end
 
--- Drops what a call found to be of a wrong type, so that it can be called again; whatever else failed will fail again.
+-- Deletes a key of the wrong type, so that the call can be repeated. Any other error would only occur again.
 local function failed(called, key)
   if type(called) ~= 'table' or not called.err then
     return false
@@ -21,9 +21,9 @@ local function failed(called, key)
   return true
 end
 
--- Since when this server has been the one that counts for a partition. One with another run_id than the last was
--- restarted, emptied or promoted, and may have forgotten turns and notes: turns wait for their delay from then on, and the
--- numbers of notes leap, so that readers see a gap. What cannot be read counts as forgotten.
+-- Returns the time since which this server has been the partition's primary. A server whose run_id differs from the last one
+-- was restarted, emptied or promoted, and may have lost slots and notes: slots wait for their delay from then on, and the
+-- numbers of notes leap, so that readers see a gap. A value that cannot be parsed counts as lost.
 local function born(key)
   local id = redis.call('INFO', 'server'):match('run_id:(%w+)')
   local known = redis.pcall('HMGET', key, 'id', 'at', 'seq')
@@ -39,8 +39,8 @@ local function born(key)
   return now
 end
 
--- Tells the other nodes. An id is the note's number, without holes. A log that takes no more is begun anew: its readers find
--- that notes are lost.
+-- Notifies the other nodes. Ids are the notes' numbers, without gaps. A log that accepts no more notes is restarted; its
+-- readers see that notes are lost.
 local function note(log, key, node, origin, what)
   born(key)
   local seq = text(redis.call('HINCRBY', key, 'seq', 1))
@@ -57,8 +57,8 @@ local function note(log, key, node, origin, what)
   end
 end
 
--- The head of an entry: its version, until when it may be gone by, and when it was learned. Numbers from UNSOUND on are not
--- exact, and nobody wrote them who should.
+-- The head of an entry: its version, when it goes stale, and when it was fetched. Numbers from UNSOUND on are not exact, and no
+-- node writes them.
 local HEAD = '>I8I8I8'
 local HEAD_BYTES = 24
 local UNSOUND = 2 ^ 53
@@ -79,7 +79,7 @@ local function body(entry)
   return redis.call('GETRANGE', entry, HEAD_BYTES, -1)
 end
 
--- When a node was last heard of and what it said, if that was in the last five seconds.
+-- Parses a node's last beat into its time and its content. Returns nothing if it is older than five seconds.
 local function heard(value)
   local at, what = (value or ''):match('^(%d+) (.*)$')
   at = tonumber(at or '')

@@ -1,5 +1,5 @@
--- KEYS: born. Returns the number of the last note, what the server is, what it does when its memory is full, and how much it
--- uses.
+-- KEYS: born. Returns the number of the last note, the server's product and version, its eviction policy, the memory in use,
+-- and its run_id.
 born(KEYS[1])
 local server, memory = redis.call('INFO', 'server'), redis.call('INFO', 'memory')
 local version = server:match('valkey_version:([%d.]+)')

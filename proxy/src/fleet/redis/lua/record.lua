@@ -1,4 +1,4 @@
--- KEYS: entry. Returns its age, what is known and its version, or nothing.
+-- KEYS: entry. Returns the record's age, bytes and version, or nothing.
 local version, _, learned_at = head(KEYS[1])
 if version == 0 then
   return false

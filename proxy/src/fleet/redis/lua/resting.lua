@@ -1,4 +1,4 @@
--- KEYS: rests. Returns the origins that rest, each with how long it goes on to.
+-- KEYS: rests. Returns the origins that rest, each with the time left.
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now))
 local found = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
 local answer = {}

@@ -1,11 +1,11 @@
--- KEYS: entry, lease, log, born. ARGV: node, origin, the lease's token (0: none), kind, age, how long it is fresh, how long
--- it is kept, the record, the version that it says it is (0: none). Returns 'kept', 'older', or the version that it has to be
--- beyond.
+-- KEYS: entry, lease, log, born. ARGV: node, origin, the lease's token (0: none), kind, age, time until it is stale, time until
+-- it is deleted, the record, the version that is sealed in it (0: none). Returns 'kept', 'older', or the version that its own
+-- has to be above.
 local entry, lease, log, born_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local node, origin, token, kind = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local learned_at, own_version = now - tonumber(ARGV[5]), tonumber(ARGV[9])
 
--- Whatever its token: a claim whose answer was lost is this node's still.
+-- Whatever its token: the answer to this node's claim may have been lost.
 if redis.call('GET', lease) == node then
   redis.call('DEL', lease)
 end

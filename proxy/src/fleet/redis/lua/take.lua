@@ -1,9 +1,9 @@
--- KEYS: turns, waiting, born. ARGV: who, how many may have a turn at a time, the delay, the term of a turn, the patience
--- of who asks, how long everybody waits for a server that may have forgotten turns, 1 to keep a turn that has begun.
+-- KEYS: turns, waiting, born. ARGV: who asks, the number of slots, the delay, the lease, the timeout of the request, the time
+-- that all wait for a server that may have lost slots, 1 to renew a slot that is held.
 -- Returns what to do and in how many microseconds.
 --
--- turns is a hash: 'n' is from when on the next may go; 'h:WHO' until when a turn lasts that nobody keeps; 'd:WHO' by when
--- who waits has to ask again. waiting has who waits, by arrival.
+-- turns is a hash: 'n' is the time from which the next slot is free; 'h:WHO' the end of a holder's lease; 'd:WHO' the time by
+-- which a waiting request must ask again. waiting is the sorted set of waiting requests, by arrival.
 local turns, waiting = KEYS[1], KEYS[2]
 local who, most, delay = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local term, patience, quiet = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -33,7 +33,7 @@ for at = 1, #fields, 2 do
     held = held + 1
     is_mine = is_mine or other == who
   elseif kind == 'h:' then
-    -- It ended without a word, at its term at the latest.
+    -- It expired; its last request was sent before the end of the lease.
     next_at = math.max(next_at, value + delay)
     redis.call('HDEL', turns, name)
   elseif kind == 'd:' and value <= now then
