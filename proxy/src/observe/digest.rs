@@ -1,4 +1,4 @@
-//! `Digest`: the SHA-256 that identifies the bytes of a robots.txt.
+//! SHA-256 digests, by which robots.txt files, configurations and lines of the decision log are identified.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ impl Digest {
         ring::digest::digest(&ring::digest::SHA256, bytes).into()
     }
 
-    /// As 64 hexadecimal digits.
+    /// Returns 64 hexadecimal digits in lower case.
     pub(crate) fn hex(self) -> [u8; 64] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hex = [0; 64];
@@ -25,7 +25,7 @@ impl Digest {
         hex
     }
 
-    /// Reads 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits in either case.
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
         let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut array = [0; 32];
@@ -37,7 +37,7 @@ impl Digest {
 }
 
 impl From<ring::digest::Digest> for Digest {
-    /// Of a SHA-256.
+    /// Takes a SHA-256 only; ring's other digests are longer, which would panic.
     fn from(digest: ring::digest::Digest) -> Self {
         let mut array = [0; 32];
         array.copy_from_slice(digest.as_ref());

@@ -1,15 +1,14 @@
-//! Text from strangers, made safe to show. Control characters move a terminal's cursor or end a line of a log early; format
-//! characters (Unicode's category Cf) reorder what a reader sees, or hide in it. All of them are shown as what they are.
+//! Makes text from strangers safe to show. Control characters move a terminal's cursor or end a line of a log early; format
+//! characters (Unicode category Cf) reorder or hide text. All of them are written as escapes.
 
 use std::borrow::Cow;
 
-/// `text` on one line: whatever a terminal, a log's reader or a browser would obey instead of show is written as `\n` or
-/// `\u{202e}`. A tab stays.
+/// Returns `text` on one line, with control and format characters escaped as `\n` or `\u{202e}`. Tabs are kept.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     escape(text, |c| c == '\t', |c, to| to.extend(c.escape_default()))
 }
 
-/// The same for text of several lines, whose ends stay.
+/// Escapes text of several lines like a single one, but keeps the line ends.
 pub(crate) fn harmless_lines(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
@@ -19,11 +18,11 @@ pub(crate) fn harmless_lines(text: &str) -> String {
         .collect()
 }
 
-/// The same for JSON, which goes on to mean what it meant: what is escaped here stands in strings only.
+/// Escapes JSON without changing its meaning: such characters occur only in strings, where `\u` escapes are equivalent.
 pub(crate) fn harmless_json(json: Vec<u8>) -> Vec<u8> {
     let text = match str::from_utf8(&json) {
         Ok(text) => escape(text, |c| matches!(c, '\t' | '\n' | '\r'), escape_for_json),
-        // Whoever wrote it wrote no JSON.
+        // JSON is UTF-8 (RFC 8259 section 8.1): this is not JSON, and there is nothing to keep equivalent.
         Err(_) => return json,
     };
     match text {
@@ -39,8 +38,8 @@ fn escape_for_json(c: char, to: &mut String) {
 }
 
 fn escape(text: &str, stays: fn(char) -> bool, spell: fn(char, &mut String)) -> Cow<'_, str> {
-    // Nearly all text is plain ASCII, which a look at its bytes tells. To look at all of them is faster than to stop at the first that
-    // is not: the compiler takes many at a time then.
+    // Nearly all text is printable ASCII. A loop without an early exit is faster than one that stops at the first other byte,
+    // because the compiler can vectorise it.
     let is_plain = |all, byte| all & matches!(byte, b' '..=b'~');
     if text.bytes().fold(true, is_plain) {
         return Cow::Borrowed(text);
@@ -51,15 +50,16 @@ fn escape(text: &str, stays: fn(char) -> bool, spell: fn(char, &mut String)) -> 
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        match is_obeyed(c) {
-            true => spell(c, &mut escaped),
-            false => escaped.push(c),
+        if is_obeyed(c) {
+            spell(c, &mut escaped);
+        } else {
+            escaped.push(c);
         }
     }
     Cow::Owned(escaped)
 }
 
-/// Unicode's categories Cc, Cf, Zl and Zp as of version 17.
+/// Returns whether `c` is in one of Unicode's categories Cc, Cf, Zl and Zp, as of version 17.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -74,7 +74,7 @@ fn is_obeyed(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// One of each kind: C0, DEL, C1, bidirectional overrides and isolates, separators, zero width, tags.
+    /// One character of each kind: C0, DEL, C1, bidirectional overrides and isolates, separators, zero width, tags.
     const OBEYED: &str = "\u{1b}\u{7f}\u{85}\u{9b}\u{202a}\u{202e}\u{2066}\u{2069}\u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{feff}\u{e0041}";
 
     #[test]

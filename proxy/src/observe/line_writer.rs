@@ -1,7 +1,7 @@
-//! A buffer of lines in front of a file: writing a line only copies it, a thread writes many at a time.
+//! Buffered lines in front of a file: writing a line only copies it, and a thread writes many lines at once.
 //!
-//! A thread writes what gathered; it sleeps while there is nothing. Under load it is woken some
-//! dozen times a second, whatever the number of lines.
+//! The thread sleeps while there is nothing to write. Under load it wakes a few dozen times a second, whatever the number
+//! of lines.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +9,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What waits is at most this long; while its reader stalls, further lines are lost instead of
-/// requests.
+/// The most that is buffered. While the reader of the log stalls, further lines are dropped rather than requests delayed.
 const MAX_WAITING_BYTES: usize = 32 * 1024 * 1024;
-/// How long lines gather.
+/// The time for which lines are collected before they are written.
 const GATHER: Duration = Duration::from_millis(25);
 
-/// Takes lines. Clones write to the same place.
+/// Appends lines to the buffer. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     shared: Arc<Shared>,
 }
 
-/// Writes until it is dropped; then what was taken by then is written, and the thread has ended.
+/// Keeps the writing thread alive. Dropping it writes what is buffered and waits for the thread to end.
 #[derive(Debug)]
 pub(crate) struct Writing {
     shared: Arc<Shared>,
@@ -42,7 +41,7 @@ struct Waiting {
 }
 
 impl Lines {
-    /// Lines to `output`.
+    /// Starts a thread that writes lines to `output`.
     pub(crate) fn to(output: impl Write + Send + 'static) -> (Self, Writing) {
         let shared = Arc::new(Shared::default());
         let writing = Arc::clone(&shared);
@@ -57,7 +56,7 @@ impl Lines {
         (Self { shared }, writing)
     }
 
-    /// Takes what `write` puts at the end of the buffer it is given: whole lines.
+    /// Lets `write` append whole lines to the buffer; drops them if the buffer is full.
     pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut waiting = self.shared.lock();
         let starts = waiting.bytes.is_empty();
@@ -75,7 +74,7 @@ impl Lines {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // A panic inside `append` leaves at worst a piece of a line.
+        // A panic inside `append` leaves an incomplete line at worst.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,7 +82,7 @@ impl Shared {
         let mut batch = Vec::new();
         loop {
             let is_ending = self.take(&mut batch);
-            // Nobody is left to tell if the log itself cannot be written.
+            // If the log itself cannot be written, there is nowhere to report it.
             let _ = output.write_all(&batch).and_then(|()| output.flush());
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
@@ -96,14 +95,14 @@ impl Shared {
             if is_ending {
                 return;
             }
-            // The first line of a quiet time is out by now; those that follow may gather.
+            // A single line is written at once; those that follow it closely are collected.
             let waiting = self.lock();
             let ends = |waiting: &mut Waiting| !waiting.is_ending;
             drop(self.changed.wait_timeout_while(waiting, GATHER, ends));
         }
     }
 
-    /// Waits for lines and takes them; whether they are the last.
+    /// Waits for lines and moves them into `batch`. Returns whether they are the last.
     fn take(&self, batch: &mut Vec<u8>) -> bool {
         let waiting = self.lock();
         let is_idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.is_ending;
@@ -119,7 +118,7 @@ impl Drop for Writing {
         self.shared.lock().is_ending = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It ends by itself; a panic in it was reported where it happened.
+            // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();
         }
     }
@@ -131,12 +130,12 @@ mod tests {
     use std::io;
     use std::sync::mpsc;
 
-    /// Hands on what is written, batch by batch.
+    /// Sends each batch that is written to the test.
     struct Output(mpsc::Sender<Vec<u8>>);
 
     impl Write for Output {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // The test may have seen enough.
+            // Fails once the test no longer receives.
             let _ = self.0.send(bytes.to_vec());
             Ok(bytes.len())
         }

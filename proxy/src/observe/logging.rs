@@ -1,4 +1,4 @@
-//! Where events go: standard error, as text or JSON.
+//! The program's log: tracing events on standard error, as text or JSON.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,13 +22,12 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What is logged unless `RUST_LOG` says otherwise. The libraries report through their errors, which
-/// are logged here in our words.
+/// The filter unless `RUST_LOG` is set. Libraries report problems through the errors they return, which wayleave logs itself.
 const DEFAULT_FILTER: &str = "info,pingora_core=off,hickory_resolver=off,hickory_net=off,h2=off";
 
 type AnyLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// The log, for those who write their own lines. Clones are of the same log.
+/// A handle to the log, for writing lines directly and for changing its format. Clones share the log.
 #[derive(Clone)]
 pub(crate) struct Log {
     pub(crate) lines: Lines,
@@ -37,14 +36,14 @@ pub(crate) struct Log {
     events: reload::Handle<AnyLayer, Registry>,
 }
 
-/// Starts logging. Events are written until the guard is dropped.
+/// Starts logging. Events are written until the returned guard is dropped.
 pub(crate) fn start(format: Format) -> (Log, Writing) {
     let (log, writing, layer) = log_to(io::stderr(), format);
     let filter =
         EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    // It would log passwords at the level trace.
+    // suppaftp logs passwords at level trace.
     let filter = filter.add_directive("suppaftp=off".parse().expect("a directive"));
-    // A test that runs two servers in one process has one log.
+    // Fails in tests that run two servers in one process: both use the first log.
     let _ = tracing_subscriber::registry()
         .with(layer)
         .with(filter)
@@ -52,7 +51,7 @@ pub(crate) fn start(format: Format) -> (Log, Writing) {
     (log, writing)
 }
 
-/// A log that nobody reads, and that has no events.
+/// Returns a log whose output is discarded and that takes no events.
 #[cfg(test)]
 pub(crate) fn start_unread(format: Format) -> (Log, Writing) {
     let (log, writing, _) = log_to(io::sink(), format);
@@ -88,33 +87,34 @@ fn layer(format: Format, lines: &Lines) -> AnyLayer {
 
 impl Log {
     pub(crate) fn format(&self) -> Format {
-        match self.is_json.load(Ordering::Relaxed) {
-            true => Format::Json,
-            false => Format::Text,
+        if self.is_json.load(Ordering::Relaxed) {
+            Format::Json
+        } else {
+            Format::Text
         }
     }
 
-    /// Whether decisions are to be events, too.
+    /// Returns whether decisions are logged as events, too.
     pub(crate) fn has_decisions(&self) -> bool {
         self.has_decisions.load(Ordering::Relaxed)
     }
 
-    /// Has decisions among the events from now on, or not.
+    /// Sets whether decisions are logged as events from now on.
     pub(crate) fn set_decisions(&self, are_events: bool) {
         self.has_decisions.store(are_events, Ordering::Relaxed);
     }
 
-    /// Writes lines in this form from now on.
+    /// Sets the format of all further lines.
     pub(crate) fn set_format(&self, format: Format) {
         let is_json = format == Format::Json;
         if self.is_json.swap(is_json, Ordering::Relaxed) != is_json {
-            // It fails if the log has ended.
+            // Fails only if the subscriber is gone, which happens at the end of the process.
             let _ = self.events.reload(layer(format, &self.lines));
         }
     }
 }
 
-/// Hands tracing a writer for each event.
+/// Gives tracing a writer for each event.
 struct Writers(Events);
 
 impl<'a> MakeWriter<'a> for Writers {
@@ -125,7 +125,8 @@ impl<'a> MakeWriter<'a> for Writers {
     }
 }
 
-/// Takes events as tracing spells them, one with each call, and keeps each on one line: what strangers sent is in them.
+/// Receives formatted events from tracing, one per call, and escapes them so that each stays on one line: events contain text
+/// from strangers.
 #[derive(Clone)]
 struct Events {
     lines: Lines,

@@ -1,4 +1,4 @@
-//! What operators see: decisions, metrics, traces, the log, traffic as the page draws it.
+//! Everything operators see: decisions, metrics, traces, the program's log, and the traffic chart of the admin page.
 
 pub(crate) mod chain;
 pub(crate) mod decisions;

@@ -1,7 +1,7 @@
 //! Recent traffic: requests over time, by crawler, outcome and reason.
 //!
-//! The counter of requests is read every two seconds, so that this costs a request nothing. What is kept
-//! are the differences: half an hour of them, and of those only what is not zero.
+//! The request counter is read every two seconds, so this costs a request nothing. The differences are kept for half an hour,
+//! without those that are zero.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,18 +16,18 @@ use utoipa::ToSchema;
 use crate::clock::Clock;
 use crate::observe::metrics::Metrics;
 
-/// The time between two points.
+/// The time between two points of the chart.
 pub(crate) const STEP: Duration = Duration::from_secs(2);
-/// Half an hour.
+/// Half an hour of points.
 const KEPT: usize = 900;
-/// Points that a watcher may lag behind until it misses some.
+/// The number of points by which a watcher may lag before it misses some.
 const WAITING: usize = 4;
 
-/// Remembers points, and hands them to those who watch.
+/// Recent points, and the watchers that new ones are sent to.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     points: Mutex<VecDeque<Arc<Point>>>,
-    /// When each crawler's last request was counted.
+    /// The time at which each crawler's last request was counted.
     seen_at: Mutex<HashMap<String, SystemTime>>,
     watchers: broadcast::Sender<Bytes>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Point {
     pub(crate) counts: Vec<Count>,
 }
 
-/// Requests that have all labels in common; at least one.
+/// The number of requests, at least one, that share all labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Count {
     pub(crate) crawler: String,
@@ -58,24 +58,24 @@ impl Traffic {
         }
     }
 
-    /// The points kept, the oldest first. A step without requests has one, too.
+    /// Returns the recent points, the oldest first. A step without requests has a point, too.
     pub(crate) fn points(&self) -> Vec<Arc<Point>> {
         let points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
         points.iter().cloned().collect()
     }
 
-    /// When a request of the crawler ended last, within two seconds; `None`: not since the start.
+    /// Returns when a request of the crawler last ended, to within two seconds; `None` if none has since the start.
     pub(crate) fn seen_at(&self, crawler: &str) -> Option<SystemTime> {
         let seen_at = self.seen_at.lock().unwrap_or_else(PoisonError::into_inner);
         seen_at.get(crawler).copied()
     }
 
-    /// Points from now on, as server-sent events.
+    /// Subscribes to further points, as server-sent events.
     pub(crate) fn watch(&self) -> broadcast::Receiver<Bytes> {
         self.watchers.subscribe()
     }
 
-    /// Makes points, for ever.
+    /// Makes a point every [`STEP`]; never returns.
     pub(crate) async fn run(&self, metrics: &Metrics, clock: Clock) {
         let mut steps = tokio::time::interval(STEP);
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -103,7 +103,7 @@ impl Traffic {
         let point = Arc::new(Point { at_ms, counts });
         if self.watchers.receiver_count() > 0 {
             let data = serde_json::to_string(&*point).expect("strings and numbers serialise");
-            // Without watchers by now there is nobody to tell.
+            // Fails if the last watcher has just gone.
             let _ = self
                 .watchers
                 .send(format!("event: traffic\ndata: {data}\n\n").into());
@@ -119,12 +119,12 @@ impl Traffic {
 /// Crawler, outcome and reason.
 type Labels = [String; 3];
 
-/// What the counter showed at the last look.
+/// The counter's values when it was last read.
 #[derive(Debug, Default)]
 struct Totals(HashMap<Labels, u64>);
 
 impl Totals {
-    /// What came since the last look, in the order of the labels.
+    /// Returns the requests since the counter was last read, in the order of the labels.
     fn advance(&mut self, now: Vec<(Labels, u64)>) -> Vec<Count> {
         let mut counts = Vec::new();
         for (labels, total) in now {

@@ -1,4 +1,4 @@
-//! Lines of the decision log that are not decisions: what became of the process, its configuration and the log itself.
+//! Lines of the decision log that are not decisions: events of the process, its configuration and the log itself.
 
 use std::time::SystemTime;
 
@@ -8,13 +8,13 @@ use super::head::Head;
 use crate::clock::rfc3339;
 use crate::observe::digest::Digest;
 
-/// How such a line begins, and no decision does.
+/// The beginning of every event line. No decision begins like this.
 pub(crate) const START: &[u8] = b"{\"event\":";
 
-/// How the line begins that a process ends with.
+/// The beginning of the last line that a process writes.
 pub(crate) const STOP: &[u8] = b"{\"event\":\"stop\",";
 
-/// Something that happened, and when.
+/// An event and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Event {
     #[serde(flatten)]
@@ -26,39 +26,39 @@ pub(crate) struct Event {
     pub(crate) at: SystemTime,
 }
 
-/// What happened.
+/// The kind of an event, with its details.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum What {
-    /// A file begins. They are counted from 1.
+    /// A file begins. Files are numbered from 1.
     File { file: u64, program: String },
     /// The process started.
     Start(Configuration),
-    /// It goes by another configuration.
+    /// Another configuration took effect.
     Reload(Configuration),
-    /// So many decisions since the line before could not be written.
+    /// Decisions since the line before that could not be written.
     Lost { decisions: u64 },
-    /// The process before ended without signing the last lines, or in the midst of one.
+    /// The previous process ended before it had signed its last lines, or in the middle of one.
     Recovered {
-        /// Lines that follow the last signed one, a torn one included.
+        /// The number of lines after the last signed one, a torn one included.
         unsigned_lines: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         torn_sha256: Option<Digest>,
     },
-    /// What was signed is not there, or somebody else wrote behind it.
+    /// Signed lines are missing, or somebody else appended lines to them.
     Altered {
-        /// How many lines of which file were signed.
+        /// The file, and the number of its lines that were signed.
         file: u64,
         lines: u64,
-        /// The last of them.
+        /// The digest of the last of these lines.
         expected_sha256: Digest,
-        /// The lines are there, and so many behind them, before this one, were written by somebody else.
+        /// The number of lines between the signed ones and this one that somebody else wrote. `None`: signed lines are missing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         foreign_lines: Option<u64>,
     },
-    /// A file that was rotated away was deleted because of its age, or for want of room.
+    /// A rotated file was deleted because of its age, or to make room.
     Deleted { file: u64 },
-    /// The clock was set back: it showed this before.
+    /// The clock was set back from this time.
     ClockSetBack {
         #[serde(
             serialize_with = "rfc3339::serialize",
@@ -66,13 +66,13 @@ pub(crate) enum What {
         )]
         from: SystemTime,
     },
-    /// The process stopped as it was told to.
+    /// The process shut down properly.
     Stop {},
-    /// What the lines of the file come to, signed.
+    /// The signed digest of all lines of the file.
     Head(Head),
 }
 
-/// A configuration: its number since the process started, and the SHA-256 by which it is kept.
+/// A configuration in effect: its number since the process started, and the SHA-256 under which its text is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Configuration {
     pub(crate) program: String,
@@ -85,12 +85,12 @@ impl Event {
         Self { what, at }
     }
 
-    /// As an object, not linked yet.
+    /// Returns the event as a JSON object, not yet linked to the line before.
     pub(crate) fn object(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and numbers serialise")
     }
 
-    /// The event in a line, if there is one.
+    /// Parses a line; `None` if it is not an event.
     pub(crate) fn read(line: &[u8]) -> Option<Self> {
         let is_event = line.starts_with(START);
         is_event
@@ -98,7 +98,7 @@ impl Event {
             .flatten()
     }
 
-    /// The head in a line, if it is one.
+    /// Parses a line that is a head; `None` for any other line.
     pub(crate) fn head(line: &[u8]) -> Option<Head> {
         match Self::read(line)?.what {
             What::Head(head) => Some(head),
@@ -107,7 +107,7 @@ impl Event {
     }
 }
 
-/// This program and its version.
+/// Returns the name and version of this program, such as `wayleave 0.1.0`.
 pub(crate) fn program() -> String {
     concat!("wayleave ", env!("CARGO_PKG_VERSION")).to_owned()
 }

@@ -1,4 +1,4 @@
-//! A head: the signature over all lines of a file so far.
+//! A head: the signature over all lines of a file so far (a "signed tree head" in RFC 9162).
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -10,24 +10,25 @@ use super::tree::Tree;
 use crate::observe::digest::Digest;
 use crate::signing::Key;
 
-/// What is signed, besides the digest of the line before.
+/// The members of a head, which are signed together with the digest of the line before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// The file's number.
     pub(crate) file: u64,
-    /// How many lines are before this one.
+    /// The number of lines before this one.
     pub(crate) lines: u64,
-    /// The root of their tree.
+    /// The root of their Merkle tree.
     pub(crate) root_sha256: Digest,
     /// The number of the next file, if this line ends the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<u64>,
-    /// Beside a file that goes on: how many bytes the lines take, and the roots of the complete subtrees.
+    /// The size of the lines in bytes. Only in a head that is stored next to a file that is still being written, as are `peaks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
+    /// The roots of the complete subtrees, so that the next process can continue the tree without reading the file again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) peaks: Vec<Digest>,
-    /// Beside a file that goes on: its process stopped as it was told to, and wrote nothing behind these lines.
+    /// Whether the process shut down properly, so that it wrote nothing after these lines.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) stopped: bool,
     /// The public half of the key (RFC 8037, `x`).
@@ -40,20 +41,20 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Head {
-    /// The tree that it is the root of, if it says enough.
+    /// Returns the tree so far; `None` if the head has no peaks, or they do not match its root.
     pub(crate) fn tree(&self) -> Option<Tree> {
         let tree = Tree::of(self.lines, self.peaks.clone())?;
         (tree.root() == self.root_sha256).then_some(tree)
     }
 }
 
-/// A line with the signature over it as its last member.
+/// Returns the line with the signature over it added as its last member.
 pub(crate) fn signed(line: &[u8], key: &Key) -> Vec<u8> {
     let signature = BASE64_URL_SAFE_NO_PAD.encode(key.sign(line));
     with_members(line, &format!(",\"signature\":\"{signature}\""))
 }
 
-/// Whether a line was signed with the key that has this public half.
+/// Returns whether the line was signed with the key whose public half is `public` (base64url).
 pub(crate) fn is_signed_by(line: &[u8], public: &str) -> bool {
     let check = || {
         let (signed, signature) = signed_part(line)?;

@@ -1,35 +1,36 @@
-//! What a line carries of the line before, as its last member; and how members are added to a line that is JSON already.
+//! Links between lines: each carries the digest of the line before it as its last member. Members are spliced into the
+//! serialised JSON as text, because the bytes that were hashed must never change.
 
 use crate::observe::digest::Digest;
 
-/// The name of the member.
+/// The beginning of the member that names the line before.
 const MEMBER: &str = ",\"prev_sha256\":\"";
-/// The last member of a signed line.
+/// The beginning of the last member of a signed line.
 const SIGNATURE: &[u8] = b",\"signature\":\"";
-/// Stands in the first line of all.
+/// The digest in the very first line of a log, which has no line before it.
 pub(crate) const NONE: Digest = Digest([0; 32]);
-/// What is behind the digest.
+/// The end of the member and of the object.
 const END: &[u8] = b"\"}";
 const DIGITS: usize = 64;
 
-/// Adds `members`, which begin with a comma, to an object.
+/// Returns the object with `members` added, which begin with a comma.
 pub(crate) fn with_members(object: &[u8], members: &str) -> Vec<u8> {
     [opened(object), members.as_bytes(), b"}"].concat()
 }
 
-/// An object as a line that follows the line with this digest.
+/// Returns the object as a line that follows the line with the digest `previous`.
 pub(crate) fn linked(object: &[u8], previous: Digest) -> Vec<u8> {
     [opened(object), MEMBER.as_bytes(), &previous.hex(), END].concat()
 }
 
-/// An object without its last brace.
+/// Returns the object without its closing brace.
 fn opened(object: &[u8]) -> &[u8] {
     object
         .strip_suffix(b"}")
         .expect("an object ends in a brace")
 }
 
-/// The digest of the line before, as a line carries it: in its last member, before a signature if there is one.
+/// Returns the digest of the line before, which is the last member of a line but for a signature.
 pub(crate) fn previous(line: &[u8]) -> Option<Digest> {
     let unsigned = signed_part(line).map(|(signed, _)| signed);
     let line = unsigned.as_deref().unwrap_or(line);
@@ -39,7 +40,7 @@ pub(crate) fn previous(line: &[u8]) -> Option<Digest> {
     Digest::from_hex(str::from_utf8(digits).ok()?)
 }
 
-/// The digest of the configuration that a decision was made by, as its line carries it before that of the line before.
+/// Returns the digest of the configuration that made a decision: the member before the digest of the previous line.
 pub(crate) fn configuration(line: &[u8]) -> Option<Digest> {
     const CONFIGURATION: &[u8] = b",\"config_sha256\":\"";
     let at = memchr::memmem::rfind(line, CONFIGURATION)? + CONFIGURATION.len();
@@ -47,7 +48,7 @@ pub(crate) fn configuration(line: &[u8]) -> Option<Digest> {
     Digest::from_hex(str::from_utf8(digits).ok()?)
 }
 
-/// What is signed of a line, and the signature as written.
+/// Splits a signed line into the bytes that were signed and the signature (base64url).
 pub(crate) fn signed_part(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let at = memchr::memmem::rfind(line, SIGNATURE)?;
     let signature = line[at + SIGNATURE.len()..].strip_suffix(b"\"}")?;

@@ -1,11 +1,11 @@
-//! The chain that the decision log is: each line carries the SHA-256 of the line before, and each file ends in a signed head.
-//! `docs/evidence.md` describes the format for whoever checks it without this program.
+//! The hash chain of the decision log: each line carries the SHA-256 of the line before it, and each file ends in a signed head.
+//! `docs/evidence.md` describes the format for those who check it without this program.
 //!
 //! ```text
-//!  writer        makes the lines of a file, one after the other
-//!    ├─ head     a signature over all lines of a file so far
+//!  hash_chain    appends lines to a file and signs its heads
+//!    ├─ head     the signature over all lines of a file so far
 //!    ├─ event    lines that are not decisions
-//!    ├─ link     what a line carries of the line before
+//!    ├─ link     the member by which a line names the line before it
 //!    └─ tree     one digest for all lines, which can be checked without having all of them
 //! ```
 

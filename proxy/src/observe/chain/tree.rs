@@ -1,18 +1,18 @@
-//! The Merkle tree of RFC 9162, section 2.1.1, over the digests of a file's lines: its root can be computed from some of the lines and
-//! the digests of the others, so that a part of a log can be shown without the rest.
+//! The Merkle tree of RFC 9162 section 2.1.1 over the digests of a file's lines. Its root can be computed from some of the lines
+//! and the digests of the others, so that part of a log can be shown without the rest.
 //!
-//! A leaf is a line's SHA-256, which the line behind it carries anyway, so that each line is hashed once.
+//! A leaf is the SHA-256 of a line, which the next line carries anyway, so each line is hashed only once.
 
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::observe::digest::Digest;
 
-/// The digest of a leaf, and of what two subtrees come to, begin differently (RFC 9162, section 2.1.1).
+/// Leaves and inner nodes are hashed with different prefixes, so that neither can pass for the other (RFC 9162 section 2.1.1).
 const LEAF: u8 = 0;
 const NODE: u8 = 1;
 
-/// A tree that grows at its end.
+/// A Merkle tree to which leaves are appended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     lines: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Tree {
     peaks: Vec<Digest>,
 }
 
-/// Stands for lines that are not shown: a complete subtree of 2^`level` lines.
+/// The root of a complete subtree of 2^`level` lines; in an export it stands for lines that are not shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Subtree {
     pub(crate) level: u32,
@@ -28,12 +28,12 @@ pub(crate) struct Subtree {
 }
 
 impl Tree {
-    /// A tree whose complete subtrees are known; none if there cannot be so many.
+    /// Returns the tree with these complete subtrees; `None` if a tree of `lines` lines has another number of them.
     pub(crate) fn of(lines: u64, peaks: Vec<Digest>) -> Option<Self> {
         (peaks.len() == lines.count_ones() as usize).then_some(Self { lines, peaks })
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
@@ -42,12 +42,12 @@ impl Tree {
         &self.peaks
     }
 
-    /// Adds the line with this digest.
+    /// Appends the line with this digest.
     pub(crate) fn push(&mut self, line: Digest) {
         self.add(Subtree::leaf(line));
     }
 
-    /// Adds a subtree; whether it can stand here.
+    /// Appends a subtree. Returns `false`, and changes nothing, if no complete subtree of its size can begin here.
     pub(crate) fn push_subtree(&mut self, subtree: Subtree) -> bool {
         let is_aligned = subtree.level < 48 && self.lines.trailing_zeros() >= subtree.level;
         if is_aligned {
@@ -71,7 +71,7 @@ impl Tree {
         self.lines += 1 << added.level;
     }
 
-    /// The digest of all lines.
+    /// Returns the root: one digest for all lines.
     pub(crate) fn root(&self) -> Digest {
         let mut peaks = self.peaks.iter().rev().copied();
         let Some(last) = peaks.next() else {
@@ -82,7 +82,7 @@ impl Tree {
 }
 
 impl Subtree {
-    /// The line with this digest.
+    /// Returns the subtree that is the line with this digest.
     pub(crate) fn leaf(line: Digest) -> Self {
         Self {
             level: 0,
@@ -90,7 +90,7 @@ impl Subtree {
         }
     }
 
-    /// What it comes to with one as large on its left.
+    /// Returns the subtree of twice the size that has `left` as its left half and this one as its right half.
     pub(crate) fn behind(self, left: Digest) -> Self {
         Self {
             level: self.level + 1,
@@ -115,7 +115,7 @@ fn digest(parts: &[&[u8]]) -> Digest {
 mod tests {
     use super::*;
 
-    /// As RFC 9162 defines it, from the top.
+    /// The recursive definition of RFC 9162, against which the incremental computation is checked.
     fn by_definition(lines: &[Digest]) -> Digest {
         match lines {
             [] => Digest::of(b""),

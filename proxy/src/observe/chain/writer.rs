@@ -1,4 +1,4 @@
-//! Makes the lines of a chain, and heads over them.
+//! The chain as it grows: appends lines and signs heads over them.
 
 use std::time::SystemTime;
 
@@ -9,18 +9,18 @@ use super::tree::Tree;
 use crate::observe::digest::Digest;
 use crate::signing::Key;
 
-/// A file of the chain up to its last line.
+/// The state of the chain after the last line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chain {
     /// The file's number.
     pub(crate) file: u64,
-    /// The digest of the last line, which may be in the file before.
+    /// The digest of the last line, which may be in the previous file.
     pub(crate) last: Digest,
     pub(crate) tree: Tree,
 }
 
 impl Chain {
-    /// Before the first line of all.
+    /// Returns the state before the very first line.
     pub(crate) fn new() -> Self {
         Self {
             file: 1,
@@ -29,7 +29,7 @@ impl Chain {
         }
     }
 
-    /// Before the first line of the next file.
+    /// Returns the state before the first line of the next file.
     pub(crate) fn next_file(&self) -> Self {
         Self {
             file: self.file + 1,
@@ -38,26 +38,26 @@ impl Chain {
         }
     }
 
-    /// The line that begins a file.
+    /// Returns the event that begins a file.
     pub(crate) fn first_line(&self, at: SystemTime) -> Event {
         let (file, program) = (self.file, program());
         Event::new(What::File { file, program }, at)
     }
 
-    /// An object as the next line, without its end.
+    /// Appends an object and returns it as a line, without the line feed.
     pub(crate) fn add(&mut self, object: &[u8]) -> Vec<u8> {
         let line = linked(object, self.last);
         self.take(&line);
         line
     }
 
-    /// Takes a line that is there, whatever is in it, as the next.
+    /// Appends a line that is already in the file, whatever it contains.
     pub(crate) fn take(&mut self, line: &[u8]) {
         self.last = Digest::of(line);
         self.tree.push(self.last);
     }
 
-    /// The line that ends the file, without its end.
+    /// Returns the head that ends the file, without a line feed.
     pub(crate) fn end(&self, key: &Key, at: SystemTime) -> Vec<u8> {
         let next = Some(self.file + 1);
         self.head(
@@ -70,7 +70,7 @@ impl Chain {
         )
     }
 
-    /// What is kept beside a file that goes on: a line as if it ended with these `bytes`.
+    /// Returns the head of a file that is still being written and holds `bytes` bytes so far. It is stored next to the file.
     pub(crate) fn so_far(&self, key: &Key, at: SystemTime, bytes: u64, stopped: bool) -> Vec<u8> {
         let (bytes, peaks) = (Some(bytes), self.tree.peaks().to_vec());
         let head = Head {
