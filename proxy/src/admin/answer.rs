@@ -1,4 +1,4 @@
-//! What the admin listener answers: JSON, or what is wrong.
+//! The responses of the admin listener: JSON, or an error.
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::observe::harmless::harmless_json;
 
-/// An answer as JSON, safe to print on a terminal.
+/// A JSON response that is safe to print on a terminal.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 
@@ -20,20 +20,20 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// Why something was not answered.
+/// The body of an error.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Mistake {
     /// A sentence for people.
     error: String,
 }
 
-/// `{"error": message}` with `status`.
+/// Returns `{"error": message}` with `status`.
 pub(super) fn error(status: StatusCode, message: impl Into<String>) -> Response {
     let error = message.into();
     (status, Json(Mistake { error })).into_response()
 }
 
-/// `{"error": message}`: what was asked for makes no sense.
+/// Returns `{"error": message}` with status 400.
 pub(super) fn wrong(message: impl Into<String>) -> Response {
     error(StatusCode::BAD_REQUEST, message)
 }

@@ -1,4 +1,5 @@
-//! What clients need to use the proxy: the CA's certificate, a proxy auto-configuration file, and settings for each.
+//! The files and settings that clients need to use the proxy: the CA's certificate, a proxy auto-configuration file, and
+//! lines for a shell.
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -60,14 +61,14 @@ struct Connecting {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ClientLines {
-    /// What `wayleave env --client` calls it.
+    /// The name for `wayleave env --client`.
     name: String,
     title: &'static str,
-    /// For a POSIX shell: what `wayleave env` prints.
+    /// The lines for a POSIX shell that `wayleave env` prints.
     lines: String,
 }
 
-/// What each client needs to use this proxy and trust its CA.
+/// The settings that make each client use this proxy and trust its CA.
 #[utoipa::path(
     get,
     path = "/v1/connect",

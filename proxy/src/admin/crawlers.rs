@@ -1,4 +1,4 @@
-//! `/v1/crawlers`: each crawler, how it is treated, and what became of its requests.
+//! `/v1/crawlers`: each crawler with its settings and the outcomes of its requests.
 
 use std::collections::HashMap;
 
@@ -32,16 +32,16 @@ struct ListedCrawler {
     refused: u64,
     /// Of those, forwarded although they would have been refused: refusals are only observed.
     observed: u64,
-    /// Of those, allowed, but the origin or the way to it failed.
+    /// Of those, allowed, but the origin or the path to it failed.
     failed: u64,
     /// Of those, without any of its tokens in `User-Agent`.
     user_agent_mismatches: u64,
-    /// When its last request was counted, within two seconds; null: not since the start.
+    /// The time of its last request, to two seconds; null: none since the start.
     #[schema(format = DateTime)]
     last_seen_at: Option<String>,
 }
 
-/// The requests of one crawler.
+/// The number of one crawler's requests, in total and by outcome.
 #[derive(Clone, Copy, Debug, Default)]
 struct Requests {
     all: u64,
@@ -62,7 +62,7 @@ impl Requests {
     }
 }
 
-/// Every crawler, and what became of its requests since the start.
+/// Every crawler, with the outcomes of its requests since the start.
 #[utoipa::path(get, path = "/v1/crawlers", tag = "proxy", responses((status = 200, body = ListedCrawlers)))]
 pub(super) async fn list(State(admin): State<Admin>) -> Response {
     let mut counted: HashMap<String, Requests> = HashMap::new();

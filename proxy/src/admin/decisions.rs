@@ -1,4 +1,4 @@
-//! `/v1/decisions` and `/v1/top`: what was decided recently.
+//! `/v1/decisions` and `/v1/top`: recent decisions, and those in the decision log.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::robots_view::DecidedBy;
 use super::state::Admin;
 use crate::observe::decisions::{By, Decision, Query, Ranked, Span};
 
-/// As many as are kept in memory.
+/// The most decisions in one answer: as many as are kept in memory.
 const MOST_LISTED: usize = 8192;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum OutcomeWord {
@@ -59,7 +59,7 @@ pub(super) struct Filter {
     host: Option<String>,
     /// Text that the URL, the rule, the reason, the details, the ID, the client or a token contains, ignoring case.
     q: Option<String>,
-    /// Not before this time. With it, or `until`, the decision log is read, instead of what was recent.
+    /// Not before this time. With `since` or `until` the decision log is read instead of the recent decisions in memory.
     #[param(format = DateTime)]
     since: Option<String>,
     /// Not after this time.
@@ -79,11 +79,11 @@ impl Filter {
     }
 }
 
-/// The span of time that is asked for, if one is.
+/// Returns the requested span of time, if there is one.
 ///
 /// # Errors
 ///
-/// Returns what is wrong with it.
+/// Returns a message if a time is malformed.
 pub(super) fn span(since: Option<&str>, until: Option<&str>) -> Result<Option<Span>, String> {
     let time = |name: &str, text: Option<&str>| {
         let time = text.map(|text| {
@@ -103,7 +103,7 @@ pub(super) fn span(since: Option<&str>, until: Option<&str>) -> Result<Option<Sp
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedDecisions<'a> {
     decisions: Vec<&'a Decision>,
-    /// Of the span that was asked for there are older ones.
+    /// Whether there are older decisions in the requested span of time.
     #[serde(skip_serializing_if = "Option::is_none")]
     is_cut: Option<bool>,
 }
@@ -149,7 +149,7 @@ pub(super) async fn list(
     }
 }
 
-/// Only the log reaches back.
+/// Returns the error for requests that need a decision log where there is none.
 pub(super) fn no_log() -> Response {
     let message = "there is no decision log: log.decisions is empty";
     error(StatusCode::NOT_FOUND, message)
@@ -164,7 +164,7 @@ struct ShownDecision<'a> {
     robots_txt: Option<DecidedBy>,
 }
 
-/// One decision: a recent one, or else one from the log; with the robots.txt that it was made by.
+/// One decision: a recent one, or else one from the log; with the robots.txt that it was based on.
 #[utoipa::path(
     get,
     path = "/v1/decisions/{id}",
@@ -197,7 +197,7 @@ pub(super) async fn show(State(admin): State<Admin>, NamedDecision(id): NamedDec
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Ranking {
-    /// What to count by.
+    /// The member to count by.
     #[param(inline)]
     by: By,
     /// Maximum number of rows; default 100.
@@ -219,7 +219,7 @@ struct Top {
     top: Vec<Ranked>,
 }
 
-/// What the recent decisions are about.
+/// The most frequent hosts, rules, reasons or crawlers of the recent decisions.
 #[utoipa::path(
     get,
     path = "/v1/top",

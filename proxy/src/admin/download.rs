@@ -20,9 +20,9 @@ use super::parameters::Parameters;
 use super::state::Admin;
 use crate::observe::decisions::{Decision, Query};
 
-/// Sent at once.
+/// The size of the chunks that are sent.
 const PART_BYTES: usize = 64 * 1024;
-/// Parts that wait for a slow reader.
+/// The number of chunks that may wait for a slow client.
 const WAITING: usize = 4;
 
 const COLUMNS: [&str; 18] = [
@@ -46,13 +46,13 @@ const COLUMNS: [&str; 18] = [
     "id",
 ];
 
-/// How decisions are written.
+/// The format of the file.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {
-    /// A table with a line of names (RFC 4180).
+    /// A table with a header line (RFC 4180).
     Csv,
-    /// An array of the lines of the log.
+    /// An array of the log's lines.
     Json,
 }
 
@@ -60,7 +60,7 @@ enum Format {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Wanted {
-    /// How they are written.
+    /// The format of the file.
     #[param(inline)]
     format: Format,
     /// The crawler's configured name, or `asserted`.
@@ -137,7 +137,7 @@ pub(super) async fn download(
         .unwrap_or_else(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "no answer").into_response())
 }
 
-/// A file in the making.
+/// Writes the file and sends it in chunks.
 struct Parts {
     format: Format,
     sender: mpsc::Sender<Bytes>,
@@ -182,7 +182,7 @@ impl Parts {
         self.send()
     }
 
-    /// Ends if nobody reads on.
+    /// Sends the current chunk. Breaks if the client has gone.
     fn send(&mut self) -> ControlFlow<()> {
         let part = std::mem::take(&mut self.part);
         match self.sender.blocking_send(part.into()) {
@@ -222,7 +222,8 @@ fn cells(decision: &Decision) -> impl Iterator<Item = String> {
     cells.into_iter()
 }
 
-/// A line of a table. What a spreadsheet would take for a formula is text: crawlers and sites choose much of it.
+/// Formats a line of a table. An apostrophe keeps spreadsheets from running a cell as a formula: crawlers and sites choose
+/// much of the text.
 fn row(cells: impl Iterator<Item = String>) -> Vec<u8> {
     let quoted = cells.map(|cell| {
         let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);

@@ -1,4 +1,4 @@
-//! What whoever checks decisions later needs of the running proxy: who signs the decision log, and what decided.
+//! `/v1/evidence`: the key that signs the decision log, its newest head, and the bodies that decisions were based on.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -18,11 +18,11 @@ use crate::signing::Jwk;
 struct Signing<'a> {
     /// The public half of the key that the decision log is signed with; `x` is what `wayleave evidence verify --key` takes.
     key: &'a Jwk,
-    /// The signed head of the log as it is now, as a line: whoever keeps it can tell later that nothing before it was taken away.
+    /// The newest signed head of the log, as a line. A copy of it proves later that no line before it was removed.
     head: Option<String>,
 }
 
-/// Who signs the decision log, and its head.
+/// The key that signs the decision log, and the log's newest head.
 #[utoipa::path(
     get,
     path = "/v1/evidence",
@@ -62,7 +62,7 @@ pub(super) async fn body(State(admin): State<Admin>, Named(sha256): Named) -> Re
         return wrong(mistake);
     };
     let store = admin.decider.robots.store();
-    // What was fetched just now is written first.
+    // A file that was just fetched may not have reached the store yet.
     store.flush().await;
     match store.body(digest.0).await {
         Some(bytes) => {

@@ -12,23 +12,24 @@ use crate::fleet::State as Share;
 #[derive(Debug, Serialize, ToSchema)]
 struct FleetStatus {
     /// `alone`, `up`, `lost`: the engine does not answer; `beats-failing`: it answers, but not to this node's beats, so that
-    /// others may take it for gone; `clock-off`: there is a key, and this machine's clock is too far from the engine's.
+    /// other nodes may consider this one gone; `clock-off`: there is a key, and this machine's clock differs too much from the
+    /// engine's.
     state: &'static str,
-    /// For how long it has not, in seconds.
+    /// For how long the engine has not answered, in seconds.
     lost_for_seconds: Option<u64>,
     last_error: Option<LastError>,
     /// This node's name.
     node: Option<String>,
-    /// All nodes, this one included, as of the last beat.
+    /// All nodes, including this one, as of the last beat.
     members: Vec<FleetMember>,
     engine: Option<FleetEngine>,
-    /// How far the engine's calendar is ahead of this machine's, in milliseconds.
+    /// The time by which the engine's clock is ahead of this machine's, in milliseconds.
     clock_offset_ms: i64,
-    /// What becomes of origins with a delay while the engine is away: `refuse` or `home`.
+    /// The treatment of origins with a delay while the engine is unreachable: `refuse` or `home`.
     on_loss: &'static str,
-    /// Turns at origins that requests of this node have now.
+    /// Slots at origins that requests of this node hold now.
     turns: usize,
-    /// Entries learned while the engine was away and not told to it yet.
+    /// Entries learned while the engine was unreachable and not sent to it yet.
     unsettled: usize,
 }
 
@@ -48,14 +49,14 @@ struct FleetMember {
 struct FleetEngine {
     /// Product and version.
     name: String,
-    /// Another one after each restart and failover.
+    /// The engine's run id, which changes with each restart and failover.
     run_id: String,
-    /// What it uses, in bytes.
+    /// The memory that the engine uses, in bytes.
     memory: u64,
     maxmemory_policy: String,
 }
 
-/// Who shares robots.txt entries and delays with this node.
+/// The fleet that shares robots.txt entries and delays with this node.
 #[utoipa::path(get, path = "/v1/fleet", tag = "proxy", responses((status = 200, body = FleetStatus)))]
 pub(super) async fn fleet(State(admin): State<Admin>) -> Response {
     let status = admin.decider.robots.fleet().status();

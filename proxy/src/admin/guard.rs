@@ -1,8 +1,9 @@
-//! Who may use the admin listener, and the header fields that every response carries.
+//! Access control of the admin listener, and the header fields of every response.
 //!
-//! Without a token, whoever reaches the listener is an operator: it is on loopback then. A browser on the same machine
-//! reaches it too, on behalf of any page it shows. So what a foreign page sends is refused, and what comes under a foreign
-//! name (DNS rebinding: a page's own name made to lead here). With a token neither gets anywhere: a foreign page has none.
+//! Without a token, everybody who can connect is an operator: the listener is on loopback then. But a browser on the same
+//! machine can connect too, on behalf of any page that it shows. So requests from other sites are refused, and so are those
+//! with a foreign name in `Host` (DNS rebinding: the site's own name resolves to this machine). With a token neither attack
+//! works, because another site does not have it.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use super::answer::error;
 use super::places::Seat;
 use crate::signing::directory;
 
-/// What needs no token: it is for load balancers and for clients, or holds no data.
+/// The paths that need no token: they are for load balancers and clients, or serve no data.
 const FOR_EVERYBODY: [&str; 6] = [
     "/",
     "/livez",
@@ -31,18 +32,19 @@ const FOR_EVERYBODY: [&str; 6] = [
     "/v1/openapi.json",
 ];
 
-/// The page runs its own scripts and nothing else, talks to this listener only, and is shown in no other page.
+/// The policy that allows the page to run its own scripts and connect to this listener, and forbids everything else, such as
+/// being framed.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Lets operators in.
+/// The check that every request to the admin listener passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
-    /// The SHA-256 of the token, if one must be shown.
+    /// The SHA-256 of the token, if one is required.
     pub(crate) token_sha256: Option<[u8; 32]>,
 }
 
-/// Refuses whoever may not ask, and adds to every answer what browsers go by.
+/// Refuses requests that `guard` rejects, and adds security headers to every response.
 pub(super) async fn guard(
     State(guard): State<Arc<Guard>>,
     request: Request,
@@ -63,7 +65,7 @@ pub(super) async fn guard(
     response
 }
 
-/// Why somebody is not let in.
+/// The reason for rejecting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Objection {
     ForeignSite,
@@ -97,7 +99,7 @@ impl Objection {
         response
     }
 
-    /// What RFC 6750 section 3 has a client learn.
+    /// Returns the challenge that RFC 6750 section 3 asks for.
     fn challenge(self) -> Option<&'static str> {
         match self {
             Self::NoToken => Some("Bearer realm=\"wayleave\""),
@@ -118,7 +120,7 @@ impl Guard {
                 Some(_) => Err(Objection::WrongToken),
                 None => Err(Objection::NoToken),
             },
-            // A web server that publishes it may pass on the name it has in public.
+            // A web server that publishes these paths may forward its own public name in `Host`.
             None if is_published(request.uri().path()) => Ok(()),
             None => check_name(fields),
         }
@@ -130,30 +132,30 @@ fn is_for_everybody(request: &Request) -> bool {
     FOR_EVERYBODY.contains(&path) || path.starts_with("/assets/") || is_published(path)
 }
 
-/// What verifiers of signatures look for at `signing.agent`.
+/// Returns whether verifiers of signatures fetch this path from `signing.agent`.
 fn is_published(path: &str) -> bool {
     path == directory::PATH || path.starts_with(directory::CARD_PATH)
 }
 
-/// The token that the request shows, whether or not it is the right one.
+/// Returns the token of the request, right or wrong.
 fn token(fields: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = fields.get(AUTHORIZATION)?.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
 }
 
-/// Digests are compared: how long that takes tells nothing about the token.
+/// Compares digests, so that the time it takes reveals nothing about the token.
 fn is_right(token: &[u8], expected: &[u8; 32]) -> bool {
     digest::digest(&digest::SHA256, token).as_ref() == expected
 }
 
-/// Refuses what a browser sends on behalf of another site. Another port of this host is one.
+/// Refuses requests that a browser sends on behalf of another site. Another port of this host counts as another site.
 fn check_site(request: &Request) -> Result<(), Objection> {
     let fields = request.headers();
     let says = |name: &str, words: &[&str]| {
         let value = fields.get(name).map(HeaderValue::as_bytes);
         value.map(|value| words.iter().any(|word| word.as_bytes() == value))
     };
-    // A link elsewhere may lead to the page, which has no data by itself and cannot be framed, and to what is for everybody.
+    // Links from other sites may lead to the page, which has no data by itself and cannot be framed, and to public paths.
     let is_link = request.method() == Method::GET
         && FOR_EVERYBODY.contains(&request.uri().path())
         && says("sec-fetch-mode", &["navigate"]) == Some(true)
@@ -175,7 +177,7 @@ fn check_site(request: &Request) -> Result<(), Objection> {
     }
 }
 
-/// Refuses names that whoever owns them could make lead here: all but addresses and `localhost`.
+/// Refuses every `Host` but addresses and `localhost`: the owner of any other name could make it resolve to this machine.
 fn check_name(fields: &HeaderMap) -> Result<(), Objection> {
     for host in fields.get_all(HOST) {
         let authority = host.to_str().ok().and_then(|host| host.parse().ok());

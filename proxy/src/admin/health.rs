@@ -17,7 +17,7 @@ pub(super) async fn livez() -> &'static str {
 /// Whether the proxy takes requests.
 ///
 /// A store that fails, or a fleet's engine that does not answer, does not stop it, but is reported.
-// Served only once the listeners are open, so there is nothing to wait for but the end.
+// The admin listener starts after the listeners for clients, so only a shutdown can make the proxy unready.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -36,7 +36,7 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
         Some(fault) => format!("ready, but the store fails: {fault}\n"),
         None => match admin.decider.robots.store().put_aside() {
             Some(what) => format!("ready, but what was learned earlier is lost: {what}\n"),
-            // The node works; taken out of the balancer, all nodes would be gone at once.
+            // The node still works without the engine. If this were an error, a load balancer would drop all nodes at once.
             None => match admin.decider.robots.fleet().status().state {
                 Share::Alone | Share::Up => "ready\n".to_owned(),
                 share => {

@@ -21,7 +21,7 @@ use super::parameters::Parameters;
 use super::state::Admin;
 use crate::observe::decisions::{Query, Seen, Watch};
 
-/// A silent connection says so this often, so that nobody between takes it for dead.
+/// The time without an event after which a comment is sent, so that no intermediary closes an idle connection.
 const SILENCE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -80,7 +80,8 @@ pub(super) async fn stream(
         },
         most,
     };
-    // Headers leave with the first byte of the body: a watcher is to know at once that it watches.
+    // Headers are sent with the first byte of the body. Without this comment the client would not know that it is connected until
+    // the first event.
     let greeting = stream::iter([Ok(Bytes::from_static(b":\n\n"))]);
     let events = stream::unfold(watcher, |mut watcher| async move {
         let text = watcher.next().await?;
@@ -90,7 +91,7 @@ pub(super) async fn stream(
     ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 
-/// One who watches.
+/// One client's stream of decisions.
 struct Watcher {
     decisions: Watch,
     traffic: Option<Receiver<Bytes>>,
@@ -99,7 +100,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// The next events; `None` when there will be no more.
+    /// Waits for the next events. `None` when there will be no more.
     async fn next(&mut self) -> Option<Bytes> {
         let too_long_at = Instant::now() + SILENCE;
         loop {
@@ -117,7 +118,7 @@ impl Watcher {
                 }
                 point = traffic => match point {
                     Ok(text) => return Some(text),
-                    // A gap in a chart.
+                    // A slow client misses points of the chart; nothing else depends on them.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 },
@@ -127,7 +128,7 @@ impl Watcher {
     }
 }
 
-/// The events for what is seen; `None` if nothing of it is wanted.
+/// Formats the events for `seen`. `None` if the query matches none of them.
 fn text(seen: &Seen, query: &Query, most: usize) -> Option<Bytes> {
     let taken = seen.decisions.iter();
     let taken: Vec<_> = taken.filter(|seen| query.takes(&seen.decision)).collect();

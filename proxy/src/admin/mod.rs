@@ -1,4 +1,4 @@
-//! The admin listener: metrics, health, decisions, robots.txt files, the page, and what clients need.
+//! The admin listener: metrics, health, decisions, robots.txt files, the page, and the settings of clients.
 
 #![allow(
     unused_qualifications,
@@ -46,10 +46,10 @@ pub(crate) use self::reload_handle::{Answer, Asked, Attempt, Reload, Reloaded, S
 pub(crate) use self::serve::serve;
 pub(crate) use self::state::Admin;
 
-/// The routes of the operators' listener, for whom `guard` lets in.
+/// Returns the routes of the admin listener, behind `guard`.
 pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
     let (router, description) = described();
-    // As text once: each connection has the routes for itself, and what they hold.
+    // Serialised once, not per request; as `Bytes` because each connection clones the routes with everything they hold.
     let description = openapi::complete(&description).expect("a description is JSON");
     let description = description.to_string();
     let description = Bytes::from(description);
@@ -71,7 +71,7 @@ pub(crate) fn router(admin: Admin, guard: Guard) -> Router {
         ))
 }
 
-/// Every endpoint of the API, and the document that describes them: a handler is in both or in neither.
+/// Returns every endpoint of the API together with the document that describes them, so that no handler is missing in one.
 fn described() -> (Router<Admin>, OpenApi) {
     OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(health::livez))

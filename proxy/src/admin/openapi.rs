@@ -1,11 +1,11 @@
-//! The OpenAPI document, apart from the endpoints' own descriptions.
+//! The OpenAPI document, except for the descriptions of the endpoints.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApi, OpenApiBuilder};
 
-/// The document without endpoints.
+/// Returns the document without endpoints.
 pub(super) fn head() -> OpenApi {
     let info = InfoBuilder::new()
         .title("wayleave")
@@ -27,8 +27,8 @@ pub(super) fn head() -> OpenApi {
         .build()
 }
 
-/// The document as it is served, with what OpenAPI asks of each operation beyond what the endpoints say themselves: an id that no other has,
-/// and a description of each response.
+/// Completes the document with what OpenAPI requires of each operation and the endpoints do not declare: a unique id, and a
+/// description of each response.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(super) fn complete(document: &OpenApi) -> serde_json::Result<Value> {
     Ok(document)
 }
 
-/// `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.
+/// Returns the id of an operation, such as `get_v1_decisions_id` for GET of `/v1/decisions/{id}`.
 fn id(method: &str, path: &str) -> String {
     let words = path.split(|c: char| !c.is_ascii_alphanumeric());
     let words = words.filter(|word| !word.is_empty());

@@ -38,9 +38,9 @@ pub(super) async fn traffic(State(admin): State<Admin>) -> Response {
 #[derive(Debug, Serialize, ToSchema)]
 struct Status {
     version: &'static str,
-    /// Where clients on this machine reach the proxy.
+    /// The address of the proxy for clients on this machine.
     proxy: String,
-    /// Where it listens for clients: `http://` and `https://` with addresses.
+    /// The listeners for clients: `http://` and `https://` with addresses.
     listeners: Vec<String>,
     #[schema(format = DateTime)]
     started_at: String,
@@ -48,7 +48,7 @@ struct Status {
     /// Connections of clients.
     client_connections: u64,
     robots: Entries,
-    /// What is wrong with the store in `state.dir`, if anything is.
+    /// The fault of the store in `state.dir`, if there is one.
     store_fault: Option<String>,
     /// The names of the configured crawlers, in their order.
     crawlers: Vec<String>,
@@ -61,7 +61,7 @@ struct Entries {
     stale: usize,
     unavailable: usize,
     unreachable: usize,
-    /// What they hold in memory.
+    /// The memory that they use, in bytes.
     bytes: usize,
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
         started_at: instant(admin.started_at),
         is_stopping: admin.stopping.is_cancelled(),
         client_connections: admin.metrics.open_client_connections(),
-        // Cancelled only when the process ends.
+        // The task fails only if the process is ending.
         robots: counting.await.unwrap_or_default(),
         store_fault,
         crawlers: admin.decider.settings().crawlers.names(),
@@ -99,16 +99,16 @@ pub(super) async fn status(State(admin): State<Admin>) -> Response {
 struct Configuration {
     /// The version of the configuration in use, counted from 1 at the start.
     configuration: u64,
-    /// Where it is read from; null: the built-in defaults.
+    /// The file that it was read from; null: the built-in defaults.
     file: Option<String>,
-    /// When it was read.
+    /// The time at which it was read.
     #[schema(format = DateTime)]
     read_at: String,
     /// The last attempt to reload it, if any.
     last_attempt: Option<Attempt>,
     /// Sections and keys of it that take effect only after a restart.
     needs_restart: Vec<String>,
-    /// All of it as TOML, defaults included; hashes of passwords and tokens are left out.
+    /// The whole configuration as TOML, including defaults; hashes of passwords and tokens are left out.
     toml: String,
 }
 
@@ -116,9 +116,9 @@ struct Configuration {
 struct Attempt {
     #[schema(format = DateTime)]
     at: String,
-    /// Why the file was read.
+    /// The reason for reading the file.
     cause: String,
-    /// What was wrong with it; empty if it was loaded.
+    /// The mistakes in it; empty if it was loaded.
     mistakes: Vec<String>,
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Choice {
     /// Only rules with this action.
     #[param(inline)]
     action: Option<ActionWord>,
-    /// Only rules that expire within so many days or have expired, the soonest first.
+    /// Only rules that expire within this number of days or have expired, the soonest first.
     #[param(minimum = 0, maximum = 36_600)]
     expires_within_days: Option<u32>,
     /// Maximum number of rules; default 100.
@@ -178,7 +178,7 @@ struct Listed {
     paths: Vec<String>,
     /// Empty: all.
     crawlers: Vec<String>,
-    /// Empty: all requests, whatever they are for.
+    /// Empty: all requests, whatever their purpose.
     purposes: Vec<&'static str>,
     /// Empty: all.
     methods: Vec<String>,

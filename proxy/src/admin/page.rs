@@ -1,6 +1,6 @@
-//! The page for operators. Its files are compiled into the program, so it needs no other machine and no build step.
+//! The page for operators. Its files are compiled into the program, so that it needs neither a build step nor another server.
 //!
-//! The files hold no data: scripts ask the API for everything, with the token if there is one.
+//! The files hold no data: the scripts get everything from the API, with the token if there is one.
 
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -12,7 +12,7 @@ use super::answer::error;
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 
-/// What lies below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
+/// The files below `/assets/`. uPlot (MIT, see uPlot.LICENSE) draws the chart: 50 kB, and fast with many points.
 const ASSETS: [(&str, &str, &str); 19] = [
     ("page.css", CSS, include_str!("page/page.css")),
     ("page.js", JAVASCRIPT, include_str!("page/page.js")),

@@ -1,4 +1,4 @@
-//! What a request to the admin listener names in its path and query. A mistake in that is answered in words that name the parameter.
+//! Extractors for the path and the query of requests to the admin listener. An error names the parameter that is wrong.
 
 use std::fmt;
 use std::iter::once;
@@ -18,7 +18,7 @@ use wayleave_robots_txt::Origin;
 use super::answer::wrong;
 use crate::observe::decisions::DecisionId;
 
-/// The query's parameters. One that may have several values may be repeated.
+/// The parameters of the query. A parameter with several values is repeated.
 #[derive(Debug)]
 pub(super) struct Parameters<T>(pub(super) T);
 
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Parameters<T> 
     }
 }
 
-/// What the path names.
+/// The decoded segment of the path that names a resource.
 #[derive(Debug)]
 pub(super) struct Named(pub(super) String);
 
@@ -76,14 +76,14 @@ impl<S: Send + Sync> FromRequestParts<S> for NamedDecision {
     }
 }
 
-/// How many are listed unless another number is asked for.
+/// The number of items that are listed by default.
 const LISTED: usize = 100;
 
-/// How many to list.
+/// Returns the number of items to list.
 ///
 /// # Errors
 ///
-/// If it is not a number from 1 to `most`.
+/// Returns a message if it is not from 1 to `most`.
 pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, String> {
     match asked {
         None => Ok(LISTED),
@@ -105,7 +105,7 @@ fn read<T: DeserializeOwned>(query: &str) -> Result<T, Wrong> {
     T::deserialize(MapDeserializer::new(named))
 }
 
-/// A parameter by its name, with its values.
+/// A parameter with its values.
 struct Parameter {
     name: String,
     first: String,
@@ -121,7 +121,7 @@ impl Parameter {
         }
     }
 
-    /// What `read` makes of its one value.
+    /// Parses the value with `read`. More than one value is an error.
     fn one<T>(self, read: impl FnOnce(String) -> Result<T, Wrong>) -> Result<T, Wrong> {
         let value = match self.others.is_empty() {
             true => read(self.first),
@@ -200,7 +200,7 @@ impl<'de> Deserializer<'de> for Parameter {
     }
 }
 
-/// What is wrong with a query.
+/// A message about what is wrong with a query.
 #[derive(Debug, PartialEq, Eq)]
 struct Wrong(String);
 

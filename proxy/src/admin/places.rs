@@ -1,5 +1,5 @@
-//! Who is connected to the operators' listener, and who has to go when there is no room: whoever comes is served, so that health
-//! and metrics answer however many others hold connections open.
+//! The limit on connections to the admin listener. A new connection is always admitted and evicts an old one if necessary, so
+//! that health checks and metrics answer no matter how many connections others hold open.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,38 +9,38 @@ use tokio_util::sync::CancellationToken;
 
 use crate::identity::per_client::holder;
 
-/// So many connections at a time. They share the process's descriptors with the clients.
+/// The most connections at a time. They share the process's file descriptors with the clients' connections.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
-/// So many of one client, which then makes room for itself: many more than a browser or a scraper holds.
+/// The most connections of one client, whose next one evicts one of its own: many more than a browser or a scraper needs.
 const MAX_PER_CLIENT: usize = 256;
 
-/// All places at the listener.
+/// All connections to the listener.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     taken: Mutex<Vec<Arc<Seat>>>,
-    /// Counts what happens, to tell what was last.
+    /// The number of connections and requests so far. It orders them without reading a clock.
     events: AtomicU64,
 }
 
-/// One connection's place, until it is dropped.
+/// A connection that was admitted; dropping it makes room for another.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
     pub(super) seat: Arc<Seat>,
 }
 
-/// What is known of a connection.
+/// The state of a connection that decides whether it is evicted.
 #[derive(Debug)]
 pub(super) struct Seat {
     client: IpAddr,
     is_operators: AtomicBool,
-    /// When it came or asked last, in events.
+    /// The number of its last event: its start or its newest request.
     active_at: AtomicU64,
     evicted: CancellationToken,
 }
 
 impl Places {
-    /// Takes a place, for which somebody else may have to go.
+    /// Admits a connection, and evicts another if there are too many.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr) -> Place {
         let client = holder(client);
         let seat = Arc::new(Seat {
@@ -72,7 +72,7 @@ impl Places {
     }
 }
 
-/// Ends the connection that has been silent for longest of those that `may_go`: one that never was let in, if there is one.
+/// Evicts one of the connections that `may_go`: the one idle for longest, but one of an operator only if there is no other.
 fn evict(taken: &mut Vec<Arc<Seat>>, may_go: impl Fn(&Seat) -> bool) {
     let candidates = taken.iter().enumerate().filter(|(_, seat)| may_go(seat));
     let worth = |seat: &Seat| {
@@ -85,13 +85,13 @@ fn evict(taken: &mut Vec<Arc<Seat>>, may_go: impl Fn(&Seat) -> bool) {
 }
 
 impl Place {
-    /// Notes that the connection asks something.
+    /// Records that the connection sent a request.
     pub(super) fn asks(&self) {
         let event = self.places.event();
         self.seat.active_at.store(event, Ordering::Relaxed);
     }
 
-    /// Waits until somebody else needs the place.
+    /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.seat.evicted.cancelled().await;
     }
@@ -107,7 +107,7 @@ impl Drop for Place {
 }
 
 impl Seat {
-    /// Notes that whoever sits here was let in to what is not for everybody.
+    /// Records that a request passed the guard for a path that is not public.
     pub(super) fn let_in(&self) {
         self.is_operators.store(true, Ordering::Relaxed);
     }

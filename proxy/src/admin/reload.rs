@@ -17,7 +17,7 @@ struct Mistakes {
     mistakes: Vec<String>,
 }
 
-/// Reloads the configuration; the running one stays in use if there is a mistake.
+/// Reloads the configuration; the running one remains in use if there is a mistake.
 #[utoipa::path(
     post,
     path = "/v1/reload",

@@ -1,4 +1,4 @@
-//! How operators have the configuration read again, and what they are told of it; who reads it holds the other ends.
+//! A handle to reload the configuration and to read its status. The reloading task holds the other ends of its channels.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use utoipa::ToSchema;
 
-/// What a reload did.
+/// The result of a successful reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Reloaded {
     /// The version of the configuration in use, counted from 1 at the start.
@@ -17,36 +17,36 @@ pub(crate) struct Reloaded {
     pub(crate) needs_restart: Vec<String>,
 }
 
-/// What an operator hears: what was done, or every mistake.
+/// The result of a reload, or every mistake in the file.
 pub(crate) type Answer = Result<Reloaded, Vec<String>>;
 
-/// An operator who waits for the configuration to be read again.
+/// A request to reload, which the result is sent to.
 pub(crate) type Asked = oneshot::Sender<Answer>;
 
-/// The configuration that holds, and how reading it again went.
+/// The configuration in effect, and the result of the last reload.
 #[derive(Clone, Debug)]
 pub(crate) struct Status {
-    /// Which it is, counted from 1 at the start.
+    /// The version of the configuration, counted from 1 at the start.
     pub(crate) configuration: u64,
-    /// None: the built-in defaults hold.
+    /// The file that was read; none: the built-in defaults are in effect.
     pub(crate) file: Option<String>,
     pub(crate) read_at: SystemTime,
     pub(crate) last_attempt: Option<Attempt>,
     pub(crate) needs_restart: Vec<String>,
-    /// All of it, for everyone to see.
+    /// The configuration as TOML, without secrets.
     pub(crate) toml: String,
 }
 
-/// One time that the file was read again.
+/// One attempt to reload the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) at: SystemTime,
     pub(crate) cause: String,
-    /// None: what it says holds.
+    /// The mistakes found in the file; if there are none, it is in effect.
     pub(crate) mistakes: Vec<String>,
 }
 
-/// Has the configuration read again, by whoever holds the other ends.
+/// Requests reloads from the task that reads the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
     asking: mpsc::Sender<Asked>,
@@ -58,11 +58,11 @@ impl Reload {
         Self { asking, status }
     }
 
-    /// Reads the file now.
+    /// Reloads the file now, and waits for the result.
     ///
     /// # Errors
     ///
-    /// Returns every mistake; the running configuration stays.
+    /// Returns every mistake; the running configuration remains in effect.
     pub(crate) async fn now(&self) -> Answer {
         let (reply, answer) = oneshot::channel();
         let gone = || vec!["the proxy is stopping".to_owned()];
@@ -70,7 +70,7 @@ impl Reload {
         answer.await.map_err(|_| gone())?
     }
 
-    /// What holds now.
+    /// Returns the current status.
     pub(crate) fn status(&self) -> Status {
         Status::clone(&self.status.load())
     }

@@ -1,4 +1,4 @@
-//! `/v1/robots`: what is known about origins' robots.txt files; refreshing and forgetting them.
+//! `/v1/robots`: lists, shows, refreshes and forgets the robots.txt files of origins.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ use crate::observe::decisions::Decision;
 use crate::observe::digest::Digest;
 use crate::robots::{self, Listing, Robots, Store};
 
-/// Origins listed at most.
+/// The most origins in one answer.
 const MOST_LISTED: usize = 10_000;
 
 /// The state of an origin's robots.txt.
@@ -63,7 +63,7 @@ pub(super) struct Filter {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ListedRobots {
-    /// Asks for those that follow; null if these are the last.
+    /// The cursor of the next page; null if this is the last.
     next_cursor: Option<String>,
     robots: Vec<Summary>,
 }
@@ -174,7 +174,7 @@ async fn documents(robots: &Robots, origin: &Origin, now: SystemTime) -> Vec<Doc
     documents
 }
 
-/// What is known of an origin now, or what it said at a time.
+/// Everything known about an origin now, or the version that it served at a given time.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 enum Told {
@@ -182,7 +182,8 @@ enum Told {
     Said(Box<Said>),
 }
 
-/// What the origin said last at `time`. That it was asked then is not claimed: see when it was last seen.
+/// Returns the last version of an origin's robots.txt before `time`. It may have changed between `last_seen_at` and `time`
+/// without anybody noticing.
 async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Said> {
     let history = store.history(origin).await;
     let said = history
@@ -200,7 +201,7 @@ async fn said_at(store: &Store, origin: &Origin, time: SystemTime) -> Option<Sai
     ))
 }
 
-/// The file that a decision was made by, and its bytes if they are still kept; nothing if no file decided.
+/// Returns the file that a decision was based on, and its content if that is still kept. `None` if no file decided.
 pub(super) async fn decided_by(
     store: &Store,
     decision: &Decision,
@@ -214,7 +215,7 @@ pub(super) async fn decided_by(
     Some(kept(store, origin, digest, fetched_at).await)
 }
 
-/// What is kept of a file of this digest.
+/// Returns what the store still has of a file with this digest.
 pub(super) async fn kept(
     store: &Store,
     resource: Option<Resource>,
@@ -233,7 +234,7 @@ pub(super) async fn kept(
     (DecidedBy::new(digest, said.as_ref(), text), body)
 }
 
-/// Fetches an origin's robots.txt again now, and the documents beside it that are known.
+/// Fetches an origin's robots.txt again now, and the other documents known of this origin.
 #[utoipa::path(
     post,
     path = "/v1/robots/{origin}/refresh",
@@ -252,7 +253,7 @@ pub(super) async fn refresh(
     let robots = &admin.decider.robots;
     let beside = robots.beside(&origin).await;
     let beside = join_all(beside.iter().map(|it| robots.refresh(it)));
-    // What became of a document its own view shows.
+    // The results of the other documents are shown by the view of the origin.
     let (refreshed, _) = tokio::join!(robots.refresh(&origin), beside);
     match refreshed {
         Ok(snapshot) => {
@@ -262,7 +263,7 @@ pub(super) async fn refresh(
     }
 }
 
-/// Forgets an origin and the documents beside its robots.txt: the next request for it waits for a fetch. Its history is kept.
+/// Forgets an origin's robots.txt and its other documents: the next request for it waits for a fetch. The history is kept.
 #[utoipa::path(
     delete,
     path = "/v1/robots/{origin}",

@@ -11,7 +11,7 @@ use wayleave_robots_txt::lifecycle::{self, FetchErrorKind, FetchOutcome, Resourc
 use crate::observe::digest::Digest;
 use crate::robots::{self, Inspection};
 
-/// An instant as RFC 3339 in UTC.
+/// Formats an instant as RFC 3339 in UTC, in milliseconds.
 pub(super) fn instant(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
@@ -80,17 +80,17 @@ impl Summary {
     }
 }
 
-/// Everything that is known of an origin's robots.txt.
+/// Everything known about an origin's robots.txt.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Whole {
     #[serde(flatten)]
     file: File,
     robots_url: String,
-    /// What stands beside it and speaks of use, if crawlers with purposes had it fetched.
+    /// Other documents of the origin that state preferences about use, if crawlers with purposes caused them to be fetched.
     documents: Vec<Document>,
 }
 
-/// A document beside an origin's robots.txt.
+/// Another document of the origin that states preferences about use.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Document {
     url: String,
@@ -100,18 +100,18 @@ pub(super) struct Document {
     file: File,
 }
 
-/// What is known of a file.
+/// Everything known about a file.
 #[derive(Debug, Serialize, ToSchema)]
 struct File {
     #[serde(flatten)]
     summary: Summary,
     /// Whether a fetch is in progress.
     is_fetching: bool,
-    /// The last answer that counts.
+    /// The last answer that took effect.
     answer: Option<Facts>,
-    /// The last failure since.
+    /// The last failure since then.
     last_failure: Option<Facts>,
-    /// What it served earlier, oldest first, the last answer included.
+    /// The versions that the origin served, oldest first, including the last answer.
     history: Vec<Version>,
 }
 
@@ -142,7 +142,7 @@ impl Document {
 }
 
 impl Whole {
-    /// The same, with documents beside the robots.txt.
+    /// Adds the other documents of the origin.
     pub(super) fn beside(self, documents: Vec<Document>) -> Self {
         Self { documents, ..self }
     }
@@ -163,17 +163,17 @@ pub(super) struct Facts {
     at: String,
     /// `successful`, `unavailable`, `unreachable` or `redirect_lost`.
     result: &'static str,
-    /// Where the answer came from, after redirects.
+    /// The URL that the answer came from, after redirects.
     uri: String,
     redirects: Vec<Redirect>,
     status: Option<u16>,
-    /// What the answer's header fields said.
+    /// The header fields of the answer that take effect.
     fields: Option<Fields>,
     error: Option<FetchError>,
-    /// The body as text; what is not UTF-8 is replaced.
+    /// The body as text; bytes that are not UTF-8 are replaced.
     body: Option<String>,
     body_bytes: Option<usize>,
-    /// Whether the body was longer than is read.
+    /// Whether the body was longer than the part that was read.
     is_cut: bool,
     /// Whether the body is a page rather than a robots.txt.
     looks_like_a_page: bool,
@@ -218,7 +218,7 @@ impl Facts {
     }
 }
 
-/// Header fields of an answer that count.
+/// The header fields of an answer that take effect.
 #[derive(Debug, Serialize, ToSchema)]
 struct Fields {
     age: Option<String>,
@@ -247,7 +247,7 @@ impl Fields {
     }
 }
 
-/// What an origin served for a while.
+/// A version of a file, which an origin served for some time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Version {
     #[schema(format = DateTime)]
@@ -255,7 +255,7 @@ pub(super) struct Version {
     #[schema(format = DateTime)]
     last_seen_at: String,
     status: u16,
-    /// Of the body, if there was one.
+    /// The digest of the body, if there was one.
     sha256: Option<String>,
     is_cut: bool,
 }
@@ -272,12 +272,12 @@ impl Version {
     }
 }
 
-/// A file, if it is still kept.
+/// The content of a file, if it is still kept.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Text {
-    /// As text; what is not UTF-8 is replaced.
+    /// The content as text; bytes that are not UTF-8 are replaced.
     body: Option<String>,
-    /// As bytes, if they are not UTF-8.
+    /// The content as bytes, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
 }
@@ -292,7 +292,7 @@ impl Text {
     }
 }
 
-/// The file that decided, and when the origin said it.
+/// The file that decided, and when the origin served it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct DecidedBy {
     sha256: String,
@@ -322,13 +322,13 @@ impl DecidedBy {
         }
     }
 
-    /// Whether it was longer than what was read of it.
+    /// Returns whether the file was longer than the part that was read.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut == Some(true)
     }
 }
 
-/// What an origin said at a time.
+/// The version that an origin served at a given time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Said {
     origin: String,

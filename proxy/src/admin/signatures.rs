@@ -1,4 +1,5 @@
-//! What verifiers of signed requests look for, to be published at `signing.agent`: the keys, and whose they are.
+//! The documents that verifiers of signed requests fetch: the key directory, and a card for each crawler. A web server
+//! publishes them at `signing.agent`.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;

@@ -1,4 +1,4 @@
-//! What the admin listener's handlers share.
+//! The state that the handlers of the admin listener share.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use crate::observe::decisions::Decisions;
 use crate::observe::metrics::Metrics;
 use crate::observe::traffic::Traffic;
 
-/// What the operators' listener shows.
+/// The parts of the proxy that the admin listener shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) metrics: Arc<Metrics>,
@@ -23,12 +23,12 @@ pub(crate) struct Admin {
     pub(crate) started_at: SystemTime,
     /// The interception CA's certificate.
     pub(crate) certificate_pem: Arc<str>,
-    /// Its SHA-256.
+    /// The SHA-256 of that certificate.
     pub(crate) fingerprint: Arc<str>,
-    /// Where clients on this machine reach the proxy.
+    /// The listener that clients on this machine use.
     pub(crate) proxy: Listen,
     /// Every listener for clients, as a URL.
     pub(crate) listeners: Arc<[String]>,
-    /// Cancelled when the process was told to stop.
+    /// Cancelled when the process begins to stop.
     pub(crate) stopping: CancellationToken,
 }

@@ -1,4 +1,4 @@
-//! A client of a running proxy's admin listener.
+//! A client for the admin listener of a running proxy.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// Whoever does not answer in this time is not asked any longer.
+/// The time after which a request is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An answer of the admin listener.
+/// A response of the admin listener.
 #[derive(Debug)]
 struct Answer {
     status: http::StatusCode,
@@ -21,11 +21,11 @@ struct Answer {
 }
 
 impl Answer {
-    /// What it says; nothing if it says nothing.
+    /// Parses the body as JSON; an empty one is `null`.
     ///
     /// # Errors
     ///
-    /// The proxy's own complaint, or that its answer is unreadable.
+    /// The proxy's own error, or that its response is unreadable.
     fn value(&self) -> anyhow::Result<Value> {
         if self.body.is_empty() && self.status.is_success() {
             return Ok(Value::Null);
@@ -40,23 +40,23 @@ impl Answer {
     }
 }
 
-/// The variable with what `admin.token_sha256` wants to see.
+/// The environment variable with the token whose digest is `admin.token_sha256`.
 const TOKEN: &str = "WAYLEAVE_ADMIN_TOKEN";
 
-/// Asks the admin listener at `admin`; `path` begins with `/`.
+/// Sends a request to the admin listener at `admin`, and parses the JSON of its response. `path` begins with `/`.
 ///
 /// # Errors
 ///
-/// The proxy cannot be asked, or complains.
+/// The proxy cannot be reached, or answers with an error.
 pub(super) fn ask(admin: SocketAddr, method: &str, path: &str) -> anyhow::Result<Value> {
     answer(admin, method, path)?.value()
 }
 
-/// Bytes that the proxy serves at `path`, if there are any.
+/// Fetches the bytes that the proxy serves at `path`; none if it answers 404.
 ///
 /// # Errors
 ///
-/// The proxy cannot be asked, or complains of something else.
+/// The proxy cannot be reached, or answers with another error.
 pub(super) fn ask_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Option<Vec<u8>>> {
     let answer = answer(admin, "GET", path)?;
     if answer.status == http::StatusCode::NOT_FOUND {
@@ -68,11 +68,11 @@ pub(super) fn ask_bytes(admin: SocketAddr, path: &str) -> anyhow::Result<Option<
     Ok(Some(answer.body.to_vec()))
 }
 
-/// What the proxy says of itself if it takes requests.
+/// Returns the text of `/readyz` if the proxy is ready for requests.
 ///
 /// # Errors
 ///
-/// It cannot be asked, or does not take requests.
+/// The proxy cannot be reached, or is not ready.
 pub(super) fn readiness(admin: SocketAddr) -> anyhow::Result<String> {
     let answer = answer(admin, "GET", "/readyz")?;
     let text = String::from_utf8_lossy(&answer.body).into_owned();

@@ -1,4 +1,4 @@
-//! `wayleave ca`: creates and shows the certificate authority that clients are told to trust.
+//! `wayleave ca`: creates and shows the certificate authority that clients must trust.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -51,15 +51,15 @@ fn check(file: Option<&Path>) -> ExitCode {
     }
 }
 
-/// Such a file can be used, and says what no longer holds.
+/// Warns of rules that have expired: the file can be used, but they no longer have any effect.
 fn warn_of_expired(config: &Config) {
     for rule in expired::rules(config, Clock::start().now()) {
         complain(&format!("wayleave: warning: {rule}\n"));
     }
 }
 
-/// What is allowed to stand in the file, and is hardly meant: crawlers that can never match because of an earlier one, and names
-/// that the crawler's dialect finds in no robots.txt.
+/// Returns warnings about crawlers that are valid but hardly intended: those that can never match because of an earlier one,
+/// and those with tokens that their dialect cannot find in any robots.txt.
 fn doubtful_crawlers(crawlers: &[Crawler]) -> Vec<String> {
     let mut doubts = Vec::new();
     for (index, crawler) in crawlers.iter().enumerate() {
@@ -84,7 +84,7 @@ fn doubtful_crawlers(crawlers: &[Crawler]) -> Vec<String> {
     doubts
 }
 
-/// Whether a crawler of this name obeys a group that names it.
+/// Returns whether a crawler with this token obeys a group that names it.
 fn finds_own_group(token: &ProductToken, dialect: Dialect) -> bool {
     let file = format!("User-agent: {}\nDisallow: /\n", token.as_str());
     let robots = RobotsTxt::parse(file.as_bytes());

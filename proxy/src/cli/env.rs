@@ -1,8 +1,7 @@
 //! `wayleave env`: the settings that make a client use the proxy and trust its CA.
 //!
-//! Everything printed can be given to `eval` of a POSIX shell; whatever is not shell is a comment. Each client reads
-//! different variables, in different case, and finds its roots in its own way: what is known of that stands beside the
-//! lines it explains.
+//! The output can be passed to `eval` in a POSIX shell; everything else in it is a comment. Each client reads different
+//! variables, in different case, and finds its root certificates in its own way: comments next to the lines explain that.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -63,7 +62,8 @@ fn print_lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &Path) -> 
     print(&lines(client, proxy, &certificate.display().to_string()))
 }
 
-/// Why the certificate cannot be read, and what to do. A service keeps it where only root may look, and serves it at `admin`.
+/// Explains why the certificate cannot be read, and what to do about it. A service keeps it in a directory that only root can
+/// read, and serves it at `admin`.
 fn unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> String {
     let certificate = certificate.display();
     match error.kind() {
@@ -79,7 +79,8 @@ fn unreadable(certificate: &Path, error: &io::Error, admin: SocketAddr) -> Strin
     }
 }
 
-/// The first listener whose port is known, without TLS if there is one, as a client on this machine dials it.
+/// Returns the address that a client on this machine connects to: that of the first listener with a known port, preferably one
+/// without TLS.
 fn address_to_dial(config: &Config) -> Option<Listen> {
     let all = config.proxy.listen.iter().copied();
     Listen::nearest(all.filter(|listen| listen.address.port() != 0))

@@ -1,4 +1,4 @@
-//! Finds `[[rule]]`s that have expired, for `wayleave report` and `wayleave config check`.
+//! Finds the `[[rule]]`s that have expired, for `wayleave report` and `wayleave config check`.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::rules::Rules;
 
-/// A rule that does not count any more.
+/// A rule that has no effect any more.
 #[derive(Debug, Serialize)]
 pub(super) struct Expired {
-    /// Which `[[rule]]` of the configuration, from 1.
+    /// The number of the `[[rule]]` in the configuration, counted from 1.
     pub(super) number: usize,
     /// `allow` or `refuse`.
     pub(super) action: &'static str,
@@ -32,7 +32,7 @@ impl fmt::Display for Expired {
     }
 }
 
-/// The configuration's rules that have expired by `now`.
+/// Returns the rules that have expired by `now`.
 pub(super) fn rules(config: &Config, now: SystemTime) -> Vec<Expired> {
     let (_, expired) = Rules::new(config.rules.clone()).count(now);
     let expired = expired.into_iter().map(|found| {

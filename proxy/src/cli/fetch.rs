@@ -1,4 +1,4 @@
-//! Fetches robots.txt, and what stands beside it, for the command line exactly as the proxy does.
+//! Fetches robots.txt and other documents for the command line, exactly as the proxy does.
 
 use tokio::runtime::{Builder, Runtime};
 use wayleave_robots_txt::lifecycle::{Facts, FetchRequest, Resource};
@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::robots::{Fetch, HttpFetch};
 use crate::run::wiring;
 
-/// Asks for one file after the other.
+/// Fetches one file at a time, and blocks until it is there.
 pub(super) struct Fetcher {
     runtime: Runtime,
     fetch: HttpFetch,
@@ -45,7 +45,7 @@ impl Fetcher {
     }
 }
 
-/// Why an answer cannot be used.
+/// Describes why an answer cannot be used.
 pub(super) fn why_not(facts: &Facts) -> String {
     match (facts.outcome.cause(), facts.outcome.status()) {
         (Some(cause), _) => cause,

@@ -1,4 +1,4 @@
-//! `wayleave fleet`: the fleet as a running proxy sees it, and whether this machine can join it.
+//! `wayleave fleet`: shows the fleet of a running proxy, and checks whether this machine can join it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::fleet::check::check;
 use crate::observe::harmless::harmless;
 use crate::run::wiring;
 
-/// What each call of a check may take at least.
+/// The shortest timeout of the calls of a check.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Subcommand)]
@@ -105,7 +105,7 @@ fn describe(found: &Value) -> String {
     lines
 }
 
-/// What a node does, and whether this machine could do it.
+/// One operation of a node, and whether this machine could do it.
 #[derive(Serialize)]
 struct Tried {
     verb: &'static str,
@@ -125,7 +125,7 @@ impl Tried {
 }
 
 fn try_all(arguments: &Output, config: &Config) -> ExitCode {
-    // Whether it can be done at all, and not whether this machine is busy.
+    // The check is about whether the engine can be used at all; a busy machine must not make it fail.
     let patient = Store {
         timeout: config.fleet.timeout.max(PATIENCE),
         ..config.fleet.clone()

@@ -1,4 +1,4 @@
-//! `wayleave health`: whether the proxy of this machine takes requests, for containers that have no other program to ask.
+//! `wayleave health`: checks whether the proxy on this machine is ready, for containers without another HTTP client.
 
 use std::path::Path;
 use std::process::ExitCode;

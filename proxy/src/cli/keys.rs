@@ -1,4 +1,5 @@
-//! `wayleave keys`: makes and shows the keys that crawlers' requests are signed with, and writes what verifiers look for.
+//! `wayleave keys`: creates and lists the keys that crawlers' requests are signed with, and writes the files that verifiers
+//! fetch.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -41,7 +42,7 @@ pub(super) struct List {
     json: bool,
 }
 
-/// A key that is published.
+/// A published key.
 #[derive(Serialize)]
 struct Published<'a> {
     thumbprint: &'a str,
@@ -53,7 +54,7 @@ struct Published<'a> {
 pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     let configured = || load_config(file).map(|(config, _)| config);
     let text = match command {
-        // The configuration may name it before it is made.
+        // The configuration is not loaded: it may already name this key, which would be a mistake until the key exists.
         Command::New { name } => Ok(config_dir(file).and_then(|dir| new(&dir, name))),
         Command::List(arguments) => configured().map(|config| Ok(list(&config, arguments))),
         Command::Directory { out: None } => configured().map(|config| body(&config)),
@@ -122,8 +123,8 @@ fn body(config: &Config) -> anyhow::Result<String> {
     Ok(directory::body(keys))
 }
 
-/// What a static server publishes at `signing.agent`. The signatures hold for two days: whoever publishes files without writing them
-/// anew leaves the fields out.
+/// Writes the files that a static server publishes at `signing.agent`. The signatures expire after two days: operators who do
+/// not write the files again in time should leave out the fields that hold them.
 fn write_files(config: &Config, dir: &Path) -> anyhow::Result<String> {
     let body = body(config)?;
     let agent = config.signing.options.agent.as_ref();

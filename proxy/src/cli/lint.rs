@@ -1,4 +1,4 @@
-//! `wayleave lint`: mistakes in a robots.txt, and where a dialect reads it differently.
+//! `wayleave lint`: reports mistakes in a robots.txt, and lines that a dialect reads differently.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::source::load_config;
 use super::terminal::{complain, json_line, print_painted, unusable};
 use crate::observe::harmless::harmless;
 
-/// What is read of a file on the way to find out how large it is.
+/// The size up to which a file is fetched in order to report how large it is.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments, config: Option<&Path>) -> ExitCode {
     }
 }
 
-/// How many findings there are of each level.
+/// The number of findings of each level.
 #[derive(Default)]
 struct Count {
     errors: usize,
@@ -94,7 +94,8 @@ impl Count {
         }
     }
 
-    /// `3 files: 2 errors, 1 warning, 4 notes (--notes shows them)`; nothing about files without findings.
+    /// Returns a line such as `3 files: 2 errors, 1 warning, 4 notes (--notes shows them)`, or an empty string if there are no
+    /// findings.
     fn sentence(&self, arguments: &Arguments) -> String {
         let of = |count: usize, what: &str| match count {
             1 => format!("1 {what}"),
@@ -160,8 +161,8 @@ fn read(source: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     body.map_err(|error| unusable(&format!("{source}: {error}")))
 }
 
-/// Fetches the robots.txt of a URL's origin as the proxy would, but beyond its limit, so that what
-/// lies there can be told.
+/// Fetches the robots.txt of a URL's origin as the proxy would, but beyond its size limit, so that findings can mention what
+/// the proxy would not read.
 fn fetch(url: &str, config: Option<&Path>) -> Result<Vec<u8>, ExitCode> {
     let (mut config, _) = load_config(config)?;
     let limit = &mut config.robots.fetch.max_size;

@@ -1,4 +1,5 @@
-//! `wayleave completions` and `wayleave man`: what shells and `man` know of the command line, from its own definition.
+//! `wayleave completions` and `wayleave man`: shell completions and man pages, generated from the definition of the command
+//! line.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +32,7 @@ pub(super) fn completions(arguments: &Completions, mut command: Command) -> Exit
 }
 
 pub(super) fn pages(arguments: &Pages, mut command: Command) -> ExitCode {
-    // Every page then has the name, and the options, that the command has when it is run.
+    // Propagates full command names and global options, which the pages of subcommands lack otherwise.
     command.build();
     match write(&command, &arguments.directory) {
         Ok(()) => ExitCode::SUCCESS,

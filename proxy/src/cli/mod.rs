@@ -1,7 +1,7 @@
-//! The command line: one file for each command.
+//! The command line, one file for each command: parse the arguments, do the work, print the result.
 //!
-//! Exit statuses are part of the contract: 0 for done, 1 for failed while running, 2 for input that cannot be used.
-//! Results go to standard output, complaints to standard error.
+//! Exit statuses are part of the contract: 0 for success, 1 for a failure at run time, 2 for input that cannot be used.
+//! Results go to standard output, errors and warnings to standard error.
 
 mod admin_client;
 mod ca;
@@ -83,7 +83,7 @@ enum Command {
     Man(manual::Pages),
 }
 
-/// Does what the process's arguments say.
+/// Runs the command that the process's arguments name.
 #[must_use]
 pub fn run() -> ExitCode {
     let Arguments { config, command } = Arguments::parse();

@@ -1,4 +1,4 @@
-//! Times as arguments: an instant, a day, or a span back from now.
+//! Times as command-line arguments: an instant, a day, or a span before now.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ pub(super) enum Moment {
 }
 
 impl Moment {
-    /// Its beginning, seen from `now`; what is before 1970 is there.
+    /// Returns the first instant, for a command that runs at `now`. Times before 1970 become 1970.
     pub(super) fn seen_from(self, now: SystemTime) -> SystemTime {
         match self {
             Self::At { from, .. } => from,
@@ -26,7 +26,7 @@ impl Moment {
         }
     }
 
-    /// The last instant that it means: who writes a day or a second means what happened in it, too.
+    /// Returns the last instant: a day or a second as an end includes everything that happened in it.
     pub(super) fn end_seen_from(self, now: SystemTime) -> SystemTime {
         match self {
             Self::At { from, lasts } => from + lasts - NANOSECOND,

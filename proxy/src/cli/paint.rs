@@ -1,19 +1,19 @@
-//! Colours, for terminals alone: what prints them leaves them out elsewhere, and where `NO_COLOR` or `TERM=dumb` asks for that.
+//! Colours for terminals. The functions that print leave them out for anything else, and if `NO_COLOR` or `TERM=dumb` is set.
 
 use anstyle::{AnsiColor, Style};
 
-/// What a word's colour tells.
+/// The meaning of a word's colour.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tone {
-    /// Allowed, sound, reached.
+    /// Allowed, valid, reachable.
     Good,
     /// Not certain, or not yet.
     Doubtful,
     /// Disallowed, wrong, failed.
     Bad,
-    /// What is looked for first.
+    /// Something to find at a glance.
     Heading,
-    /// What repeats in every line.
+    /// Something that repeats in every line.
     Aside,
 }
 
@@ -28,7 +28,7 @@ impl Tone {
         }
     }
 
-    /// `text` in this tone. What strangers wrote is made harmless before, or a terminal obeys it, too.
+    /// Returns `text` in this tone. Untrusted text must be made harmless first: escape sequences in it would reach the terminal.
     pub(super) fn paint(self, text: &str) -> String {
         let style = self.style();
         format!("{style}{text}{style:#}")

@@ -1,18 +1,18 @@
-//! Progress of long work: on standard error, gone when the work is done, and only on a terminal.
+//! The progress of long tasks: a line on standard error that vanishes when the task is done, and only on a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::observe::harmless::harmless;
 
-/// Lines between two words about progress.
+/// The number of lines between two updates.
 pub(super) const LINES: u64 = 10_000;
 
-/// A line that says how far the work is, until this is dropped.
+/// A line that shows the progress until it is dropped.
 #[derive(Debug)]
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Work of so many parts, each with a name.
+    /// Starts a task of `total` parts, each with a name.
     pub(super) fn of(total: usize) -> Self {
         Self::styled(
             ProgressBar::new(total as u64),
@@ -20,7 +20,7 @@ impl Progress {
         )
     }
 
-    /// Work of nobody knows how many parts, which are called `unit`.
+    /// Starts a task with an unknown number of parts, which are called `unit`.
     pub(super) fn open_ended(unit: &str) -> Self {
         let template = format!("{{spinner}} {{human_pos}} {unit}, {{elapsed}}");
         let progress = Self::styled(ProgressBar::new_spinner(), &template);
@@ -33,18 +33,18 @@ impl Progress {
         Self(bar.with_style(style))
     }
 
-    /// The next part, which has this name, is begun.
+    /// Starts the next part, which has this name.
     pub(super) fn begin(&self, name: &str) {
         self.0.set_message(harmless(name).into_owned());
         self.0.inc(1);
     }
 
-    /// Prints something else, the line out of its way.
+    /// Prints something else while the line is hidden.
     pub(super) fn aside(&self, print: impl FnOnce()) {
         self.0.suspend(print);
     }
 
-    /// So many parts are done.
+    /// Sets the number of parts that are done.
     pub(super) fn reached(&self, count: u64) {
         self.0.set_position(count);
     }

@@ -1,4 +1,4 @@
-//! `wayleave robots`: what a running proxy knows of origins' robots.txt files.
+//! `wayleave robots`: lists, shows, refreshes and forgets the robots.txt files of a running proxy.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -97,11 +97,11 @@ pub(super) fn run(command: &Command, file: Option<&Path>) -> ExitCode {
     }
 }
 
-/// What is printed.
+/// The output of a command.
 enum Shown {
-    /// For people.
+    /// For people, with tones.
     Painted(String),
-    /// For programs.
+    /// For programs, unchanged.
     AsIs(String),
 }
 
@@ -128,7 +128,7 @@ fn list(arguments: &List, admin: SocketAddr) -> Result<Shown, String> {
     Ok(Shown::Painted(robots.map(line).collect()))
 }
 
-/// One origin: its state, since when or until when, its name, and why it cannot be reached.
+/// Formats one origin in one line: its state, since when, its name, and why it cannot be reached.
 fn line(robots: &Value) -> String {
     let text = |name: &str| harmless(robots[name].as_str().unwrap_or("-")).into_owned();
     let since = match &robots["fetched_at"] {
@@ -165,7 +165,7 @@ fn show(arguments: &Show, admin: SocketAddr) -> Result<Shown, String> {
     }
     if arguments.at.is_some() {
         let body = found["body"].as_str().unwrap_or_default();
-        // A file gets what the origin said.
+        // Redirected to a file, the output is exactly what the origin served.
         return Ok(Shown::AsIs(match io::stdout().is_terminal() {
             true => harmless_lines(body),
             false => body.to_owned(),
@@ -187,7 +187,7 @@ fn forget(origin: &str, admin: SocketAddr) -> Result<Shown, String> {
     asked(admin, "DELETE", &path_of(origin)?).map(|_| Shown::AsIs(String::new()))
 }
 
-/// What is told before the answer, by its name in the API.
+/// The members of the API's answer that are shown first.
 const OF_ENTRY: [&str; 8] = [
     "origin",
     "state",
@@ -199,7 +199,7 @@ const OF_ENTRY: [&str; 8] = [
     "retry_at",
 ];
 
-/// What is known, a line for each thing, then the body.
+/// Describes an origin: one line for each member, then the body.
 fn describe(robots: &Value) -> String {
     let mut described = String::new();
     let mut tell = |name: &str, value: &Value| {
@@ -245,7 +245,7 @@ fn describe(robots: &Value) -> String {
     described
 }
 
-/// Where the admin listener tells of an origin.
+/// Returns the API's path of an origin.
 fn path_of(origin: &str) -> Result<String, String> {
     let parsed = match origin.contains("://") {
         true => Origin::parse(origin),

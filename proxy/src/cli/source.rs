@@ -1,4 +1,4 @@
-//! Finds and loads the configuration that a command works with.
+//! Finds and loads the configuration file for a command.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,18 @@ use anyhow::Context;
 use super::terminal::{UNUSABLE, complain};
 use crate::config::{Config, Mistake, dir_of};
 
-/// Used without `--config`, if there is one in the working directory.
+/// The file that is used without `--config`, if it exists in the working directory.
 const CONFIG_FILE: &str = "config.toml";
 
-/// The configuration to use (without a file, the defaults, below the current directory), and the file that it came from, if any.
+/// Returns the configuration, and the file that it was loaded from. Without a file these are the defaults, with paths below the
+/// working directory.
 ///
-/// Prints what is wrong with it, one line for each mistake, and returns the exit status if it cannot be used.
+/// # Errors
+///
+/// Prints every mistake, one a line, and returns the exit status.
 pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>), ExitCode> {
     let default = Path::new(CONFIG_FILE);
-    // A file that is there but cannot be looked at is not passed over.
+    // If it is unknown whether the file exists, loading it fails: better than to ignore a file that may well exist.
     let is_there = || !matches!(default.try_exists(), Ok(false));
     let Some(file) = file.or_else(|| is_there().then_some(default)) else {
         return Ok((Config::built_in(), None));
@@ -32,11 +35,11 @@ pub(super) fn load_config(file: Option<&Path>) -> Result<(Config, Option<&Path>)
     }
 }
 
-/// The folder of the configuration to use, which may still lack what it names there.
+/// Returns the directory of the configuration file without loading it, because files that it names may not exist yet.
 ///
 /// # Errors
 ///
-/// If there is no such file.
+/// If `file` cannot be found.
 pub(super) fn config_dir(file: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(file) = file {
         fs::metadata(file).with_context(|| format!("reading {}", file.display()))?;

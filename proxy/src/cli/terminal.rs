@@ -1,4 +1,4 @@
-//! Output of commands: results, complaints, and the exit status that goes with each.
+//! The output of commands: results, errors, and the exit status for each.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::observe::harmless::{harmless_json, harmless_lines};
 /// The exit status for input that cannot be used.
 pub(super) const UNUSABLE: u8 = 2;
 
-/// The path from the root, if the working directory can be known.
+/// Returns the absolute path, or the path as it is if the working directory is unknown.
 pub(super) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Prints a result as it is and returns the exit status. A reader who has seen enough (`| head`) is not a failure.
+/// Prints a result unchanged and returns the exit status. A reader that closes the pipe (`| head`) is not an error.
 pub(super) fn print(text: &str) -> ExitCode {
     write(io::stdout().lock(), text)
 }
 
-/// The same for a text with [tones](Tone), which only a terminal gets to see.
+/// Prints a result with [tones](Tone), which are removed unless standard output is a terminal.
 pub(super) fn print_painted(text: &str) -> ExitCode {
     write(anstream::stdout().lock(), text)
 }
@@ -39,34 +39,34 @@ fn write(mut stdout: impl Write, text: &str) -> ExitCode {
     }
 }
 
-/// `value` as JSON that people can read, in which a terminal finds nothing to obey.
+/// Formats `value` as indented JSON, without control characters that a terminal would interpret.
 pub(super) fn pretty(value: &impl Serialize) -> String {
     let json = serde_json::to_vec_pretty(value).expect("strings and numbers serialise");
     let json = String::from_utf8(harmless_json(json)).expect("JSON is UTF-8");
     json + "\n"
 }
 
-/// `value` as JSON in one line, in which a terminal finds nothing to obey.
+/// Formats `value` as JSON in one line, without control characters that a terminal would interpret.
 pub(super) fn json_line(value: &impl Serialize) -> String {
     let json = serde_json::to_vec(value).expect("strings and numbers serialise");
     String::from_utf8(harmless_json(json)).expect("JSON is UTF-8")
 }
 
-/// Says why the command cannot be done and returns the exit status.
+/// Prints why the command cannot be run, and returns the exit status.
 pub(super) fn unusable(message: &str) -> ExitCode {
     complain(&format!("wayleave: {message}\n"));
     ExitCode::from(UNUSABLE)
 }
 
-/// Writes lines to standard error; what strangers wrote may be in them.
+/// Prints lines to standard error. They may contain untrusted text.
 pub(super) fn complain(lines: &str) {
     let lines = harmless_lines(lines);
     let painted: String = lines.split_inclusive('\n').map(painted).collect();
-    // Without standard error there is nobody left to tell; the exit status remains.
+    // If standard error is closed, the exit status is all that is left.
     let _ = anstream::stderr().write_all(painted.as_bytes());
 }
 
-/// A complaint, its beginning in the tone that is due to it.
+/// Colours the prefix of an error or a warning.
 fn painted(line: &str) -> String {
     for (start, tone) in [
         ("wayleave: warning:", Tone::Doubtful),

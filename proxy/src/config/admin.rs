@@ -8,16 +8,16 @@ use crate::admin::Guard;
 use crate::connection::listeners::Listen;
 use crate::observe::digest::Digest;
 
-/// The listener for operators: metrics, health, API.
+/// The operators' listener: metrics, health, API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Admin {
     /// A loopback address unless there is a token. Port 0 lets the system choose.
     pub(crate) listen: SocketAddr,
-    /// Who is let in.
+    /// The check that every request passes.
     pub(crate) guard: Guard,
 }
 
-/// `proxy` are the addresses that clients connect to.
+/// Reads `[admin]`; `proxy` are the addresses that clients connect to.
 pub(super) fn admin(section: &mut Section<'_>, proxy: &[Listen]) -> Admin {
     let token_sha256 = section.key(secret("token_sha256"), None, or_empty(digest));
     let listen = section.key("listen", loopback(3129), address);
@@ -49,7 +49,7 @@ impl Show for Digest {
     }
 }
 
-/// SHA-256 in hexadecimal.
+/// Parses a SHA-256 in hexadecimal.
 fn digest(node: &Node<'_>) -> Parsed<Digest> {
     tried(node, |text| {
         Digest::from_hex(text).ok_or("is not the 64 hexadecimal digits of a SHA-256")

@@ -1,4 +1,4 @@
-//! The tables `[[crawler]]`, and what `[proxy]` says of crawlers that are in none of them.
+//! The tables `[[crawler]]`, and the settings of `[proxy]` for requests that match none of them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use super::signing;
 use super::upstream::own_address;
 use crate::identity::{Account, Crawler, Mode, Options, check_hash};
 
-/// What `[proxy]` says of crawlers that no table knows.
+/// The keys of `[proxy]` that apply to crawlers: the rules for requests that match no table, and a default for those that do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Others {
     pub(super) require_crawler: bool,
-    /// Whether clients can show certificates.
+    /// Whether clients are asked for certificates.
     pub(super) asks_for_certificates: bool,
     pub(super) mode: Mode,
 }
 
-/// What is done about requests that may not be sent.
+/// The words of `mode`: refuse requests that robots.txt disallows, or only record them.
 pub(super) const MODES: [(&str, Mode); 2] = [
     (Mode::Enforce.as_str(), Mode::Enforce),
     (Mode::Observe.as_str(), Mode::Observe),
 ];
 
-/// `dialect` and the others' mode apply to crawlers without their own, and to requests that match no crawler. Keys are relative to
-/// `dir`.
+/// Reads all `[[crawler]]` tables. `dialect` and the default mode apply to crawlers that set none, and to requests that match
+/// no crawler. Paths of keys are relative to `dir`.
 pub(super) fn crawlers(
     root: &mut Section<'_>,
     others: Others,
@@ -143,7 +143,7 @@ fn crawler(
     }
 }
 
-/// What the crawler says of itself for usage preferences.
+/// Reads what the crawler declares about its use of content, for usage preferences.
 fn declaration(section: &mut Section<'_>) -> Declaration {
     let purposes = section.items("purposes", |node| tried(node, str::parse::<Purpose>));
     for key in ["purpose_tokens", "content_use", "unstated"] {
@@ -179,7 +179,7 @@ fn token(node: &Node<'_>) -> Parsed<ProductToken> {
     tried(node, ProductToken::new)
 }
 
-/// Basic credentials end the name at the first colon (RFC 7617 section 2).
+/// Checks a user name. In Basic credentials the first colon ends it (RFC 7617 section 2).
 fn username(name: &str) -> Result<(), String> {
     if name.contains(':') {
         return Err("must not contain \":\"".to_owned());

@@ -1,10 +1,10 @@
-//! `[evidence]`: what the decision log is signed with.
+//! `[evidence]`: the key that signs the decision log.
 
 use std::path::{Path, PathBuf};
 
 use super::file::{Section, fixed, path_in};
 
-/// The key's file, relative to `state_dir`.
+/// Reads the path of the key file, relative to `state_dir`.
 pub(super) fn key(section: &mut Section<'_>, state_dir: &Path) -> PathBuf {
     let path = state_dir.join("evidence.key");
     section.key(fixed("key"), path, path_in(state_dir))

@@ -1,4 +1,4 @@
-//! `[https]`: interception.
+//! `[https]`: interception of HTTPS.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ use crate::decide::https_mode::{self, Mode};
 /// Whether and how HTTPS is intercepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Https {
-    /// Where `ca.crt` and `ca.key` are, already joined to `state.dir`.
+    /// The directory of `ca.crt` and `ca.key`, already joined to `state.dir`.
     pub(crate) ca_dir: PathBuf,
-    /// What a `CONNECT` leads to.
+    /// The treatment of `CONNECT`: interception, a tunnel, or a refusal.
     pub(crate) way: https_mode::Options,
 }
 
@@ -29,7 +29,8 @@ pub(super) fn https(section: &mut Section<'_>, state_dir: &Path) -> Https {
     }
 }
 
-/// One host, or all below one: what is never judged should be plain to see.
+/// Parses one host, or all hosts below one. Other patterns are refused because requests to bypassed hosts are never
+/// judged: it must be obvious which hosts those are.
 fn bypassed(node: &Node<'_>) -> Parsed<HostPattern> {
     let pattern = tried(node, str::parse::<HostPattern>)?;
     tried(node, |text| match &pattern {

@@ -1,4 +1,4 @@
-//! `[log]`: how events and decisions are written.
+//! `[log]`: the event log and the decision log.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,22 +13,22 @@ use crate::decide::settings::OnFailure;
 use crate::observe::decisions::{ClientForm, JournalOptions};
 use crate::observe::logging::Format;
 
-/// How events and decisions are written.
+/// The event log and the decision log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// For people or for programs.
+    /// Text for people or JSON for programs.
     pub(crate) format: Format,
-    /// Whether each decision is an event, too.
+    /// Whether each decision is also written as an event.
     pub(crate) events: bool,
-    /// The decision log; none: decisions are only events.
+    /// The decision log; none: decisions are only written as events.
     pub(crate) decisions: Option<JournalOptions>,
-    /// How the addresses of clients are written down.
+    /// The form in which clients' addresses are recorded.
     pub(crate) client_address: ClientForm,
-    /// What becomes of requests while decisions cannot be recorded.
+    /// The treatment of requests while decisions cannot be recorded.
     pub(crate) on_failure: OnFailure,
 }
 
-/// Paths are relative to `state_dir`. `key`: what the decision log is signed with.
+/// Reads `[log]`. Paths are relative to `state_dir`; `key` is the file of the key that signs the decision log.
 pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> Log {
     let day = Duration::from_hours(24);
     let formats = [("text", Format::Text), ("json", Format::Json)];
@@ -53,7 +53,7 @@ pub(super) fn log(section: &mut Section<'_>, state_dir: &Path, key: PathBuf) -> 
     let keep = section.key("decisions_keep", 30 * day, duration);
     let max_total = section.key("decisions_max_total", ByteSize::b(0), size_or_zero);
     let max_total = (max_total.as_u64() > 0).then_some(max_total.as_u64());
-    // One file that is being written to, and one that was.
+    // The newest file grows to its maximum before a rotated one can be deleted, so two must fit.
     if max_total.is_some_and(|total| total < max_size.as_u64().saturating_mul(2)) {
         let message = "is less than twice log.decisions_max_size: there must be room for a file beside the one being written";
         section.mistake("decisions_max_total", message);

@@ -1,9 +1,9 @@
-//! The configuration: a TOML file as written becomes a [`Config`] as used, or every mistake in it.
+//! The configuration: reads a TOML file into a checked [`Config`], or reports every mistake in it.
 //!
-//! One file a section declares its keys: each in one line with its name, its default and its check, and with `fixed` if a
-//! change needs a restart, or `secret` if it is not shown to everybody. What is read goes straight into the options of the rooms
-//! that use it. All else follows from these lines: the keys that are known, `wayleave config check`, the admin page, and what a
-//! reload cannot change. Nothing after start-up meets an unchecked value.
+//! Each section has a file that declares its keys, one line each: name, default, check, and `fixed` if a change needs a
+//! restart or `secret` if the value must not be shown. Values go straight into the settings of the modules that use them.
+//! Everything else is derived from these lines: the set of known keys, `wayleave config check`, the admin page, and the
+//! keys that a reload cannot change. No other code ever sees an unchecked value.
 //!
 //! ```text
 //! proxy admin state store https upstream robots crawlers signing rules preferences politeness evidence log traces
@@ -48,10 +48,10 @@ use crate::rules::Rule;
 /// The shipped `config.toml`: every key with its default and its unit. Reading it gives `Config::default()`.
 pub const DEFAULT_FILE: &str = include_str!("../../../config.toml");
 
-/// Everything the proxy was told, checked and ready for use.
+/// The whole configuration, checked and ready for use.
 ///
-/// Paths that were written relative are already joined to the directory of the file. Displays as a file with every key that
-/// this version acts on; reading that gives the same configuration.
+/// Relative paths are already joined to the directory of the file. `Display` writes a file with every key that this
+/// version knows; reading that file gives an equal configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `[proxy]`: the listeners for clients.
@@ -62,15 +62,15 @@ pub struct Config {
     pub(crate) https: https::Https,
     /// `[upstream]` and `[dns]`: connections to origin servers.
     pub(crate) upstream: Upstream,
-    /// `[robots]`: fetching and keeping robots.txt.
+    /// `[robots]`: fetching and caching robots.txt.
     pub(crate) robots: robots::Robots,
-    /// `[state]`: what outlives the process.
+    /// `[state]`: the files that outlive the process.
     pub(crate) state: state::State,
-    /// `[store]`: whom entries and turns are shared with.
+    /// `[store]`: the engine that shares cache entries and slots among nodes.
     pub(crate) fleet: Store,
-    /// How robots.txt entries are kept there.
+    /// The limits of the store of robots.txt entries on disk: `state.max_size`, and its share of `robots.memory`.
     pub(crate) store: StoreOptions,
-    /// `[[crawler]]`, in the order of the file, and what `[proxy]` says about requests that match none.
+    /// `[[crawler]]`, in the order of the file, and what `[proxy]` sets for requests that match none.
     pub(crate) crawlers: identity::Options,
     /// `[signing]`.
     pub(crate) signing: signing::Signing,
@@ -89,12 +89,13 @@ pub struct Config {
     keys: Keys,
 }
 
-/// Where relative paths begin.
+/// The directories that relative paths are resolved against.
 #[derive(Clone, Copy)]
 struct Dirs<'a> {
     /// The directory of the file.
     file: &'a Path,
-    /// What the process started with, if it did: what it keeps stays where it is, whatever the file says now.
+    /// The configuration that the process started with, on a reload. State on disk stays where it is, even if the file now
+    /// names another directory.
     started_with: Option<&'a Config>,
 }
 
@@ -107,7 +108,7 @@ impl<'a> Dirs<'a> {
     }
 }
 
-/// Where relative paths in a file begin.
+/// Returns the directory that relative paths in a file are resolved against.
 pub(crate) fn dir_of(file: &Path) -> PathBuf {
     let whole = std::path::absolute(file);
     let dir = whole.as_deref().unwrap_or(file).parent();
@@ -163,17 +164,17 @@ fn config(root: &mut Section<'_>, dirs: Dirs<'_>) -> Config {
 }
 
 impl Config {
-    /// Reads and checks a configuration file. Relative paths in it are relative to its directory, whoever reads it from
-    /// wherever.
+    /// Reads and checks a configuration file. Relative paths in it are relative to its own directory, not to the working
+    /// directory.
     ///
     /// # Errors
     ///
-    /// Every mistake in it, in the order of lines; or one, that the file cannot be read.
+    /// Every mistake in it, in the order of lines; or a single one if the file cannot be read.
     pub fn load(path: &Path) -> Result<Self, Vec<Mistake>> {
         Self::from_file(path, fs::read(path))
     }
 
-    /// Checks what was `read` of the file at `path`.
+    /// Checks the content `read` from the file at `path`.
     ///
     /// # Errors
     ///
@@ -182,7 +183,8 @@ impl Config {
         Self::in_file(path, read, None)
     }
 
-    /// The same for a process that `started_with` another configuration: what it keeps stays where it is.
+    /// Checks the content for a running process, which `started_with` another configuration: its state on disk stays where it
+    /// is.
     ///
     /// # Errors
     ///
@@ -219,7 +221,7 @@ impl Config {
         }
     }
 
-    /// Checks the text of a configuration; `name` stands for the file in mistakes.
+    /// Checks the text of a configuration; mistakes give `name` as the file.
     ///
     /// The files named by `upstream.extra_roots` are read.
     ///
@@ -230,7 +232,7 @@ impl Config {
         Self::from_toml_in(Dirs::of(Path::new("")), name, text)
     }
 
-    /// What holds without a file: the defaults, below the current directory.
+    /// Returns the configuration that applies without a file: the defaults, with paths below the working directory.
     pub fn built_in() -> Self {
         let here = std::env::current_dir().unwrap_or_default();
         Self::from_toml_in(Dirs::of(&here), "", "").unwrap_or_default()
@@ -242,18 +244,19 @@ impl Config {
         Ok(config)
     }
 
-    /// The files beside its own whose change is to be noticed: certificates are renewed by programs that know no reload.
+    /// Returns the other files to watch for changes: programs that renew certificates do not know to trigger a reload.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let entrance = self.proxy.entrance.as_ref();
         entrance.map_or_else(Vec::new, |entrance| entrance.files())
     }
 
-    /// All of it for everyone to see. What needs a restart is shown as the process `started_with` it.
+    /// Returns the configuration as TOML, without secrets. Keys that need a restart have the values that the process
+    /// `started_with`.
     pub(crate) fn in_use(&self, started_with: &Self) -> String {
         self.keys.held(&started_with.keys).to_string()
     }
 
-    /// The keys, or sections such as `[admin]`, that need a restart because the process `started_with` other values.
+    /// Returns the keys, or sections such as `[admin]`, that need a restart because the process `started_with` other values.
     pub(crate) fn needs_restart(&self, started_with: &Self) -> Vec<String> {
         self.keys.need_restart(&started_with.keys)
     }
@@ -265,7 +268,7 @@ impl Default for Config {
     }
 }
 
-/// Without secrets.
+/// Leaves secrets out.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.keys.fmt(f)

@@ -1,4 +1,4 @@
-//! `[politeness]`: how often origins are asked.
+//! `[politeness]`: the pace of requests to origins.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `[preferences]`: which statements about the use of content are obeyed, and how they are read.
+//! `[preferences]`: the statements about the use of content that are obeyed, and how they are read.
 
 use bytesize::ByteSize;
 use wayleave_robots_txt::preferences::{MetaDialect, Reading, Source, Sources};
@@ -7,7 +7,7 @@ use super::file::{Node, Parsed, Section, boolean, checked, filled_list, size_or_
 use super::robots::bytes;
 use crate::decide::settings::Preferences;
 
-/// That much of each page may be in memory several times.
+/// The upper bound of `meta_scan`: so much of a page may be in memory several times over.
 const MAX_META_SCAN: ByteSize = ByteSize::mib(1);
 
 pub(super) fn preferences(section: &mut Section<'_>) -> Preferences {
@@ -49,7 +49,7 @@ fn source(node: &Node<'_>) -> Parsed<Source> {
     })
 }
 
-/// A word of RSL's lists, which are parted by blanks; none if it is empty.
+/// Parses a word of RSL's lists, which are separated by spaces; an empty string means none.
 fn rsl_word(node: &Node<'_>) -> Parsed<String> {
     tried(node, |word| {
         let is_word = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
@@ -58,7 +58,8 @@ fn rsl_word(node: &Node<'_>) -> Parsed<String> {
     })
 }
 
-/// A country's code as RSL's lists have it (ISO 3166-1); none if it is empty. A name would be in no list of whom a licence keeps out.
+/// Parses a country code as used in RSL's lists (ISO 3166-1 alpha-2); an empty string means none. The name of a country is a
+/// mistake: it would never match the codes that a licence excludes.
 fn country(node: &Node<'_>) -> Parsed<String> {
     tried(node, |code| {
         let is_code = code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic());

@@ -17,22 +17,22 @@ use crate::decide::settings;
 use crate::identity::Mode;
 use crate::tls::entrance::{self, Entrance, OwnCertificate};
 
-/// The listeners for clients, and what holds for their connections.
+/// The listeners for clients, and the settings of their connections.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Proxy {
-    /// Where clients connect; at least one, none twice. Port 0 lets the system choose.
+    /// The addresses to listen on: at least one, and no two that overlap. Port 0 lets the system choose.
     pub(crate) listen: Vec<Listen>,
-    /// How TLS to it is ended, if it can be.
+    /// The certificate and TLS settings of `https://` listeners, if there is a certificate.
     pub(crate) entrance: Option<Arc<Entrance>>,
-    /// Connections at one time.
+    /// The limits on concurrent connections.
     pub(crate) limits: limits::Options,
-    /// What holds for each.
+    /// The settings of each connection.
     pub(crate) options: settings::Options,
-    /// What holds for requests that match no `[[crawler]]`.
+    /// The settings of requests that match no `[[crawler]]`.
     pub(super) others: crawlers::Others,
 }
 
-/// Paths are relative to `dir`.
+/// Reads `[proxy]`. Paths are relative to `dir`.
 pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
     let plain = Listen {
         address: loopback(3128),
@@ -44,7 +44,7 @@ pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
     let entrance = entrance(section, &listen, dir);
     let asks_for_certificates = match &entrance {
         Some(entrance) => entrance.asks_clients(),
-        // What is wrong there has been said.
+        // If these keys are wrong, that has been reported; do not report every crawler's certificate as well.
         None => !section.is_sound("certificate") || !section.is_sound("client_ca"),
     };
     Proxy {
@@ -70,7 +70,7 @@ pub(super) fn proxy(section: &mut Section<'_>, dir: &Path) -> Proxy {
     }
 }
 
-/// The certificate for `https://` listeners.
+/// Reads the certificate for `https://` listeners, and the CA of clients' certificates.
 fn entrance(section: &mut Section<'_>, listen: &[Listen], dir: &Path) -> Option<Arc<Entrance>> {
     let certificate = section.key("certificate", None, or_empty(path_in(dir)));
     let key = section.key("key", None, or_empty(path_in(dir)));
@@ -124,7 +124,7 @@ fn none_twice(addresses: &[Listen]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the system lets only one of two listeners have its address. `[::]` takes IPv4 in, too.
+/// Returns whether the operating system would let only one of two listeners bind. `[::]` includes IPv4.
 pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let covers = |wide: SocketAddr, narrow: SocketAddr| {
         wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
@@ -134,7 +134,7 @@ pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
         && (one.ip() == other.ip() || covers(one, other) || covers(other, one))
 }
 
-/// Takes what can stand in `Via` (RFC 9110 section 7.6.3) and, unquoted, in `Proxy-Status` (RFC 9209 section 2).
+/// Checks that a name is valid in `Via` (RFC 9110 section 7.6.3) and, unquoted, in `Proxy-Status` (RFC 9209 section 2).
 fn pseudonym(name: &str) -> Result<(), String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(is_token) {

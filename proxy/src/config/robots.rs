@@ -1,4 +1,4 @@
-//! `[robots]`: fetching and keeping robots.txt.
+//! `[robots]`: fetching and caching robots.txt.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::file::{
 };
 use crate::robots::{self, FetchOptions, Shares};
 
-/// Fetching and keeping robots.txt.
+/// The fetching and caching of robots.txt.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Robots {
-    /// How robots.txt is read for a crawler that names no dialect itself.
+    /// The dialect for crawlers that set none.
     pub(crate) dialect: Dialect,
-    /// How it is fetched.
+    /// The limits and the identity of fetches.
     pub(crate) fetch: FetchOptions,
-    /// How long it serves.
+    /// The lifetimes and the memory of cached copies.
     pub(crate) cache: robots::Options,
-    /// What the store has of the memory.
+    /// The share of `memory` that the store on disk may use, in bytes.
     pub(super) store_memory: usize,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn robots(section: &mut Section<'_>) -> Robots {
     let day = Duration::from_hours(24);
     let max_age_bound = checked(positive_duration, max_age);
     let dialect = section.word("dialect", Dialect::Rfc9309, &dialects());
-    // Enough for one whole robots.txt at least.
+    // Less would not hold even one robots.txt of the largest allowed size.
     let memory = checked(size, at_least(ByteSize::mib(1)));
     let shares = Shares::of(bytes(section.key("memory", ByteSize::mib(256), memory)));
     let fetch = FetchOptions {
@@ -59,7 +59,7 @@ pub(super) fn robots(section: &mut Section<'_>) -> Robots {
     }
 }
 
-/// The ways of reading robots.txt.
+/// Returns the words of `dialect`.
 pub(super) fn dialects() -> [(&'static str, Dialect); Dialect::ALL.len()] {
     Dialect::ALL.map(|dialect| (dialect.as_str(), dialect))
 }
@@ -84,7 +84,7 @@ fn complain(section: &Section<'_>, lifetimes: &Lifetimes) {
     }
 }
 
-/// RFC 9309 section 2.5: what a crawler must at least read of a robots.txt.
+/// Checks `max_size`: a crawler must read at least 500 KiB of a robots.txt (RFC 9309 section 2.5).
 fn max_size(size: &ByteSize) -> Result<(), String> {
     if *size < ByteSize::kib(500) {
         Err("is less than 500KiB, which RFC 9309 section 2.5 makes the least".to_owned())
@@ -95,7 +95,7 @@ fn max_size(size: &ByteSize) -> Result<(), String> {
     }
 }
 
-/// RFC 9309 section 2.4: a robots.txt should not be used for longer without asking again.
+/// Checks `max_age`: a cached robots.txt should not be used for more than 24 hours (RFC 9309 section 2.4).
 fn max_age(value: &Duration) -> Result<(), String> {
     if *value > Duration::from_hours(24) {
         return Err(

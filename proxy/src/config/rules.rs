@@ -9,7 +9,7 @@ use super::file::{Node, Parsed, Section, boolean, checked, date, filled_list, te
 use crate::identity::Crawler;
 use crate::rules::{Action, Rule, blocked_by};
 
-/// `crawlers` are the ones that a rule can name.
+/// Reads all `[[rule]]` tables; `crawlers` are the ones that a rule can name.
 pub(super) fn rules(root: &mut Section<'_>, crawlers: &[Crawler]) -> Vec<Rule> {
     root.tables("rule", |section| rule(section, crawlers))
 }
@@ -61,7 +61,7 @@ fn complain(section: &Section<'_>, rule: &Rule, legal: bool) {
     }
 }
 
-/// Everybody is named by nobody.
+/// Returns no names if `*` is among them: a rule without names applies to every crawler.
 fn everybody(named: Vec<String>) -> Vec<String> {
     match named.iter().any(|name| name == "*") {
         true => Vec::new(),
@@ -85,7 +85,7 @@ fn is_known(name: &str, crawlers: &[Crawler]) -> Result<(), String> {
     }
 }
 
-/// A pattern as in robots.txt (RFC 9309 section 2.2.2), which a line can hold.
+/// Checks a pattern as in robots.txt (RFC 9309 section 2.2.2): it must fit into a line of such a file.
 fn pattern(pattern: &str) -> Result<(), String> {
     if !pattern.starts_with(['/', '*']) {
         return Err(format!("{pattern:?} does not start with \"/\" or \"*\""));
@@ -109,9 +109,9 @@ fn method(method: &str) -> Result<(), String> {
     }
 }
 
-/// The beginning of a day in UTC.
+/// Returns the beginning of a day in UTC.
 fn midnight(date: toml::value::Datetime) -> SystemTime {
     let text = format!("{date}T00:00:00Z");
-    // What is before 1970 has expired just as well.
+    // `humantime` cannot express times before 1970; such a rule has expired as well.
     humantime::parse_rfc3339(&text).unwrap_or(SystemTime::UNIX_EPOCH)
 }

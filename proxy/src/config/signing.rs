@@ -1,4 +1,4 @@
-//! `[signing]`: how crawlers' requests are signed, and which keys are published.
+//! `[signing]`: the signatures of crawlers' requests, and the keys that are published.
 
 use std::fs;
 use std::path::Path;
@@ -13,21 +13,21 @@ use super::file::{
 use crate::identity::Crawler;
 use crate::signing::{Form, Key, Mode, Options};
 
-/// The folder of keys, beside the configuration file.
+/// The folder of keys, next to the configuration file.
 pub(crate) const KEYS_DIR: &str = "keys";
-/// The longest that the draft recommends.
+/// The longest lifetime of a signature that the draft recommends.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// How requests are signed, and with what.
+/// The settings of signatures, and their keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signing {
     pub(crate) options: Options,
-    /// Those of crawlers, then the others in the folder: what is not used any more or not yet is published all the same, so that
-    /// keys can overlap.
+    /// The keys of crawlers, then the others in the folder. Keys that are no longer used, or not used yet, are published as well,
+    /// so that a key can be replaced without a gap.
     pub(crate) keys: Vec<Arc<Key>>,
 }
 
-/// Keys are relative to `dir`.
+/// Reads `[signing]`. Paths of keys are relative to `dir`.
 pub(super) fn signing(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler]) -> Signing {
     let modes = [
         ("off", Mode::Off),
@@ -62,7 +62,7 @@ pub(super) fn signing(section: &mut Section<'_>, dir: &Path, crawlers: &[Crawler
     Signing { options, keys }
 }
 
-/// The keys in a folder, by name; what cannot be used is passed over, since a crawler that needs it says so.
+/// Reads the keys in a folder, by name. Files that cannot be used are skipped: a crawler that names one reports it.
 fn keys_in(dir: &Path) -> Vec<Key> {
     let entries = fs::read_dir(dir).into_iter().flatten();
     let mut paths: Vec<_> = entries
@@ -76,7 +76,7 @@ fn keys_in(dir: &Path) -> Vec<Key> {
         .collect()
 }
 
-/// A key, read from its file, relative to `dir`.
+/// Reads a key from its file, relative to `dir`.
 pub(super) fn key(node: &Node<'_>, dir: &Path) -> Parsed<Arc<Key>> {
     let path = path_in(dir)(node)?;
     tried(node, |_| {
@@ -85,7 +85,7 @@ pub(super) fn key(node: &Node<'_>, dir: &Path) -> Parsed<Arc<Key>> {
     })
 }
 
-/// An origin: the directory has its place below it.
+/// Parses `agent`, an origin: verifiers look for the key directory at a fixed path below it.
 fn agent(node: &Node<'_>) -> Parsed<Url> {
     tried(node, |text| match Url::parse(text) {
         Ok(url)

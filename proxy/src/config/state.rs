@@ -1,4 +1,4 @@
-//! `[state]`: what outlives the process.
+//! `[state]`: the files that outlive the process.
 
 use std::path::{Path, PathBuf};
 
@@ -6,18 +6,18 @@ use bytesize::ByteSize;
 
 use super::file::{Section, at_least, checked, fixed, path_in, size};
 
-/// What outlives the process.
+/// The files that outlive the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
-    /// The directory of everything the proxy keeps; made when it is first needed.
+    /// The directory of all state; created when it is first needed.
     pub(crate) dir: PathBuf,
-    /// Bytes that the file of robots.txt entries may take.
+    /// The maximum size of the file of robots.txt entries, in bytes.
     pub(super) max_size: u64,
 }
 
-/// Paths are relative to `dir`.
+/// Reads `[state]`. Paths are relative to `dir`.
 pub(super) fn state(section: &mut Section<'_>, dir: &Path) -> State {
-    // The file has room for a few of the largest robots.txt files then.
+    // With less, the file could not hold even a few of the largest robots.txt files.
     let max_size = checked(size, at_least(ByteSize::mib(8)));
     State {
         dir: section.key(fixed("dir"), dir.join("wayleave-state"), path_in(dir)),

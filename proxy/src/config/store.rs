@@ -1,4 +1,4 @@
-//! `[store]`: whether robots.txt entries and turns are shared with other nodes, and in what.
+//! `[store]`: whether robots.txt entries and slots are shared with other nodes, and through which engine.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,37 +11,37 @@ use super::file::{
 };
 use crate::fleet::OnLoss;
 
-/// Whom entries and turns are shared with.
+/// The engine that shares robots.txt entries and slots with other nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Store {
-    /// Where the engine is; none: this node is alone.
+    /// The URLs of the engine; none: this node is alone.
     pub(crate) engine: Option<Urls>,
-    /// Whether it is a cluster.
+    /// Whether the engine is a cluster.
     pub(crate) is_cluster: bool,
-    /// A file with the password.
+    /// The file with the engine's password.
     pub(crate) password_file: Option<PathBuf>,
-    /// A file with certificates to trust besides the system's roots.
+    /// The file with certificates to trust in addition to the system's roots.
     pub(crate) ca_file: Option<PathBuf>,
-    /// What all keys begin with.
+    /// The prefix of all keys in the engine.
     pub(crate) prefix: String,
-    /// Into how many parts origins fall.
+    /// The number of partitions that origins are distributed over.
     pub(crate) partitions: usize,
-    /// How long entries are kept that nobody confirms.
+    /// The time that entries are kept without being confirmed.
     pub(crate) keep: Duration,
-    /// What one call of the engine may take.
+    /// The timeout of one call to the engine.
     pub(crate) timeout: Duration,
-    /// What becomes of origins with a delay while the engine is away.
+    /// The treatment of origins with a delay while the engine is unreachable.
     pub(crate) on_loss: OnLoss,
-    /// A file with the key of the nodes.
+    /// The file with the key that the nodes share.
     pub(crate) key_file: Option<PathBuf>,
-    /// This node's name; none: one is made up.
+    /// This node's name; none: a random one.
     pub(crate) node: Option<String>,
 }
 
-/// Several of one cluster, or one.
+/// The URL of a single engine, or of several servers of one cluster.
 pub(crate) type Urls = Vec<String>;
 
-/// Paths are relative to `dir`.
+/// Reads `[store]`. Paths are relative to `dir`.
 pub(super) fn store(section: &mut Section<'_>, dir: &Path) -> Store {
     let is_shared = section.word("kind", false, &[("embedded", false), ("redis", true)]);
     let url = section.key(secret("url"), None, or_empty(urls));
@@ -74,14 +74,14 @@ pub(super) fn store(section: &mut Section<'_>, dir: &Path) -> Store {
     }
 }
 
-/// URLs of servers, with commas between them.
+/// Checks URLs of servers, separated by commas.
 fn urls(node: &Node<'_>) -> Parsed<String> {
     tried(node, |text| {
         let is_server = |url: &str| {
             let url = Url::parse(url).ok();
             url.is_some_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host())
         };
-        // Without what was read: it may hold a password.
+        // The message does not quote the value, which may hold a password.
         match text.split(',').all(is_server) {
             true => Ok(text.to_owned()),
             false => Err(
@@ -91,7 +91,7 @@ fn urls(node: &Node<'_>) -> Parsed<String> {
     })
 }
 
-/// Braces say to a cluster where a key belongs, and colons part the parts of keys.
+/// Checks a prefix. Braces would choose a key's hash slot in a cluster, and colons separate the components of keys.
 fn is_prefix(prefix: &str) -> Result<(), String> {
     match prefix.contains(['{', '}', ':']) || prefix.contains(char::is_whitespace) {
         true => Err("must not contain braces, colons or blanks".to_owned()),

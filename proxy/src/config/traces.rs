@@ -1,4 +1,4 @@
-//! `[traces]`: where spans are sent.
+//! `[traces]`: the collector that spans are sent to.
 
 use url::Url;
 
@@ -19,7 +19,7 @@ fn is_share(ratio: &f64) -> Result<(), String> {
     }
 }
 
-/// The address of a collector.
+/// Parses the URL of a collector.
 fn collector(node: &Node<'_>) -> Parsed<Url> {
     tried(node, |text| {
         let is_base = |url: &Url| {

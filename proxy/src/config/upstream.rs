@@ -1,4 +1,4 @@
-//! `[upstream]` and `[dns]`: the way to origin servers.
+//! `[upstream]` and `[dns]`: name resolution and connections to origin servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -14,18 +14,18 @@ use crate::origin;
 use crate::origin::egress::{self, Exempt, Override, Parent};
 use crate::tls::pem_file::PemFile;
 
-/// Connections to origin servers.
+/// The connections to origin servers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Upstream {
-    /// Which addresses may be dialled, and how they are found; our own are not known yet.
+    /// The addresses that may be dialled, and how they are resolved. The proxy's own addresses are added once it listens.
     pub(crate) egress: egress::Options,
-    /// Roots trusted besides the system's.
+    /// The roots to trust in addition to the system's.
     pub(crate) extra_roots: Vec<PemFile>,
-    /// Time-outs and the pool.
+    /// Timeouts and the size of the pool.
     pub(crate) origin: origin::Options,
 }
 
-/// Paths are relative to `dir`.
+/// Reads `[upstream]` and `[dns]`. Paths are relative to `dir`.
 pub(super) fn upstream(root: &mut Section<'_>, dir: &Path, listen: &[Listen]) -> Upstream {
     let second = Duration::from_secs(1);
     let mut upstream = root.section("upstream", |section| Upstream {
@@ -55,7 +55,7 @@ pub(super) fn upstream(root: &mut Section<'_>, dir: &Path, listen: &[Listen]) ->
     upstream
 }
 
-/// The proxy in front of this one, which is not this one.
+/// Reads the parent proxy, and reports it if it is this proxy itself.
 fn parent(section: &mut Section<'_>, listen: &[Listen]) -> Option<Parent> {
     let parsed = |node: &Node<'_>| tried(node, str::parse::<Parent>);
     let parent = section.key(secret("proxy"), None, or_empty(parsed))?;
@@ -85,7 +85,7 @@ impl Show for Exempt {
     }
 }
 
-/// Names that DNS is not asked about, each once.
+/// Reads the names that are resolved without DNS; none may occur twice.
 fn overrides(section: &mut Section<'_>) -> Vec<Override> {
     let mut keys = Vec::new();
     section.entries("overrides", |name, node| {
@@ -106,7 +106,7 @@ impl Show for Override {
     }
 }
 
-/// The address of a DNS server; without a port, 53.
+/// Parses the address of a DNS server; the default port is 53.
 fn dns_server(node: &Node<'_>) -> Parsed<SocketAddr> {
     tried(node, |text| {
         let with_port = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
@@ -116,7 +116,7 @@ fn dns_server(node: &Node<'_>) -> Parsed<SocketAddr> {
     })
 }
 
-/// An address of this machine that connections can be sent from.
+/// Parses an address of this machine that connections can be made from.
 pub(super) fn own_address(node: &Node<'_>) -> Parsed<IpAddr> {
     tried(node, |text| {
         let parsed = text.parse::<IpAddr>().map_err(|_| {

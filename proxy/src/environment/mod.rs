@@ -1,5 +1,5 @@
-//! The variables that make a client use the proxy and trust its CA: what `wayleave env` prints, the
-//! proxy at its start, and the page.
+//! The variables that make a client use the proxy and trust its CA, as `wayleave env`, the proxy at its start and the page
+//! print them.
 
 use std::str::FromStr;
 
@@ -10,37 +10,38 @@ use wayleave_robots_txt::{Origin, Scheme};
 
 use crate::connection::listeners::Listen;
 
-/// What suits most clients, as lines for a POSIX shell.
+/// The lines for a POSIX shell that suit most clients.
 pub(crate) const GENERAL: &str = include_str!("general.sh");
 
-/// What is never asked of the proxy: it refuses internal addresses, and its own admin listener is one.
+/// The hosts that clients reach directly: the proxy refuses internal addresses, such as that of its own admin listener.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 
-/// What is escaped in a user name and a password, beside what the URL standard escapes: whatever means something to a shell.
+/// The characters to escape in a user name and a password, in addition to those of the URL standard: all that have a meaning
+/// in a shell.
 const USER_INFO: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'%')
     .remove(b'-')
     .remove(b'.')
     .remove(b'_');
 
-/// The proxy as a client names it: `http` or `https`, perhaps a user name and a password, a host and a port, and nothing else.
+/// The URL of the proxy as a client uses it: `http` or `https`, an optional user name and password, a host and a port.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyUrl {
     url: String,
     /// The URL without user name and password.
     server: String,
-    /// Without brackets.
+    /// The host without the brackets of an IPv6 address.
     host: String,
     port: u16,
 }
 
 impl ProxyUrl {
-    /// As clients write it.
+    /// Returns the URL, with user name and password.
     pub(crate) fn as_str(&self) -> &str {
         &self.url
     }
 
-    /// Whether clients speak TLS to the proxy itself.
+    /// Returns whether clients use TLS to the proxy itself.
     pub(crate) fn is_tls(&self) -> bool {
         self.url.starts_with("https://")
     }
@@ -60,8 +61,8 @@ impl From<Listen> for ProxyUrl {
 impl FromStr for ProxyUrl {
     type Err = &'static str;
 
-    /// Reads `http://HOST:PORT`, or the same with `https`. What it becomes goes into lines for a shell, so the host is one
-    /// that an origin can have: the URL standard lets `$`, `(` and more stand in hosts.
+    /// Parses `http://HOST:PORT`, or the same with `https`. The result goes into lines for a shell, so only hosts that an origin
+    /// can have are accepted: the URL standard allows `$`, `(` and others in hosts.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "expected a URL such as http://proxy.example:3128";
         let url = Url::parse(text).map_err(|_| EXPECTED)?;
@@ -76,7 +77,7 @@ impl FromStr for ProxyUrl {
         });
         let origin = origin.ok_or(EXPECTED)?;
         let (scheme, host, port) = (origin.scheme(), origin.host(), origin.port());
-        // With its port, also where that is the scheme's own: curl would take 1080.
+        // The port is always written, even the scheme's default: without one, curl uses 1080.
         Ok(Self {
             url: format!("{scheme}://{}{host}:{port}", user_info(&url)),
             server: format!("{scheme}://{host}:{port}"),
@@ -86,7 +87,7 @@ impl FromStr for ProxyUrl {
     }
 }
 
-/// The user name and the password of a URL as they stand before its host, or nothing.
+/// Returns the user name and password of a URL in the form that precedes its host, or an empty string.
 fn user_info(url: &Url) -> String {
     let escaped = |text| utf8_percent_encode(text, USER_INFO).to_string();
     match (url.username(), url.password()) {
@@ -96,12 +97,12 @@ fn user_info(url: &Url) -> String {
     }
 }
 
-/// For a proxy that is reached by TLS.
+/// The note for clients that cannot use a proxy over TLS.
 pub(crate) const NO_TLS: &str =
     "# This client does not speak TLS to proxies: give it an http:// listener.\n";
 pub(crate) const ROOTS: &str = "# The CA file must hold the CA of proxy.certificate too.\n";
 
-/// The lines for `client` (or for most, without one), one proxy and one CA certificate.
+/// Returns the lines for `client`, or without one those that suit most clients.
 pub(crate) fn lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &str) -> String {
     let template = client.map_or(GENERAL, Client::template);
     let lines = fill(template, proxy, certificate);
@@ -113,9 +114,9 @@ pub(crate) fn lines(client: Option<Client>, proxy: &ProxyUrl, certificate: &str)
     note.to_owned() + &lines
 }
 
-/// A template of lines for a shell with the proxy's address and the path of its CA's certificate put in.
+/// Fills the address of the proxy and the path of its CA's certificate into a template.
 pub(crate) fn fill(template: &str, proxy: &ProxyUrl, certificate: &str) -> String {
-    // The certificate last: its path is the only value that could hold what looks like a place to fill.
+    // The certificate must be last: its path is the only value that could itself contain a placeholder.
     template
         .replace("@URL@", &quoted(&proxy.url))
         .replace("@SERVER@", &proxy.server)
@@ -125,7 +126,7 @@ pub(crate) fn fill(template: &str, proxy: &ProxyUrl, certificate: &str) -> Strin
         .replace("@CERTIFICATE@", &quoted(certificate))
 }
 
-/// One word of a POSIX shell.
+/// Quotes text as one word of a POSIX shell.
 fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:,@%+".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -135,7 +136,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A client whose settings are known.
+/// A client that wayleave knows the settings of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Client {
     Curl,
@@ -149,7 +150,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Every one, and what it is called.
+    /// Every client, with its display name.
     pub(crate) const ALL: [(Self, &'static str); 8] = [
         (Self::Curl, "curl"),
         (Self::Python, "Python requests"),
@@ -161,7 +162,7 @@ impl Client {
         (Self::Wget, "wget"),
     ];
 
-    /// The same for one client, with what it needs beside variables.
+    /// Returns the template for this client, with what it needs in addition to variables.
     pub(crate) fn template(self) -> &'static str {
         match self {
             Self::Curl => include_str!("curl.sh"),

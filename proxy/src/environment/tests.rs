@@ -1,14 +1,14 @@
-//! The lines for clients, evaluated by real shells with values that are made to be run.
+//! Evaluates the lines for clients in real shells, with values that try to inject commands.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::{Client, ProxyUrl, lines};
 
-/// A path of whatever a shell could take for something else.
+/// A path full of characters that are special to a shell.
 const CERTIFICATE: &str = "/ca/it's \"$HOME\" `touch pwned` $(touch pwned) $({touch,pwned}) \\;touch pwned;#*?~&|<>!\n touch pwned\n# =\u{e9}/ca.crt";
 
-/// What a URL with a password becomes: escaped, so that no reader takes a part of it for something else.
+/// The URL that a password full of such characters is escaped to.
 const ESCAPED: &str =
     "http://a%24%28touch%20pwned%29:%60touch%20pwned%60%27%22%3B%26%7C%5C@proxy.example:3128";
 
@@ -17,7 +17,8 @@ fn clients() -> impl Iterator<Item = Option<Client>> {
     all.into_iter().chain([None])
 }
 
-/// What `shell` prints of `lines` and then `script`, in `directory`; the tools that lines call print their arguments.
+/// Evaluates `lines` and then `script` in `directory`, and returns the output. The tools that the lines call print their
+/// arguments.
 fn evaluated(shell: &str, directory: &Path, lines: &str, script: &str) -> String {
     let tools = "keytool() { printf '%s\\n' \"$@\"; }; certutil() { printf '%s\\n' \"$@\"; }";
     let output = Command::new(shell)
@@ -36,7 +37,7 @@ fn evaluated(shell: &str, directory: &Path, lines: &str, script: &str) -> String
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Debian's sh knows no braces, bash does.
+/// Two shells, because brace expansion exists in bash but not in Debian's sh.
 const SHELLS: [&str; 2] = ["sh", "bash"];
 
 #[test]

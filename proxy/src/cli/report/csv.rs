@@ -26,13 +26,13 @@ pub(super) fn rows(rows: &[Row]) -> String {
     text
 }
 
-/// What a spreadsheet takes for the beginning of a formula, also in the wide forms that it turns into these.
+/// The characters that start a formula in a spreadsheet, with the full-width forms that some convert to them.
 const FORMULA: [char; 8] = [
     '=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}',
 ];
 
-/// Quoted where it must be, also for readers that end fields at semicolons or tabs. What a spreadsheet would take for a
-/// formula is guarded: hosts and rules are written by strangers.
+/// Quotes a field where necessary, also for programs that separate fields at semicolons or tabs. An apostrophe keeps
+/// spreadsheets from running a field as a formula: hosts and rules come from untrusted sites.
 fn field(text: &str) -> String {
     let text = harmless(text);
     let is_formula = text.trim_start().starts_with(FORMULA);

@@ -1,4 +1,4 @@
-//! `wayleave report`: what was refused and what enforcement would refuse, from the decision log alone.
+//! `wayleave report`: summarises from the decision log what was refused, and what enforcement would refuse.
 
 mod csv;
 mod table;
@@ -98,7 +98,7 @@ fn read(path: &Path, since: SystemTime, until: SystemTime) -> Report {
     })
 }
 
-/// The exit status: a report that leaves out what could not be read is not one to rely on.
+/// Returns the exit status. A report without the lines that could not be read is not reliable, and so is an error.
 fn finish(printed: ExitCode, report: &Report) -> ExitCode {
     let mut missing = report.failures.clone();
     match report.left_out {

@@ -7,7 +7,7 @@ use crate::cli::paint::Tone;
 use crate::observe::decisions::{Report, Row};
 use crate::observe::harmless::harmless;
 
-/// What was read, then what was found.
+/// Returns the summary of what was read, then the tables of what was found.
 pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> String {
     let mut text = read(report);
     let (observed, refused): (Vec<_>, Vec<_>) =
@@ -34,7 +34,7 @@ pub(super) fn whole(report: &Report, expired: &[Expired], limit: usize) -> Strin
     text
 }
 
-/// From when to when, which files, how many lines, and which of them could not be read.
+/// Returns the summary of what was read: the span of time, the files, the number of lines, and those that could not be read.
 pub(super) fn read(report: &Report) -> String {
     let instant = |at| humantime::format_rfc3339_seconds(at);
     let mut text = String::new();
@@ -126,7 +126,7 @@ fn cells(row: &Row) -> [String; 4] {
     ]
 }
 
-/// Adds a line.
+/// Appends a line, with untrusted text made harmless.
 fn put(text: &mut String, line: &str) {
     writeln!(text, "{}", harmless(line)).expect("writing to a String cannot fail");
 }

@@ -1,4 +1,4 @@
-//! Every key with the value in use: to be shown, and to find what a reload cannot change.
+//! Every key with the value in use, for display and to find out what a reload cannot change.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use toml::Value;
 
 use super::value::credentials;
 
-/// The name of a key or a section, and how it is treated.
+/// The name of a key or a section, whether a change needs a restart, and whether its value is secret.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(super) name: &'static str,
@@ -24,7 +24,7 @@ impl From<&'static str> for Key {
     }
 }
 
-/// A key, or a whole section, that is used only when the process starts: a change of it needs a restart.
+/// Marks a key, or a whole section, as used only when the process starts: changing it needs a restart.
 pub(crate) fn fixed(key: impl Into<Key>) -> Key {
     Key {
         needs_restart: true,
@@ -32,7 +32,7 @@ pub(crate) fn fixed(key: impl Into<Key>) -> Key {
     }
 }
 
-/// A key whose value, or what is secret of it, is not shown to anybody: neither on the admin page nor by `config check`.
+/// Marks a key as secret: neither the admin page nor `config check` shows its value, or the credentials in its URL.
 pub(crate) fn secret(key: impl Into<Key>) -> Key {
     Key {
         is_secret: true,
@@ -40,14 +40,14 @@ pub(crate) fn secret(key: impl Into<Key>) -> Key {
     }
 }
 
-/// All keys with their values, table by table in the order of reading. Displays as a file that reads back the same, unless it has
-/// secrets: those are left out, and what stands in their place is not taken for a value.
+/// All keys with their values, table by table in the order in which they were read. `Display` writes a file that reads back
+/// the same, except for secrets: they are replaced by text that is not accepted as a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Keys(Vec<Table>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Table {
-    /// With its brackets.
+    /// The header with its brackets.
     header: String,
     needs_restart: bool,
     lines: Vec<Line>,
@@ -62,7 +62,7 @@ struct Line {
 }
 
 impl Keys {
-    /// Begins a table; what is returned stands for it in [`Self::add`].
+    /// Begins a table and returns its index for [`Self::add`].
     pub(super) fn begin(&mut self, header: String, needs_restart: bool) -> usize {
         self.0.push(Table {
             header,
@@ -81,7 +81,7 @@ impl Keys {
         });
     }
 
-    /// Adds a key whose name is free, such as a host.
+    /// Adds a key with an arbitrary name, such as a host.
     pub(super) fn add_entry(&mut self, table: usize, name: &str, value: Value) {
         let quoted = Value::String(name.to_owned()).to_string();
         self.0[table].lines.push(Line {
@@ -92,7 +92,7 @@ impl Keys {
         });
     }
 
-    /// Which keys, or whole sections such as `[admin]`, need a restart because the process started with other values.
+    /// Returns the keys, or whole sections such as `[admin]`, that need a restart because the process `started_with` other values.
     pub(crate) fn need_restart(&self, started_with: &Self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for (name, ..) in self.fixed().chain(started_with.fixed()) {
@@ -112,7 +112,7 @@ impl Keys {
         names.into_iter().filter(differs).collect()
     }
 
-    /// The same, but what needs a restart as the process `started_with` it.
+    /// Returns these keys with the values that the process `started_with` wherever a change needs a restart.
     pub(crate) fn held(&self, started_with: &Self) -> Self {
         let mut keys = self.clone();
         for table in &mut keys.0 {
@@ -132,7 +132,7 @@ impl Keys {
         keys
     }
 
-    /// All that needs a restart: how that is called, the key, its value.
+    /// Returns everything that needs a restart: the name to report, the key, and its value.
     fn fixed(&self) -> impl Iterator<Item = (String, &str, &Value)> {
         self.0.iter().flat_map(|table| {
             let section = table.header.trim_matches(['[', ']']);
@@ -168,7 +168,7 @@ impl fmt::Display for Keys {
     }
 }
 
-/// What may be shown of a secret: where a URL leads, and that there is one.
+/// Returns the part of a secret that may be shown: the host of a URL, or only that there is a secret.
 fn shown(secret: &str) -> Value {
     match credentials(secret) {
         Some(at) => {

@@ -1,19 +1,19 @@
-//! A mistake in a configuration file: where it is and what is wrong.
+//! A mistake in a configuration file: its position and a message.
 
 use std::fmt;
 
 use super::value::credentials;
 
-/// How a hash of a password begins.
+/// The first characters of a password hash.
 const HASH: &str = "$argon2";
-/// What stands before values that are ours.
+/// The words that introduce an example, whose quoted value is ours and need not be masked.
 const EXAMPLE: &str = "such as \"";
 
 /// One mistake in a configuration file, printed as `FILE:LINE: KEY: MESSAGE`.
 ///
-/// No password that stands in the wrong place is in it: neither the credentials of a URL nor a hash.
+/// It never repeats a password that was written in the wrong place: neither the credentials of a URL nor a hash.
 ///
-/// The line is missing when the file could not be read at all, the key when the text belongs to none.
+/// There is no line if the file could not be read at all, and no key if the text belongs to none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     file: String,
@@ -23,7 +23,7 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// Says something of the whole file.
+    /// Reports the file as a whole.
     pub(crate) fn of_file(file: &str, message: impl Into<String>) -> Self {
         Self {
             file: file.to_owned(),
@@ -33,7 +33,7 @@ impl Mistake {
         }
     }
 
-    /// Says something of one line, and of `key` unless that is empty.
+    /// Reports one line, and `key` unless it is empty.
     pub(crate) fn of_line(
         file: &str,
         line: usize,
@@ -48,19 +48,20 @@ impl Mistake {
         }
     }
 
-    /// The line, counted from 1.
+    /// Returns the line, counted from 1.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// The key with its section, such as `robots.max_age` or `[[crawler]] 1.match.addresses[0]`: tables count from 1, as they do in refusals and logs.
+    /// Returns the key with its section, such as `robots.max_age` or `[[crawler]] 1.match.addresses[0]`. Tables are counted from 1,
+    /// as in refusals and logs.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What is wrong, and what would be right.
+    /// Returns the message: what is wrong, and what would be right.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -82,7 +83,8 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// The text without secrets, which are looked for in what is quoted, and outside of that in each word.
+/// Returns the text without secrets. It looks for them in each quotation as a whole, which may hold spaces, and elsewhere word
+/// by word.
 fn masked(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -103,7 +105,7 @@ fn masked(text: &str) -> String {
     shown
 }
 
-/// Where what was quoted ends: at the quote that no backslash escapes.
+/// Returns the offset of the quote that ends a quotation: the first that is not escaped by a backslash.
 fn closing_quote(quoted: &str, quote: u8) -> usize {
     let mut is_escaped = false;
     for (at, byte) in quoted.bytes().enumerate() {

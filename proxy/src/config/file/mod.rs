@@ -1,7 +1,7 @@
-//! Reads a TOML file key by key, keeps every mistake, and remembers each key with the value in use.
+//! Reads a TOML file key by key, collects every mistake, and records each key with the value in use.
 //!
-//! Reading is done by hand on the spanned tree of the `toml` crate, because a derived `Deserialize` stops at the first
-//! mistake and knows no line.
+//! It walks the spanned tree of the `toml` crate by hand, because a derived `Deserialize` stops at the first mistake and
+//! does not know its line.
 
 mod keys;
 mod mistake;

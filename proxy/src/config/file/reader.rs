@@ -1,4 +1,4 @@
-//! Reads tables key by key and keeps every mistake, where a derived `Deserialize` would stop at the first.
+//! Reads tables key by key and collects every mistake, where a derived `Deserialize` would stop at the first.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use super::mistake::Mistake;
 use super::show::Show;
 use super::value::{Node, Parsed, filled_list, kind, nearest, one_of};
 
-/// The text being read, and the keys and mistakes found in it so far.
+/// The text of a configuration file, and the keys and mistakes found in it so far.
 #[derive(Debug)]
 pub(crate) struct Reader<'t> {
     file: &'t str,
@@ -30,7 +30,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Parses the text, hands its tables to `read`, and returns what that made of them, with all keys.
+    /// Parses the text, passes its root table to `read`, and returns the result together with all keys.
     ///
     /// # Errors
     ///
@@ -52,7 +52,8 @@ impl<'t> Reader<'t> {
         };
         let value = Section::new(&self, root, Some(table.get_ref())).read(read);
         let mut mistakes = self.mistakes.into_inner();
-        // On a line that is no TOML only the first complaint is to the point; what was saved of it misleads.
+        // If a line is not valid TOML, only its first error helps. Mistakes in the values that the parser recovered from that line
+        // would mislead.
         let of_values = mistakes.split_off(errors.len());
         let mut unreadable = HashSet::new();
         mistakes.retain(|mistake| unreadable.insert(mistake.line()));
@@ -75,7 +76,7 @@ impl<'t> Reader<'t> {
         self.mistakes.borrow_mut().push(mistake);
     }
 
-    /// The key that a place in text that is no TOML most likely belongs to.
+    /// Returns the key that an offset in invalid TOML most likely belongs to.
     fn key_near(&self, at: usize) -> String {
         let at = at.min(self.text.len());
         let start = self.text[..at].rfind('\n').map_or(0, |newline| newline + 1);
@@ -104,7 +105,7 @@ impl<'t> Reader<'t> {
 
 /// One table of the file; an absent one reads like an empty one.
 ///
-/// It learns the keys that exist by being asked for them; [`Section::read`] reports all others.
+/// Keys become known by being read; [`Section::read`] reports all others as unknown.
 #[derive(Debug)]
 pub(crate) struct Section<'t> {
     reader: &'t Reader<'t>,
@@ -113,16 +114,16 @@ pub(crate) struct Section<'t> {
     known: Vec<&'static str>,
 }
 
-/// Where a table is.
+/// The position of a table.
 #[derive(Debug)]
 struct Place {
-    /// In mistakes, such as `[[crawler]] 1.match`.
+    /// The name in mistakes, such as `[[crawler]] 1.match`.
     path: String,
-    /// In headers, such as `crawler.match`.
+    /// The name in headers, such as `crawler.match`.
     name: String,
-    /// In the text.
+    /// The bytes of the text.
     at: Range<usize>,
-    /// In [`Keys`].
+    /// The index in [`Keys`].
     keys: usize,
 }
 
@@ -136,7 +137,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Lets `read` take the keys it knows, then reports those it never asked for.
+    /// Lets `read` take the keys it knows, then reports the others as unknown.
     fn read<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let value = read(&mut self);
         for (key, _) in self.table.into_iter().flatten() {
@@ -162,7 +163,7 @@ impl<'t> Section<'t> {
         self.table.and_then(|table| table.get(key))
     }
 
-    /// The value of `key`, or none if it is absent or wrong.
+    /// Returns the value of `key`, or none if it is absent or wrong.
     fn parsed<T>(
         &mut self,
         key: &'static str,
@@ -185,7 +186,7 @@ impl<'t> Section<'t> {
         keys.add(self.place.keys, key, value);
     }
 
-    /// The value of `key`, or `default` if it is absent or wrong.
+    /// Returns the value of `key`, or `default` if it is absent or wrong.
     pub(crate) fn key<T: Show>(
         &mut self,
         key: impl Into<Key>,
@@ -198,7 +199,7 @@ impl<'t> Section<'t> {
         value
     }
 
-    /// The meaning of the word that `key` is, or `default` if it is absent or wrong.
+    /// Returns the meaning of the word that `key` holds, or `default` if it is absent or wrong.
     pub(crate) fn word<T: Copy + PartialEq>(
         &mut self,
         key: impl Into<Key>,
@@ -212,7 +213,7 @@ impl<'t> Section<'t> {
         value
     }
 
-    /// The value of `key`, or none if it is absent or wrong.
+    /// Returns the value of `key`, or none if it is absent or wrong.
     pub(crate) fn optional<T: Show>(
         &mut self,
         key: impl Into<Key>,
@@ -226,7 +227,7 @@ impl<'t> Section<'t> {
         value
     }
 
-    /// The items of the array `key`, which holds some if it is there.
+    /// Returns the items of the array `key`, which must not be empty if it is there.
     pub(crate) fn items<T: Show>(
         &mut self,
         key: impl Into<Key>,
@@ -235,7 +236,7 @@ impl<'t> Section<'t> {
         self.optional(key, filled_list(item)).unwrap_or_default()
     }
 
-    /// The value of `key`, which must be there.
+    /// Returns the value of `key`, and reports it if it is missing.
     pub(crate) fn required<T: Show>(
         &mut self,
         key: impl Into<Key>,
@@ -249,7 +250,7 @@ impl<'t> Section<'t> {
         value
     }
 
-    /// The table `key`, read by `read`.
+    /// Reads the table `key` with `read`.
     pub(crate) fn section<T>(
         &mut self,
         key: impl Into<Key>,
@@ -272,7 +273,7 @@ impl<'t> Section<'t> {
         Section::new(self.reader, place, table).read(read)
     }
 
-    /// The tables `[[key]]` in their order, each read by `read`.
+    /// Reads the tables `[[key]]` in their order, each with `read`.
     pub(crate) fn tables<T>(
         &mut self,
         key: &'static str,
@@ -316,7 +317,7 @@ impl<'t> Section<'t> {
         table
     }
 
-    /// Every entry of a table whose keys are free, such as host names; makes unknown keys impossible.
+    /// Reads every entry of a table with arbitrary keys, such as host names.
     pub(crate) fn entries<T: Show>(
         &mut self,
         key: &'static str,
@@ -351,12 +352,12 @@ impl<'t> Section<'t> {
         values
     }
 
-    /// Whether `key` is written in this table.
+    /// Returns whether `key` is present in this table.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(key))
     }
 
-    /// Whether nothing wrong was found in `key` yet, so that comparing it with others makes sense.
+    /// Returns whether no mistake was found in `key` so far, so that it makes sense to compare it with other keys.
     pub(crate) fn is_sound(&self, key: &str) -> bool {
         let path = self.full_key(key);
         let within = |mistake: &Mistake| {
@@ -368,7 +369,7 @@ impl<'t> Section<'t> {
         !self.reader.mistakes.borrow().iter().any(within)
     }
 
-    /// Reports `key`, at its line or, if it is absent, at its table's.
+    /// Reports a mistake in `key`, at its line or, if it is absent, at the line of its table.
     pub(crate) fn mistake(&self, key: &str, message: impl Into<String>) {
         let at = self
             .table
@@ -377,7 +378,7 @@ impl<'t> Section<'t> {
         self.reader.mistake(at, self.full_key(key), message);
     }
 
-    /// Reports this table as a whole.
+    /// Reports a mistake in this table as a whole.
     pub(crate) fn mistake_of_table(&self, message: impl Into<String>) {
         self.reader
             .mistake(self.place.at.start, self.place.path.clone(), message);

@@ -1,4 +1,4 @@
-//! Values as the file says them.
+//! Values as they are written in the file.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf, absolute};
@@ -15,12 +15,12 @@ use wayleave_robots_txt::{HostPattern, ProductToken};
 use crate::connection::listeners::Listen;
 use crate::identity::CertificateName;
 
-/// What can be the value of a key; reading what is shown gives the same value.
+/// A type that can be the value of a key. Reading the value that it is written as gives the same value again.
 pub(crate) trait Show {
     fn show(&self) -> Value;
 }
 
-/// Shows types as their text.
+/// Writes types as their text.
 macro_rules! show_as_text {
     ($($kind:ty),*) => {$(
         impl Show for $kind {
@@ -60,7 +60,7 @@ impl Show for bool {
 
 impl Show for usize {
     fn show(&self) -> Value {
-        // The file's integers are bounded far below.
+        // No key accepts an integer that is anywhere near this bound.
         Value::Integer(i64::try_from(*self).unwrap_or(i64::MAX))
     }
 }
@@ -77,7 +77,7 @@ impl Show for Duration {
     }
 }
 
-/// In the largest unit that keeps the number whole, since a rounded one would not be what is used.
+/// Uses the largest unit that keeps the number whole: a rounded size would not be the one in use.
 impl Show for ByteSize {
     fn show(&self) -> Value {
         let bytes = self.as_u64();
@@ -91,7 +91,7 @@ impl Show for ByteSize {
     }
 }
 
-/// Absolute where the working directory can be known.
+/// Writes an absolute path, unless the working directory is unknown.
 impl Show for Path {
     fn show(&self) -> Value {
         let absolute = absolute(self);
@@ -112,7 +112,7 @@ impl<T: Show> Show for Vec<T> {
     }
 }
 
-/// Nothing is an empty text.
+/// Writes none as an empty string.
 impl<T: Show> Show for Option<T> {
     fn show(&self) -> Value {
         self.as_ref().map_or_else(|| "".into(), Show::show)

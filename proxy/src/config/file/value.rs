@@ -17,22 +17,22 @@ use toml::value::Datetime;
 
 use super::show::Show;
 
-/// A value of the file together with where it stands.
+/// A value of the file together with its span.
 pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
 
-/// What is wrong with a value.
+/// A fault found in a value.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    /// Byte offset in the file.
+    /// The byte offset in the file.
     pub(crate) at: usize,
-    /// Which part of the value, such as `[2]`; empty for the whole.
+    /// The part of the value, such as `[2]`; empty for the whole.
     pub(crate) within: String,
     pub(crate) message: String,
 }
 
 pub(crate) type Parsed<T> = Result<T, Vec<Fault>>;
 
-/// The longest span accepted; longer ones are slips, and adding them to an instant may overflow.
+/// The longest duration accepted: a longer one is a typing error, and adding it to an instant may overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 
 fn fault<T>(node: &Node<'_>, message: impl Into<String>) -> Parsed<T> {
@@ -43,8 +43,8 @@ fn fault<T>(node: &Node<'_>, message: impl Into<String>) -> Parsed<T> {
     }])
 }
 
-/// Where the credentials of a URL stand, or of the first to the last of several, with the "@" behind them. The scheme may have
-/// been forgotten.
+/// Returns the range of the credentials in a URL, including the "@" after them. If there are several URLs, it spans from the
+/// first credentials to the last. The scheme may be missing.
 pub(super) fn credentials(url: &str) -> Option<Range<usize>> {
     let end = url.rfind('@')? + 1;
     let start = match url[..end].find("://") {
@@ -54,7 +54,7 @@ pub(super) fn credentials(url: &str) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-/// A string.
+/// Returns a string.
 fn string<'t>(node: &'t Node<'_>) -> Parsed<&'t str> {
     match node.get_ref() {
         DeValue::String(text) => Ok(text),
@@ -62,7 +62,7 @@ fn string<'t>(node: &'t Node<'_>) -> Parsed<&'t str> {
     }
 }
 
-/// A string that is not blank and holds no control characters.
+/// Parses a string that is not blank and has no control characters.
 pub(crate) fn text(node: &Node<'_>) -> Parsed<String> {
     let text = string(node)?;
     if text.trim().is_empty() {
@@ -74,7 +74,7 @@ pub(crate) fn text(node: &Node<'_>) -> Parsed<String> {
     Ok(text.to_owned())
 }
 
-/// What can be sent as `User-Agent`.
+/// Parses a value that can be sent as `User-Agent`.
 pub(crate) fn user_agent(node: &Node<'_>) -> Parsed<String> {
     let sendable = |text: &str| match HeaderValue::from_str(text) {
         // HTTP/2 has no field values with blanks around them (RFC 9113 section 8.2.1).
@@ -87,7 +87,7 @@ pub(crate) fn user_agent(node: &Node<'_>) -> Parsed<String> {
     checked(text, sendable)(node)
 }
 
-/// A string that `parse` takes; what it says of others is the message.
+/// Parses a string with `parse`, whose error becomes the message.
 pub(crate) fn tried<T, E: Display>(
     node: &Node<'_>,
     parse: impl FnOnce(&str) -> Result<T, E>,
@@ -95,7 +95,7 @@ pub(crate) fn tried<T, E: Display>(
     parse(string(node)?).or_else(|error| fault(node, error.to_string()))
 }
 
-/// A string that `FromStr` takes; `expected` completes the message for one it does not.
+/// Parses a string with `FromStr`; `expected` completes the message "... is not ...".
 fn parsed<T: FromStr>(node: &Node<'_>, expected: &str) -> Parsed<T> {
     let text = string(node)?;
     match text.parse() {
@@ -114,10 +114,10 @@ pub(crate) fn boolean(node: &Node<'_>) -> Parsed<bool> {
     }
 }
 
-/// The largest count that a key takes; what is larger is a slip.
+/// The largest count that a key accepts; a larger one is a typing error.
 pub(crate) const MOST: u32 = 1_000_000_000;
 
-/// A whole number between two bounds, both allowed.
+/// Parses an integer between two bounds, inclusive.
 pub(crate) fn count(least: u32, most: u32) -> impl Fn(&Node<'_>) -> Parsed<usize> {
     move |node| {
         let DeValue::Integer(integer) = node.get_ref() else {
@@ -133,7 +133,7 @@ pub(crate) fn count(least: u32, most: u32) -> impl Fn(&Node<'_>) -> Parsed<usize
     }
 }
 
-/// A number, whole or not.
+/// Parses an integer or a float.
 pub(crate) fn number(node: &Node<'_>) -> Parsed<f64> {
     let digits = match node.get_ref() {
         DeValue::Float(float) => float.as_str(),
@@ -146,13 +146,13 @@ pub(crate) fn number(node: &Node<'_>) -> Parsed<f64> {
     }
 }
 
-/// A span of time with its unit; `0s` is one.
+/// Parses a duration with its unit; `0s` is allowed.
 pub(crate) fn duration(node: &Node<'_>) -> Parsed<Duration> {
     let expected = "a duration with a unit, such as \"10s\", \"5m\", \"24h\" or \"30d\"";
     let DeValue::String(text) = node.get_ref() else {
         return fault(node, format!("expected {expected}, found {}", kind(node)));
     };
-    // `humantime` takes a bare "0"; a number without a unit is what we want nobody to write.
+    // `humantime` accepts a bare "0". A number without a unit is always a mistake here, so that none slips through.
     let is_bare = text.chars().all(|c| c.is_ascii_digit());
     match humantime::parse_duration(text) {
         Ok(value) if !is_bare && value <= LONGEST => Ok(value),
@@ -161,7 +161,7 @@ pub(crate) fn duration(node: &Node<'_>) -> Parsed<Duration> {
     }
 }
 
-/// A span of time that is not zero.
+/// Parses a duration that is not zero.
 pub(crate) fn positive_duration(node: &Node<'_>) -> Parsed<Duration> {
     match duration(node)? {
         Duration::ZERO => fault(node, "must be longer than 0s"),
@@ -169,7 +169,7 @@ pub(crate) fn positive_duration(node: &Node<'_>) -> Parsed<Duration> {
     }
 }
 
-/// A number of bytes with its unit.
+/// Parses a number of bytes with its unit.
 pub(crate) fn size(node: &Node<'_>) -> Parsed<ByteSize> {
     let expected = "a size with a unit, such as \"500KiB\" or \"256MiB\"";
     let DeValue::String(text) = node.get_ref() else {
@@ -182,7 +182,7 @@ pub(crate) fn size(node: &Node<'_>) -> Parsed<ByteSize> {
     }
 }
 
-/// A number of bytes with its unit, or 0 for none.
+/// Parses a number of bytes with its unit, or 0.
 pub(crate) fn size_or_zero(node: &Node<'_>) -> Parsed<ByteSize> {
     match node.get_ref() {
         DeValue::Integer(number) if number.as_str() == "0" => Ok(ByteSize(0)),
@@ -191,7 +191,7 @@ pub(crate) fn size_or_zero(node: &Node<'_>) -> Parsed<ByteSize> {
     }
 }
 
-/// A check of sizes.
+/// Returns a check that a size is not less than `least`.
 pub(crate) fn at_least(least: ByteSize) -> impl Fn(&ByteSize) -> Result<(), String> {
     move |size| match *size < least {
         true => Err(format!(
@@ -202,7 +202,7 @@ pub(crate) fn at_least(least: ByteSize) -> impl Fn(&ByteSize) -> Result<(), Stri
     }
 }
 
-/// An address with a port; port 0 lets the system choose.
+/// Parses an address with a port; port 0 lets the system choose.
 pub(crate) fn address(node: &Node<'_>) -> Parsed<SocketAddr> {
     parsed(
         node,
@@ -210,7 +210,7 @@ pub(crate) fn address(node: &Node<'_>) -> Parsed<SocketAddr> {
     )
 }
 
-/// A network as CIDR, or a single address.
+/// Parses a network in CIDR form, or a single address.
 pub(crate) fn network(node: &Node<'_>) -> Parsed<IpNet> {
     if let Ok(address) = string(node)?.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
@@ -230,12 +230,12 @@ pub(crate) fn network(node: &Node<'_>) -> Parsed<IpNet> {
     }
 }
 
-/// A path, relative to `dir`; it need not exist.
+/// Parses a path relative to `dir`; it need not exist.
 pub(crate) fn path_in(dir: &Path) -> impl Fn(&Node<'_>) -> Parsed<PathBuf> {
     move |node| text(node).map(|path| dir.join(path))
 }
 
-/// What `item` takes, or none if it is an empty string.
+/// Parses a value with `item`; an empty string means none.
 pub(crate) fn or_empty<'t, T>(
     item: impl Fn(&'t Node<'t>) -> Parsed<T>,
 ) -> impl Fn(&'t Node<'t>) -> Parsed<Option<T>> {
@@ -245,7 +245,7 @@ pub(crate) fn or_empty<'t, T>(
     }
 }
 
-/// A calendar date, as a string or as TOML's own.
+/// Parses a calendar date, as a string or as a TOML date.
 pub(crate) fn date(node: &Node<'_>) -> Parsed<Datetime> {
     let is_date = |value: &Datetime| value.date.is_some() && value.time.is_none();
     match node.get_ref() {
@@ -258,7 +258,7 @@ pub(crate) fn date(node: &Node<'_>) -> Parsed<Datetime> {
     }
 }
 
-/// One of a few words.
+/// Parses one of a few words.
 pub(crate) fn word<'w>(words: &'w [&'w str]) -> impl Fn(&Node<'_>) -> Parsed<&'w str> {
     move |node| {
         let text = string(node)?;
@@ -273,7 +273,7 @@ pub(crate) fn word<'w>(words: &'w [&'w str]) -> impl Fn(&Node<'_>) -> Parsed<&'w
     }
 }
 
-/// One of a few words, each of which stands for a value.
+/// Parses one of a few words, each of which stands for a value.
 pub(super) fn one_of<T: Copy>(meanings: &[(&str, T)]) -> impl Fn(&Node<'_>) -> Parsed<T> {
     move |node| {
         let words: Vec<_> = meanings.iter().map(|(word, _)| *word).collect();
@@ -286,7 +286,7 @@ pub(super) fn one_of<T: Copy>(meanings: &[(&str, T)]) -> impl Fn(&Node<'_>) -> P
     }
 }
 
-/// An array whose items are read by `item`; every bad one is reported.
+/// Parses an array whose items are parsed by `item`; every wrong item is reported.
 pub(crate) fn list<'t, T>(
     item: impl Fn(&'t Node<'t>) -> Parsed<T>,
 ) -> impl Fn(&'t Node<'t>) -> Parsed<Vec<T>> {
@@ -313,7 +313,7 @@ pub(crate) fn list<'t, T>(
     }
 }
 
-/// An array that holds something.
+/// Parses an array that is not empty.
 pub(crate) fn filled_list<'t, T>(
     item: impl Fn(&'t Node<'t>) -> Parsed<T>,
 ) -> impl Fn(&'t Node<'t>) -> Parsed<Vec<T>> {
@@ -327,7 +327,7 @@ pub(crate) fn filled_list<'t, T>(
     }
 }
 
-/// A value that `item` takes and `check` finds nothing wrong with.
+/// Parses a value with `item`, then checks it with `check`.
 pub(crate) fn checked<'t, T: Borrow<B>, B: ?Sized>(
     item: impl Fn(&'t Node<'t>) -> Parsed<T>,
     check: impl Fn(&B) -> Result<(), String>,
@@ -341,7 +341,7 @@ pub(crate) fn checked<'t, T: Borrow<B>, B: ?Sized>(
     }
 }
 
-/// What a value is, with its article.
+/// Returns the type of a value, with its article.
 pub(super) fn kind(node: &Node<'_>) -> &'static str {
     match node.get_ref() {
         DeValue::String(_) => "a string",
@@ -354,7 +354,7 @@ pub(super) fn kind(node: &Node<'_>) -> &'static str {
     }
 }
 
-/// The candidate that `word` was most likely meant to be, unless none is near.
+/// Returns the candidate that `word` was most likely meant to be, unless none is similar.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
